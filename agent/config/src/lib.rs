@@ -1,1 +1,13 @@
-//! Skeleton.
+//! What was asked of this box, and what it means.
+//!
+//! Start at [`schema`] for the models, at [`tree`] for what holds configuration and state, at
+//! [`configuration`] for what a request does. Everything here is a pure function of its arguments:
+//! no socket, file, clock or lock. The YANG text is part of the binary.
+
+pub mod instance;
+pub mod schema;
+pub mod value;
+
+pub use instance::{InstancePath, Keys, Step};
+pub use schema::{NodeId, Schema};
+pub use value::{Scalar, Value};
