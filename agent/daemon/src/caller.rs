@@ -1,0 +1,133 @@
+//! Who asks: the one identity that roles, authorization policies and accounting all use.
+
+use std::{fmt, net::SocketAddr, str::FromStr};
+
+use smol_str::SmolStr;
+use tonic::{Extensions, Request, Status};
+
+/// An authenticated peer. The authentication layer puts it into the extensions of each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User name, or what the client certificate says: its SPIFFE id, else its common name.
+    pub name: SmolStr,
+    pub role: Role,
+    pub source: Source,
+    /// Where the connection comes from; nothing for the local socket.
+    pub peer: Option<SocketAddr>,
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Reads everything, changes nothing.
+    ReadOnly,
+    Admin,
+}
+
+/// How the caller proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Name and password of a local user.
+    Password,
+    /// A name without a password, on a connection with a verified client certificate.
+    NamedByCertificateHolder,
+    /// The verified client certificate alone.
+    Certificate,
+    /// The local socket; the kernel vouches for the user id.
+    Local { uid: u32 },
+}
+
+impl Caller {
+    /// The caller of a request that came through the authentication layer.
+    ///
+    /// Owned, so that the request can be taken apart afterwards.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` when the request did not come through that layer: a service nobody guards answers nothing.
+    pub fn authenticated<T>(request: &Request<T>) -> Result<Self, Status> {
+        Self::of(request.extensions())
+    }
+
+    /// The same for a handler that holds only the extensions.
+    ///
+    /// # Errors
+    /// As [`Caller::authenticated`].
+    pub fn of(extensions: &Extensions) -> Result<Self, Status> {
+        extensions
+            .get::<Self>()
+            .cloned()
+            .ok_or_else(|| Status::unauthenticated("the request carries no authenticated caller"))
+    }
+
+    pub fn may_write(&self) -> bool {
+        self.role == Role::Admin
+    }
+
+    /// Refuses a caller that may only read.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED`, naming the caller and `attempt` (as in "gNMI Set").
+    pub fn require_admin(&self, attempt: &str) -> Result<(), Status> {
+        if self.may_write() {
+            return Ok(());
+        }
+        Err(Status::permission_denied(format!(
+            "`{}` has the role {}, {attempt} needs {}",
+            self.name,
+            self.role,
+            Role::Admin
+        )))
+    }
+}
+
+impl Role {
+    /// The word used on the command line, in the database and in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that names no role.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a role: admin or read-only")]
+pub struct UnknownRole(String);
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "admin" => Ok(Self::Admin),
+            "read-only" => Ok(Self::ReadOnly),
+            other => Err(UnknownRole(other.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_its_word() {
+        for role in [Role::Admin, Role::ReadOnly] {
+            assert_eq!(role.as_str().parse::<Role>().unwrap(), role);
+        }
+        assert!("root".parse::<Role>().is_err());
+    }
+
+    #[test]
+    fn a_request_without_a_caller_is_refused() {
+        let status = Caller::authenticated(&Request::new(())).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unauthenticated);
+    }
+}

@@ -1,0 +1,11 @@
+//! The agent of one network box: it holds the configuration it was given and makes the box match it.
+//!
+//! Start at `main.rs` for the command line and at [`settings`] for what can be set from outside. A request comes in
+//! through TLS, is tied to a [`caller::Caller`], and reaches the core task, which owns layers and engine.
+//!
+//! Absent on purpose: a cleartext listener, a default password, and any decision about configuration outside the core.
+//! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
+//! request is that request's status and nothing else.
+
+pub mod caller;
+pub mod settings;
