@@ -1,8 +1,9 @@
-//! The messages and services of gNMI, as the wire has them.
+//! The messages and services of gNMI, gNSI, gNOI, bootz and attestz, as the wire has them.
 //!
 //! The sources are the `.proto` files under `protos/`, written for this project and held equal to the
-//! public interfaces by `tests/protos.rs`. Modules have the names of proto packages: start at [`gnmi`].
-//! `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes), slices of the received message without a copy.
+//! public interfaces by the test `protos` of the crate `holdfast-tests`. Modules have the names of proto
+//! packages: start at [`gnmi`]. `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes), slices of the
+//! received message without a copy.
 //!
 //! Absent on purpose: behaviour. What a message means is decided in the daemon's `northbound` and in the
 //! bootstrap client, the only two that see these types.
@@ -10,20 +11,75 @@
 /// All files above with their imports, for gRPC reflection: an encoded `google.protobuf.FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-macro_rules! package {
-    ($name:literal) => {
-        include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
+/// Declares the modules of proto packages, nested like the packages, because generated code refers to
+/// its neighbours by relative paths.
+macro_rules! packages {
+    ($($(#[$doc:meta])* $name:ident { $($inner:tt)* })*) => {
+        $($(#[$doc])* pub mod $name { packages! { $($inner)* } })*
+    };
+    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {
+        $(
+            $(#[$doc])*
+            #[allow(warnings, clippy::all, reason = "generated")]
+            pub mod $name {
+                include!(concat!(env!("OUT_DIR"), "/", $file, ".rs"));
+            }
+        )*
     };
 }
 
-/// Read, write and follow the configuration and state of a device.
-#[allow(warnings, clippy::all, reason = "generated")]
-pub mod gnmi {
-    package!("gnmi");
+packages! {
+    /// Read, write and follow the configuration and state of a device.
+    gnmi = "gnmi";
+    /// Extensions carried by gNMI messages.
+    gnmi_ext = "gnmi_ext";
+    /// How a factory-new device is brought into production.
+    bootz = "bootz";
 }
 
-/// Extensions carried by gNMI messages.
-#[allow(warnings, clippy::all, reason = "generated")]
-pub mod gnmi_ext {
-    package!("gnmi_ext");
+packages! {
+    /// Security state of a device.
+    gnsi {
+        /// Who did what.
+        acctz { v1 = "gnsi.acctz.v1"; }
+        /// Who may call which rpc.
+        authz { v1 = "gnsi.authz.v1"; }
+        /// TLS profiles.
+        certz { v1 = "gnsi.certz.v1"; }
+        /// SSH and console credentials.
+        credentialz { v1 = "gnsi.credentialz.v1"; }
+        /// Who may read and write which path.
+        pathz { v1 = "gnsi.pathz.v1"; }
+    }
+    /// Operations on a device.
+    gnoi {
+        /// The configuration that a device boots with.
+        bootconfig = "gnoi.bootconfig";
+        /// Certificates, as it was before gNSI.
+        certificate = "gnoi.certificate";
+        /// Messages used by several services.
+        common = "gnoi.common";
+        /// Back to the state of the factory.
+        factory_reset = "gnoi.factory_reset";
+        /// Files.
+        file = "gnoi.file";
+        /// The health of components.
+        healthz = "gnoi.healthz";
+        /// Operating system images.
+        os = "gnoi.os";
+        /// Reboot, time, ping, traceroute, processes.
+        system = "gnoi.system";
+        /// Types used by several services.
+        types = "gnoi.types";
+    }
+    /// Packages under the `openconfig` name.
+    openconfig {
+        /// Attestation of what a device is and what it booted.
+        attestz = "openconfig.attestz";
+    }
+    /// Packages of Google that the others import.
+    google {
+        /// The status of a call.
+        rpc = "google.rpc";
+    }
 }
