@@ -6,8 +6,10 @@
 
 pub mod instance;
 pub mod schema;
+pub mod tree;
 pub mod value;
 
 pub use instance::{InstancePath, Keys, Step};
 pub use schema::{NodeId, Schema};
+pub use tree::{Branch, Child, Found, List, Tree};
 pub use value::{Scalar, Value};

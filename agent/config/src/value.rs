@@ -16,7 +16,10 @@ pub enum Value {
     /// uint8 to uint64.
     Uint(u64),
     /// `digits * 10^-scale`, scale as in the schema's `fraction-digits`.
-    Decimal { digits: i64, scale: u8 },
+    Decimal {
+        digits: i64,
+        scale: u8,
+    },
     Str(SmolStr),
     Binary(Arc<[u8]>),
     /// The name of an enumeration's member.
@@ -40,6 +43,9 @@ pub enum Scalar {
     Bytes(Vec<u8>),
     Double(f64),
     /// `digits * 10^-precision`, from clients that still send the deprecated `decimal_val`.
-    Decimal { digits: i64, precision: u32 },
+    Decimal {
+        digits: i64,
+        precision: u32,
+    },
     List(Vec<Scalar>),
 }

@@ -1,0 +1,268 @@
+//! One container, list entry or root, with what stands in it.
+
+use std::sync::Arc;
+
+use super::{List, is_key};
+use crate::instance::{Keys, Step};
+use crate::schema::{NodeId, NodeKind, Schema};
+use crate::value::Value;
+
+/// The inside of a container, of a list entry, or of the whole tree.
+#[derive(Clone, Debug)]
+pub struct Branch<M> {
+    /// Ascending by node.
+    children: Vec<(NodeId, Child<M>)>,
+    /// This entry or presence container was itself supplied: it stays when it is empty.
+    pub given: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Child<M> {
+    /// A leaf or a whole leaf-list.
+    Leaf(Leaf<M>),
+    Container(Arc<Branch<M>>),
+    List(List<M>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf<M> {
+    pub value: Value,
+    pub meta: M,
+}
+
+impl<M: Eq> PartialEq for Branch<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.given == other.given && self.children == other.children
+    }
+}
+
+impl<M: Eq> Eq for Branch<M> {}
+
+impl<M: Eq> PartialEq for Child<M> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Child::Leaf(one), Child::Leaf(other)) => one == other,
+            (Child::Container(one), Child::Container(other)) => {
+                Arc::ptr_eq(one, other) || one == other
+            }
+            (Child::List(one), Child::List(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl<M: Eq> Eq for Child<M> {}
+
+impl<M> Default for Branch<M> {
+    fn default() -> Self {
+        Self { children: Vec::new(), given: false }
+    }
+}
+
+impl<M> Leaf<M> {
+    pub fn new(value: Value, meta: M) -> Self {
+        Self { value, meta }
+    }
+}
+
+impl<M> Child<M> {
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Child::Leaf(_) => false,
+            Child::Container(branch) => branch.is_empty(),
+            Child::List(list) => list.is_empty(),
+        }
+    }
+}
+
+impl<M> Branch<M> {
+    /// A branch for `children` that will come in any order; [`Branch::put`] is fastest when they
+    /// come in schema order.
+    pub fn with_capacity(children: usize) -> Self {
+        Self { children: Vec::with_capacity(children), given: false }
+    }
+
+    /// In schema order.
+    pub fn children(&self) -> &[(NodeId, Child<M>)] {
+        &self.children
+    }
+
+    /// Nothing in it, and not itself given.
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty() && !self.given
+    }
+
+    pub fn child(&self, node: NodeId) -> Option<&Child<M>> {
+        self.find(node).ok().map(|at| &self.children[at].1)
+    }
+
+    pub fn leaf(&self, node: NodeId) -> Option<&Leaf<M>> {
+        match self.child(node)? {
+            Child::Leaf(leaf) => Some(leaf),
+            Child::Container(_) | Child::List(_) => None,
+        }
+    }
+
+    pub fn value(&self, node: NodeId) -> Option<&Value> {
+        self.leaf(node).map(|leaf| &leaf.value)
+    }
+
+    pub fn container(&self, node: NodeId) -> Option<&Arc<Branch<M>>> {
+        match self.child(node)? {
+            Child::Container(branch) => Some(branch),
+            Child::Leaf(_) | Child::List(_) => None,
+        }
+    }
+
+    pub fn list(&self, node: NodeId) -> Option<&List<M>> {
+        match self.child(node)? {
+            Child::List(list) => Some(list),
+            Child::Leaf(_) | Child::Container(_) => None,
+        }
+    }
+
+    /// Puts a child in its place, and returns what stood there.
+    pub fn put(&mut self, node: NodeId, child: Child<M>) -> Option<Child<M>> {
+        if self.children.last().is_none_or(|(last, _)| *last < node) {
+            self.children.push((node, child));
+            return None;
+        }
+        match self.find(node) {
+            Ok(at) => Some(std::mem::replace(&mut self.children[at].1, child)),
+            Err(at) => {
+                self.children.insert(at, (node, child));
+                None
+            }
+        }
+    }
+
+    pub fn put_leaf(&mut self, node: NodeId, value: Value, meta: M) -> Option<Child<M>> {
+        self.put(node, Child::Leaf(Leaf { value, meta }))
+    }
+
+    pub fn take(&mut self, node: NodeId) -> Option<Child<M>> {
+        let at = self.find(node).ok()?;
+        Some(self.children.remove(at).1)
+    }
+
+    pub fn child_mut(&mut self, node: NodeId) -> Option<&mut Child<M>> {
+        let at = self.find(node).ok()?;
+        Some(&mut self.children[at].1)
+    }
+
+    /// The list at `node`, made when absent.
+    pub fn list_mut(&mut self, node: NodeId) -> &mut List<M> {
+        let at = self.slot(
+            node,
+            |child| matches!(child, Child::List(_)),
+            || Child::List(List::default()),
+        );
+        match &mut self.children[at].1 {
+            Child::List(list) => list,
+            Child::Leaf(_) | Child::Container(_) => unreachable!("`slot` put a list there"),
+        }
+    }
+
+    /// Keeps the children for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(NodeId, &mut Child<M>) -> bool) {
+        self.children.retain_mut(|(node, child)| keep(*node, child));
+    }
+
+    fn find(&self, node: NodeId) -> Result<usize, usize> {
+        self.children.binary_search_by_key(&node, |(node, _)| *node)
+    }
+
+    /// Where `node` stands, after `make` when there is none of the `right` shape.
+    fn slot(
+        &mut self,
+        node: NodeId,
+        right: impl Fn(&Child<M>) -> bool,
+        make: impl FnOnce() -> Child<M>,
+    ) -> usize {
+        match self.find(node) {
+            Ok(at) if right(&self.children[at].1) => at,
+            Ok(at) => {
+                self.children[at].1 = make();
+                at
+            }
+            Err(at) => {
+                self.children.insert(at, (node, make()));
+                at
+            }
+        }
+    }
+}
+
+impl<M: Clone> Branch<M> {
+    /// The container at `node`, made when absent, copied when shared.
+    pub fn container_mut(&mut self, node: NodeId) -> &mut Branch<M> {
+        let at = self.slot(
+            node,
+            |child| matches!(child, Child::Container(_)),
+            || Child::Container(Arc::new(Branch::default())),
+        );
+        match &mut self.children[at].1 {
+            Child::Container(branch) => Arc::make_mut(branch),
+            Child::Leaf(_) | Child::List(_) => unreachable!("`slot` put a container there"),
+        }
+    }
+
+    /// The entry with `keys`, made with its key leaves when absent, copied when shared.
+    pub fn entry_mut(
+        &mut self,
+        schema: &Schema,
+        node: NodeId,
+        keys: &Keys,
+        meta: &M,
+    ) -> &mut Branch<M> {
+        self.list_mut(node).entry_mut(keys, || Self::of_keys(schema, node, keys, meta))
+    }
+
+    /// A new entry of list `node`: its key leaves and nothing else.
+    pub fn of_keys(schema: &Schema, node: NodeId, keys: &Keys, meta: &M) -> Self {
+        let mut entry = Self::default();
+        if let NodeKind::List { keys: leaves } = &schema.node(node).kind {
+            for (leaf, value) in leaves.iter().zip(&keys.0) {
+                entry.put_leaf(*leaf, value.clone(), meta.clone());
+            }
+        }
+        entry
+    }
+
+    /// Removes what is at `steps` (which exists) and prunes, see [`super::Tree::remove`].
+    pub(super) fn remove_at(&mut self, schema: &Schema, steps: &[Step]) {
+        let Some((step, rest)) = steps.split_first() else { return };
+        let gone = match (self.child_mut(step.node), &step.keys) {
+            (Some(Child::List(list)), Some(keys)) => {
+                let empty = rest.is_empty() || {
+                    let entry = list.entry_mut(keys, Branch::default);
+                    entry.remove_at(schema, rest);
+                    !entry.given && entry.has_only_keys(schema)
+                };
+                if empty {
+                    list.remove(keys);
+                }
+                list.is_empty()
+            }
+            (Some(Child::Container(branch)), None) if !rest.is_empty() => {
+                let branch = Arc::make_mut(branch);
+                branch.remove_at(schema, rest);
+                branch.is_empty()
+            }
+            (Some(_), None) => true,
+            (_, _) => false,
+        };
+        if gone {
+            self.take(step.node);
+        }
+    }
+
+    /// True when this entry says nothing but its keys.
+    pub fn has_only_keys(&self, schema: &Schema) -> bool {
+        self.children.iter().all(|(node, child)| match child {
+            Child::Leaf(_) => is_key(schema, *node),
+            Child::Container(branch) => !branch.given && branch.has_only_keys(schema),
+            Child::List(list) => list.is_empty(),
+        })
+    }
+}

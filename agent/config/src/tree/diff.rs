@@ -1,0 +1,95 @@
+//! In what two trees differ, without a look at what they share.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::{Branch, Child, Found, Leaf, List};
+use crate::instance::{InstancePath, Step};
+
+/// One difference, at the path that comes with it.
+#[derive(Debug)]
+pub enum Change<'a, M> {
+    /// A leaf, container or entry that was not there. Its inside is not told of again.
+    Added(Found<'a, M>),
+    /// A leaf, container or entry that is gone, with all that was in it.
+    Removed(Found<'a, M>),
+    /// A leaf that is there in both, with another value or meta.
+    Leaf { old: &'a Leaf<M>, new: &'a Leaf<M> },
+    /// An entry or container that is there in both, and was given in one of them only.
+    Given(bool),
+}
+
+type Visit<'v, M> = &'v mut dyn FnMut(&InstancePath, Change<'_, M>);
+
+pub(super) fn branches<M: Eq>(
+    old: &Arc<Branch<M>>,
+    new: &Arc<Branch<M>>,
+    path: &mut InstancePath,
+    visit: Visit<'_, M>,
+) {
+    if Arc::ptr_eq(old, new) {
+        return;
+    }
+    if old.given != new.given {
+        visit(path, Change::Given(new.given));
+    }
+    let (mut olds, mut news) = (old.children().iter().peekable(), new.children().iter().peekable());
+    loop {
+        let order = match (olds.peek(), news.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let old = if order.is_le() { olds.next() } else { None };
+        let new = if order.is_ge() { news.next() } else { None };
+        let Some((node, _)) = old.or(new) else { return };
+        path.0.push(Step::node(*node));
+        children(old.map(|it| &it.1), new.map(|it| &it.1), path, visit);
+        path.0.pop();
+    }
+}
+
+fn children<M: Eq>(
+    old: Option<&Child<M>>,
+    new: Option<&Child<M>>,
+    path: &mut InstancePath,
+    visit: Visit<'_, M>,
+) {
+    match (old, new) {
+        (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => {
+            if old != new {
+                visit(path, Change::Leaf { old, new });
+            }
+        }
+        (Some(Child::Container(old)), Some(Child::Container(new))) => {
+            branches(old, new, path, visit);
+        }
+        (Some(Child::List(old)), Some(Child::List(new))) => lists(old, new, path, visit),
+        (Some(Child::List(old)), None) => lists(old, &List::default(), path, visit),
+        (None, Some(Child::List(new))) => lists(&List::default(), new, path, visit),
+        (old, new) => {
+            if let Some(old) = old {
+                visit(path, Change::Removed(old.into()));
+            }
+            if let Some(new) = new {
+                visit(path, Change::Added(new.into()));
+            }
+        }
+    }
+}
+
+fn lists<M: Eq>(old: &List<M>, new: &List<M>, path: &mut InstancePath, visit: Visit<'_, M>) {
+    let Some(list) = path.0.pop() else { return };
+    for difference in List::differences(old, new) {
+        path.0.push(Step::entry(list.node, difference.keys.clone()));
+        match (difference.old, difference.new) {
+            (Some(old), Some(new)) => branches(old, new, path, visit),
+            (Some(old), None) => visit(path, Change::Removed(Found::Branch(old))),
+            (None, Some(new)) => visit(path, Change::Added(Found::Branch(new))),
+            (None, None) => {}
+        }
+        path.0.pop();
+    }
+    path.0.push(list);
+}

@@ -1,0 +1,200 @@
+//! The entries of one list, by key.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+
+use super::Branch;
+use crate::instance::Keys;
+
+/// Up to so many entries are kept in a plain vector. One node of the persistent map takes the
+/// room of sixteen entries: 100 000 routes with one next hop each would fill it with air.
+const FEW: usize = 8;
+
+/// Entries ascending by key. Clones share; a diff skips what is shared.
+#[derive(Clone, Debug)]
+pub struct List<M>(Entries<M>);
+
+#[derive(Clone, Debug)]
+enum Entries<M> {
+    Few(Vec<(Keys, Shared<M>)>),
+    Many(OrdMap<Keys, Shared<M>>),
+}
+
+/// An entry as the map's diff sees it: the same when it is the same memory.
+#[derive(Debug)]
+struct Shared<M>(Arc<Branch<M>>);
+
+impl<M> Clone for Shared<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> PartialEq for Shared<M> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// One key at which two lists differ, or may differ: the entries are not the same memory.
+#[derive(Debug)]
+pub struct Difference<'a, M> {
+    pub keys: &'a Keys,
+    pub old: Option<&'a Arc<Branch<M>>>,
+    pub new: Option<&'a Arc<Branch<M>>>,
+}
+
+impl<M> Default for List<M> {
+    fn default() -> Self {
+        Self(Entries::Few(Vec::new()))
+    }
+}
+
+impl<M: Eq> PartialEq for List<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && List::differences(self, other).all(|it| it.old == it.new)
+    }
+}
+
+impl<M: Eq> Eq for List<M> {}
+
+impl<M> List<M> {
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Entries::Few(few) => few.len(),
+            Entries::Many(many) => many.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, keys: &Keys) -> Option<&Arc<Branch<M>>> {
+        match &self.0 {
+            Entries::Few(few) => find(few, keys).ok().map(|at| &few[at].1.0),
+            Entries::Many(many) => many.get(keys).map(|entry| &entry.0),
+        }
+    }
+
+    /// Ascending by key.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = (&Keys, &Arc<Branch<M>>)> + '_> {
+        match &self.0 {
+            Entries::Few(few) => Box::new(few.iter().map(|(keys, entry)| (keys, &entry.0))),
+            Entries::Many(many) => Box::new(many.iter().map(|(keys, entry)| (keys, &entry.0))),
+        }
+    }
+
+    /// Adds or replaces an entry, and returns the replaced one.
+    pub fn put(&mut self, keys: Keys, entry: Arc<Branch<M>>) -> Option<Arc<Branch<M>>> {
+        self.grow();
+        let entry = Shared(entry);
+        match &mut self.0 {
+            Entries::Few(few) => match find(few, &keys) {
+                Ok(at) => Some(std::mem::replace(&mut few[at].1, entry).0),
+                Err(at) => {
+                    few.insert(at, (keys, entry));
+                    None
+                }
+            },
+            Entries::Many(many) => many.insert(keys, entry).map(|old| old.0),
+        }
+    }
+
+    pub fn remove(&mut self, keys: &Keys) -> Option<Arc<Branch<M>>> {
+        match &mut self.0 {
+            Entries::Few(few) => find(few, keys).ok().map(|at| few.remove(at).1.0),
+            Entries::Many(many) => many.remove(keys).map(|old| old.0),
+        }
+    }
+
+    /// The entries that are not one and the same in both, ascending by key. What the lists share
+    /// is skipped, whole nodes at a time.
+    pub fn differences<'a>(
+        old: &'a Self,
+        new: &'a Self,
+    ) -> Box<dyn Iterator<Item = Difference<'a, M>> + 'a> {
+        match (&old.0, &new.0) {
+            (Entries::Many(old), Entries::Many(new)) => Box::new(old.diff(new).map(difference)),
+            _ => Box::new(merged(old, new)),
+        }
+    }
+
+    /// Leaves the vector for the map before the vector would get long.
+    fn grow(&mut self) {
+        if let Entries::Few(few) = &mut self.0
+            && few.len() >= FEW
+        {
+            self.0 = Entries::Many(std::mem::take(few).into_iter().collect());
+        }
+    }
+}
+
+impl<M: Clone> List<M> {
+    /// The entry with `keys`, from `make` when absent, copied when shared.
+    pub fn entry_mut(&mut self, keys: &Keys, make: impl FnOnce() -> Branch<M>) -> &mut Branch<M> {
+        if self.get(keys).is_none() {
+            self.put(keys.clone(), Arc::new(make()));
+        }
+        let entry = match &mut self.0 {
+            Entries::Few(few) => find(few, keys).ok().map(|at| &mut few[at].1),
+            Entries::Many(many) => many.get_mut(keys),
+        };
+        Arc::make_mut(&mut entry.expect("the entry was there or was just put there").0)
+    }
+}
+
+impl<M> FromIterator<(Keys, Arc<Branch<M>>)> for List<M> {
+    fn from_iter<I: IntoIterator<Item = (Keys, Arc<Branch<M>>)>>(entries: I) -> Self {
+        let mut list = Self::default();
+        for (keys, entry) in entries {
+            list.put(keys, entry);
+        }
+        list
+    }
+}
+
+fn find<M>(few: &[(Keys, Shared<M>)], keys: &Keys) -> Result<usize, usize> {
+    few.binary_search_by(|(other, _)| other.cmp(keys))
+}
+
+fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, Shared<M>>) -> Difference<'a, M> {
+    match item {
+        DiffItem::Add(keys, new) => Difference { keys, old: None, new: Some(&new.0) },
+        DiffItem::Remove(keys, old) => Difference { keys, old: Some(&old.0), new: None },
+        DiffItem::Update { old: (keys, old), new: (_, new) } => {
+            Difference { keys, old: Some(&old.0), new: Some(&new.0) }
+        }
+    }
+}
+
+/// For lists of which one at least is short.
+fn merged<'a, M>(
+    old: &'a List<M>,
+    new: &'a List<M>,
+) -> impl Iterator<Item = Difference<'a, M>> + 'a {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((one, _)), Some((other, _))) => one.cmp(other),
+            };
+            let removed = if order.is_le() { old.next() } else { None };
+            let added = if order.is_ge() { new.next() } else { None };
+            let keys = removed.or(added)?.0;
+            let (old, new) = (removed.map(|it| it.1), added.map(|it| it.1));
+            if let (Some(old), Some(new)) = (old, new)
+                && Arc::ptr_eq(old, new)
+            {
+                continue;
+            }
+            return Some(Difference { keys, old, new });
+        }
+    })
+}
