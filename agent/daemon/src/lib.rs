@@ -9,3 +9,4 @@
 
 pub mod caller;
 pub mod settings;
+pub mod store;

@@ -1,0 +1,398 @@
+//! The database file. Every method blocks until the disk has what it wrote.
+
+use std::path::{Path, PathBuf};
+
+use redb::{
+    Builder, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction,
+};
+use smol_str::SmolStr;
+use tracing::{info, warn};
+
+use super::{
+    Change, Loaded, Row, StoreError, Table, User,
+    folder::{create_private_folder, open_private_file},
+    undo,
+};
+
+/// The database within the state folder.
+pub const FILE_NAME: &str = "holdfast.redb";
+
+/// Version of the tables below. A higher one in the file belongs to a newer agent and is left alone.
+const FORMAT: u64 = 1;
+
+/// Octets of pages kept in memory. Rows are read once, at start, and then live in the layers, so a large cache would
+/// only hold a second copy.
+const CACHE_BYTES: usize = 4 * 1024 * 1024;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
+const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
+/// Pieces of the record of the prepared transaction, by transaction and number.
+const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("prepared");
+/// Name to role and password hash.
+const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
+
+const META_FORMAT: &str = "format";
+const META_LAST_TRANSACTION: &str = "last-transaction";
+
+type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+/// The open database. Only one process has it open.
+#[derive(Debug)]
+pub struct Database {
+    redb: redb::Database,
+    prepared: Option<u64>,
+    rolled_back: Option<u64>,
+}
+
+impl Database {
+    /// Opens the database in `folder`, making both when they do not exist, and rolls back what was left unfinished.
+    ///
+    /// # Errors
+    /// When the folder or the file cannot be used, when another process has it, or when it cannot be read.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        create_private_folder(folder)?;
+        let path = folder.join(FILE_NAME);
+        let file = open_private_file(&path)?;
+        let redb = Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_file(file)
+            .map_err(|error| StoreError::opening(&path, error))?;
+        let mut database = Self { redb, prepared: None, rolled_back: None };
+        database.check_format(&path)?;
+        database.roll_back_unfinished()?;
+        Ok(database)
+    }
+
+    /// Everything that is stored, and what opening it rolled back.
+    ///
+    /// # Errors
+    /// When a table cannot be read.
+    pub fn load(&mut self) -> Result<Loaded, StoreError> {
+        let failed = StoreError::accessing("read the stored configuration");
+        let read = || -> Result<Loaded, redb::Error> {
+            let transaction = self.redb.begin_read()?;
+            let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
+            Ok(Loaded {
+                layers: rows(&transaction.open_table(LAYER)?)?,
+                restore: rows(&transaction.open_table(RESTORE)?)?,
+                users: Vec::new(),
+                rolled_back: self.rolled_back,
+                last_transaction: last.map_or(0, |number| number.value()),
+            })
+        };
+        Ok(Loaded { users: self.users()?, ..read().map_err(failed)? })
+    }
+
+    /// # Errors
+    /// When another transaction is prepared, the number is not a new one, or the disk refuses.
+    pub fn prepare(&mut self, transaction: u64, changes: &[Change]) -> Result<(), StoreError> {
+        if let Some(other) = self.prepared {
+            return Err(StoreError::out_of_order(
+                "prepare",
+                transaction,
+                format!("{other} is still prepared"),
+            ));
+        }
+        let write = self.begin("prepare a transaction")?;
+        record_number(&write, transaction)?;
+        apply_recording(&write, transaction, changes)?;
+        finish(write, "prepare a transaction")?;
+        self.prepared = Some(transaction);
+        Ok(())
+    }
+
+    /// # Errors
+    /// When this transaction is not the prepared one, or the disk refuses: it is then still prepared.
+    pub fn commit(&mut self, transaction: u64) -> Result<(), StoreError> {
+        self.expect_prepared("commit", transaction)?;
+        let write = self.begin("commit a transaction")?;
+        forget_record(&write, transaction)?;
+        finish(write, "commit a transaction")?;
+        self.prepared = None;
+        Ok(())
+    }
+
+    /// # Errors
+    /// When this transaction is not the prepared one, or the disk refuses: it is then still prepared.
+    pub fn abort(&mut self, transaction: u64) -> Result<(), StoreError> {
+        self.expect_prepared("abort", transaction)?;
+        self.undo(transaction, |_| true)?;
+        self.prepared = None;
+        Ok(())
+    }
+
+    /// Writes rows outside of a transaction.
+    ///
+    /// # Errors
+    /// When the disk refuses; then nothing was written.
+    pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let write = self.begin("write rows")?;
+        apply(&write, changes)?;
+        finish(write, "write rows")
+    }
+
+    /// # Errors
+    /// When the disk refuses.
+    pub fn set_user(&mut self, user: &User) -> Result<(), StoreError> {
+        let write = self.begin("write a user")?;
+        let stored = || -> Result<(), redb::Error> {
+            write
+                .open_table(USERS)?
+                .insert(user.name.as_str(), (user.role.as_str(), user.password_hash.as_str()))?;
+            Ok(())
+        };
+        stored().map_err(StoreError::accessing("write a user"))?;
+        finish(write, "write a user")
+    }
+
+    /// True when there was such a user.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
+        let write = self.begin("remove a user")?;
+        let removed = || -> Result<bool, redb::Error> {
+            Ok(write.open_table(USERS)?.remove(name)?.is_some())
+        };
+        let existed = removed().map_err(StoreError::accessing("remove a user"))?;
+        finish(write, "remove a user")?;
+        Ok(existed)
+    }
+
+    /// The users, ascending by name.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or holds a role this version does not know.
+    pub fn users(&self) -> Result<Vec<User>, StoreError> {
+        let failed = StoreError::accessing("read the users");
+        let read = || -> Result<Vec<(SmolStr, String, String)>, redb::Error> {
+            let table = self.redb.begin_read()?.open_table(USERS)?;
+            table
+                .iter()?
+                .map(|row| {
+                    let (name, value) = row?;
+                    let (role, hash) = value.value();
+                    Ok((SmolStr::new(name.value()), role.to_owned(), hash.to_owned()))
+                })
+                .collect()
+        };
+        let users = read().map_err(failed)?.into_iter().map(|(name, role, password_hash)| {
+            let role = role
+                .parse()
+                .map_err(|_| StoreError::Corrupt { what: "user with an unknown role" })?;
+            Ok(User { name, role, password_hash })
+        });
+        users.collect()
+    }
+
+    /// Makes the tables of a new file; refuses one that a newer agent wrote.
+    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
+        match self.format().map_err(StoreError::accessing("read the format"))? {
+            Some(FORMAT) => return Ok(()),
+            Some(found) => {
+                return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
+            }
+            None => {}
+        }
+        let write = self.begin("make the tables")?;
+        let made = || -> Result<(), redb::Error> {
+            write.open_table(LAYER)?;
+            write.open_table(RESTORE)?;
+            write.open_table(PREPARED)?;
+            write.open_table(USERS)?;
+            write.open_table(META)?.insert(META_FORMAT, FORMAT)?;
+            Ok(())
+        };
+        made().map_err(StoreError::accessing("make the tables"))?;
+        finish(write, "make the tables")
+    }
+
+    fn format(&self) -> Result<Option<u64>, redb::Error> {
+        match self.redb.begin_read()?.open_table(META) {
+            Ok(meta) => Ok(meta.get(META_FORMAT)?.map(|format| format.value())),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Undoes the transaction whose end was never recorded.
+    ///
+    /// What it noted about adopted objects stays: the kernel may already have been changed, and this is the only
+    /// place that knows what was there before. The core releases what no layer asks for.
+    fn roll_back_unfinished(&mut self) -> Result<(), StoreError> {
+        let Some(transaction) =
+            self.unfinished().map_err(StoreError::accessing("look for a prepared transaction"))?
+        else {
+            return Ok(());
+        };
+        warn!(
+            transaction,
+            "rolling back a transaction that was interrupted before it was answered"
+        );
+        self.undo(transaction, |change| change.table != Table::Restore || change.value.is_some())?;
+        self.rolled_back = Some(transaction);
+        info!(transaction, "rolled back");
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Option<u64>, redb::Error> {
+        let prepared = self.redb.begin_read()?.open_table(PREPARED)?;
+        Ok(prepared.first()?.map(|(key, _)| key.value().0))
+    }
+
+    fn undo(&self, transaction: u64, wanted: impl Fn(&Change) -> bool) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "roll back a transaction";
+        let write = self.begin(ATTEMPT)?;
+        let chunks = || -> Result<Vec<Vec<u8>>, redb::Error> {
+            let table = write.open_table(PREPARED)?;
+            table.range(record(transaction))?.map(|row| Ok(row?.1.value().to_vec())).collect()
+        };
+        for chunk in chunks().map_err(StoreError::accessing(ATTEMPT))?.iter().rev() {
+            let mut changes = undo::parse(chunk)?;
+            changes.retain(&wanted);
+            changes.reverse(); // a key that changed twice must end with its oldest value
+            apply(&write, &changes)?;
+        }
+        forget_record(&write, transaction)?;
+        finish(write, ATTEMPT)
+    }
+
+    fn expect_prepared(&self, attempt: &'static str, transaction: u64) -> Result<(), StoreError> {
+        match self.prepared {
+            Some(prepared) if prepared == transaction => Ok(()),
+            Some(other) => {
+                Err(StoreError::out_of_order(attempt, transaction, format!("{other} is prepared")))
+            }
+            None => {
+                Err(StoreError::out_of_order(attempt, transaction, "none is prepared".to_owned()))
+            }
+        }
+    }
+
+    fn begin(&self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
+        self.redb.begin_write().map_err(|error| StoreError::accessing(attempt)(error.into()))
+    }
+}
+
+impl StoreError {
+    fn opening(path: &Path, error: redb::DatabaseError) -> Self {
+        let path = PathBuf::from(path);
+        match error {
+            redb::DatabaseError::DatabaseAlreadyOpen => Self::Locked { path },
+            other => Self::Open { path, source: Box::new(other.into()) },
+        }
+    }
+
+    fn accessing(attempt: &'static str) -> impl Fn(redb::Error) -> Self {
+        move |source| Self::Access { attempt, source: Box::new(source) }
+    }
+
+    fn out_of_order(attempt: &'static str, transaction: u64, state: String) -> Self {
+        Self::OutOfOrder { attempt, transaction, state }
+    }
+}
+
+fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
+    write.commit().map_err(|error| StoreError::accessing(attempt)(error.into()))
+}
+
+fn rows(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Vec<Row>, redb::Error> {
+    table
+        .iter()?
+        .map(|row| {
+            let (key, value) = row?;
+            Ok((key.value().to_vec(), value.value().to_vec()))
+        })
+        .collect()
+}
+
+/// Keys of all pieces of one prepared record.
+fn record(transaction: u64) -> std::ops::RangeInclusive<(u64, u32)> {
+    (transaction, 0)..=(transaction, u32::MAX)
+}
+
+fn record_number(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
+    let exchange = || -> Result<u64, redb::Error> {
+        let mut meta = write.open_table(META)?;
+        let earlier =
+            meta.insert(META_LAST_TRANSACTION, transaction)?.map_or(0, |number| number.value());
+        Ok(earlier)
+    };
+    let last = exchange().map_err(StoreError::accessing("number a transaction"))?;
+    if transaction > last {
+        return Ok(());
+    }
+    Err(StoreError::out_of_order("prepare", transaction, format!("{last} was prepared before")))
+}
+
+fn forget_record(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
+    let removed = || -> Result<(), redb::Error> {
+        Ok(write.open_table(PREPARED)?.retain_in(record(transaction), |_, _| false)?)
+    };
+    removed().map_err(StoreError::accessing("end a transaction"))
+}
+
+fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {
+    let failed = StoreError::accessing("write rows");
+    let mut tables = Tables::open(write).map_err(&failed)?;
+    changes.iter().try_for_each(|change| tables.put(change, |_| Ok(())))
+}
+
+/// Applies `changes` and stores what they replaced as the record of `transaction`.
+fn apply_recording(
+    write: &WriteTransaction,
+    transaction: u64,
+    changes: &[Change],
+) -> Result<(), StoreError> {
+    let failed = StoreError::accessing("record a prepared transaction");
+    let mut tables = Tables::open(write).map_err(&failed)?;
+    let mut prepared = write.open_table(PREPARED).map_err(|error| failed(error.into()))?;
+    let mut number = 0;
+    let mut chunk = Vec::new();
+    for change in changes {
+        tables.put(change, |earlier| undo::push(&mut chunk, change.table, &change.key, earlier))?;
+        if chunk.len() >= undo::CHUNK_BYTES {
+            let stored = prepared.insert((transaction, number), chunk.as_slice());
+            stored.map_err(|error| failed(error.into()))?;
+            number += 1;
+            chunk.clear();
+        }
+    }
+    // Also when nothing changed: the record is what says that the transaction is prepared.
+    prepared
+        .insert((transaction, number), chunk.as_slice())
+        .map_err(|error| failed(error.into()))?;
+    Ok(())
+}
+
+/// The tables a transaction writes, opened once.
+struct Tables<'t> {
+    layer: BytesTable<'t>,
+    restore: BytesTable<'t>,
+}
+
+impl<'t> Tables<'t> {
+    fn open(write: &'t WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self { layer: write.open_table(LAYER)?, restore: write.open_table(RESTORE)? })
+    }
+
+    /// Writes one row and hands over what it replaced.
+    fn put(
+        &mut self,
+        change: &Change,
+        earlier: impl FnOnce(Option<&[u8]>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let table = match change.table {
+            Table::Layer => &mut self.layer,
+            Table::Restore => &mut self.restore,
+        };
+        let replaced = match &change.value {
+            Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
+            None => table.remove(change.key.as_slice()),
+        };
+        let replaced =
+            replaced.map_err(|error| StoreError::accessing("write a row")(error.into()))?;
+        earlier(replaced.as_ref().map(|value| value.value()))
+    }
+}

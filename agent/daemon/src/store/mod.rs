@@ -1,0 +1,264 @@
+//! What must survive a restart: layers, what adopted ports had before us, and users.
+//!
+//! [`Store`] is the asynchronous handle; the [`Database`] behind it lives on a thread of its own, because a durable
+//! write waits for the disk. Commands are carried out in the order in which they were given.
+//!
+//! A transaction is two durable writes. [`Store::prepare`] applies its rows and keeps what they replaced,
+//! [`Store::commit`] forgets that, [`Store::abort`] puts it back. A prepared transaction that is found when the
+//! database is opened was never answered to anyone, so it is rolled back before anything else happens.
+
+mod database;
+mod folder;
+mod undo;
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll},
+    thread,
+};
+
+use smol_str::SmolStr;
+use tokio::sync::{mpsc, oneshot};
+
+pub use self::database::{Database, FILE_NAME};
+pub use self::folder::{create_private_folder, write_private_file};
+use crate::caller::Role;
+
+/// Commands that wait for the disk. The core has at most a few under way; what exceeds this is a flood.
+const QUEUE_DEPTH: usize = 256;
+
+/// A table whose rows change together in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// Rows of the configuration layers.
+    Layer,
+    /// For each adopted object, what it had before us, as bytes only the core understands.
+    Restore,
+}
+
+/// One row to write, or to remove when there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub table: Table,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+impl Change {
+    pub fn layer(key: Vec<u8>, value: Option<Vec<u8>>) -> Self {
+        Self { table: Table::Layer, key, value }
+    }
+
+    pub fn restore(key: Vec<u8>, value: Option<Vec<u8>>) -> Self {
+        Self { table: Table::Restore, key, value }
+    }
+}
+
+/// Key and value of one row.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// A local user. The hash is a PHC string; it does not appear in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct User {
+    pub name: SmolStr,
+    pub role: Role,
+    pub password_hash: String,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the database held when it was opened, after an unfinished transaction was rolled back.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Rows of [`Table::Layer`], ascending by key.
+    pub layers: Vec<Row>,
+    /// Rows of [`Table::Restore`], ascending by key. After a crash it may name objects that no layer mentions any
+    /// more: the core releases those.
+    pub restore: Vec<Row>,
+    pub users: Vec<User>,
+    /// The transaction that was prepared when the agent ended, already rolled back.
+    pub rolled_back: Option<u64>,
+    /// The highest transaction number ever prepared; the next one must exceed it.
+    pub last_transaction: u64,
+}
+
+/// Why the store did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("cannot {action} `{}`", path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "the state folder `{}` is open to other users (mode {mode:o}) and holds files that are not ours: give the agent a folder of its own",
+        path.display()
+    )]
+    FolderIsShared { path: PathBuf, mode: u32 },
+    #[error("the database `{}` is in use by another holdfast", path.display())]
+    Locked { path: PathBuf },
+    #[error("cannot open the database `{}`", path.display())]
+    Open { path: PathBuf, source: Box<redb::Error> },
+    #[error("the database `{}` has format {found}, this version reads format {known}", path.display())]
+    Format { path: PathBuf, found: u64, known: u64 },
+    #[error("cannot {attempt} in the database")]
+    Access { attempt: &'static str, source: Box<redb::Error> },
+    #[error("the database holds a {what} that cannot be read")]
+    Corrupt { what: &'static str },
+    #[error("cannot {attempt} transaction {transaction}: {state}")]
+    OutOfOrder { attempt: &'static str, transaction: u64, state: String },
+    #[error("too many writes wait for the disk")]
+    Overloaded,
+    #[error("the store has stopped")]
+    Stopped,
+}
+
+impl StoreError {
+    /// True when the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Overloaded | Self::Locked { .. })
+    }
+}
+
+/// Handle of the database thread; clones share it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    command_tx: mpsc::Sender<Command>,
+}
+
+/// An accepted command. Its effect does not depend on whether anyone waits for the answer.
+#[derive(Debug)]
+#[must_use = "a command may fail; its answer says so"]
+pub struct Answer<T>(Result<oneshot::Receiver<Result<T, StoreError>>, Option<StoreError>>);
+
+#[derive(Debug)]
+enum Command {
+    Prepare { transaction: u64, changes: Vec<Change>, answer: Reply<()> },
+    Commit { transaction: u64, answer: Reply<()> },
+    Abort { transaction: u64, answer: Reply<()> },
+    Write { changes: Vec<Change>, answer: Reply<()> },
+    SetUser { user: User, answer: Reply<()> },
+    DeleteUser { name: SmolStr, answer: Reply<bool> },
+    Close { answer: Reply<()> },
+}
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+impl Store {
+    /// Opens the database in `folder`, making both when they do not exist, and starts its thread.
+    ///
+    /// Blocks: call it before the runtime is busy.
+    ///
+    /// # Errors
+    /// When the folder or the file cannot be used, when another agent uses it, or when it cannot be read.
+    pub fn open(folder: &Path) -> Result<(Self, Loaded), StoreError> {
+        let mut database = Database::open(folder)?;
+        let loaded = database.load()?;
+        let (command_tx, command_rx) = mpsc::channel(QUEUE_DEPTH);
+        thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || serve(database, command_rx))
+            .map_err(|source| StoreError::File {
+                action: "start the thread of",
+                path: folder.into(),
+                source,
+            })?;
+        Ok((Self { command_tx }, loaded))
+    }
+
+    /// Applies the rows of a transaction and records, in the same durable write, what they replaced.
+    ///
+    /// One transaction is prepared at a time; `transaction` must exceed every earlier one.
+    pub fn prepare(&self, transaction: u64, changes: Vec<Change>) -> Answer<()> {
+        self.send(|answer| Command::Prepare { transaction, changes, answer })
+    }
+
+    /// Makes the prepared transaction final. Durable when the answer comes.
+    pub fn commit(&self, transaction: u64) -> Answer<()> {
+        self.send(|answer| Command::Commit { transaction, answer })
+    }
+
+    /// Puts back every row the prepared transaction replaced.
+    pub fn abort(&self, transaction: u64) -> Answer<()> {
+        self.send(|answer| Command::Abort { transaction, answer })
+    }
+
+    /// Writes rows outside of a transaction, as when a port that appears is adopted. Durable when the answer comes.
+    pub fn write(&self, changes: Vec<Change>) -> Answer<()> {
+        self.send(|answer| Command::Write { changes, answer })
+    }
+
+    /// Makes or changes a user.
+    pub fn set_user(&self, user: User) -> Answer<()> {
+        self.send(|answer| Command::SetUser { user, answer })
+    }
+
+    /// Removes a user; the answer says whether there was one.
+    pub fn delete_user(&self, name: SmolStr) -> Answer<bool> {
+        self.send(|answer| Command::DeleteUser { name, answer })
+    }
+
+    /// Carries out what was asked before, closes the file and ends the thread. Later commands answer `Stopped`.
+    pub fn close(&self) -> Answer<()> {
+        self.send(|answer| Command::Close { answer })
+    }
+
+    fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Answer<T> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        Answer(match self.command_tx.try_send(command(answer_tx)) {
+            Ok(()) => Ok(answer_rx),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Some(StoreError::Overloaded)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Some(StoreError::Stopped)),
+        })
+    }
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(answer) => Pin::new(answer)
+                .poll(context)
+                .map(|answered| answered.unwrap_or(Err(StoreError::Stopped))),
+            Err(refused) => Poll::Ready(Err(refused.take().unwrap_or(StoreError::Stopped))),
+        }
+    }
+}
+
+/// The loop of the database thread. An answer nobody waits for any more is dropped.
+fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
+    while let Some(command) = command_rx.blocking_recv() {
+        match command {
+            Command::Prepare { transaction, changes, answer } => {
+                drop(answer.send(database.prepare(transaction, &changes)));
+            }
+            Command::Commit { transaction, answer } => {
+                drop(answer.send(database.commit(transaction)))
+            }
+            Command::Abort { transaction, answer } => {
+                drop(answer.send(database.abort(transaction)))
+            }
+            Command::Write { changes, answer } => drop(answer.send(database.write(&changes))),
+            Command::SetUser { user, answer } => drop(answer.send(database.set_user(&user))),
+            Command::DeleteUser { name, answer } => drop(answer.send(database.delete_user(&name))),
+            Command::Close { answer } => {
+                drop(database);
+                drop(answer.send(Ok(())));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+use std::{
+    env, fs,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    process,
+    time::Instant,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Set in the child process of the crash test: the folder it works in.
+const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
+
+#[test]
+fn rows_follow_prepare_commit_and_abort() {
+    // what happens, layer rows afterwards
+    check(&[], "");
+    check(&["p1 a=1 b=2", "c1"], "a=1 b=2");
+    check(&["p1 a=1", "c1", "p2 a=2 b=3", "a2"], "a=1");
+    check(&["p1 a=1 b=2", "c1", "p2 a= c=4", "c2"], "b=2 c=4");
+    check(&["p1 a=1 b=2", "c1", "p2 a= c=4", "a2"], "a=1 b=2");
+    check(&["p1 a=1", "c1", "p2 a=2 a=3 a=", "a2"], "a=1");
+    check(&["w a=1 b=1", "w b="], "a=1");
+    // a reopening rolls back what was prepared, and nothing else
+    check(&["p1 a=1", "c1", "p2 a=2 b=3", "reopen"], "a=1");
+    check(&["p1 a=1", "reopen", "p2 b=1", "c2", "reopen"], "b=1");
+    check(&["p1", "reopen", "p2 b=1", "c2"], "b=1");
+    check(&["p7", "c7", "reopen", "p8 a=1", "a8", "reopen"], "");
+}
+
+#[test]
+fn steps_out_of_order_are_refused() {
+    for (steps, want) in [
+        (&["c1"][..], "cannot commit transaction 1: none is prepared"),
+        (&["p1 a=1", "a2"], "cannot abort transaction 2: 1 is prepared"),
+        (&["p1 a=1", "p2 a=2"], "cannot prepare transaction 2: 1 is still prepared"),
+        (&["p2 a=1", "c2", "p2 a=2"], "cannot prepare transaction 2: 2 was prepared before"),
+        (
+            &["p2 a=1", "c2", "reopen", "p1 a=2"],
+            "cannot prepare transaction 1: 2 was prepared before",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let (last, before) = steps.split_last().unwrap();
+        let mut database = Some(Database::open(folder.path()).unwrap());
+        before.iter().for_each(|step| run(&folder, &mut database, step).unwrap());
+        assert_eq!(run(&folder, &mut database, last).unwrap_err().to_string(), want);
+    }
+}
+
+#[track_caller]
+fn check(steps: &[&str], want: &str) {
+    let folder = TempDir::new().unwrap();
+    let mut database = Some(Database::open(folder.path()).unwrap());
+    steps.iter().for_each(|step| run(&folder, &mut database, step).unwrap());
+    let loaded = database.as_mut().unwrap().load().unwrap();
+    assert_eq!(text(&loaded.layers), want, "after {steps:?}");
+}
+
+fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<(), StoreError> {
+    let mut words = step.split(' ');
+    let verb = words.next().unwrap();
+    let changes: Vec<_> = words.map(change).collect();
+    if verb == "reopen" {
+        *database = None;
+        *database = Some(Database::open(folder.path())?);
+        return Ok(());
+    }
+    let open = database.as_mut().unwrap();
+    match verb.split_at(1) {
+        ("p", number) => open.prepare(number.parse().unwrap(), &changes),
+        ("c", number) => open.commit(number.parse().unwrap()),
+        ("a", number) => open.abort(number.parse().unwrap()),
+        _ => open.write(&changes),
+    }
+}
+
+fn change(text: &str) -> Change {
+    let (key, value) = text.split_once('=').unwrap();
+    Change::layer(key.into(), (!value.is_empty()).then(|| value.into()))
+}
+
+fn text(rows: &[Row]) -> String {
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(key, value)| {
+            format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+        })
+        .collect();
+    rows.join(" ")
+}
+
+#[test]
+fn what_an_adopted_port_had_outlives_a_crash() {
+    let folder = TempDir::new().unwrap();
+    let mut database = Database::open(folder.path()).unwrap();
+    database.write(&[Change::restore(b"eth0".into(), Some(b"mtu 1500".into()))]).unwrap();
+    let adopt_and_release = [
+        Change::restore(b"eth1".into(), Some(b"mtu 9000".into())),
+        Change::restore(b"eth0".into(), None),
+        Change::layer(b"entry".into(), Some(b"x".into())),
+    ];
+    database.prepare(1, &adopt_and_release).unwrap();
+    database.abort(1).unwrap();
+    assert_eq!(text(&database.load().unwrap().restore), "eth0=mtu 1500");
+
+    database.prepare(2, &adopt_and_release).unwrap();
+    drop(database);
+    let loaded = Database::open(folder.path()).unwrap().load().unwrap();
+    assert_eq!(text(&loaded.restore), "eth0=mtu 1500 eth1=mtu 9000");
+    assert_eq!(text(&loaded.layers), "");
+    assert_eq!((loaded.rolled_back, loaded.last_transaction), (Some(2), 2));
+}
+
+#[tokio::test]
+async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
+    if let Ok(folder) = env::var(CRASH_FOLDER) {
+        return crash_in(Path::new(&folder)).await;
+    }
+    let folder = TempDir::new().unwrap();
+    let status = process::Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "store::tests::a_process_killed_between_prepare_and_commit_leaves_the_state_before",
+        ])
+        .env(CRASH_FOLDER, folder.path())
+        .stdout(process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(9));
+
+    let (store, loaded) = Store::open(folder.path()).unwrap();
+    assert_eq!(text(&loaded.layers), "kept=1");
+    assert_eq!(loaded.rolled_back, Some(2));
+    assert_eq!(loaded.users.len(), 1);
+    store.prepare(3, vec![change("next=1")]).await.unwrap();
+    store.commit(3).await.unwrap();
+}
+
+/// Commits one transaction, prepares another over a thousand rows, and is killed.
+async fn crash_in(folder: &Path) {
+    let (store, _) = Store::open(folder).unwrap();
+    store.prepare(1, vec![change("kept=1")]).await.unwrap();
+    store.commit(1).await.unwrap();
+    store.set_user(user("eve")).await.unwrap();
+    let mut changes: Vec<_> = (0..1000).map(|number| change(&format!("row{number}=2"))).collect();
+    changes.push(change("kept="));
+    store.prepare(2, changes).await.unwrap();
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+#[tokio::test]
+async fn users_are_kept_and_a_closed_store_says_so() {
+    let folder = TempDir::new().unwrap();
+    let (store, loaded) = Store::open(folder.path()).unwrap();
+    assert!(loaded.users.is_empty());
+    store.set_user(user("ada")).await.unwrap();
+    store.set_user(user("bob")).await.unwrap();
+    assert!(store.delete_user("bob".into()).await.unwrap());
+    assert!(!store.delete_user("bob".into()).await.unwrap());
+    store.close().await.unwrap();
+    assert!(matches!(store.commit(1).await, Err(StoreError::Stopped)));
+    assert_eq!(Database::open(folder.path()).unwrap().users().unwrap(), [user("ada")]);
+}
+
+fn user(name: &str) -> User {
+    User { name: name.into(), role: Role::ReadOnly, password_hash: "$argon2id$secret".to_owned() }
+}
+
+#[test]
+fn a_user_prints_no_hash() {
+    assert!(!format!("{:?}", user("ada")).contains("secret"));
+}
+
+#[test]
+fn a_second_agent_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let _first = Database::open(folder.path()).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("in use by another holdfast"));
+}
+
+#[test]
+fn folder_and_file_are_the_owners_alone() {
+    let outer = TempDir::new().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let made = outer.path().join("made/below");
+    drop(Database::open(&made).unwrap());
+    assert_eq!((mode(&made), mode(&made.join(FILE_NAME))), (0o700, 0o600));
+
+    let open = outer.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    drop(Database::open(&open).unwrap());
+    assert_eq!(mode(&open), 0o700);
+
+    let others = outer.path().join("others");
+    fs::create_dir(&others).unwrap();
+    fs::write(others.join("theirs"), "").unwrap();
+    fs::set_permissions(&others, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(matches!(Database::open(&others), Err(StoreError::FolderIsShared { mode: 0o755, .. })));
+    assert_eq!(mode(&others), 0o755);
+}
+
+#[test]
+fn a_file_of_a_newer_format_or_of_no_format_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join(FILE_NAME), "not a database at all").unwrap();
+    assert!(matches!(Database::open(folder.path()), Err(StoreError::Open { .. })));
+}
+
+/// `cargo test -p holdfast --release -- --ignored --nocapture rows_at_scale`
+#[test]
+#[ignore = "a measurement, not a claim"]
+fn rows_at_scale() {
+    const ROWS: u32 = 100_000;
+    let folder =
+        TempDir::new_in(env::var("HOLDFAST_TEST_FOLDER").unwrap_or("/tmp".to_owned())).unwrap();
+    let mut database = Database::open(folder.path()).unwrap();
+    let rows: Vec<_> = (0..ROWS)
+        .map(|number| {
+            let key = [
+                b"client.openconfig/network-instance/static-route/".as_slice(),
+                &number.to_be_bytes(),
+            ]
+            .concat();
+            Change::layer(key, Some(vec![1; 60]))
+        })
+        .collect();
+    let mut lap = Instant::now();
+    let mut timed = |what: &str| {
+        eprintln!("{what}: {:?}", lap.elapsed());
+        lap = Instant::now();
+    };
+    database.prepare(1, &rows).unwrap();
+    timed("prepare 100 k rows");
+    database.commit(1).unwrap();
+    timed("commit");
+    database.prepare(2, &rows[..1]).unwrap();
+    timed("prepare one row");
+    database.commit(2).unwrap();
+    timed("commit");
+    drop(database);
+    timed("close");
+    let mut database = Database::open(folder.path()).unwrap();
+    timed("open");
+    assert_eq!(database.load().unwrap().layers.len(), rows.len());
+    timed("load");
+    database
+        .prepare(
+            3,
+            &rows.iter().map(|row| Change::layer(row.key.clone(), None)).collect::<Vec<_>>(),
+        )
+        .unwrap();
+    timed("prepare 100 k removals");
+    database.abort(3).unwrap();
+    timed("abort");
+    let copy = TempDir::new_in(folder.path()).unwrap();
+    fs::copy(folder.path().join(FILE_NAME), copy.path().join(FILE_NAME)).unwrap();
+    timed("copy the file while it is open, as after a crash");
+    let crashed = Database::open(copy.path()).unwrap();
+    timed("open after a crash");
+    drop(crashed);
+    eprintln!("file: {} KiB", fs::metadata(folder.path().join(FILE_NAME)).unwrap().len() / 1024);
+}
