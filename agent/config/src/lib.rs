@@ -5,11 +5,15 @@
 //! no socket, file, clock or lock. The YANG text is part of the binary.
 
 pub mod instance;
+pub mod path;
+pub mod resolve;
 pub mod schema;
 pub mod tree;
 pub mod value;
 
 pub use instance::{InstancePath, Keys, Step};
+pub use path::{Elem, Path};
+pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
 pub use schema::{NodeId, Schema};
 pub use tree::{Branch, Child, Found, List, Tree};
 pub use value::{Scalar, Value};

@@ -1,6 +1,10 @@
 //! The value of one leaf, in canonical form.
 
+use std::fmt;
 use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 use smol_str::SmolStr;
 
@@ -48,4 +52,46 @@ pub enum Scalar {
         precision: u32,
     },
     List(Vec<Scalar>),
+}
+
+/// The canonical text, as in list keys and on the command line. An identity is written without its
+/// module; entries of a leaf-list are separated by spaces.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Uint(value) => write!(f, "{value}"),
+            Self::Decimal { digits, scale } => write_decimal(f, *digits, *scale),
+            Self::Str(text) | Self::Enum(text) => f.write_str(text),
+            Self::Binary(bytes) => f.write_str(&BASE64.encode(bytes)),
+            Self::Identity(name) => f.write_str(bare_identity(name)),
+            Self::Bits(names) => write_separated(f, names),
+            Self::Empty => Ok(()),
+            Self::List(values) => write_separated(f, values),
+        }
+    }
+}
+
+/// The name of an identity without its module.
+pub fn bare_identity(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(_, bare)| bare)
+}
+
+fn write_separated(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        let space = if i == 0 { "" } else { " " };
+        write!(f, "{space}{item}")?;
+    }
+    Ok(())
+}
+
+/// RFC 7950 9.3.2: one digit at least on each side of the point, no other trailing zeros.
+fn write_decimal(f: &mut fmt::Formatter<'_>, digits: i64, scale: u8) -> fmt::Result {
+    let sign = if digits < 0 { "-" } else { "" };
+    let scale = usize::from(scale);
+    let digits = format!("{:0>width$}", digits.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    let fraction = fraction.trim_end_matches('0');
+    write!(f, "{sign}{whole}.{}", if fraction.is_empty() { "0" } else { fraction })
 }

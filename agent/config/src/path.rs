@@ -1,0 +1,225 @@
+//! Paths as people and clients write them: names and key texts, not yet looked up in a schema.
+//!
+//! [`crate::resolve`] turns them into nodes of a schema.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A path from the root, as a client sends it. No elements is the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    pub elems: Vec<Elem>,
+}
+
+/// One element: a name, with or without its module (`openconfig-interfaces:mtu`), and key values as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Elem {
+    pub name: String,
+    pub keys: Vec<(String, String)>,
+}
+
+/// Why a text is not a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read path `{text}`: {reason}")]
+pub struct PathSyntaxError {
+    pub text: String,
+    pub reason: &'static str,
+}
+
+impl Elem {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), keys: Vec::new() }
+    }
+
+    /// This element with one more key.
+    #[must_use]
+    pub fn key(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.keys.push((name.into(), value.into()));
+        self
+    }
+
+    /// The module and the name proper.
+    pub fn split_name(&self) -> (Option<&str>, &str) {
+        match self.name.split_once(':') {
+            Some((module, name)) => (Some(module), name),
+            None => (None, &self.name),
+        }
+    }
+}
+
+impl Path {
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// This path followed by another: a gNMI prefix and a path below it.
+    #[must_use]
+    pub fn join(&self, below: &Path) -> Self {
+        Self { elems: self.elems.iter().chain(&below.elems).cloned().collect() }
+    }
+
+    /// The first `count` elements, for messages that point at one of them.
+    pub(crate) fn head(&self, count: usize) -> String {
+        Path { elems: self.elems[..count.min(self.elems.len())].to_vec() }.to_string()
+    }
+}
+
+/// The form of the gNMI path conventions: keys sorted by name, `]` and `\` escaped, a newline as `\n`.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.elems.is_empty() {
+            return f.write_str("/");
+        }
+        self.elems.iter().try_for_each(|elem| write!(f, "/{elem}"))
+    }
+}
+
+impl fmt::Display for Elem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_escaped(f, &self.name, &['\\', '/', '['])?;
+        let mut keys: Vec<_> = self.keys.iter().collect();
+        keys.sort();
+        for (name, value) in keys {
+            f.write_str("[")?;
+            write_escaped(f, name, &['\\', '='])?;
+            f.write_str("=")?;
+            write_escaped(f, value, &['\\', ']'])?;
+            f.write_str("]")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_escaped(f: &mut fmt::Formatter<'_>, text: &str, special: &[char]) -> fmt::Result {
+    for c in text.chars() {
+        match c {
+            '\n' => f.write_str("\\n")?,
+            c if special.contains(&c) => write!(f, "\\{c}")?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads what `Display` writes. A leading `/` may be left out; `` and `/` are the root.
+impl FromStr for Path {
+    type Err = PathSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, PathSyntaxError> {
+        let fail = |reason| PathSyntaxError { text: text.to_owned(), reason };
+        let mut rest = text.strip_prefix('/').unwrap_or(text);
+        let mut elems = Vec::new();
+        while !rest.is_empty() {
+            let (elem, after) = read_elem(rest).map_err(fail)?;
+            elems.push(elem);
+            rest = match after.strip_prefix('/') {
+                Some("") => return Err(fail("it ends with a slash")),
+                Some(more) => more,
+                None => after,
+            };
+        }
+        Ok(Self { elems })
+    }
+}
+
+/// Reads one element; the rest is empty or starts with a slash.
+fn read_elem(text: &str) -> Result<(Elem, &str), &'static str> {
+    let (name, mut rest) = read_until(text, &['/', '[']);
+    if name.is_empty() {
+        return Err("an element has no name");
+    }
+    let mut elem = Elem::new(name);
+    while let Some(inside) = rest.strip_prefix('[') {
+        let (key, after) = read_until(inside, &['=', ']']);
+        let after = after.strip_prefix('=').ok_or("a key has no value")?;
+        if key.is_empty() {
+            return Err("a key has no name");
+        }
+        let (value, after) = read_until(after, &[']']);
+        rest = after.strip_prefix(']').ok_or("a key is not closed by `]`")?;
+        if elem.keys.iter().any(|(known, _)| *known == key) {
+            return Err("a key is given twice");
+        }
+        elem.keys.push((key, value));
+    }
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return Err("text follows a key");
+    }
+    Ok((elem, rest))
+}
+
+/// Takes characters up to one of `ends` that is not escaped; a backslash makes the next character plain.
+fn read_until<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
+    let mut out = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            c if ends.contains(&c) => return (out, &text[at..]),
+            '\\' => match chars.next() {
+                Some((_, 'n')) => out.push('\n'),
+                Some((_, plain)) => out.push(plain),
+                None => out.push('\\'),
+            },
+            c => out.push(c),
+        }
+    }
+    (out, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves 1.34
+    #[test]
+    fn paths_are_read_and_written_with_escapes() {
+        check("/", &[]);
+        check(
+            "/interfaces/interface[name=eth0]/config/mtu",
+            &["interfaces", "interface+name=eth0", "config", "mtu"],
+        );
+        check(r"/foo[name=[\\\]]", &[r"foo+name=[\]"]);
+        check("/a/b[k=1/2][l=x=y]", &["a", "b+k=1/2+l=x=y"]);
+        check(r"/a\/b[k=x\ny]", &["a/b+k=x\ny"]);
+        check("/oc-if:a/*/...", &["oc-if:a", "*", "..."]);
+    }
+
+    #[test]
+    fn keys_are_written_sorted_and_a_leading_slash_is_optional() {
+        let path: Path = "a/b[z=1][a=2]".parse().unwrap();
+        assert_eq!(path.to_string(), "/a/b[a=2][z=1]");
+        assert_eq!("".parse::<Path>().unwrap(), Path::root());
+    }
+
+    #[test]
+    fn bad_texts_are_refused_with_a_reason() {
+        for (text, reason) in [
+            ("//a", "an element has no name"),
+            ("/a//b", "an element has no name"),
+            ("/a/", "it ends with a slash"),
+            ("/a[k]", "a key has no value"),
+            ("/a[=v]", "a key has no name"),
+            ("/a[k=v", "a key is not closed by `]`"),
+            ("/a[k=v]b", "text follows a key"),
+            ("/a[k=1][k=2]", "a key is given twice"),
+        ] {
+            assert_eq!(text.parse::<Path>().unwrap_err().reason, reason, "{text}");
+        }
+    }
+
+    /// Elements are written here as `name+key=value+...`.
+    #[track_caller]
+    fn check(text: &str, want: &[&str]) {
+        let path: Path = text.parse().unwrap();
+        let elems = |elem: &&str| {
+            let mut parts = elem.split('+');
+            let mut read = Elem::new(parts.next().unwrap());
+            read.keys = parts
+                .map(|p| p.split_once('=').map(|(k, v)| (k.into(), v.into())).unwrap())
+                .collect();
+            read
+        };
+        assert_eq!(path.elems, want.iter().map(elems).collect::<Vec<_>>());
+        assert_eq!(path.to_string(), text);
+    }
+}

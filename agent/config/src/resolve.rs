@@ -1,0 +1,360 @@
+//! Textual paths looked up in a schema: concrete ones for writing, patterns for reading and deleting.
+
+use smallvec::SmallVec;
+
+use crate::instance::{InstancePath, Keys, Step};
+use crate::path::{Elem, Path};
+use crate::schema::{NodeId, NodeKind, Schema, ValueError};
+use crate::value::Value;
+
+/// Any one name.
+const ANY: &str = "*";
+/// Any names, any number of levels down, none included.
+const ANY_DEPTH: &str = "...";
+
+/// Nodes to read: a known way through the schema on which keys may be left open.
+///
+/// Wildcard names are expanded against the schema already, so a path can give several patterns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pattern(pub Vec<PatternStep>);
+
+/// One step of a [`Pattern`]. `keys` stand on lists and nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PatternStep {
+    pub node: NodeId,
+    pub keys: Option<KeyPattern>,
+}
+
+/// For each key of the list, in schema order, the value wanted; `None` takes every value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KeyPattern(pub SmallVec<[Option<Value>; 1]>);
+
+/// Why a path names nothing that this schema has. Each names the whole path and the part up to the culprit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    #[error("path `{path}`: the model has no `{at}`")]
+    Unknown { path: String, at: String },
+    #[error("path `{path}`: {reason} at `{at}`")]
+    Malformed { path: String, at: String, reason: String },
+    #[error("path `{path}`: bad value of key `{key}` at `{at}`: {reason}")]
+    BadKey { path: String, at: String, key: String, reason: ValueError },
+    #[error("path `{path}`: `{at}` lacks key `{key}`")]
+    MissingKey { path: String, at: String, key: String },
+    #[error("path `{path}`: no wildcard may stand at `{at}` here")]
+    Wildcard { path: String, at: String },
+}
+
+impl KeyPattern {
+    /// Every entry of a list with `count` keys.
+    pub fn any(count: usize) -> Self {
+        Self(SmallVec::from_elem(None, count))
+    }
+
+    pub fn matches(&self, keys: &Keys) -> bool {
+        self.0.len() == keys.0.len()
+            && self.0.iter().zip(&keys.0).all(|(want, is)| want.as_ref().is_none_or(|w| w == is))
+    }
+
+    /// The one entry this stands for, when no key is open.
+    pub fn concrete(&self) -> Option<Keys> {
+        self.0.iter().cloned().collect::<Option<SmallVec<_>>>().map(Keys)
+    }
+
+    fn covers(&self, other: &KeyPattern) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.is_none() || mine == theirs)
+    }
+}
+
+impl PatternStep {
+    pub fn matches(&self, step: &Step) -> bool {
+        self.node == step.node
+            && match (&self.keys, &step.keys) {
+                (Some(want), Some(is)) => want.matches(is),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
+    fn covers(&self, other: &PatternStep) -> bool {
+        self.node == other.node
+            && match (&self.keys, &other.keys) {
+                (Some(mine), Some(theirs)) => mine.covers(theirs),
+                _ => true,
+            }
+    }
+}
+
+impl Pattern {
+    /// True when the path is what this pattern names, or lies below it.
+    pub fn covers(&self, path: &InstancePath) -> bool {
+        self.0.len() <= path.0.len()
+            && self.0.iter().zip(&path.0).all(|(want, is)| want.matches(is))
+    }
+
+    /// True when something this pattern names lies at, below or above the path.
+    pub fn touches(&self, path: &InstancePath) -> bool {
+        self.0.iter().zip(&path.0).all(|(want, is)| want.matches(is))
+    }
+
+    /// The one node this stands for, when no key is open.
+    pub fn concrete(&self) -> Option<InstancePath> {
+        let step = |s: &PatternStep| match &s.keys {
+            None => Some(Step::node(s.node)),
+            Some(keys) => keys.concrete().map(|keys| Step::entry(s.node, keys)),
+        };
+        self.0.iter().map(step).collect::<Option<Vec<_>>>().map(InstancePath)
+    }
+
+    /// The schema node this ends at; none for the root.
+    pub fn last(&self) -> Option<NodeId> {
+        self.0.last().map(|step| step.node)
+    }
+
+    fn includes(&self, other: &Pattern) -> bool {
+        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| a.covers(b))
+    }
+}
+
+impl From<&InstancePath> for Pattern {
+    fn from(path: &InstancePath) -> Self {
+        let step = |s: &Step| PatternStep {
+            node: s.node,
+            keys: s
+                .keys
+                .as_ref()
+                .map(|keys| KeyPattern(keys.0.iter().cloned().map(Some).collect())),
+        };
+        Self(path.0.iter().map(step).collect())
+    }
+}
+
+impl Schema {
+    /// What a read names: the names `*` and `...`, the key value `*` and left-out keys take everything.
+    /// No pattern lies within another one.
+    ///
+    /// # Errors
+    /// When the schema has no such node, an element is malformed, or a key's value is not of its type.
+    pub fn resolve_read(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
+        let mut found = vec![Pattern::default()];
+        for (at, elem) in path.elems.iter().enumerate() {
+            let place = Place { schema: self, path, at };
+            place.check_form()?;
+            found = match elem.name.as_str() {
+                ANY_DEPTH => place.all_below(found)?,
+                ANY => place.every_child(&found)?,
+                _ => place.named_child(&found)?,
+            };
+            if found.is_empty() {
+                return Err(place.unknown());
+            }
+        }
+        Ok(without_included(found))
+    }
+
+    /// What a delete names: like a read, since wildcards and left-out keys are expanded here too.
+    ///
+    /// # Errors
+    /// As [`Schema::resolve_read`].
+    pub fn resolve_delete(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
+        self.resolve_read(path)
+    }
+
+    /// The one node that an update or replace names.
+    ///
+    /// # Errors
+    /// As [`Schema::resolve_read`], and when a wildcard is used or a list entry lacks a key.
+    pub fn resolve_write(&self, path: &Path) -> Result<InstancePath, PathError> {
+        let mut steps = Vec::with_capacity(path.elems.len());
+        let mut node = self.root();
+        for (at, elem) in path.elems.iter().enumerate() {
+            let place = Place { schema: self, path, at };
+            place.check_form()?;
+            if [ANY, ANY_DEPTH].contains(&elem.name.as_str()) {
+                return Err(place.wildcard());
+            }
+            node = place.child(node).ok_or_else(|| place.unknown())?;
+            let keys = place.keys(node)?;
+            steps.push(Step { node, keys: keys.map(|k| place.all_keys(node, &k)).transpose()? });
+        }
+        Ok(InstancePath(steps))
+    }
+}
+
+/// One element of the path being resolved, and how to complain about it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    schema: &'a Schema,
+    path: &'a Path,
+    at: usize,
+}
+
+impl Place<'_> {
+    fn elem(&self) -> &Elem {
+        &self.path.elems[self.at]
+    }
+
+    fn check_form(&self) -> Result<(), PathError> {
+        let elem = self.elem();
+        if elem.name.is_empty() {
+            return Err(self.malformed("an element without a name"));
+        }
+        if elem.name == ANY_DEPTH && !elem.keys.is_empty() {
+            return Err(self.malformed("keys on `...`"));
+        }
+        match elem
+            .keys
+            .iter()
+            .enumerate()
+            .find(|(i, (name, _))| elem.keys[..*i].iter().any(|(n, _)| n == name))
+        {
+            Some((_, (name, _))) => Err(self.malformed(format!("key `{name}` given twice"))),
+            None => Ok(()),
+        }
+    }
+
+    fn child(&self, parent: NodeId) -> Option<NodeId> {
+        let (module, name) = self.elem().split_name();
+        self.schema.child(parent, module, name)
+    }
+
+    fn named_child(&self, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+        let mut found = Vec::new();
+        for parent in parents {
+            if let Some(node) = self.child(parent.last().unwrap_or(self.schema.root())) {
+                found.push(extend(parent, node, self.keys(node)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Keys on `*` pick the lists that have these keys.
+    fn every_child(&self, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+        let mut found = Vec::new();
+        for parent in parents {
+            for &node in &self.schema.node(parent.last().unwrap_or(self.schema.root())).children {
+                match self.keys(node) {
+                    Ok(keys) => found.push(extend(parent, node, keys)),
+                    Err(_) if !self.elem().keys.is_empty() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn all_below(&self, mut found: Vec<Pattern>) -> Result<Vec<Pattern>, PathError> {
+        let mut next = 0;
+        while next < found.len() {
+            let below = self.every_child(&found[next..=next])?;
+            found.extend(below);
+            next += 1;
+        }
+        Ok(found)
+    }
+
+    /// The keys of this element as a pattern for the list `node`; none when it is no list.
+    fn keys(&self, node: NodeId) -> Result<Option<KeyPattern>, PathError> {
+        let elem = self.elem();
+        let NodeKind::List { keys } = &self.schema.node(node).kind else {
+            return if elem.keys.is_empty() {
+                Ok(None)
+            } else {
+                Err(self.malformed("keys on a node that is no list"))
+            };
+        };
+        let mut pattern = KeyPattern::any(keys.len());
+        for (name, text) in &elem.keys {
+            let bare = name.rsplit_once(':').map_or(name.as_str(), |(_, bare)| bare);
+            let Some(index) = keys.iter().position(|&key| self.schema.node(key).name == bare)
+            else {
+                return Err(self.malformed(format!("unknown key `{name}`")));
+            };
+            if text != ANY {
+                pattern.0[index] = Some(self.key_value(keys[index], name, text)?);
+            }
+        }
+        Ok(Some(pattern))
+    }
+
+    fn key_value(&self, key: NodeId, name: &str, text: &str) -> Result<Value, PathError> {
+        let ty = &self.schema.leaf(key).ty;
+        ty.parse_text(text).map_err(|reason| PathError::BadKey {
+            path: self.path.to_string(),
+            at: self.place(),
+            key: name.to_owned(),
+            reason,
+        })
+    }
+
+    fn all_keys(&self, node: NodeId, pattern: &KeyPattern) -> Result<Keys, PathError> {
+        if let Some(keys) = pattern.concrete() {
+            return Ok(keys);
+        }
+        if self.elem().keys.iter().any(|(_, text)| text == ANY) {
+            return Err(self.wildcard());
+        }
+        let open = pattern.0.iter().position(Option::is_none).unwrap_or_default();
+        let key = match &self.schema.node(node).kind {
+            NodeKind::List { keys } => self.schema.node(keys[open]).name.to_string(),
+            _ => String::new(),
+        };
+        Err(PathError::MissingKey { path: self.path.to_string(), at: self.place(), key })
+    }
+
+    fn place(&self) -> String {
+        self.path.head(self.at + 1)
+    }
+
+    fn unknown(&self) -> PathError {
+        PathError::Unknown { path: self.path.to_string(), at: self.place() }
+    }
+
+    fn wildcard(&self) -> PathError {
+        PathError::Wildcard { path: self.path.to_string(), at: self.place() }
+    }
+
+    fn malformed(&self, reason: impl Into<String>) -> PathError {
+        PathError::Malformed {
+            path: self.path.to_string(),
+            at: self.place(),
+            reason: reason.into(),
+        }
+    }
+}
+
+fn extend(parent: &Pattern, node: NodeId, keys: Option<KeyPattern>) -> Pattern {
+    let mut steps = parent.0.clone();
+    steps.push(PatternStep { node, keys });
+    Pattern(steps)
+}
+
+/// Drops each pattern that an other one includes, so that nothing is read twice.
+fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
+    let mut kept: Vec<Pattern> = Vec::new();
+    for pattern in found {
+        if !kept.iter().any(|k| k.includes(&pattern)) {
+            kept.retain(|k| !pattern.includes(k));
+            kept.push(pattern);
+        }
+    }
+    kept
+}
+
+impl InstancePath {
+    /// This path in text, keys in their canonical form, names without their modules.
+    pub fn to_path(&self, schema: &Schema) -> Path {
+        let elem = |step: &Step| {
+            let node = schema.node(step.node);
+            let mut elem = Elem::new(node.name.as_str());
+            if let (NodeKind::List { keys }, Some(values)) = (&node.kind, &step.keys) {
+                let text = |(key, value): (&NodeId, &Value)| {
+                    (schema.node(*key).name.to_string(), value.to_string())
+                };
+                elem.keys = keys.iter().zip(&values.0).map(text).collect();
+            }
+            elem
+        };
+        Path { elems: self.0.iter().map(elem).collect() }
+    }
+}
