@@ -1,1 +1,10 @@
-//! Skeleton.
+//! What Holdfast manages on a Linux network box, and how it reaches it.
+//!
+//! Start at [`values`] for the kernel-side objects as typed structs, at [`codec`] for how an
+//! operation on one of them becomes requests. Everything but the transports is pure: no socket,
+//! file, clock or lock.
+#![warn(missing_docs)]
+
+pub mod codec;
+pub mod links;
+pub mod values;

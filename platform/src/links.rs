@@ -1,0 +1,177 @@
+//! Names and indices of the links of one namespace, as an encoder or decoder sees them.
+
+use std::collections::HashMap;
+
+use smol_str::SmolStr;
+
+use crate::values::{Link, OperState};
+
+/// Indices that this agent gives to links it makes start here: high enough never to meet the
+/// ones the kernel hands out by counting from 1.
+pub const FIRST_OUR_INDEX: u32 = 1_000_000;
+
+/// Highest index the kernel accepts (`ifi_index` is signed).
+const LAST_INDEX: u32 = i32::MAX as u32;
+
+/// The links of one namespace: what the kernel showed, and what was reserved for requests that
+/// are on their way to it.
+///
+/// A transport owns one, feeds it everything it sees ([`Self::observe`], [`Self::forget`]) and
+/// lends it to the codecs. Encoding the creation of a link reserves its index, so that later
+/// operations of the same batch can name it before the kernel has answered.
+#[derive(Clone, Debug, Default)]
+pub struct LinkIndex {
+    by_name: HashMap<SmolStr, u32>,
+    by_index: HashMap<u32, Entry>,
+    last_reserved: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: SmolStr,
+    /// It carries our mark, or will when the creation on its way is done.
+    ours: bool,
+    oper: OperState,
+    last_change_ns: u64,
+}
+
+impl LinkIndex {
+    /// No links.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The index of the link of this name.
+    pub fn index(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of the link of this index.
+    pub fn name(&self, index: u32) -> Option<&SmolStr> {
+        self.by_index.get(&index).map(|entry| &entry.name)
+    }
+
+    /// True when a link of this name exists and carries our mark.
+    pub fn is_ours(&self, name: &str) -> bool {
+        self.index(name).is_some_and(|index| self.by_index[&index].ours)
+    }
+
+    /// Takes note of a link that the kernel showed, and completes its facts: the time of its last
+    /// change of operational state is known by watching alone.
+    ///
+    /// A link that got another name is known by the new one afterwards; the old name, whose key is
+    /// gone, is returned.
+    pub fn observe(&mut self, link: &mut Link, time_ns: u64) -> Option<SmolStr> {
+        let facts = link.facts.as_mut()?;
+        let earlier = self.by_index.get(&facts.index);
+        facts.last_change_ns = match earlier {
+            Some(entry) if entry.oper == facts.oper && entry.last_change_ns != 0 => {
+                entry.last_change_ns
+            }
+            _ => time_ns,
+        };
+        let renamed = earlier.map(|entry| entry.name.clone()).filter(|name| *name != link.name);
+        let entry = Entry {
+            name: link.name.clone(),
+            ours: facts.ours,
+            oper: facts.oper,
+            last_change_ns: facts.last_change_ns,
+        };
+        let index = facts.index;
+        if let Some(old) = &renamed {
+            self.by_name.remove(old);
+        }
+        self.insert(index, entry);
+        renamed
+    }
+
+    /// Takes note that a link is gone; returns the name it had.
+    pub fn forget(&mut self, index: u32) -> Option<SmolStr> {
+        let entry = self.by_index.remove(&index)?;
+        if self.by_name.get(&entry.name) == Some(&index) {
+            self.by_name.remove(&entry.name);
+        }
+        Some(entry.name)
+    }
+
+    /// Forgets a link by name: its deletion is on its way, or its creation failed.
+    pub fn forget_name(&mut self, name: &str) {
+        if let Some(index) = self.by_name.remove(name) {
+            self.by_index.remove(&index);
+        }
+    }
+
+    /// Reserves an index for a link whose creation is on its way.
+    ///
+    /// `ours` says whether the request also puts our mark on it; the far end of a pair whose entry
+    /// was not configured gets none.
+    pub fn reserve(&mut self, name: &str, ours: bool) -> u32 {
+        let mut index = self.last_reserved.clamp(FIRST_OUR_INDEX, LAST_INDEX - 1) + 1;
+        while self.by_index.contains_key(&index) {
+            index = if index >= LAST_INDEX { FIRST_OUR_INDEX } else { index + 1 };
+        }
+        self.last_reserved = index;
+        let entry =
+            Entry { name: name.into(), ours, oper: OperState::default(), last_change_ns: 0 };
+        self.insert(index, entry);
+        index
+    }
+
+    /// Takes note that our mark is being put on a link.
+    pub fn mark(&mut self, name: &str) {
+        if let Some(entry) = self.index(name).and_then(|index| self.by_index.get_mut(&index)) {
+            entry.ours = true;
+        }
+    }
+
+    fn insert(&mut self, index: u32, entry: Entry) {
+        if let Some(stale) = self.by_name.insert(entry.name.clone(), index)
+            && stale != index
+        {
+            self.by_index.remove(&stale);
+        }
+        self.by_index.insert(index, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{LinkFacts, LinkKind};
+
+    fn shown(name: &str, index: u32, oper: OperState) -> Link {
+        let facts = LinkFacts { index, oper, ..LinkFacts::default() };
+        Link { facts: Some(facts), ..Link::new(name, LinkKind::Physical) }
+    }
+
+    #[test]
+    fn a_renamed_link_is_known_by_its_new_name_alone() {
+        let mut links = LinkIndex::new();
+        assert_eq!(links.observe(&mut shown("eth0", 2, OperState::Up), 1), None);
+        assert_eq!(links.observe(&mut shown("wan", 2, OperState::Up), 2).as_deref(), Some("eth0"));
+        assert_eq!((links.index("eth0"), links.index("wan")), (None, Some(2)));
+    }
+
+    #[test]
+    fn the_time_of_the_last_change_moves_with_the_state_alone() {
+        let mut links = LinkIndex::new();
+        let mut times = Vec::new();
+        for (time, oper) in [(5, OperState::Down), (6, OperState::Down), (7, OperState::Up)] {
+            let mut link = shown("eth0", 2, oper);
+            links.observe(&mut link, time);
+            times.push(link.facts.expect("an observed link").last_change_ns);
+        }
+        assert_eq!(times, [5, 5, 7]);
+    }
+
+    #[test]
+    fn reserved_indices_are_distinct_and_meet_no_link() {
+        let mut links = LinkIndex::new();
+        links.observe(&mut shown("x", FIRST_OUR_INDEX + 2, OperState::Up), 1);
+        let got = [links.reserve("a", true), links.reserve("b", false)];
+        assert_eq!(got, [FIRST_OUR_INDEX + 1, FIRST_OUR_INDEX + 3]);
+        assert!(links.is_ours("a") && !links.is_ours("b"));
+        links.forget_name("a");
+        assert_eq!(links.index("a"), None);
+    }
+}

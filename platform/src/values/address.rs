@@ -1,0 +1,70 @@
+//! IPv4 and IPv6 addresses of links.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use smol_str::SmolStr;
+
+/// An address of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The link it belongs to.
+    pub link: SmolStr,
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of the on-link prefix, in bits.
+    pub prefix_len: u8,
+    /// What only the kernel knows; `None` in an intended value.
+    pub facts: Option<AddressFacts>,
+}
+
+impl Address {
+    /// The prefix that is on-link by this address, host bits cleared.
+    pub fn on_link_prefix(&self) -> Option<IpNet> {
+        IpNet::new(self.ip, self.prefix_len).ok().map(|net| net.trunc())
+    }
+}
+
+/// What the kernel shows of an address beyond what can be configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressFacts {
+    /// It carries our protocol number (`IFA_PROTO`): we made it and may delete it.
+    pub ours: bool,
+    /// Where it comes from.
+    pub origin: AddressOrigin,
+}
+
+/// Where an address comes from: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddressOrigin {
+    /// Configured, by us or by hand.
+    Static,
+    /// Made by the kernel from the link-layer address or a router advertisement.
+    LinkLayer,
+    /// Made by the kernel for other reasons (loopback), or not known.
+    Other,
+}
+
+impl AddressOrigin {
+    /// The enum name of OpenConfig's `origin`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "STATIC",
+            Self::LinkLayer => "LINK_LAYER",
+            Self::Other => "OTHER",
+        }
+    }
+}
+
+/// Property of an address: while its link is up, gateways inside the prefix can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// The link.
+    pub link: SmolStr,
+    /// The address that brings it.
+    pub ip: IpAddr,
+    /// The on-link prefix, host bits cleared.
+    pub prefix: IpNet,
+    /// Routing table in which the kernel puts the prefix.
+    pub table: u32,
+}

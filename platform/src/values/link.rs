@@ -1,0 +1,239 @@
+//! Links: ports that are there before us, and the links we make.
+
+use std::net::IpAddr;
+
+use smol_str::SmolStr;
+
+use super::{Family, MacAddr};
+
+/// A network device.
+///
+/// Units: `mtu` in octets of layer-3 payload, as the kernel counts; OpenConfig's `mtu` leaf also
+/// counts the 14-octet Ethernet header, which the map between the models takes care of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface name, 1 to 15 octets (`IFNAMSIZ`).
+    pub name: SmolStr,
+    /// What kind of device it is, with the parameters of that kind.
+    pub kind: LinkKind,
+    /// Administrative state (`IFF_UP`).
+    pub enabled: bool,
+    /// `IFLA_IFALIAS`. Intended: `None` leaves it alone. Observed: `None` is an empty alias.
+    pub description: Option<SmolStr>,
+    /// `IFLA_MTU`. Intended: `None` leaves it alone.
+    pub mtu: Option<u32>,
+    /// `IFLA_ADDRESS`. Intended: `None` leaves it alone. Observed: `None` on links without one.
+    pub mac: Option<MacAddr>,
+    /// Name of the bridge it is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
+    pub master: Option<SmolStr>,
+    /// IPv4 forwarding of this interface; carried out as a [`Forwarding`] part.
+    pub ipv4_forwarding: Option<bool>,
+    /// IPv6 forwarding of this interface; carried out as a [`Forwarding`] part.
+    pub ipv6_forwarding: Option<bool>,
+    /// What only the kernel knows; `None` in an intended value.
+    pub facts: Option<LinkFacts>,
+}
+
+impl Link {
+    /// A link of this name and kind with everything else left alone.
+    pub fn new(name: impl Into<SmolStr>, kind: LinkKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            enabled: true,
+            description: None,
+            mtu: None,
+            mac: None,
+            master: None,
+            ipv4_forwarding: None,
+            ipv6_forwarding: None,
+            facts: None,
+        }
+    }
+
+    /// True when the kernel showed that this agent made the link.
+    pub fn is_ours(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.ours)
+    }
+
+    /// The intended forwarding of one family.
+    pub fn forwarding(&self, family: Family) -> Option<bool> {
+        match family {
+            Family::V4 => self.ipv4_forwarding,
+            Family::V6 => self.ipv6_forwarding,
+        }
+    }
+}
+
+/// The kind of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A port that exists before the agent; the agent sets attributes and never deletes it.
+    Physical,
+    /// The loopback device, which exists in every namespace.
+    Loopback,
+    /// One end of a pair; both ends come and go together.
+    Veth {
+        /// Name of the other end. Observed: `None` when it is in another namespace.
+        peer: Option<SmolStr>,
+    },
+    /// A bridge.
+    Bridge(BridgeParams),
+    /// A VXLAN tunnel end.
+    Vxlan(VxlanParams),
+    /// A device that drops what is sent to it.
+    Dummy,
+    /// Observed only: a kind that the native model has no name for (`IFLA_INFO_KIND`).
+    Other(SmolStr),
+}
+
+impl LinkKind {
+    /// Name of the kind: the native model's, and the kernel's `IFLA_INFO_KIND` for links we make.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Physical => "physical",
+            Self::Loopback => "loopback",
+            Self::Veth { .. } => "veth",
+            Self::Bridge(_) => "bridge",
+            Self::Vxlan(_) => "vxlan",
+            Self::Dummy => "dummy",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// True when configuring such a link makes one. The others must be there before.
+    pub fn is_made_by_us(&self) -> bool {
+        matches!(self, Self::Veth { .. } | Self::Bridge(_) | Self::Vxlan(_) | Self::Dummy)
+    }
+
+    /// True when both are of one kind, whatever their parameters.
+    pub fn same_kind(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+/// Parameters of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeParams {
+    /// Spanning tree in the kernel (`IFLA_BR_STP_STATE`).
+    pub stp: bool,
+    /// VLAN filtering (`IFLA_BR_VLAN_FILTERING`).
+    pub vlan_filtering: bool,
+    /// Age at which a learned address is forgotten, in seconds.
+    pub ageing_time_s: u32,
+}
+
+impl Default for BridgeParams {
+    /// The kernel's own defaults.
+    fn default() -> Self {
+        Self { stp: false, vlan_filtering: false, ageing_time_s: 300 }
+    }
+}
+
+/// Parameters of a VXLAN tunnel end. None of them but `learning` can be changed in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VxlanParams {
+    /// VXLAN network identifier, 24 bits.
+    pub vni: u32,
+    /// Source address of the outer packet.
+    pub local: Option<IpAddr>,
+    /// Remote tunnel end, or the multicast group of all of them.
+    pub remote: Option<IpAddr>,
+    /// UDP destination port.
+    pub port: u16,
+    /// Link that carries the tunnel.
+    pub device: Option<SmolStr>,
+    /// Learn remote addresses from what comes in.
+    pub learning: bool,
+}
+
+impl VxlanParams {
+    /// A tunnel end with IANA's port and the kernel's defaults.
+    pub fn new(vni: u32) -> Self {
+        Self { vni, local: None, remote: None, port: 4789, device: None, learning: true }
+    }
+}
+
+/// What the kernel shows of a link beyond what can be configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// `ifindex`.
+    pub index: u32,
+    /// It carries our alternative name: we made it and may delete it.
+    pub ours: bool,
+    /// Operational state, RFC 2863.
+    pub oper: OperState,
+    /// When `oper` last changed, nanoseconds since 1970 (0: not known yet).
+    pub last_change_ns: u64,
+    /// How often the carrier went or came (`IFLA_CARRIER_CHANGES`).
+    pub carrier_changes: u32,
+}
+
+/// Operational state of a link: `ifOperStatus` of RFC 2863, as OpenConfig spells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OperState {
+    /// Ready to pass packets.
+    Up,
+    /// Not ready.
+    Down,
+    /// In a test mode.
+    Testing,
+    /// The kernel cannot tell (loopback and some virtual devices while they are up).
+    #[default]
+    Unknown,
+    /// Waits for an external event.
+    Dormant,
+    /// A component is missing.
+    NotPresent,
+    /// Down because of the link below it.
+    LowerLayerDown,
+}
+
+impl OperState {
+    /// The enum name of OpenConfig's `oper-status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "UP",
+            Self::Down => "DOWN",
+            Self::Testing => "TESTING",
+            Self::Unknown => "UNKNOWN",
+            Self::Dormant => "DORMANT",
+            Self::NotPresent => "NOT_PRESENT",
+            Self::LowerLayerDown => "LOWER_LAYER_DOWN",
+        }
+    }
+}
+
+/// Property of a link: it exists and is administratively up. No operation of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkUp {
+    /// The link.
+    pub link: SmolStr,
+}
+
+/// Part of a link: which bridge it is a port of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkMaster {
+    /// The port.
+    pub link: SmolStr,
+    /// The bridge.
+    pub master: SmolStr,
+}
+
+/// Part of a link: whether packets of one family that come in here are forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// The link.
+    pub link: SmolStr,
+    /// The family.
+    pub family: Family,
+    /// The value of `/proc/sys/net/FAMILY/conf/LINK/forwarding`.
+    pub enabled: bool,
+}
+
+impl Forwarding {
+    /// Path of the sysctl below `/proc/sys`.
+    pub fn path(&self) -> String {
+        format!("net/{}/conf/{}/forwarding", self.family.name(), self.link)
+    }
+}
