@@ -5,6 +5,7 @@
 //! no socket, file, clock or lock. The YANG text is part of the binary.
 
 pub mod instance;
+pub mod layer;
 pub mod path;
 pub mod resolve;
 pub mod schema;
@@ -12,6 +13,7 @@ pub mod tree;
 pub mod value;
 
 pub use instance::{InstancePath, Keys, Step};
+pub use layer::{LayerKey, Layers, Mark, Owner, Owners};
 pub use path::{Elem, Path};
 pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
 pub use schema::{NodeId, Schema};

@@ -111,6 +111,15 @@ impl<M> List<M> {
         }
     }
 
+    /// True when both are known to share every entry, without a look into the entries.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Entries::Few(one), Entries::Few(other)) => one == other,
+            (Entries::Many(one), Entries::Many(other)) => one.ptr_eq(other),
+            _ => false,
+        }
+    }
+
     /// The entries that are not one and the same in both, ascending by key. What the lists share
     /// is skipped, whole nodes at a time.
     pub fn differences<'a>(

@@ -12,14 +12,16 @@
 mod branch;
 mod diff;
 mod list;
+mod select;
 
 use std::sync::Arc;
 
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
-pub use list::List;
+pub use list::{Difference, List};
 
 use crate::instance::{InstancePath, Step};
+use crate::resolve::Pattern;
 use crate::schema::{NodeId, NodeKind, Schema};
 
 /// One tree of one schema.
@@ -156,6 +158,18 @@ impl<M: Clone + Eq> Tree<M> {
     /// Every leaf, in schema order.
     pub fn walk(&self, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
         Found::Branch(&self.root).walk(&mut InstancePath::root(), visit);
+    }
+
+    /// What `pattern` names here, in schema order: each with its concrete path.
+    pub fn select(&self, pattern: &Pattern) -> Vec<(InstancePath, Found<'_, M>)> {
+        let mut found = Vec::new();
+        select::select(
+            Found::Branch(&self.root),
+            &pattern.0,
+            &mut InstancePath::root(),
+            &mut found,
+        );
+        found
     }
 
     /// Tells `visit` of everything in which `new` differs from `old`, in schema order.
