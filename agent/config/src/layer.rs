@@ -1,0 +1,170 @@
+//! Who asked for what: one sparse tree for each owner and schema.
+
+use std::fmt;
+
+use smol_str::SmolStr;
+
+use crate::schema::Origin;
+use crate::tree::Tree;
+
+/// On whose behalf a layer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// The gNSI services.
+    Gnsi,
+    /// What the box was booted with: bootz and gnoi.BootConfig.
+    Boot,
+    /// Faults and maintenance.
+    Fence,
+    /// Controllers and people.
+    Client,
+    /// Service instances.
+    Service,
+    /// The DHCP client.
+    Lease,
+}
+
+/// One layer: its owner and the schema it is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LayerKey {
+    pub owner: Owner,
+    pub origin: Origin,
+}
+
+impl LayerKey {
+    pub const GNSI: Self = Self::new(Owner::Gnsi, Origin::Native);
+    pub const BOOT_NATIVE: Self = Self::new(Owner::Boot, Origin::Native);
+    pub const BOOT_OPENCONFIG: Self = Self::new(Owner::Boot, Origin::OpenConfig);
+    pub const FENCE: Self = Self::new(Owner::Fence, Origin::Native);
+    pub const CLIENT_NATIVE: Self = Self::new(Owner::Client, Origin::Native);
+    pub const CLIENT_OPENCONFIG: Self = Self::new(Owner::Client, Origin::OpenConfig);
+    pub const SERVICE_NATIVE: Self = Self::new(Owner::Service, Origin::Native);
+    pub const SERVICE_OPENCONFIG: Self = Self::new(Owner::Service, Origin::OpenConfig);
+    pub const LEASE: Self = Self::new(Owner::Lease, Origin::Native);
+
+    /// Every layer there is, strongest first.
+    pub const ALL: [Self; 9] = [
+        Self::GNSI,
+        Self::BOOT_NATIVE,
+        Self::BOOT_OPENCONFIG,
+        Self::FENCE,
+        Self::CLIENT_NATIVE,
+        Self::CLIENT_OPENCONFIG,
+        Self::SERVICE_NATIVE,
+        Self::SERVICE_OPENCONFIG,
+        Self::LEASE,
+    ];
+
+    const fn new(owner: Owner, origin: Origin) -> Self {
+        Self { owner, origin }
+    }
+
+    /// The layer that a Set of this origin writes.
+    pub const fn client(origin: Origin) -> Self {
+        Self::new(Owner::Client, origin)
+    }
+
+    /// Its place in [`LayerKey::ALL`]; `None` for a pair that no one writes.
+    pub fn index(self) -> Option<usize> {
+        Self::ALL.iter().position(|key| *key == self)
+    }
+
+    /// Stable: part of what is stored.
+    pub fn name(self) -> &'static str {
+        match (self.owner, self.origin) {
+            (Owner::Gnsi, _) => "gnsi",
+            (Owner::Boot, Origin::Native) => "boot native",
+            (Owner::Boot, Origin::OpenConfig) => "boot openconfig",
+            (Owner::Fence, _) => "fence",
+            (Owner::Client, Origin::Native) => "client native",
+            (Owner::Client, Origin::OpenConfig) => "client openconfig",
+            (Owner::Service, Origin::Native) => "service native",
+            (Owner::Service, Origin::OpenConfig) => "service openconfig",
+            (Owner::Lease, _) => "lease",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.name() == name)
+    }
+}
+
+impl fmt::Display for LayerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a leaf of a layer, or of a view of one, is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mark {
+    /// It was asked for.
+    Explicit,
+    /// The box left the factory with it.
+    Factory,
+    /// A default in use. In views only: layers hold no defaults.
+    Default,
+    /// `no X` of a boot text: the leaf is to be absent. Its value says nothing.
+    Absent,
+}
+
+/// A set of layers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owners(u16);
+
+impl Owners {
+    pub const NONE: Self = Self(0);
+
+    pub fn of(layer: LayerKey) -> Self {
+        layer.index().map_or(Self::NONE, |at| Self(1 << at))
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn contains(self, layer: LayerKey) -> bool {
+        self.0 & Self::of(layer).0 != 0
+    }
+
+    /// Strongest first.
+    pub fn iter(self) -> impl Iterator<Item = LayerKey> {
+        LayerKey::ALL.into_iter().filter(move |layer| self.contains(*layer))
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(LayerKey::name)).finish()
+    }
+}
+
+/// All that was asked of this box. A clone shares the trees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    trees: [Tree<Mark>; LayerKey::ALL.len()],
+    /// `openconfig-metadata:protobuf-metadata` at the root, base64 as it came: a note that
+    /// clients keep with the OpenConfig layer.
+    pub annotation: Option<SmolStr>,
+    /// Owners that are switched off: their layers stay, and rank below the clients'.
+    pub off: Owners,
+}
+
+impl Layers {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn tree(&self, layer: LayerKey) -> &Tree<Mark> {
+        &self.trees[Self::at(layer)]
+    }
+
+    pub fn tree_mut(&mut self, layer: LayerKey) -> &mut Tree<Mark> {
+        &mut self.trees[Self::at(layer)]
+    }
+
+    fn at(layer: LayerKey) -> usize {
+        layer.index().expect("`LayerKey` is built from the pairs in `ALL` only")
+    }
+}
