@@ -1,0 +1,190 @@
+//! The rules of the workspace, checked from its manifests and sources: which crate may know which, where
+//! protobuf and netlink end, and that every `proves` tag names a requirement.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use holdfast_tests::trace::Trace;
+use serde_json::Value;
+
+/// Each crate with those of ours that it may use. `tests` uses what it likes.
+const ARROWS: &[(&str, &[&str])] = &[
+    (
+        "holdfast",
+        &[
+            "holdfast-bootz",
+            "holdfast-config",
+            "holdfast-platform",
+            "holdfast-proto",
+            "holdfast-scheduler",
+        ],
+    ),
+    ("holdfast-bootz", &["holdfast-proto"]),
+    ("holdfast-config", &[]),
+    ("holdfast-platform", &["holdfast-config", "holdfast-scheduler"]),
+    ("holdfast-proto", &[]),
+    ("holdfast-scheduler", &[]),
+];
+
+/// Outside crates that only some of ours may depend on.
+const RESERVED: &[(&str, &[&str])] = &[
+    ("netlink-packet-core", &["holdfast-platform"]),
+    ("netlink-packet-route", &["holdfast-platform"]),
+    ("netlink-sys", &["holdfast-platform"]),
+    ("prost", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
+    ("prost-types", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
+    ("redb", &["holdfast"]),
+    ("rtnetlink", &["holdfast-platform"]),
+    ("tokio", &["holdfast", "holdfast-bootz", "holdfast-platform"]),
+    ("tonic", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
+    ("yang5", &["holdfast-config"]),
+];
+
+/// Words that the sources below a folder may not hold, except in the folder named last.
+const FORBIDDEN: &[(&str, &[&str], Option<&str>)] = &[
+    // Only the northbound knows the wire; everything else speaks the domain.
+    ("agent/daemon/src", &["holdfast_proto", "prost::", "prost_types"], Some("northbound")),
+    // Functions of their arguments: no file, socket, clock or thread.
+    (
+        "agent/config/src",
+        &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
+        None,
+    ),
+    (
+        "agent/scheduler/src",
+        &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
+        None,
+    ),
+];
+
+/// The crate of fixtures and tests, to which the rules do not apply.
+const TESTS: &str = "holdfast-tests";
+
+#[test]
+fn crates_know_only_those_below_them() {
+    let mut broken = Vec::new();
+    for (name, package) in packages() {
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+            broken.push(format!("{name} is not in the list of arrows"));
+            continue;
+        };
+        for dependency in dependencies(&package) {
+            if dependency.starts_with("holdfast") && !allowed.contains(&dependency.as_str()) {
+                broken.push(format!("{name} -> {dependency} is no arrow of ours"));
+            }
+            if let Some((_, users)) = RESERVED.iter().find(|(outside, _)| *outside == dependency)
+                && !users.contains(&name.as_str())
+            {
+                broken.push(format!("{name} -> {dependency}: only {users:?} may"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn each_dependency_has_its_version_in_the_root_manifest() {
+    let mut broken = Vec::new();
+    for (name, package) in packages_and_tests() {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        let text = fs::read_to_string(manifest).unwrap();
+        if !text.contains("[lints]\nworkspace = true") {
+            broken.push(format!("{name} does not take the lints of the workspace"));
+        }
+        for dependency in declared(&text) {
+            if !dependency.contains("workspace = true") {
+                broken.push(format!("{name}: {dependency}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn sources_stay_on_their_side_of_a_boundary() {
+    let mut broken = Vec::new();
+    for (folder, words, except) in FORBIDDEN {
+        for file in sources(&workspace().join(folder)) {
+            let inside = |name: &&str| file.components().any(|part| part.as_os_str() == *name);
+            if except.as_ref().is_some_and(inside) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            for (number, line) in text.lines().enumerate() {
+                let code = line.split("//").next().unwrap();
+                for word in words.iter().filter(|word| code.contains(**word)) {
+                    broken.push(format!("{}:{}: `{word}`", file.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_tag_names_a_requirement_that_can_be_proven() {
+    let problems = Trace::read(&workspace()).unwrap().problems();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Every crate of the workspace but this one, by name, as cargo describes it.
+fn packages() -> Vec<(String, Value)> {
+    packages_and_tests().into_iter().filter(|(name, _)| name != TESTS).collect()
+}
+
+fn packages_and_tests() -> Vec<(String, Value)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    packages
+        .iter()
+        .map(|package| (package["name"].as_str().unwrap().to_owned(), package.clone()))
+        .collect()
+}
+
+/// Names of what a crate links; what only its own tests use does not count.
+fn dependencies(package: &Value) -> Vec<String> {
+    let all = package["dependencies"].as_array().unwrap();
+    let linked = all
+        .iter()
+        .filter(|dependency| dependency["kind"] != "dev" && dependency["kind"] != "build");
+    linked.map(|dependency| dependency["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The lines of a manifest that declare dependencies.
+fn declared(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut lines = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]");
+        } else if inside && !line.is_empty() && !line.starts_with('#') {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

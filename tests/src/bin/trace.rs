@@ -1,0 +1,27 @@
+//! `make trace`: which requirements the tests prove.
+//!
+//! `trace [--brief] [SECTION...]` prints the counts by section, what deviates on purpose and, unless brief,
+//! what is not proven. It fails when a tag names an unknown requirement or one that deviates.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use holdfast_tests::trace::Trace;
+
+fn main() -> Result<ExitCode> {
+    let mut sections: Vec<String> = std::env::args().skip(1).collect();
+    let brief = sections.iter().any(|argument| argument == "--brief");
+    sections.retain(|argument| argument != "--brief");
+
+    let workspace =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has a parent")?;
+    let trace = Trace::read(workspace)?;
+    print!("{}", trace.report(brief, &sections));
+    let problems = trace.problems();
+    for problem in &problems {
+        println!("error: {problem}");
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,295 @@
+//! Which numbered requirement is proven by which test.
+//!
+//! A test says so in a comment, alone above it or at the end of its row: `// proves 1.63, kv.X4`, with `#`
+//! in place of the slashes in Python and shell. [`Trace::read`] collects these tags from all sources and
+//! holds them against `requirements.tsv` (what must be) and `deviations.tsv` (what we do otherwise, on
+//! purpose). [`Trace::problems`] are tags that claim what nobody can prove.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// What stands between the comment mark and the ids.
+const TAG: &str = "proves ";
+
+/// Folders without sources of ours.
+const SKIPPED_FOLDERS: &[&str] = &["target", ".git", "data"];
+
+/// One row of `requirements.tsv`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    pub id: String,
+    /// `M` must, `FP` must by the feature profiles, `S` should, `O` may, `AMB` open in the specification; others as written.
+    pub level: String,
+    /// Section of its document, such as `1A` or `kv 3.1`.
+    pub section: String,
+    pub text: String,
+}
+
+/// One row of `deviations.tsv`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deviation {
+    pub id: String,
+    pub what: String,
+    pub why: String,
+}
+
+/// A claim in a source file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag {
+    pub id: String,
+    pub file: PathBuf,
+    pub line: usize,
+}
+
+/// The requirements, what proves them and what we do otherwise.
+#[derive(Debug)]
+pub struct Trace {
+    requirements: Vec<Requirement>,
+    deviations: Vec<Deviation>,
+    tags: Vec<Tag>,
+}
+
+/// How far one section is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    pub proven: usize,
+    pub total: usize,
+    pub deviating: usize,
+    /// Of the rows with level `M` or `FP`.
+    pub must_proven: usize,
+    pub must_total: usize,
+}
+
+impl Trace {
+    /// Reads the tables in `workspace/tests` and the tags in every source below `workspace`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or a row has too few columns.
+    pub fn read(workspace: &Path) -> Result<Self> {
+        let tests = workspace.join("tests");
+        let requirements = rows(&tests.join("requirements.tsv"), requirement)?;
+        let deviations = rows(&tests.join("deviations.tsv"), deviation)?;
+        let mut tags = Vec::new();
+        collect_tags(workspace, &mut tags)?;
+        tags.sort();
+        Ok(Self { requirements, deviations, tags })
+    }
+
+    /// One line for each tag or deviation that cannot stand.
+    pub fn problems(&self) -> Vec<String> {
+        let known: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
+        let deviating = self.deviating();
+        let mut problems = Vec::new();
+        for Tag { id, file, line } in &self.tags {
+            let place = format!("{}:{line}", file.display());
+            if !known.contains(id.as_str()) {
+                problems.push(format!("{place}: `{id}` is no requirement"));
+            } else if deviating.contains(id.as_str()) {
+                problems
+                    .push(format!("{place}: {id} deviates on purpose, so nothing can prove it"));
+            }
+        }
+        for deviation in self.deviations.iter().filter(|row| !known.contains(row.id.as_str())) {
+            problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
+        }
+        problems
+    }
+
+    /// Counts by section, in the order of `requirements.tsv`.
+    pub fn counts(&self) -> Vec<(&str, Count)> {
+        let (proven, deviating) = (self.proven(), self.deviating());
+        let mut order: Vec<&str> = Vec::new();
+        let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
+        for row in &self.requirements {
+            if !counts.contains_key(row.section.as_str()) {
+                order.push(&row.section);
+            }
+            let count = counts.entry(&row.section).or_default();
+            let (is_proven, is_must) = (proven.contains(row.id.as_str()), row.is_must());
+            count.total += 1;
+            count.proven += usize::from(is_proven);
+            count.deviating += usize::from(deviating.contains(row.id.as_str()));
+            count.must_total += usize::from(is_must);
+            count.must_proven += usize::from(is_must && is_proven);
+        }
+        order.into_iter().map(|section| (section, counts[section])).collect()
+    }
+
+    /// The report; without the unproven rows if `brief`, only for `sections` if there are any.
+    pub fn report(&self, brief: bool, sections: &[String]) -> String {
+        let mut report = Report::default();
+        let wanted =
+            |section: &str| sections.is_empty() || sections.iter().any(|name| name == section);
+        report
+            .line(format_args!("{:<8} {:>8} {:>8} {:>9}", "section", "proven", "must", "deviates"));
+        for (section, count) in self.counts().into_iter().filter(|(section, _)| wanted(section)) {
+            let proven = format!("{}/{}", count.proven, count.total);
+            let must = format!("{}/{}", count.must_proven, count.must_total);
+            report.line(format_args!("{section:<8} {proven:>8} {must:>8} {:>9}", count.deviating));
+        }
+        for Deviation { id, what, why } in &self.deviations {
+            report.line(format_args!("deviates {id}: {what} ({why})"));
+        }
+        if !brief {
+            let (proven, deviating) = (self.proven(), self.deviating());
+            let open = |row: &&Requirement| {
+                !proven.contains(row.id.as_str()) && !deviating.contains(row.id.as_str())
+            };
+            for row in self.requirements.iter().filter(open).filter(|row| wanted(&row.section)) {
+                report.line(format_args!(
+                    "unproven {} {} {}: {}",
+                    row.section, row.id, row.level, row.text
+                ));
+            }
+        }
+        report.0
+    }
+
+    fn proven(&self) -> BTreeSet<&str> {
+        self.tags.iter().map(|tag| tag.id.as_str()).collect()
+    }
+
+    fn deviating(&self) -> BTreeSet<&str> {
+        self.deviations.iter().map(|row| row.id.as_str()).collect()
+    }
+}
+
+impl Requirement {
+    fn is_must(&self) -> bool {
+        matches!(self.level.as_str(), "M" | "FP")
+    }
+}
+
+#[derive(Default)]
+struct Report(String);
+
+impl Report {
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        self.0 += line.to_string().trim_end();
+        self.0.push('\n');
+    }
+}
+
+/// The ids claimed in one line of source, or the text that is no list of ids.
+fn tag_ids(line: &str) -> Option<Vec<&str>> {
+    let claim = ["// ", "# "].iter().find_map(|mark| {
+        let at = line.find(&format!("{mark}{TAG}"))?;
+        // Documentation quotes tags; a quoted one claims nothing.
+        let quoted = line[..at].ends_with('`');
+        (!quoted).then(|| &line[at + mark.len() + TAG.len()..])
+    });
+    let ids = claim?.split([':', ';']).next()?;
+    Some(ids.split(',').map(str::trim).filter(|id| !id.is_empty()).collect())
+}
+
+fn collect_tags(folder: &Path, tags: &mut Vec<Tag>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !path.is_symlink() {
+            if !SKIPPED_FOLDERS.contains(&name) {
+                collect_tags(&path, tags)?;
+            }
+        } else if matches!(
+            path.extension().and_then(|e| e.to_str()),
+            Some("rs" | "py" | "sh" | "go")
+        ) {
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            for (index, line) in text.lines().enumerate() {
+                let ids = tag_ids(line).unwrap_or_default();
+                tags.extend(ids.into_iter().map(|id| Tag {
+                    id: id.into(),
+                    file: path.clone(),
+                    line: index + 1,
+                }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a table after its header.
+fn rows<T>(file: &Path, row: fn(&[&str]) -> Option<T>) -> Result<Vec<T>> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut rows = Vec::new();
+    for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.is_empty()) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let Some(row) = row(&columns) else {
+            bail!("{}:{}: too few columns: {line}", file.display(), index + 1);
+        };
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn requirement(columns: &[&str]) -> Option<Requirement> {
+    let &[id, level, section, text, ..] = columns else { return None };
+    let document = id.split('.').next()?;
+    let section = section.trim_end_matches('.');
+    // Sections of the main document are unique by themselves, those of the others (`kv`, `sv`) are not.
+    let numbered = document.starts_with(|c: char| c.is_ascii_digit());
+    let section = if numbered { section.to_owned() } else { format!("{document} {section}") };
+    Some(Requirement { id: id.into(), level: level.into(), section, text: text.into() })
+}
+
+fn deviation(columns: &[&str]) -> Option<Deviation> {
+    let &[id, what, why, ..] = columns else { return None };
+    Some(Deviation { id: id.into(), what: what.into(), why: why.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_comments_that_name_ids_and_nothing_else() {
+        // What follows the mark is put in here, so that this table claims nothing itself.
+        check("    // @1.63, kv.X4", &["1.63", "kv.X4"]);
+        check("/// @1.63", &["1.63"]);
+        check("# @sv.A1", &["sv.A1"]);
+        check("row(1, 2), // @1.2: and a reason", &["1.2"]);
+        check("// @that it works", &["that it works"]); // refused later: no such id
+        check("//! say `// @1.63` above a test", &[]);
+        check("// this test @1.63", &[]);
+    }
+
+    #[track_caller]
+    fn check(line: &str, want: &[&str]) {
+        assert_eq!(tag_ids(&line.replace('@', TAG)).unwrap_or_default(), want);
+    }
+
+    #[test]
+    fn a_claim_is_refused_when_nothing_can_prove_it() {
+        let tag = |id: &str| Tag { id: id.into(), file: "a.rs".into(), line: 7 };
+        let trace = Trace {
+            requirements: [
+                ["1.1", "M", "1A.", "x"],
+                ["1.2", "S", "1A.", "y"],
+                ["kv.P1", "M", "2", "z"],
+            ]
+            .iter()
+            .filter_map(|columns| requirement(columns))
+            .collect(),
+            deviations: deviation(&["1.2", "not", "so"]).into_iter().collect(),
+            tags: vec![tag("1.1"), tag("1.2"), tag("9.9")],
+        };
+        assert_eq!(
+            trace.problems(),
+            [
+                "a.rs:7: 1.2 deviates on purpose, so nothing can prove it",
+                "a.rs:7: `9.9` is no requirement"
+            ]
+        );
+        let first = Count { proven: 2, total: 2, deviating: 1, must_proven: 1, must_total: 1 };
+        let second = Count { total: 1, must_total: 1, ..Count::default() };
+        assert_eq!(trace.counts(), [("1A", first), ("kv 2", second)]);
+    }
+}
