@@ -1,1 +1,30 @@
-//! Skeleton.
+//! Turns what is into what is intended, one ordered operation after another.
+//!
+//! Start at [`Engine`]. It holds three planes for each [`Key`] and never mixes them: what is *intended*, what was
+//! *applied* by us, what was *observed* in the system. [`Engine::plan`] is pure and gives a [`Plan`]: all decisions,
+//! printable and hashed. [`Engine::start`] carries it out as a state machine: every call gives back a [`Step`] that says
+//! what to submit, what to read and when to call again. What a kind of value means is taught by a [`Descriptor`].
+//!
+//! Absent on purpose: I/O, clocks (time is an argument), tasks, YANG, netlink, and any list of kinds.
+//! When an operation of an atomic transaction fails, the intent is put back and the way there is planned like any other
+//! change. A panicking descriptor spoils its own value only.
+
+mod dependency;
+mod descriptor;
+mod engine;
+mod key;
+mod operation;
+mod plan;
+mod status;
+mod value;
+
+pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
+pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
+pub use engine::{Engine, Outcome, Scope, Step};
+pub use key::{Key, KeyError, KindId, Segment};
+pub use operation::{
+    Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
+};
+pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation};
+pub use status::{Counters, Detail, LastOperation, State, Status};
+pub use value::{SharedValue, Value};

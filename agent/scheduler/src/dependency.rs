@@ -1,0 +1,153 @@
+//! Dependencies as data: what a value needs before it can exist, and what a value offers to others.
+//!
+//! Nothing here is a closure, so the engine can count: a target knows how many values offer it, a value knows how many
+//! of its targets are offered by nobody, and readiness is a comparison with zero.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use smol_str::SmolStr;
+
+use crate::key::{Key, KindId};
+
+/// A property that several values may have: "an address of eth0". A test on the content of a target is a facet, too:
+/// the target offers it only while its content is right.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Facet(Key);
+
+impl Facet {
+    /// The facet `name` of values of kind `kind`, to be narrowed by segments as a key is.
+    pub fn of(kind: KindId, name: &str) -> Self {
+        Self(Key::of(kind).str(name))
+    }
+
+    #[must_use]
+    pub fn str(self, text: &str) -> Self {
+        Self(self.0.str(text))
+    }
+
+    #[must_use]
+    pub fn u32(self, number: u32) -> Self {
+        Self(self.0.u32(number))
+    }
+
+    #[must_use]
+    pub fn ip(self, address: IpAddr) -> Self {
+        Self(self.0.ip(address))
+    }
+
+    #[must_use]
+    pub fn prefix(self, prefix: IpNet) -> Self {
+        Self(self.0.prefix(prefix))
+    }
+}
+
+/// What must be there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// The value (or property) with this key.
+    Exact(Key),
+    /// Any value that offers this facet.
+    AnyOf(Facet),
+    /// Any value whose key starts with these segments.
+    Under(Key),
+    /// Any value of this table that offers a prefix with this address in it.
+    Covering { table: u32, address: IpAddr },
+    /// Any value of which this key is a part. The engine adds it to each part by itself.
+    Whole(Key),
+}
+
+/// How strong a dependency is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bond {
+    /// Created after its target, deleted before it.
+    After,
+    /// Neither lives without the other, and neither can be first: the two ends of a pair. Values that need one another
+    /// only in this way are created together; all other cycles stay pending and are reported.
+    Together,
+}
+
+/// One thing a value needs. All of a value's dependencies must be met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// What a person is told while it is not met. Unique among the dependencies of a value.
+    pub label: SmolStr,
+    pub target: Target,
+    pub bond: Bond,
+    /// The value must be made anew whenever its target is changed in place.
+    pub renew: bool,
+}
+
+impl Dependency {
+    pub fn new(label: impl Into<SmolStr>, target: Target) -> Self {
+        Self { label: label.into(), target, bond: Bond::After, renew: false }
+    }
+
+    /// The value with this key.
+    pub fn exact(label: impl Into<SmolStr>, key: Key) -> Self {
+        Self::new(label, Target::Exact(key))
+    }
+
+    /// Any value that offers the facet.
+    pub fn any_of(label: impl Into<SmolStr>, facet: Facet) -> Self {
+        Self::new(label, Target::AnyOf(facet))
+    }
+
+    /// Any value whose key starts with `prefix`.
+    pub fn under(label: impl Into<SmolStr>, prefix: Key) -> Self {
+        Self::new(label, Target::Under(prefix))
+    }
+
+    /// Some prefix offered in `table` that holds `address`: what makes a gateway reachable.
+    pub fn covering(label: impl Into<SmolStr>, table: u32, address: IpAddr) -> Self {
+        Self::new(label, Target::Covering { table, address })
+    }
+
+    /// Declares a cycle as meant: see [`Bond::Together`].
+    #[must_use]
+    pub fn together(self) -> Self {
+        Self { bond: Bond::Together, ..self }
+    }
+
+    /// Makes the value anew when its target is changed in place.
+    #[must_use]
+    pub fn renewing(self) -> Self {
+        Self { renew: true, ..self }
+    }
+}
+
+/// What a value offers to others beside its own key, as long as it exists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Offer {
+    /// Meets [`Target::AnyOf`].
+    Facet(Facet),
+    /// Meets [`Target::Covering`] for every address of `prefix`.
+    Prefix { table: u32, prefix: IpNet },
+}
+
+impl Offer {
+    /// An address offers its connected prefix, a route to a link its destination; host bits do not matter.
+    pub fn prefix(table: u32, prefix: IpNet) -> Self {
+        Self::Prefix { table, prefix: prefix.trunc() }
+    }
+}
+
+impl From<Facet> for Offer {
+    fn from(facet: Facet) -> Self {
+        Self::Facet(facet)
+    }
+}
+
+/// An identity in the system that only one value can have at a time. An old holder goes before a new one comes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claim(pub Facet);
+
+/// What the system removes by itself together with a value (or with a property that a value loses): such values need no
+/// operation of their own when they have to go as well.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Taken {
+    /// All values whose key starts with these segments.
+    Under(Key),
+    /// All values that offer this facet.
+    Of(Facet),
+}

@@ -1,0 +1,291 @@
+//! Descriptors: what the engine must know of a kind of value.
+//!
+//! [`Descriptor`] is what a platform writes, with its own type of value; [`AnyDescriptor`] is the same behind a pointer,
+//! as the engine calls it. All of it is pure: the same value gives the same answer.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::dependency::{Claim, Dependency, Offer, Taken};
+use crate::key::{FixedMap, Key, KindId};
+use crate::operation::TransportId;
+use crate::value::{SharedValue, Value};
+
+/// How one value becomes another under the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    InPlace,
+    /// Deleted and created; what depends on it is parked meanwhile and brought back.
+    Recreate,
+}
+
+/// What a value is in the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// An object of its own, made and removed by operations of this transport.
+    Operation(TransportId),
+    /// A property of the value it is part of: no operation, exists as long as that value has it.
+    Property,
+}
+
+/// A part of a value: a value of its own that comes and goes with it.
+pub type Part = (Key, SharedValue);
+
+/// Teaches the engine one kind of value.
+pub trait Descriptor: Debug + Send + Sync + 'static {
+    type Value: Value;
+
+    fn kind(&self) -> KindId;
+    /// Short and unique, as people know the kind: `link`, `route`.
+    fn name(&self) -> &'static str;
+    fn key(&self, value: &Self::Value) -> Key;
+
+    /// How a person calls this value: `route 10.0.0.0/8`. Also names values in plans and errors.
+    fn label(&self, value: &Self::Value) -> String;
+
+    fn effect(&self) -> Effect;
+
+    /// # Errors
+    /// What is wrong with a value that no system could ever have.
+    fn validate(&self, value: &Self::Value) -> Result<(), String> {
+        let _ = value;
+        Ok(())
+    }
+
+    /// What must exist before this value can. Ignored for values that are only observed.
+    fn dependencies(&self, value: &Self::Value) -> Vec<Dependency> {
+        let _ = value;
+        Vec::new()
+    }
+
+    /// What dependants can count on beside the key while this value exists: facets, connected prefixes.
+    fn provides(&self, value: &Self::Value) -> Vec<Offer> {
+        let _ = value;
+        Vec::new()
+    }
+
+    /// Identities that two values can only have one after the other.
+    fn claims(&self, value: &Self::Value) -> Vec<Claim> {
+        let _ = value;
+        Vec::new()
+    }
+
+    /// Values of other kinds that this one consists of. Those with [`Effect::Operation`] get operations, dependencies
+    /// and states of their own, and exist only while this value does; two values may share an equal part.
+    fn parts(&self, value: &Self::Value) -> Vec<Part> {
+        let _ = value;
+        Vec::new()
+    }
+
+    /// What the system removes by itself when this value (or property) goes.
+    fn takes_along(&self, value: &Self::Value) -> Vec<Taken> {
+        let _ = value;
+        Vec::new()
+    }
+
+    /// `old` is what was applied, or what was observed where the two differ.
+    fn change(&self, old: &Self::Value, new: &Self::Value) -> Change {
+        let _ = (old, new);
+        Change::InPlace
+    }
+
+    /// True when the system has what was asked. It may have more: attributes that `expected` leaves open.
+    fn satisfied_by(&self, expected: &Self::Value, observed: &Self::Value) -> bool {
+        expected.same(observed)
+    }
+
+    /// True when an observed value carries our mark. Only such values are removed without an intent of this run.
+    fn owned(&self, observed: &Self::Value) -> bool {
+        let _ = observed;
+        false
+    }
+
+    /// For objects that may exist before us and must outlive us: what to put back when the intent goes. `Some` makes the
+    /// first operation on it [`Action::Adopt`](crate::Action::Adopt) and the last one a release.
+    fn restore(&self, observed: &Self::Value) -> Option<Self::Value> {
+        let _ = observed;
+        None
+    }
+
+    /// False for what cannot be read back: such an operation counts as verified when it is completed.
+    fn observable(&self) -> bool {
+        true
+    }
+}
+
+/// A [`Descriptor`] without its type. Given a value of another type it panics; the engine catches that.
+pub trait AnyDescriptor: Debug + Send + Sync {
+    fn kind(&self) -> KindId;
+    fn name(&self) -> &'static str;
+    fn key(&self, value: &dyn Value) -> Key;
+    fn label(&self, value: &dyn Value) -> String;
+    fn effect(&self) -> Effect;
+    /// # Errors
+    /// What is wrong with the value.
+    fn validate(&self, value: &dyn Value) -> Result<(), String>;
+    fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
+    fn provides(&self, value: &dyn Value) -> Vec<Offer>;
+    fn claims(&self, value: &dyn Value) -> Vec<Claim>;
+    fn parts(&self, value: &dyn Value) -> Vec<Part>;
+    fn takes_along(&self, value: &dyn Value) -> Vec<Taken>;
+    fn change(&self, old: &dyn Value, new: &dyn Value) -> Change;
+    fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
+    fn owned(&self, observed: &dyn Value) -> bool;
+    fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn observable(&self) -> bool;
+}
+
+impl<D: Descriptor> AnyDescriptor for D {
+    fn kind(&self) -> KindId {
+        Descriptor::kind(self)
+    }
+
+    fn name(&self) -> &'static str {
+        Descriptor::name(self)
+    }
+
+    fn key(&self, value: &dyn Value) -> Key {
+        Descriptor::key(self, typed(self, value))
+    }
+
+    fn label(&self, value: &dyn Value) -> String {
+        Descriptor::label(self, typed(self, value))
+    }
+
+    fn effect(&self) -> Effect {
+        Descriptor::effect(self)
+    }
+
+    fn validate(&self, value: &dyn Value) -> Result<(), String> {
+        Descriptor::validate(self, typed(self, value))
+    }
+
+    fn dependencies(&self, value: &dyn Value) -> Vec<Dependency> {
+        Descriptor::dependencies(self, typed(self, value))
+    }
+
+    fn provides(&self, value: &dyn Value) -> Vec<Offer> {
+        Descriptor::provides(self, typed(self, value))
+    }
+
+    fn claims(&self, value: &dyn Value) -> Vec<Claim> {
+        Descriptor::claims(self, typed(self, value))
+    }
+
+    fn parts(&self, value: &dyn Value) -> Vec<Part> {
+        Descriptor::parts(self, typed(self, value))
+    }
+
+    fn takes_along(&self, value: &dyn Value) -> Vec<Taken> {
+        Descriptor::takes_along(self, typed(self, value))
+    }
+
+    fn change(&self, old: &dyn Value, new: &dyn Value) -> Change {
+        Descriptor::change(self, typed(self, old), typed(self, new))
+    }
+
+    fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool {
+        Descriptor::satisfied_by(self, typed(self, expected), typed(self, observed))
+    }
+
+    fn owned(&self, observed: &dyn Value) -> bool {
+        Descriptor::owned(self, typed(self, observed))
+    }
+
+    fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
+        let value = Descriptor::restore(self, typed(self, observed))?;
+        Some(Arc::new(value))
+    }
+
+    fn observable(&self) -> bool {
+        Descriptor::observable(self)
+    }
+}
+
+fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn Value) -> &'v D::Value {
+    let Some(value) = value.as_any().downcast_ref() else {
+        panic!(
+            "a {} is described by a value of another type: {value:?}",
+            Descriptor::name(descriptor)
+        );
+    };
+    value
+}
+
+/// All kinds that an engine knows.
+#[derive(Debug, Default)]
+pub struct Registry {
+    descriptors: FixedMap<KindId, Box<dyn AnyDescriptor>>,
+}
+
+/// Two descriptors cannot share a kind or a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("descriptor `{name}` (kind {kind}) is refused: `{taken_by}` has the same kind or name", kind = kind.0)]
+pub struct RegistryError {
+    pub name: &'static str,
+    pub kind: KindId,
+    pub taken_by: &'static str,
+}
+
+impl Registry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// # Errors
+    /// When a descriptor with the same kind or name is there already.
+    pub fn register(
+        &mut self,
+        descriptor: impl AnyDescriptor + 'static,
+    ) -> Result<(), RegistryError> {
+        let (kind, name) = (descriptor.kind(), descriptor.name());
+        let taken =
+            self.descriptors.values().find(|other| other.kind() == kind || other.name() == name);
+        if let Some(other) = taken {
+            return Err(RegistryError { name, kind, taken_by: other.name() });
+        }
+        self.descriptors.insert(kind, Box::new(descriptor));
+        Ok(())
+    }
+
+    pub fn descriptor(&self, kind: KindId) -> Option<&dyn AnyDescriptor> {
+        self.descriptors.get(&kind).map(|descriptor| &**descriptor)
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&dyn AnyDescriptor> {
+        self.iter().find(|descriptor| descriptor.name() == name)
+    }
+
+    /// All descriptors, ascending by kind.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn AnyDescriptor> {
+        let mut all: Vec<_> = self.descriptors.values().map(|descriptor| &**descriptor).collect();
+        all.sort_by_key(|descriptor| descriptor.kind());
+        all.into_iter()
+    }
+
+    /// How a person calls the value under a key: by its descriptor, or by the bare key where there is none.
+    pub fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
+        let Some(descriptor) = self.descriptor(key.kind()) else { return key.to_string() };
+        let by_value = value.and_then(|value| guarded(|| descriptor.label(value)).ok());
+        by_value.unwrap_or_else(|| labelled(descriptor.name(), key))
+    }
+}
+
+/// A key with the name of its kind: `route 254/10.0.0.0/8`.
+fn labelled(name: &str, key: &Key) -> String {
+    let text = key.to_string();
+    match text.split_once('/') {
+        Some((_, rest)) => format!("{name} {rest}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Runs a descriptor's code. A panic in there is an error of that value, never the end of the engine.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    // Descriptors are pure and get shared references only: there is nothing half-changed to be seen afterwards.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        format!("its descriptor panicked: {}", text.unwrap_or_default())
+    })
+}

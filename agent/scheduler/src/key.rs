@@ -1,0 +1,356 @@
+//! Keys: what names one value.
+//!
+//! A key is its kind and a row of typed segments, written as bytes that sort as the segments do, that show where a
+//! segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
+//! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
+
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+/// Octets of a key kept without an allocation: an interface name of 15 octets beside an IPv6 address fits.
+const INLINE_OCTETS: usize = 40;
+
+const STR: u8 = 1;
+const U32: u8 = 2;
+const U64: u8 = 3;
+const IPV4: u8 = 4;
+const IPV6: u8 = 5;
+const PREFIX4: u8 = 6;
+const PREFIX6: u8 = 7;
+
+/// The number of a kind of value. Kinds are ranked by it: where the order of two operations is free, the lower kind
+/// goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KindId(pub u16);
+
+/// Names one value: its kind, then its segments.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(SmallVec<[u8; INLINE_OCTETS]>);
+
+/// One segment of a key, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    Str(String),
+    Int(u64),
+    Ip(IpAddr),
+    Prefix(IpNet),
+}
+
+/// The octets are no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these octets are no key: they end inside of a segment, or hold an unknown one")]
+pub struct KeyError;
+
+impl Key {
+    /// The key of kind `kind` without segments; also the prefix of all keys of that kind.
+    pub fn of(kind: KindId) -> Self {
+        Self(SmallVec::from_slice(&kind.0.to_be_bytes()))
+    }
+
+    /// Appends a text. A zero octet is escaped, so the end mark stays unique and the order that of the text.
+    #[must_use]
+    pub fn str(mut self, text: &str) -> Self {
+        self.0.push(STR);
+        for &octet in text.as_bytes() {
+            self.0.push(octet);
+            if octet == 0 {
+                self.0.push(0xff);
+            }
+        }
+        self.0.extend_from_slice(&[0, 0]);
+        self
+    }
+
+    #[must_use]
+    pub fn u32(self, number: u32) -> Self {
+        self.fixed(U32, &number.to_be_bytes())
+    }
+
+    #[must_use]
+    pub fn u64(self, number: u64) -> Self {
+        self.fixed(U64, &number.to_be_bytes())
+    }
+
+    /// Appends an address. IPv4 sorts before IPv6.
+    #[must_use]
+    pub fn ip(self, address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(ip) => self.fixed(IPV4, &ip.octets()),
+            IpAddr::V6(ip) => self.fixed(IPV6, &ip.octets()),
+        }
+    }
+
+    /// Appends a prefix, host bits as given: whoever wants `10.0.0.1/8` and `10.0.0.0/8` to be one key truncates first.
+    #[must_use]
+    pub fn prefix(self, prefix: IpNet) -> Self {
+        let mut key = match prefix.addr() {
+            IpAddr::V4(ip) => self.fixed(PREFIX4, &ip.octets()),
+            IpAddr::V6(ip) => self.fixed(PREFIX6, &ip.octets()),
+        };
+        key.0.push(prefix.prefix_len());
+        key
+    }
+
+    fn fixed(mut self, tag: u8, octets: &[u8]) -> Self {
+        self.0.push(tag);
+        self.0.extend_from_slice(octets);
+        self
+    }
+
+    pub fn kind(&self) -> KindId {
+        KindId(u16::from_be_bytes([self.0[0], self.0[1]]))
+    }
+
+    /// True when `prefix` has the same kind and its segments are the first ones of this key (or all of them).
+    pub fn starts_with(&self, prefix: &Key) -> bool {
+        self.0.starts_with(&prefix.0)
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads back what [`Key::as_bytes`] gave.
+    ///
+    /// # Errors
+    /// When the octets end inside of a segment, or hold an unknown one.
+    pub fn from_bytes(octets: &[u8]) -> Result<Self, KeyError> {
+        let mut rest = octets.get(2..).ok_or(KeyError)?;
+        while !rest.is_empty() {
+            rest = take(rest).ok_or(KeyError)?.1;
+        }
+        Ok(Self(SmallVec::from_slice(octets)))
+    }
+
+    /// The segments, decoded: for printing and for codecs that build their request from the key alone.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        let mut rest = &self.0[2..];
+        std::iter::from_fn(move || {
+            let (segment, after) = take(rest)?;
+            rest = after;
+            Some(segment)
+        })
+    }
+
+    /// Every prefix of this key, from its bare kind to the key itself.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = Key> + '_ {
+        let mut end = 0;
+        std::iter::from_fn(move || {
+            end = match end {
+                0 => 2,
+                _ => end + segment_octets(&self.0[end..])?,
+            };
+            Some(Self(SmallVec::from_slice(&self.0[..end])))
+        })
+    }
+}
+
+/// Length of the first segment of `octets`; nothing when there is none, or no whole one.
+fn segment_octets(octets: &[u8]) -> Option<usize> {
+    let length = match *octets.first()? {
+        STR => 1 + text_octets(&octets[1..])?,
+        U32 | IPV4 => 5,
+        U64 => 9,
+        PREFIX4 => 6,
+        IPV6 => 17,
+        PREFIX6 => 18,
+        _ => return None,
+    };
+    (octets.len() >= length).then_some(length)
+}
+
+/// Length of an escaped text with its end mark.
+fn text_octets(octets: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += octets[at..].iter().position(|&octet| octet == 0)?;
+        match *octets.get(at + 1)? {
+            0 => return Some(at + 2),
+            0xff => at += 2,
+            _ => return None,
+        }
+    }
+}
+
+/// Decodes the first segment and gives the octets after it.
+fn take(octets: &[u8]) -> Option<(Segment, &[u8])> {
+    let (this, rest) = octets.split_at(segment_octets(octets)?);
+    let segment = match this[0] {
+        STR => Segment::Str(text(&this[1..this.len() - 2])?),
+        U32 => Segment::Int(u32::from_be_bytes(this[1..].try_into().ok()?).into()),
+        U64 => Segment::Int(u64::from_be_bytes(this[1..].try_into().ok()?)),
+        IPV4 | IPV6 => Segment::Ip(address(&this[1..])?),
+        _ => {
+            let (length, ip) = this[1..].split_last()?;
+            Segment::Prefix(IpNet::new(address(ip)?, *length).ok()?)
+        }
+    };
+    Some((segment, rest))
+}
+
+fn text(escaped: &[u8]) -> Option<String> {
+    let mut octets = Vec::with_capacity(escaped.len());
+    let mut rest = escaped.iter();
+    while let Some(&octet) = rest.next() {
+        octets.push(octet);
+        if octet == 0 {
+            rest.next();
+        }
+    }
+    String::from_utf8(octets).ok()
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(octets) {
+        return Some(Ipv4Addr::from(four).into());
+    }
+    Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into())
+}
+
+impl fmt::Display for Key {
+    /// `3/eth0/10.0.0.0/8`: the number of the kind and the segments.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind().0)?;
+        for segment in self.segments() {
+            match segment {
+                Segment::Str(text) => write!(f, "/{text}")?,
+                Segment::Int(number) => write!(f, "/{number}")?,
+                Segment::Ip(ip) => write!(f, "/{ip}")?,
+                Segment::Prefix(prefix) => write!(f, "/{prefix}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
+    }
+}
+
+/// A map whose order of iteration, and so nothing else either, depends on a random seed. Keys come from our own
+/// configuration, so a flood of colliding ones is no concern.
+pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+
+/// A multiplicative hash over words: fast on the short octet strings that keys are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FixedHasher(u64);
+
+/// An odd number with its bits well spread (the golden ratio in 64 bits).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl FixedHasher {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.0.rotate_left(23) ^ word) * u128::from(SPREAD);
+        let bytes = product.to_le_bytes();
+        let (low, high) = bytes.split_at(8);
+        self.0 = word_of(low) ^ word_of(high);
+    }
+}
+
+fn word_of(octets: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..octets.len()].copy_from_slice(octets);
+    u64::from_le_bytes(word)
+}
+
+impl Hasher for FixedHasher {
+    fn write(&mut self, octets: &[u8]) {
+        self.mix(octets.len() as u64 ^ SPREAD);
+        for chunk in octets.chunks(8) {
+            self.mix(word_of(chunk));
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.mix(u64::from(number) ^ SPREAD);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.mix(u64::from(number) ^ SPREAD);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.mix(number ^ SPREAD);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.mix(number as u64 ^ SPREAD);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: KindId = KindId(1);
+
+    fn link(name: &str) -> Key {
+        Key::of(LINK).str(name)
+    }
+
+    // proves kv.X1
+    #[test]
+    fn a_prefix_ends_where_a_segment_ends() {
+        for (key, prefix, want) in [
+            (link("eth10"), link("eth1"), false),
+            (link("eth1").u32(7), link("eth1"), true),
+            (link("eth1"), link("eth1"), true),
+            (link("eth1"), link("eth1").u32(7), false),
+            (link("eth1"), Key::of(LINK), true),
+            (link("eth1"), Key::of(KindId(2)), false),
+            (link("a\0b"), link("a"), false),
+        ] {
+            assert_eq!(key.starts_with(&prefix), want, "{key} {prefix}");
+        }
+    }
+
+    #[test]
+    fn keys_sort_as_their_segments() {
+        let sorted = [
+            link("a"),
+            link("a").u32(1),
+            link("a").u32(256),
+            link("a\0"),
+            link("a\0b"),
+            link("a\u{1}"),
+            link("ab"),
+            link("b").ip(IpAddr::from([10, 0, 0, 1])),
+            link("b").ip("fe80::1".parse().unwrap()),
+            Key::of(KindId(0x100)),
+        ];
+        for pair in sorted.windows(2) {
+            assert!(pair[0] < pair[1], "{:?} {:?}", pair[0], pair[1]);
+        }
+    }
+
+    #[test]
+    fn keys_read_back_as_written() {
+        let key = link("a\0b")
+            .u32(7)
+            .u64(8)
+            .prefix("10.1.2.3/8".parse().unwrap())
+            .ip("::1".parse().unwrap());
+        assert_eq!(key.to_string(), "1/a\0b/7/8/10.1.2.3/8/::1");
+        assert_eq!(Key::from_bytes(key.as_bytes()), Ok(key.clone()));
+        assert_eq!(Key::from_bytes(&key.as_bytes()[..key.as_bytes().len() - 1]), Err(KeyError));
+        assert_eq!(Key::from_bytes(&[0]), Err(KeyError));
+        assert_eq!(key.prefixes().count(), 6);
+        assert!(key.prefixes().all(|prefix| key.starts_with(&prefix)));
+    }
+}

@@ -1,0 +1,120 @@
+//! Operations, what comes back from them, and facts.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::value::SharedValue;
+
+/// `errno` values by which a transport says that the object of a delete is not there: ENOENT, ESRCH, ENXIO, ENODEV,
+/// EADDRNOTAVAIL.
+const GONE: [i32; 5] = [2, 3, 6, 19, 99];
+/// `errno` EEXIST.
+const EXISTS: i32 = 17;
+
+/// Which transport carries an operation. A transport runs what it is given in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TransportId(pub u8);
+
+/// Unique in the life of an engine, ascending in the order of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub u64);
+
+/// Unique in the life of an engine, ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TxnId(pub u64);
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// Deletes `old`.
+    Delete,
+    /// Gives an adopted object back: from `old`, what we had set, to `new`, what was there before us.
+    Release,
+    /// Changes `old` to `new` in place.
+    Update,
+    /// Makes an object that exists already, and is not ours, ours: from `old`, what was observed, to `new`.
+    Adopt,
+    /// Makes `new`.
+    Create,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Delete => "delete",
+            Self::Release => "release",
+            Self::Update => "update",
+            Self::Adopt => "adopt",
+            Self::Create => "create",
+        })
+    }
+}
+
+/// One step for a transport. `old` is what the system has, as far as we know; `new` what it shall have.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub id: OpId,
+    pub txn: TxnId,
+    pub action: Action,
+    pub key: Key,
+    pub old: Option<SharedValue>,
+    pub new: Option<SharedValue>,
+    pub transport: TransportId,
+}
+
+/// Why a transport did not carry out an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{}", errno.map(|number| format!(" (errno {number})")).unwrap_or_default())]
+pub struct OperationError {
+    pub errno: Option<i32>,
+    /// The system's own words where it has any.
+    pub message: String,
+    /// The same operation may succeed later without a change of intent or of what it depends on.
+    pub transient: bool,
+}
+
+impl OperationError {
+    /// An error without an `errno`.
+    pub fn message(message: impl Into<String>) -> Self {
+        Self { errno: None, message: message.into(), transient: false }
+    }
+
+    /// The object was not there: success for a delete.
+    pub fn is_gone(&self) -> bool {
+        self.errno.is_some_and(|number| GONE.contains(&number))
+    }
+
+    /// The object was there already: a create looks at it, and adopts it when it is as intended.
+    pub fn exists(&self) -> bool {
+        self.errno == Some(EXISTS)
+    }
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    pub op: OpId,
+    pub result: Result<(), OperationError>,
+    /// The object as seen after the operation, where the transport knows it (an echo, a read queued behind the batch).
+    /// Without it the engine waits for a fact, or asks for a read.
+    pub observed: Option<Fact>,
+}
+
+/// What the system has under a key, or that it has nothing there.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    pub key: Key,
+    pub value: Option<SharedValue>,
+    /// Wall clock, nanoseconds since 1970.
+    pub time_ns: u64,
+}
+
+/// The time as the caller has it; the engine has no clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Since any fixed moment; never goes back.
+    pub monotonic: Duration,
+    /// Wall clock, nanoseconds since 1970: for the history only.
+    pub unix_ns: u64,
+}

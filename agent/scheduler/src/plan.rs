@@ -1,0 +1,143 @@
+//! A plan: every decision about a change, taken before anything happens.
+
+use std::fmt::{self, Write as _};
+use std::hash::Hasher as _;
+
+use smallvec::SmallVec;
+
+use crate::key::{FixedHasher, Key};
+use crate::operation::{Action, TransportId};
+use crate::value::SharedValue;
+
+/// A change of intent: for each key its new value, or that nothing is intended any more.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    pub changes: Vec<(Key, Option<SharedValue>)>,
+    pub mode: Mode,
+    /// For the history: who asked for what.
+    pub description: String,
+}
+
+/// What happens when a part of a change cannot be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything or nothing: an invalid value refuses the plan, a failed operation runs it back.
+    #[default]
+    Atomic,
+    /// Everything that can be done: an invalid value keeps what was applied before, a failed one is tried again.
+    BestEffort,
+}
+
+impl Delta {
+    /// The intent to have these values and not to have those, all or nothing.
+    pub fn new(changes: Vec<(Key, Option<SharedValue>)>) -> Self {
+        Self { changes, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn best_effort(self) -> Self {
+        Self { mode: Mode::BestEffort, ..self }
+    }
+
+    #[must_use]
+    pub fn described(self, description: impl Into<String>) -> Self {
+        Self { description: description.into(), ..self }
+    }
+}
+
+/// Why an operation is in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The change names it, or it is a part of what the change names.
+    Asked,
+    /// What it depends on goes, or is made anew.
+    Parked,
+    /// It was parked by this plan, and comes back.
+    Returned,
+    /// What it waited for is there.
+    Woken,
+    /// The system differs from what was applied.
+    Drift,
+    /// It carries our mark and nobody intends it.
+    Orphan,
+}
+
+/// One step of a plan, with its pre-image.
+#[derive(Clone, Debug)]
+pub struct PlannedOperation {
+    pub action: Action,
+    pub key: Key,
+    pub label: String,
+    pub old: Option<SharedValue>,
+    pub new: Option<SharedValue>,
+    pub transport: TransportId,
+    pub cause: Cause,
+    /// What the system removes together with this, without operations of its own.
+    pub taken: Vec<Key>,
+    /// Steps of other transports that must be completed before this one is given to its own.
+    pub after: SmallVec<[u32; 1]>,
+}
+
+/// Ordered operations from what is to what is intended. A value: to be printed, hashed, refused, or started.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) operations: Vec<PlannedOperation>,
+}
+
+impl Plan {
+    pub fn operations(&self) -> &[PlannedOperation] {
+        &self.operations
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Equal plans have equal hashes, in every run and on every machine.
+    pub fn hash(&self) -> u64 {
+        let mut text = HashText(FixedHasher::default());
+        for op in &self.operations {
+            // Writing into a hash cannot fail.
+            let _ = write!(text, "{}", op.action);
+            text.0.write(op.key.as_bytes());
+            let _ = write!(text, "{:?}", op.new);
+        }
+        text.0.finish()
+    }
+}
+
+struct HashText(FixedHasher);
+
+impl fmt::Write for HashText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    /// `create link eth0; create route 10.0.0.0/8`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, op) in self.operations.iter().enumerate() {
+            let gap = if at == 0 { "" } else { "; " };
+            write!(f, "{gap}{} {}", op.action, op.label)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no plan for a change. The change is refused as a whole, nothing has happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    #[error("{label} cannot exist: {reason}")]
+    Invalid { key: Key, label: String, reason: String },
+    #[error("{label} is of a kind that nobody implements")]
+    Unimplemented { key: Key, label: String },
+    #[error("{label} is named twice in one change, with different values")]
+    Twice { key: Key, label: String },
+    #[error(
+        "{label} cannot exist beside {other}: both claim the same identity, or give one part two values"
+    )]
+    Conflict { key: Key, label: String, other: String },
+}
