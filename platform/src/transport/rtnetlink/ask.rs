@@ -1,0 +1,204 @@
+//! Questions to the kernel: the requests, and taking the answers in.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkSerializable};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
+
+use super::frame::{Answer, Frame, HEADER_LEN, aligned, frames};
+use super::socket::{Received, RouteSocket};
+use super::window::{put_header, wait_readable};
+use crate::values::{Family, MAIN_TABLE, OUR_PROTOCOL};
+
+/// The objects changed while the kernel listed them: some may be missing from the list.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+/// How often an interrupted listing is begun anew. Under a storm of changes each attempt may be
+/// interrupted; whatever changes meanwhile is announced anyway.
+const ATTEMPTS: usize = 20;
+
+/// What is handed over while a listing is taken in.
+#[derive(Debug)]
+pub(crate) enum Listing<'a> {
+    /// Forget what came so far: the listing begins (anew).
+    Begin,
+    /// One object.
+    Object(Frame<'a>),
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// The kernel said no; `ENODEV` and the like mean that there is no such object.
+    #[error("the kernel refused: {}", .words.as_deref().map_or_else(|| io::Error::from_raw_os_error(*.errno).to_string(), str::to_owned))]
+    Refused { errno: i32, words: Option<String> },
+    /// The objects never held still.
+    #[error("interrupted by changes {ATTEMPTS} times in a row")]
+    Interrupted,
+    #[error("the kernel did not answer")]
+    Silent,
+    #[error("the netlink socket failed")]
+    Socket(#[from] io::Error),
+}
+
+/// The socket for questions, its buffers and its sequence numbers.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    socket: RouteSocket,
+    octets: Vec<u8>,
+    sequence: u32,
+}
+
+/// How a listing ended.
+enum End {
+    Complete,
+    Interrupted,
+}
+
+impl Asker {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { socket: RouteSocket::for_requests()?, octets: Vec::new(), sequence: 0 })
+    }
+
+    /// Lists objects, again from the start as long as changes interrupt it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the question or goes silent; what `each` was given is void then.
+    pub(crate) fn list(
+        &mut self,
+        question: &RouteNetlinkMessage,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Listing<'_>),
+    ) -> Result<(), AskError> {
+        for _ in 0..ATTEMPTS {
+            each(Listing::Begin);
+            self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
+            if let End::Complete = self.take_in(buffer, true, each)? {
+                return Ok(());
+            }
+        }
+        Err(AskError::Interrupted)
+    }
+
+    /// Asks for one object.
+    ///
+    /// # Errors
+    /// [`AskError::Refused`] also when there is no such object.
+    pub(crate) fn get(
+        &mut self,
+        question: &RouteNetlinkMessage,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Listing<'_>),
+    ) -> Result<(), AskError> {
+        // The acknowledgement marks the end of the answer.
+        self.send(question, NLM_F_REQUEST | NLM_F_ACK)?;
+        self.take_in(buffer, false, each).map(|_| ())
+    }
+
+    fn send(&mut self, question: &RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.octets.clear();
+        let length = HEADER_LEN + question.buffer_len();
+        put_header(&mut self.octets, length, question.message_type(), flags, self.sequence);
+        self.octets.resize(aligned(length), 0);
+        question.serialize(&mut self.octets[HEADER_LEN..length]);
+        self.socket.send(&self.octets)
+    }
+
+    fn take_in(
+        &mut self,
+        buffer: &mut [u8],
+        dump: bool,
+        each: &mut dyn FnMut(Listing<'_>),
+    ) -> Result<End, AskError> {
+        let mut interrupted = false;
+        loop {
+            match self.socket.receive(buffer)? {
+                Received::Datagram(length) => {
+                    for frame in frames(&buffer[..length]) {
+                        if frame.sequence != self.sequence {
+                            continue; // the rest of an answer that was given up
+                        }
+                        interrupted |= dump && frame.flags & NLM_F_DUMP_INTR != 0;
+                        match frame.answer() {
+                            Answer::Object => each(Listing::Object(frame)),
+                            Answer::Refused(refusal) => {
+                                let (errno, words) = (refusal.errno, refusal.message);
+                                return Err(AskError::Refused { errno, words });
+                            }
+                            Answer::Done if interrupted => return Ok(End::Interrupted),
+                            Answer::Done => return Ok(End::Complete),
+                        }
+                    }
+                }
+                Received::Overrun => interrupted = true,
+                Received::Nothing => {
+                    if !wait_readable(&self.socket)? {
+                        return Err(AskError::Silent);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All links, without their counters.
+pub(crate) fn links() -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    RouteNetlinkMessage::GetLink(message)
+}
+
+/// All links with their counters.
+pub(crate) fn links_with_counters() -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetLink(LinkMessage::default())
+}
+
+/// One link.
+pub(crate) fn link(name: &str) -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    RouteNetlinkMessage::GetLink(message)
+}
+
+/// The addresses of one family, of one link or of all (`link` 0).
+pub(crate) fn addresses(family: Family, link: u32) -> RouteNetlinkMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = address_family(family);
+    message.header.index = link;
+    RouteNetlinkMessage::GetAddress(message)
+}
+
+/// The neighbours of one family, of one link or of all (`link` 0).
+pub(crate) fn neighbors(family: Family, link: u32) -> RouteNetlinkMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = address_family(family);
+    if link != 0 {
+        message.attributes.push(NeighbourAttribute::IfIndex(link));
+    }
+    RouteNetlinkMessage::GetNeighbour(message)
+}
+
+/// The routes of table main that carry our protocol number, through one link or all (`link` 0).
+///
+/// The kernel filters: a million foreign routes cost it a walk, and us nothing.
+pub(crate) fn our_routes(family: Family, link: u32) -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = address_family(family);
+    message.header.protocol = RouteProtocol::from(OUR_PROTOCOL);
+    message.attributes.push(RouteAttribute::Table(MAIN_TABLE));
+    if link != 0 {
+        message.attributes.push(RouteAttribute::Oif(link));
+    }
+    RouteNetlinkMessage::GetRoute(message)
+}
+
+fn address_family(family: Family) -> netlink_packet_route::AddressFamily {
+    match family {
+        Family::V4 => netlink_packet_route::AddressFamily::Inet,
+        Family::V6 => netlink_packet_route::AddressFamily::Inet6,
+    }
+}

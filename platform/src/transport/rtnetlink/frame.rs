@@ -1,0 +1,193 @@
+//! The messages of one netlink datagram, still as bytes.
+//!
+//! Acknowledgements and the end of a dump are read here; everything else is decoded only after a
+//! glance at its first bytes showed that it matters.
+
+use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader};
+use netlink_packet_route::RouteNetlinkMessage;
+
+/// `struct nlmsghdr`: length u32, type u16, flags u16, sequence u32, port u32.
+pub(crate) const HEADER_LEN: usize = 16;
+/// Messages and attributes start at multiples of this.
+const ALIGNMENT: usize = 4;
+/// `struct nlattr`: length u16, type u16.
+const ATTRIBUTE_HEADER_LEN: usize = 4;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// The request's own payload was left out of the acknowledgement (`NETLINK_CAP_ACK`).
+const NLM_F_CAPPED: u16 = 0x100;
+/// Attributes follow in the acknowledgement (`NETLINK_EXT_ACK`).
+const NLM_F_ACK_TLVS: u16 = 0x200;
+const NLMSGERR_ATTR_MSG: u16 = 1;
+/// The upper two bits of an attribute's type are flags (nested, network byte order).
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
+/// One message of a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// `RTM_*` or `NLMSG_*`.
+    pub kind: u16,
+    pub flags: u16,
+    pub sequence: u32,
+    pub payload: &'a [u8],
+}
+
+/// Why the kernel refused a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub errno: i32,
+    /// The kernel's own words, when it had some.
+    pub message: Option<String>,
+}
+
+/// What a message means to whoever waits for an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// `NLMSG_ERROR` with code 0.
+    Done,
+    Refused(Refusal),
+    /// An object.
+    Object,
+}
+
+/// Splits a datagram; a truncated rest is left out.
+pub(crate) fn frames(mut datagram: &[u8]) -> impl Iterator<Item = Frame<'_>> {
+    std::iter::from_fn(move || {
+        let length = u32_at(datagram, 0)? as usize;
+        if length < HEADER_LEN || length > datagram.len() {
+            return None;
+        }
+        let frame = Frame {
+            kind: u16_at(datagram, 4)?,
+            flags: u16_at(datagram, 6)?,
+            sequence: u32_at(datagram, 8)?,
+            payload: &datagram[HEADER_LEN..length],
+        };
+        datagram = &datagram[aligned(length).min(datagram.len())..];
+        Some(frame)
+    })
+}
+
+impl Frame<'_> {
+    /// What the message answers.
+    pub(crate) fn answer(&self) -> Answer {
+        if self.kind != NLMSG_ERROR && self.kind != NLMSG_DONE {
+            return Answer::Object;
+        }
+        match u32_at(self.payload, 0).map(u32::cast_signed) {
+            None | Some(0) => Answer::Done,
+            // A dump may end with a positive count in old kernels: only negative codes are errors.
+            Some(code) if code > 0 => Answer::Done,
+            Some(code) => Answer::Refused(Refusal { errno: -code, message: self.words() }),
+        }
+    }
+
+    /// The whole message in its decoded form.
+    ///
+    /// # Errors
+    /// When it is malformed or of a type that the decoder does not know.
+    pub(crate) fn decode(&self) -> Result<RouteNetlinkMessage, DecodeError> {
+        let mut header = NetlinkHeader::default();
+        header.message_type = self.kind;
+        RouteNetlinkMessage::deserialize(&header, self.payload)
+    }
+
+    /// The text of an extended acknowledgement.
+    fn words(&self) -> Option<String> {
+        if self.flags & NLM_F_ACK_TLVS == 0 {
+            return None;
+        }
+        let attributes = match self.kind {
+            NLMSG_DONE => 4,
+            _ if self.flags & NLM_F_CAPPED != 0 => 4 + HEADER_LEN,
+            _ => 4 + aligned(u32_at(self.payload, 4)? as usize),
+        };
+        let mut rest = self.payload.get(attributes..)?;
+        while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+            let length = usize::from(length);
+            let value = rest.get(ATTRIBUTE_HEADER_LEN..length)?;
+            if kind & NLA_TYPE_MASK == NLMSGERR_ATTR_MSG {
+                let text = value.split(|byte| *byte == 0).next()?;
+                return Some(String::from_utf8_lossy(text).into_owned());
+            }
+            rest = rest.get(aligned(length)..)?;
+        }
+        None
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
+}
+
+/// The next multiple of [`ALIGNMENT`].
+pub(crate) fn aligned(length: usize) -> usize {
+    length.next_multiple_of(ALIGNMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = u32::try_from(HEADER_LEN + payload.len()).unwrap().to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend(7u32.to_ne_bytes());
+        bytes.extend(payload);
+        bytes.resize(aligned(bytes.len()), 0);
+        bytes
+    }
+
+    fn refusal(errno: i32, text: &str) -> Vec<u8> {
+        let mut payload = (-errno).to_ne_bytes().to_vec();
+        payload.extend([0; HEADER_LEN]);
+        let length = u16::try_from(ATTRIBUTE_HEADER_LEN + text.len() + 1).unwrap();
+        payload.extend(length.to_ne_bytes());
+        payload.extend(NLMSGERR_ATTR_MSG.to_ne_bytes());
+        payload.extend(text.as_bytes());
+        payload.push(0);
+        payload
+    }
+
+    #[test]
+    fn a_datagram_is_split_and_each_answer_read() {
+        let mut datagram = message(NLMSG_ERROR, NLM_F_CAPPED, 1, &[0; 20]);
+        let flags = NLM_F_CAPPED | NLM_F_ACK_TLVS;
+        datagram.extend(message(NLMSG_ERROR, flags, 2, &refusal(17, "already")));
+        datagram.extend(message(16, 0, 3, &[1, 2, 3]));
+        datagram.extend(message(NLMSG_DONE, 0, 4, &[0; 4]));
+        let got: Vec<_> = frames(&datagram).map(|frame| (frame.sequence, frame.answer())).collect();
+        let refused = Refusal { errno: 17, message: Some("already".into()) };
+        assert_eq!(
+            got,
+            [
+                (1, Answer::Done),
+                (2, Answer::Refused(refused)),
+                (3, Answer::Object),
+                (4, Answer::Done)
+            ]
+        );
+    }
+
+    #[test]
+    fn malformed_datagrams_end_early_and_never_panic() {
+        let whole = message(NLMSG_ERROR, NLM_F_ACK_TLVS, 9, &refusal(1, "no"));
+        for length in 0..whole.len() {
+            assert!(frames(&whole[..length]).all(|frame| frame.payload.len() < length));
+        }
+        let mut lying = whole.clone();
+        lying[..4].copy_from_slice(&3u32.to_ne_bytes());
+        assert_eq!(frames(&lying).count(), 0);
+        for length in 0..24 {
+            let cut = message(NLMSG_ERROR, NLM_F_ACK_TLVS, 9, &refusal(1, "no")[..length]);
+            frames(&cut).for_each(|frame| drop(frame.answer()));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Everything the kernel announces about the managed namespace, whoever caused it.
+//!
+//! Our own changes are heard too, on purpose: what was announced is the proof that it happened.
+//! Some changes carry the port number of their sender and some do not (measured on kernel 6.18),
+//! so nothing here looks at it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::{SockFilter, SockRef};
+
+use super::frame::{Frame, frames};
+use super::socket::{Received, RouteSocket};
+use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
+
+/// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`,
+/// `_IPV4_NETCONF`, `_IPV6_NETCONF`.
+const GROUPS: [u32; 8] = [1, 3, 5, 7, 9, 11, 24, 25];
+
+/// Most datagrams taken in at a time, so that commands and facts take turns.
+const MAX_DATAGRAMS: usize = 4096;
+
+pub(crate) const RTM_NEWLINK: u16 = 16;
+pub(crate) const RTM_DELLINK: u16 = 17;
+pub(crate) const RTM_NEWADDR: u16 = 20;
+pub(crate) const RTM_DELADDR: u16 = 21;
+pub(crate) const RTM_NEWROUTE: u16 = 24;
+pub(crate) const RTM_DELROUTE: u16 = 25;
+pub(crate) const RTM_NEWNEIGH: u16 = 28;
+pub(crate) const RTM_DELNEIGH: u16 = 29;
+pub(crate) const RTM_NEWNETCONF: u16 = 80;
+/// The announced route took the place of another of the same key.
+pub(crate) const NLM_F_REPLACE: u16 = 0x100;
+
+/// A socket in all groups that matter.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: RouteSocket,
+}
+
+/// What one round of listening came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Messages were lost: what is known of the namespace may be out of date.
+    pub overrun: bool,
+    /// There may be more to hear.
+    pub more: bool,
+}
+
+impl Listener {
+    /// Starts listening; what is announced from now on waits in the receive buffer.
+    pub(crate) fn open(receive_buffer: Option<usize>) -> io::Result<Self> {
+        let socket = RouteSocket::for_groups(&GROUPS, receive_buffer)?;
+        SockRef::from(&socket).attach_filter(&without_foreign_routes())?;
+        Ok(Self { socket })
+    }
+
+    pub(crate) fn receive_buffer(&self) -> usize {
+        self.socket.receive_buffer()
+    }
+
+    /// Hands over what is waiting, in the order of the kernel.
+    pub(crate) fn hear(
+        &self,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Frame<'_>),
+    ) -> io::Result<Heard> {
+        let mut heard = Heard::default();
+        for _ in 0..MAX_DATAGRAMS {
+            match self.socket.receive(buffer)? {
+                Received::Datagram(length) => frames(&buffer[..length]).for_each(&mut *each),
+                Received::Overrun => heard.overrun = true,
+                Received::Nothing => return Ok(heard),
+            }
+        }
+        heard.more = true;
+        Ok(heard)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A filter in the kernel that lets a routing daemon's million routes pass us by: of routes, only
+/// those of table main that carry our protocol number get through, and any that took the place of
+/// another (it may have been ours).
+///
+/// Offsets: `struct nlmsghdr` (16 octets, type at 4, flags at 6), then `struct rtmsg` (table at 4,
+/// protocol at 5). Types and flags are in the byte order of the host.
+fn without_foreign_routes() -> [SockFilter; 13] {
+    const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS
+    const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+    const IF_SET: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
+    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+    const LITTLE: bool = cfg!(target_endian = "little");
+    const TYPE_LOW: u32 = if LITTLE { 4 } else { 5 };
+    const FLAGS_HIGH: u32 = if LITTLE { 7 } else { 6 };
+    let load = |offset| SockFilter::new(LOAD_BYTE, 0, 0, offset);
+    // Jumps count the instructions to skip: when true, when false.
+    let equal = |value: u32, yes, no| SockFilter::new(IF_EQUAL, yes, no, value);
+    [
+        load(TYPE_LOW),
+        equal(RTM_NEWROUTE.into(), 1, 0),
+        equal(RTM_DELROUTE.into(), 0, 8), // no route: take it
+        load(20),
+        equal(MAIN_TABLE, 0, 7), // another table: drop it
+        load(21),
+        equal(OUR_PROTOCOL.into(), 4, 0), // ours: take it
+        load(TYPE_LOW),
+        equal(RTM_NEWROUTE.into(), 0, 3), // a foreign one goes: drop it
+        load(FLAGS_HIGH),
+        SockFilter::new(IF_SET, 0, 1, u32::from(NLM_F_REPLACE >> 8)),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+}
