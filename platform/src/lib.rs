@@ -7,4 +7,6 @@
 
 pub mod codec;
 pub mod links;
+pub mod netns;
+pub mod transport;
 pub mod values;

@@ -1,0 +1,208 @@
+//! Text files below the settings' root: `etc/motd`, `etc/hosts` and the like.
+//!
+//! A file is replaced as a whole or not at all: written beside its place, synced, renamed. Of some
+//! files only the lines between two marker lines are ours; the others are never touched.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::values::Content;
+
+/// Line before the first one that is ours.
+const BLOCK_BEGIN: &str = "# BEGIN holdfast: what is written between these lines is replaced";
+/// Line after the last one that is ours.
+const BLOCK_END: &str = "# END holdfast";
+/// Readable by everybody, as the files of a distribution are.
+const MODE: u32 = 0o644;
+/// Largest file read back: what is larger was not written by us.
+const MAX_OCTETS: u64 = 4 << 20;
+
+/// The folder that stands for `/`.
+#[derive(Clone, Debug)]
+pub(crate) struct Root(PathBuf);
+
+impl Root {
+    pub(crate) fn new(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    /// Makes the content of a file so.
+    ///
+    /// [`Content::Absent`] removes the block of ours if there is one, else the file; an empty
+    /// block removes the block.
+    ///
+    /// # Errors
+    /// When the path leads out of the root, or the file cannot be written.
+    pub(crate) fn write(&self, path: &str, content: &Content) -> io::Result<()> {
+        let file = self.place(path)?;
+        let present = read_text(&file)?;
+        let wanted = match content {
+            Content::Whole(text) => Some(text.clone()),
+            Content::Block(lines) => Some(with_block(present.as_deref().unwrap_or(""), lines)),
+            Content::Absent => match present.as_deref() {
+                Some(text) if block(text).is_some() => Some(with_block(text, "")),
+                _ => None,
+            },
+        };
+        match wanted {
+            Some(text) if present.as_deref() == Some(text.as_str()) => Ok(()),
+            Some(text) => replace(&file, &text),
+            None => remove(&file),
+        }
+    }
+
+    /// What the file holds as a whole; `None`: there is none.
+    ///
+    /// # Errors
+    /// When the path leads out of the root, or the file cannot be read or is no text.
+    pub(crate) fn read(&self, path: &str) -> io::Result<Option<String>> {
+        read_text(&self.place(path)?)
+    }
+
+    /// The place of `path` below the root. Only plain names lead there: no `..`, no leading slash.
+    fn place(&self, path: &str) -> io::Result<PathBuf> {
+        let plain =
+            Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
+        if path.is_empty() || !plain {
+            let message = format!("`{path}` is no path below the root");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(self.0.join(path))
+    }
+}
+
+/// The lines of ours in a text, without the marker lines; `None`: it has no block of ours.
+pub(crate) fn block(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(&format!("{BLOCK_BEGIN}\n"))?;
+    let end = rest.find(BLOCK_END)?;
+    Some(&rest[..end])
+}
+
+/// The text with our block replaced, appended, or (when `lines` is empty) removed.
+fn with_block(text: &str, lines: &str) -> String {
+    let whole = if lines.is_empty() {
+        String::new()
+    } else {
+        format!("{BLOCK_BEGIN}\n{}\n{BLOCK_END}\n", lines.trim_end_matches('\n'))
+    };
+    if let Some(old) = block(text) {
+        let old = format!("{BLOCK_BEGIN}\n{old}{BLOCK_END}");
+        let (before, after) = text.split_once(&old).unwrap_or((text, ""));
+        return format!("{before}{whole}{}", after.strip_prefix('\n').unwrap_or(after));
+    }
+    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("{text}{newline}{whole}")
+}
+
+fn read_text(file: &Path) -> io::Result<Option<String>> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(meta) if meta.len() > MAX_OCTETS => {
+            let message = format!("{} is larger than {MAX_OCTETS} octets", file.display());
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+        }
+        Ok(_) => fs::read(file).map(|octets| Some(String::from_utf8_lossy(&octets).into_owned())),
+    }
+}
+
+/// Writes beside the place, syncs, renames, and syncs the folder.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder.join(format!(".{name}.holdfast"));
+    let written = write_synced(&beside, text).and_then(|()| fs::rename(&beside, file));
+    match written {
+        Ok(()) => File::open(folder)?.sync_all(),
+        Err(error) => {
+            let _ = fs::remove_file(&beside);
+            // A file that is itself a mount point (containers do that) cannot be renamed over.
+            match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EBUSY | Errno::EXDEV) => write_in_place(file, text),
+                _ => Err(error),
+            }
+        }
+    }
+}
+
+fn write_synced(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut handle = options.write(true).create(true).truncate(true).mode(MODE).open(file)?;
+    handle.set_permissions(Permissions::from_mode(MODE))?; // whatever the umask says
+    handle.write_all(text.as_bytes())?;
+    handle.sync_all()
+}
+
+fn write_in_place(file: &Path, text: &str) -> io::Result<()> {
+    let mut handle = OpenOptions::new().write(true).truncate(true).open(file)?;
+    handle.write_all(text.as_bytes())?;
+    handle.sync_all()
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOREIGN: &str = "127.0.0.1 localhost\n";
+
+    fn marked(lines: &str) -> String {
+        format!("{BLOCK_BEGIN}\n{lines}\n{BLOCK_END}\n")
+    }
+
+    #[test]
+    fn only_what_is_ours_is_written() {
+        // the file before, what is asked, the file after
+        let whole = |text: &str| Content::Whole(text.into());
+        let ours = |text: &str| Content::Block(text.into());
+        check(None, &whole("hello\n"), Some("hello\n"));
+        check(Some("old"), &whole("new\n"), Some("new\n"));
+        check(Some("old"), &Content::Absent, None);
+        check(None, &Content::Absent, None);
+        check(None, &ours("10.0.0.1 box"), Some(&marked("10.0.0.1 box")));
+        check(Some(FOREIGN), &ours("a"), Some(&format!("{FOREIGN}{}", marked("a"))));
+        check(Some("no newline"), &ours("a"), Some(&format!("no newline\n{}", marked("a"))));
+        let both = format!("{FOREIGN}{}::1 ip6\n", marked("a\nb"));
+        check(Some(&both), &ours("c\n"), Some(&format!("{FOREIGN}{}::1 ip6\n", marked("c"))));
+        check(Some(&both), &ours(""), Some(&format!("{FOREIGN}::1 ip6\n")));
+        check(Some(&both), &Content::Absent, Some(&format!("{FOREIGN}::1 ip6\n")));
+    }
+
+    #[track_caller]
+    fn check(before: Option<&str>, asked: &Content, after: Option<&str>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let file = folder.path().join("etc/thing");
+        if let Some(text) = before {
+            fs::create_dir_all(folder.path().join("etc")).unwrap();
+            fs::write(&file, text).unwrap();
+        }
+        root.write("etc/thing", asked).unwrap();
+        assert_eq!(root.read("etc/thing").unwrap().as_deref(), after);
+        if after.is_some() && before != after {
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, MODE);
+            assert_eq!(fs::read_dir(folder.path().join("etc")).unwrap().count(), 1, "left over");
+        }
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        for path in ["../outside", "/etc/motd", "etc/../../outside", ""] {
+            let error = root.write(path, &Content::Whole(String::new())).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path}");
+        }
+    }
+}

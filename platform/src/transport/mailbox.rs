@@ -1,0 +1,161 @@
+//! Where transports leave their events and the core picks them up.
+//!
+//! Nothing is ever lost or waited for: a reader that falls behind by [`DEPTH`] events finds
+//! completions joined and facts merged by key (the last one counts), so what is kept is bounded by
+//! the operations in flight and the objects that exist.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_scheduler::{Fact, Key};
+use tokio::sync::Notify;
+
+use super::Event;
+
+/// Events kept apart before they are merged. Below it a reader sees every transition of an object.
+const DEPTH: usize = 256;
+
+/// The writing side; each transport has a clone.
+#[derive(Debug)]
+pub(crate) struct Mailbox(Arc<Shared>);
+
+/// The reading side: what the transports report, in order.
+#[derive(Debug)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    /// Where the facts of the last event are, by key, once facts were merged into it.
+    places: Option<HashMap<Key, usize>>,
+    writers: usize,
+    reader_gone: bool,
+}
+
+/// A mailbox and its reader.
+pub(crate) fn mailbox() -> (Mailbox, Events) {
+    let shared = Arc::new(Shared::default());
+    shared.lock().writers = 1;
+    (Mailbox(Arc::clone(&shared)), Events(shared))
+}
+
+impl Mailbox {
+    /// Leaves an event; empty ones are dropped, except that a retrieve found nothing.
+    pub(crate) fn post(&self, event: Event) {
+        match &event {
+            Event::Completed(list) if list.is_empty() => return,
+            Event::Observed(list) if list.is_empty() => return,
+            _ => {}
+        }
+        let mut queue = self.0.lock();
+        if !queue.reader_gone {
+            queue.push(event);
+            drop(queue);
+            self.0.filled.notify_one();
+        }
+    }
+}
+
+impl Clone for Mailbox {
+    fn clone(&self) -> Self {
+        self.0.lock().writers += 1;
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.0.lock().writers -= 1;
+        self.0.filled.notify_one();
+    }
+}
+
+impl Events {
+    /// The next event; `None` when all transports have ended. Cancelling it loses nothing.
+    pub async fn recv(&mut self) -> Option<Event> {
+        loop {
+            let filled = self.0.filled.notified();
+            {
+                let mut queue = self.0.lock();
+                if let Some(event) = queue.pop() {
+                    return Some(event);
+                }
+                if queue.writers == 0 {
+                    return None;
+                }
+            }
+            filled.await;
+        }
+    }
+
+    /// The next event, if one is there.
+    pub fn try_recv(&mut self) -> Option<Event> {
+        self.0.lock().pop()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.reader_gone = true;
+        queue.events.clear();
+    }
+}
+
+impl Shared {
+    /// Every change of the queue is complete when it panics, if it ever does.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, event: Event) {
+        if self.events.len() < DEPTH {
+            self.append(event);
+            return;
+        }
+        match (self.events.back_mut(), event) {
+            (Some(Event::Completed(last)), Event::Completed(more)) => last.extend(more),
+            (Some(Event::Observed(last)), Event::Observed(more)) => {
+                merge(last, &mut self.places, more);
+            }
+            (_, event) => self.append(event),
+        }
+    }
+
+    fn append(&mut self, event: Event) {
+        self.places = None;
+        self.events.push_back(event);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.places = None;
+        }
+        event
+    }
+}
+
+fn merge(facts: &mut Vec<Fact>, places: &mut Option<HashMap<Key, usize>>, more: Vec<Fact>) {
+    let places = places.get_or_insert_with(|| {
+        facts.iter().enumerate().map(|(place, fact)| (fact.key.clone(), place)).collect()
+    });
+    for fact in more {
+        match places.get(&fact.key) {
+            Some(place) => facts[*place] = fact,
+            None => {
+                places.insert(fact.key.clone(), facts.len());
+                facts.push(fact);
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What carries operations out and reports facts. Only here is anything written or read.
+//!
+//! Start at [`Transport`] and [`Event`]. Each transport works on an OS thread of its own, takes
+//! commands in order, and answers through one mailbox: [`Events`]. A transport decides nothing:
+//! what to do about a failed operation or a fact nobody expected is the engine's business.
+
+use holdfast_scheduler::{Completion, Fact, Key, Operation, TransportId};
+
+mod files;
+mod mailbox;
+mod rtnetlink;
+mod sysctl;
+mod uts;
+
+pub use mailbox::Events;
+
+/// Links, addresses, neighbours and routes: rtnetlink of the managed namespace.
+pub const RTNETLINK: TransportId = TransportId(1);
+/// Kernel variables below `/proc/sys` of the managed namespace.
+pub const SYSCTL: TransportId = TransportId(2);
+/// Text files below the settings' root.
+pub const FILES: TransportId = TransportId(3);
+/// The host name in the UTS namespace of the managed box.
+pub const UTS: TransportId = TransportId(4);
+
+/// Carries operations out, and reads back. Nothing here waits: answers arrive as [`Event`]s.
+pub trait Transport: Send {
+    /// Carries operations out in their order (per transport; two transports run side by side).
+    ///
+    /// Each ends in one [`Completion`], also when it is not carried out at all.
+    fn submit(&mut self, batch: Vec<Operation>);
+
+    /// Reads these objects back, after everything submitted before; each is answered by a
+    /// [`Fact`], with no value when there is no such object.
+    fn read(&mut self, keys: Vec<Key>);
+
+    /// Reads everything that matters; answered by one [`Event::Retrieved`].
+    fn retrieve(&mut self);
+}
+
+/// What a transport reports, in the order in which it came to know.
+#[derive(Debug)]
+pub enum Event {
+    /// These operations are done, or failed.
+    Completed(Vec<Completion>),
+    /// Something changed or was read.
+    Observed(Vec<Fact>),
+    /// Everything that is there: what is not among these facts does not exist.
+    Retrieved(Vec<Fact>),
+}

@@ -1,0 +1,6 @@
+//! rtnetlink.
+mod ask;
+mod frame;
+mod listener;
+mod socket;
+mod window;
