@@ -1,0 +1,34 @@
+# Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
+
+.PHONY: help setup build try test trace e2e bench gnmic
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup: ## install the Debian packages that a build needs (root), or name them
+	tests/scripts/setup.sh build
+
+build: setup ## the agent, optimised: target/release/holdfast
+	cargo build --release -p holdfast
+
+try: ## configure a live Linux box: a private network namespace, the agent, and commands to paste
+	tests/scripts/setup.sh try
+	tests/scripts/try.sh
+
+test: ## everything that must hold before a change lands
+	tests/scripts/setup.sh test
+	tests/scripts/test.sh
+
+trace: ## which requirements are proven, which deviate, which are open
+	cargo run --quiet -p holdfast-tests --bin trace
+
+e2e: ## the real binary in network namespaces, with clients that nobody here wrote
+	tests/scripts/setup.sh test
+	tests/scripts/test.sh clients build e2e
+
+bench: ## each number beside its yardstick, measured in the same run
+	cargo build --release -p holdfast
+	tests/scripts/private.sh cargo run --release --quiet -p holdfast-tests --bin bench
+
+gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic
+	tests/scripts/clients.sh gnmic

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
+# `clients.sh [gnmic|python]...`. What is there already in the pinned version is left alone.
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+folder=${CLIENTS:-$here/../target/clients}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+
+gnmic() {
+    if ! command -v go >/dev/null; then
+        echo "clients: gnmic is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    pinned=$(cksum <"$here/clients/gnmic/go.mod")
+    if [ -x "$folder/gnmic" ] && [ "$(cat "$folder/gnmic.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: building gnmic"
+    sh "$here/clients/gnmic/build.sh" "$folder/gnmic"
+    echo "$pinned" >"$folder/gnmic.pinned"
+}
+
+python() {
+    pinned=$(cksum <"$here/clients/requirements.txt")
+    if [ "$(cat "$folder/venv/pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: installing the Python clients"
+    rm -rf "$folder/venv"
+    python3 -m venv "$folder/venv"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/requirements.txt"
+    echo "$pinned" >"$folder/venv/pinned"
+}
+
+for client in "${@:-gnmic}"; do
+    "$client"
+done

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Installs the Debian packages that are missing: `setup.sh build` what the agent is built with, `setup.sh try`
+# and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
+set -eu
+
+missing=
+
+# need PACKAGE PROBE...: the package is missing unless the probe succeeds.
+need() {
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+need build-essential cc --version
+need cmake cmake --version
+need libpcre2-dev test -e /usr/include/pcre2.h
+need pkg-config pkg-config --version
+case ${1:-build} in
+try)
+    need iproute2 ip -V
+    need util-linux unshare --version
+    ;;
+test)
+    need iproute2 ip -V
+    need util-linux unshare --version
+    need git git --version
+    # The probe makes an environment's core: `venv` alone is there without its package, and cannot.
+    need python3-venv python3 -c 'import ensurepip, venv'
+    ;;
+esac
+
+if ! command -v cargo >/dev/null; then
+    echo "setup: Rust is missing: https://rustup.rs installs it, version 1.95 or newer" >&2
+    exit 1
+fi
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+    echo "setup: missing:$missing" >&2
+    echo "setup: this installs them: sudo apt-get install -y --no-install-recommends$missing" >&2
+    exit 1
+fi
+echo "setup: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 # one argument for each package
+apt-get install -y -qq --no-install-recommends $missing

@@ -1,0 +1,60 @@
+#!/bin/bash
+# Everything that must hold before a change lands, one step after the other, and a summary at the end.
+# A failing step does not hide the later ones. `test.sh STEP...` runs only those; logs are in target/test.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+logs=target/test
+mkdir -p "$logs"
+only=" $* "
+summary=()
+failed=0
+started=$SECONDS
+
+# step NAME COMMAND...: runs it, keeps its log, adds a line to the summary.
+step() {
+    local name=$1 from=$SECONDS verdict=ok
+    shift
+    [[ $only == "  " || $only == *" $name "* ]] || return 0
+    printf '\n==> %s: %s\n' "$name" "$*"
+    "$@" 2>&1 | tee "$logs/$name.log"
+    if [ "${PIPESTATUS[0]}" != 0 ]; then
+        verdict=FAILED
+        failed=1
+    fi
+    summary+=("$(printf '%-8s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - from)) "$(tests_in "$logs/$name.log")")")
+}
+
+# How many tests a log of `cargo test` tells of.
+tests_in() {
+    awk '/^test result:/ { passed += $4; failed += $6; ignored += $8 }
+         END { if (passed + failed + ignored) printf "%d passed, %d failed, %d ignored", passed, failed, ignored }' "$1"
+}
+
+# Licenses, sources and bans of deny.toml. The tool takes minutes to compile, so only CI insists on it.
+dependencies() {
+    if ! cargo deny --version >/dev/null 2>&1; then
+        if [ -z "${CI:-}" ]; then
+            echo "skipped: cargo-deny is missing (cargo install --locked cargo-deny)"
+            return 0
+        fi
+        cargo install --quiet --locked --no-default-features cargo-deny || return 1
+    fi
+    cargo deny --offline check bans licenses sources
+}
+
+step fmt cargo fmt --all --check
+step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
+step unit cargo test --workspace --exclude holdfast-tests --locked
+step rules cargo test -p holdfast-tests --lib --test layers --test protos --locked
+step trace cargo run --quiet -p holdfast-tests --bin trace --locked -- --brief
+step deny dependencies
+step clients tests/scripts/clients.sh gnmic python
+step build cargo build -p holdfast --locked
+step e2e tests/scripts/private.sh cargo test -p holdfast-tests --test e2e --locked
+step bench make bench
+
+printf '\n%s\n' "step     result   time  tests"
+printf '%s\n' "${summary[@]}"
+if [ $failed = 0 ]; then verdict=passed; else verdict=FAILED; fi
+echo "$verdict after $((SECONDS - started)) s"
+exit $failed
