@@ -1,0 +1,166 @@
+//! The one owner of layers and engine.
+//!
+//! Start at [`CoreHandle::commit`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
+//! request, the store, the kernel) comes back to the loop as an event, so facts flow while a change is carried out.
+//! Readers never come here: they take the newest [`Revision`] from a `watch` channel.
+//!
+//! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
+//! holds them), and anything that knows gRPC.
+
+mod publish;
+mod startup;
+mod task;
+mod transaction;
+
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::{Edit, EditErrors, InstancePath, Models, Value};
+use holdfast_platform::Collector;
+use holdfast_scheduler::Status;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::caller::Caller;
+use crate::store::StoreError;
+use crate::telemetry::Revision;
+
+pub use startup::{Parts, StartError};
+
+/// Changes that wait for the one in flight. A controller has one under way at a time; more than this is a flood.
+const COMMIT_QUEUE_DEPTH: usize = 64;
+/// Questions of the local socket that wait for the loop to come round.
+const QUERY_QUEUE_DEPTH: usize = 64;
+
+/// The running core. Dropping it stops the task.
+#[derive(Debug)]
+pub struct Core {
+    handle: CoreHandle,
+    stop_tx: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+/// What northbound services hold of the core; clones share it.
+#[derive(Clone, Debug)]
+pub struct CoreHandle {
+    commit_tx: mpsc::Sender<CommitRequest>,
+    query_tx: mpsc::Sender<Query>,
+    revision_rx: watch::Receiver<Arc<Revision>>,
+    models: Arc<Models>,
+    collector: Arc<Collector>,
+}
+
+/// A change that is durable, in the kernel, and visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// When it was committed, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The first revision that shows it.
+    pub revision: u64,
+}
+
+/// Why a change was not made. Configuration and kernel are as they were before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    #[error("the request cannot be carried out")]
+    Edit(#[source] EditErrors),
+    #[error("{path}: {reason}")]
+    Object { path: String, reason: String },
+    #[error("cannot change {object}: {message}")]
+    Failed {
+        object: String,
+        errno: Option<i32>,
+        message: String,
+        /// False when the way back failed as well; the engine goes on repairing.
+        undone: bool,
+    },
+    #[error("cannot record the change")]
+    Store(#[source] StoreError),
+    #[error("too many changes wait already")]
+    Overloaded,
+    #[error("the change could not be examined: {reason}")]
+    Internal { reason: String },
+    #[error("the agent is stopping")]
+    Stopped,
+}
+
+#[derive(Debug)]
+struct CommitRequest {
+    caller: Caller,
+    edit: Edit,
+    answer: oneshot::Sender<Result<Committed, CommitError>>,
+}
+
+/// What the local socket asks of the engine.
+#[derive(Debug)]
+enum Query {
+    Statuses { pending_only: bool, answer: oneshot::Sender<Vec<Status>> },
+}
+
+impl Core {
+    pub fn handle(&self) -> CoreHandle {
+        self.handle.clone()
+    }
+
+    /// Lets the transaction in flight end, then stops.
+    pub async fn shutdown(mut self) {
+        if let Some(stop) = self.stop_tx.take() {
+            // The task may have ended by itself.
+            let _ = stop.send(());
+        }
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the core task did not end by itself");
+        }
+    }
+}
+
+impl CoreHandle {
+    /// Carries out one request as one transaction.
+    ///
+    /// # Errors
+    /// Nothing of the request is in effect then.
+    pub async fn commit(&self, caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let request = CommitRequest { caller: caller.clone(), edit, answer };
+        self.commit_tx.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
+        })?;
+        answered.await.unwrap_or(Err(CommitError::Stopped))
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> Arc<Revision> {
+        Arc::clone(&self.revision_rx.borrow())
+    }
+
+    /// Tells of every new revision.
+    pub fn watch(&self) -> watch::Receiver<Arc<Revision>> {
+        self.revision_rx.clone()
+    }
+
+    pub fn models(&self) -> &Arc<Models> {
+        &self.models
+    }
+
+    /// Leaves that change without events, read now: native ones, or translated to OpenConfig.
+    pub async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
+        let native = self.collector.read().await;
+        match origin {
+            Origin::Native => native.to_vec(),
+            Origin::OpenConfig => self.models.map.up(&native),
+        }
+    }
+
+    /// The state of every value of the engine, or of those alone that are intended and not configured.
+    ///
+    /// # Errors
+    /// When the agent is stopping.
+    pub async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let query = Query::Statuses { pending_only, answer };
+        self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+}

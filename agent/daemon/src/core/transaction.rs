@@ -1,0 +1,70 @@
+//! The stages of one client transaction.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use holdfast_config::Configuration;
+use holdfast_scheduler::{Key, Plan, SharedValue, TxnId};
+use tokio::sync::oneshot;
+
+use super::{CommitError, Committed};
+
+/// The answer channel of a request, and what logs call it.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    /// Names the request in all logs, and in the engine's history.
+    pub(super) trace: u64,
+    pub(super) caller: String,
+    pub(super) since: Instant,
+    pub(super) answer: oneshot::Sender<Result<Committed, CommitError>>,
+}
+
+/// What a request would make of configuration and values.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) configuration: Configuration,
+    pub(super) values: Vec<(Key, Option<SharedValue>)>,
+    pub(super) rows: Vec<crate::store::Change>,
+}
+
+/// One transaction in flight, from its examination to its answer.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) number: u64,
+    pub(super) ticket: Ticket,
+    /// What the store knows it by; keys whose state is withheld until it ends.
+    pub(super) withheld: HashSet<Key>,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// A thread works out what the request means.
+    Examining,
+    /// The store writes it down.
+    Recording { configuration: Configuration, plan: Plan },
+    /// The engine carries it out.
+    Executing { configuration: Configuration, txn: TxnId },
+    /// The store makes it final.
+    Committing { configuration: Configuration },
+    /// The store takes it back; this will be the answer.
+    Aborting { error: CommitError },
+}
+
+impl Ticket {
+    /// Nobody may be waiting any more; what was decided stands all the same.
+    pub(super) fn answer(self, result: Result<Committed, CommitError>) {
+        let elapsed = self.since.elapsed();
+        match &result {
+            Ok(done) => tracing::info!(
+                trace = format_args!("{:016x}", self.trace),
+                caller = %self.caller, revision = done.revision, ?elapsed, "set committed"
+            ),
+            Err(error) => tracing::info!(
+                trace = format_args!("{:016x}", self.trace),
+                caller = %self.caller, error = %crate::chain::Chain(error), ?elapsed, "set refused"
+            ),
+        }
+        drop(self.answer.send(result));
+    }
+}
