@@ -7,6 +7,10 @@
 //! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
 //! request is that request's status and nothing else.
 
+pub mod auth;
 pub mod caller;
+pub mod logging;
+pub mod server;
 pub mod settings;
 pub mod store;
+pub mod tls;

@@ -1,0 +1,171 @@
+//! The tower layer in front of every service.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{HeaderMap, Request, Response};
+use smol_str::SmolStr;
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use super::{Authenticator, Credentials, Password, Refusal};
+use crate::{caller::Caller, tls::Peer};
+
+/// Metadata that carries the credentials (gNMI authentication document, "Credentials").
+const USERNAME: &str = "username";
+const PASSWORD: &str = "password";
+
+/// Methods open to a caller that may only read; a trailing `/` stands for all methods of a service. Everything else
+/// needs the role admin, so that a service added later is closed until someone lists it here.
+const READING_METHODS: &[&str] = &[
+    "/gnmi.gNMI/Capabilities",
+    "/gnmi.gNMI/Get",
+    "/gnmi.gNMI/Subscribe",
+    "/grpc.health.v1.Health/",
+    "/grpc.reflection.v1.ServerReflection/",
+    "/grpc.reflection.v1alpha.ServerReflection/",
+];
+
+/// Puts [`Authenticated`] in front of a service.
+#[derive(Clone, Debug)]
+pub struct Layer(pub Authenticator);
+
+impl<S> tower::Layer<S> for Layer {
+    type Service = Authenticated<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Authenticated { inner, authenticator: self.0.clone() }
+    }
+}
+
+/// Lets through what [`Authenticator`] can name and the role allows, with a [`Caller`] in its extensions and without
+/// the password. Answers the rest itself.
+#[derive(Clone, Debug)]
+pub struct Authenticated<S> {
+    inner: S,
+    authenticator: Authenticator,
+}
+
+impl<S> Service<Request<Body>> for Authenticated<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let authenticator = self.authenticator.clone();
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
+        Box::pin(async move {
+            match admit(&authenticator, &mut request).await {
+                Ok(caller) => {
+                    request.extensions_mut().insert(caller);
+                    inner.call(request).await
+                }
+                Err(status) => Ok(status.into_http()),
+            }
+        })
+    }
+}
+
+async fn admit(
+    authenticator: &Authenticator,
+    request: &mut Request<Body>,
+) -> Result<Caller, Status> {
+    let credentials = take_credentials(request.headers_mut())?;
+    // The listener puts a peer on every request. Without one, nothing is known about the connection.
+    let peer = request.extensions().get::<Peer>().cloned();
+    let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
+    let caller = authenticator.identify(credentials, &peer).await?;
+    if !open_to_readers(request.uri().path()) {
+        caller.require_admin(method_name(request.uri().path()))?;
+    }
+    Ok(caller)
+}
+
+/// Takes the password out of the request: no handler needs it, and what is not there cannot be logged.
+fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, Refusal> {
+    let name = only(headers, USERNAME)?.map(|name| std::str::from_utf8(name).map(SmolStr::new));
+    let name = name.transpose().map_err(|_| Refusal::Malformed(USERNAME))?;
+    let password = only(headers, PASSWORD)?.filter(|text| !text.is_empty());
+    // A text that can be no password is a wrong one: it is checked, and counted, like any other.
+    let password = password.map(|text| Password::new(text).or_else(|_| Password::new("\0")));
+    let password = password.transpose().map_err(|_| Refusal::Malformed(PASSWORD))?;
+    headers.remove(PASSWORD);
+    Ok(Credentials { name: name.filter(|name| !name.is_empty()), password })
+}
+
+fn only<'h>(headers: &'h HeaderMap, key: &'static str) -> Result<Option<&'h [u8]>, Refusal> {
+    let mut values = headers.get_all(key).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value.map(http::HeaderValue::as_bytes)),
+        (_, Some(_)) => Err(Refusal::Malformed(key)),
+    }
+}
+
+fn open_to_readers(path: &str) -> bool {
+    READING_METHODS.iter().any(|method| {
+        if method.ends_with('/') { path.starts_with(method) } else { path == *method }
+    })
+}
+
+/// `/gnmi.gNMI/Set` as a person writes it.
+fn method_name(path: &str) -> &str {
+    path.trim_start_matches('/')
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::unavailable(refusal.to_string()),
+            refusal => Self::unauthenticated(refusal.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_methods_are_open_to_readers() {
+        for (path, want) in [
+            ("/gnmi.gNMI/Get", true),
+            ("/gnmi.gNMI/Subscribe", true),
+            ("/grpc.health.v1.Health/Watch", true),
+            ("/gnmi.gNMI/Set", false),
+            ("/gnmi.gNMI/Getter", false),
+            ("/gnmi.gNMI/", false),
+            ("/gnoi.system.System/Reboot", false),
+            ("/grpc.health.v1.Healthier/Check", false),
+        ] {
+            assert_eq!(open_to_readers(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_taken_out_of_the_metadata() {
+        let mut headers = HeaderMap::new();
+        headers.insert(USERNAME, "ada".parse().unwrap());
+        headers.insert(PASSWORD, "secret".parse().unwrap());
+        let credentials = take_credentials(&mut headers).unwrap();
+        assert_eq!(credentials.name.as_deref(), Some("ada"));
+        assert!(credentials.password.is_some() && !headers.contains_key(PASSWORD));
+        headers.append(USERNAME, "bob".parse().unwrap());
+        assert_eq!(take_credentials(&mut headers).unwrap_err(), Refusal::Malformed(USERNAME));
+    }
+}

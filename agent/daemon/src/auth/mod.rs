@@ -1,0 +1,213 @@
+//! Decides who a request comes from, before any service sees it.
+//!
+//! [`Layer`] wraps all services of the listener. In this order:
+//! 1. a name and a password that check out: that user;
+//! 2. a name without a password, on a connection with a verified client certificate: that user, taken at its word;
+//! 3. a verified client certificate alone: its SPIFFE id, else its common name;
+//! 4. anything else is refused, health and reflection included.
+//!
+//! One identity results, [`Caller::name`], for role, policies and accounting alike: a name in the metadata wins over
+//! the certificate. A caller that may only read reaches only the methods listed in [`layer`].
+//!
+//! Absent on purpose: a default user or password.
+
+mod backoff;
+mod layer;
+mod password;
+mod users;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use smol_str::SmolStr;
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::{info, warn};
+
+use self::{backoff::BackOff, password::Tag, users::UserEntry};
+pub use self::{
+    backoff::source_of,
+    layer::{Authenticated, Layer},
+    password::{Password, PasswordError},
+    users::{UserError, Users, check_name},
+};
+use crate::{
+    caller::{Caller, Role, Source},
+    tls::Peer,
+};
+
+/// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
+const MAX_HASHES: usize = 2;
+/// How long a login waits for its turn to be hashed. Logins that are remembered do not wait.
+const HASH_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a request is not let in. The texts go to the client and say nothing about which users exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("no credentials: send `username` and `password` metadata")]
+    NoCredentials,
+    #[error("a username without a password is accepted only with a client certificate")]
+    NameAlone,
+    #[error("metadata `{0}` is given twice or is not text")]
+    Malformed(&'static str),
+    #[error("wrong username or password")]
+    WrongPassword,
+    #[error("the client certificate names no one: it needs one SPIFFE id or one common name")]
+    NamelessCertificate,
+    #[error("too many failed logins from {source_address}: try again in {} s", .retry.as_secs().max(1))]
+    BackOff { source_address: std::net::IpAddr, retry: Duration },
+    #[error("too many logins are being checked, try again")]
+    Busy,
+}
+
+/// What a client says about itself.
+#[derive(Debug, Default)]
+pub(crate) struct Credentials {
+    pub(crate) name: Option<SmolStr>,
+    pub(crate) password: Option<Password>,
+}
+
+/// The login that succeeded on a connection, so that a noisy neighbour behind the same address cannot lock it out.
+#[derive(Debug, Default)]
+pub struct Remembered(Mutex<Option<(SmolStr, Tag)>>);
+
+impl Remembered {
+    fn is(&self, name: &str, tag: &Tag) -> bool {
+        let login = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        login.as_ref().is_some_and(|(known, known_tag)| known == name && known_tag.same(tag))
+    }
+
+    fn keep(&self, name: &str, tag: Tag) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.into(), tag));
+    }
+}
+
+/// Checks credentials against the users and the connection; clones share all state.
+#[derive(Clone, Debug)]
+pub struct Authenticator {
+    users: Users,
+    certificate_role: Role,
+    back_off: Arc<Mutex<BackOff>>,
+    hashing: Arc<Semaphore>,
+}
+
+impl Authenticator {
+    /// `certificate_role` is the role of a client certificate whose identity is not a local user.
+    pub fn new(users: Users, certificate_role: Role) -> Self {
+        Self {
+            users,
+            certificate_role,
+            back_off: Arc::default(),
+            hashing: Arc::new(Semaphore::new(MAX_HASHES)),
+        }
+    }
+
+    pub(crate) async fn identify(
+        &self,
+        credentials: Credentials,
+        peer: &Peer,
+    ) -> Result<Caller, Refusal> {
+        match credentials {
+            Credentials { name: Some(name), password: Some(password) } => {
+                self.by_password(name, password, peer).await
+            }
+            Credentials { name: Some(name), password: None } if peer.certificate.is_some() => {
+                // Someone with a certificate speaks for this user, who need not exist here: then it may only read.
+                let role = self.users.role(&name).unwrap_or(Role::ReadOnly);
+                Ok(Caller {
+                    name,
+                    role,
+                    source: Source::NamedByCertificateHolder,
+                    peer: Some(peer.address),
+                })
+            }
+            Credentials { name: Some(_), password: None } => Err(Refusal::NameAlone),
+            Credentials { name: None, password: Some(_) } => Err(Refusal::NoCredentials),
+            Credentials { name: None, password: None } => self.by_certificate(peer),
+        }
+    }
+
+    fn by_certificate(&self, peer: &Peer) -> Result<Caller, Refusal> {
+        let certificate = peer.certificate.as_ref().ok_or(Refusal::NoCredentials)?;
+        let name = certificate.identity.clone().ok_or(Refusal::NamelessCertificate)?;
+        let role = self.users.role(&name).unwrap_or(self.certificate_role);
+        Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
+    }
+
+    async fn by_password(
+        &self,
+        name: SmolStr,
+        password: Password,
+        peer: &Peer,
+    ) -> Result<Caller, Refusal> {
+        let user = self.users.entry(&name);
+        let tag = self.users.tag(&password);
+        let remembered = user.as_ref().filter(|user| user.verified_as(&tag));
+        if let Some(user) = remembered.filter(|_| peer.remembered.is(&name, &tag)) {
+            return Ok(password_caller(name, user, peer));
+        }
+        self.check_back_off(peer)?;
+        let verified = remembered.is_some()
+            || self.hash_and_compare(user.clone(), tag.clone(), password).await?;
+        match user.filter(|_| verified) {
+            Some(user) => {
+                peer.remembered.keep(&name, tag);
+                Ok(password_caller(name, &user, peer))
+            }
+            None => Err(self.failed(&name, peer)),
+        }
+    }
+
+    /// Does the same work whether or not there is such a user.
+    async fn hash_and_compare(
+        &self,
+        user: Option<Arc<UserEntry>>,
+        tag: Tag,
+        password: Password,
+    ) -> Result<bool, Refusal> {
+        let turn = timeout(HASH_WAIT, self.hashing.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(Refusal::Busy) };
+        if user.as_ref().is_some_and(|user| user.verified_as(&tag)) {
+            return Ok(true); // a login that came in with this one has done the work
+        }
+        let checked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            match &user {
+                Some(user) if password.matches(user.password_hash()) => {
+                    user.remember(tag);
+                    true
+                }
+                Some(_) => false,
+                None => password.matches(password::NOBODYS_HASH),
+            }
+        });
+        checked.await.map_err(|_| Refusal::Busy)
+    }
+
+    fn check_back_off(&self, peer: &Peer) -> Result<(), Refusal> {
+        let source_address = source_of(peer.address.ip());
+        let mut back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner);
+        match back_off.wait(source_address, Instant::now()) {
+            None => Ok(()),
+            Some(retry) => Err(Refusal::BackOff { source_address, retry }),
+        }
+    }
+
+    fn failed(&self, name: &str, peer: &Peer) -> Refusal {
+        let source = source_of(peer.address.ip());
+        self.back_off.lock().unwrap_or_else(PoisonError::into_inner).failed(source, Instant::now());
+        if self.users.is_empty() {
+            warn!(peer = %peer.address, "login refused: there are no users yet, make one with `holdfast user set NAME --role admin`");
+        } else {
+            // A name that is no user's may be a password typed in the wrong place: it stays out of the log.
+            let name = if self.users.role(name).is_some() { name } else { "(unknown)" };
+            info!(peer = %peer.address, user = name, "login refused");
+        }
+        Refusal::WrongPassword
+    }
+}
+
+fn password_caller(name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
+    Caller { name, role: user.role(), source: Source::Password, peer: Some(peer.address) }
+}

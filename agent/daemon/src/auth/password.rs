@@ -1,0 +1,168 @@
+//! Passwords: hashed with argon2id, compared in constant time, gone from memory when dropped.
+
+use std::{fmt, fs, path::Path};
+
+use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+use aws_lc_rs::{hmac, rand::SystemRandom};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::store::StoreError;
+
+/// Longest password, in octets. Hashing time grows with it, and clients choose it.
+const MAX_PASSWORD_BYTES: usize = 1024;
+
+/// A hash that belongs to nobody and no password has, made with the parameters of real ones: checking a password
+/// against it costs what checking a user's password costs.
+pub(super) const NOBODYS_HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// A password in clear. It prints as nothing.
+#[derive(Clone)]
+pub struct Password(Zeroizing<Vec<u8>>);
+
+/// Why a text is no password, or could not be turned into a hash.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PasswordError {
+    #[error("the password is empty")]
+    Empty,
+    #[error("the password is longer than {MAX_PASSWORD_BYTES} octets")]
+    TooLong,
+    #[error("cannot read the password")]
+    File(#[source] StoreError),
+    #[error("cannot hash the password: {0}")]
+    Hash(argon2::password_hash::Error),
+}
+
+impl Password {
+    /// # Errors
+    /// When it is empty or too long.
+    pub fn new(text: impl Into<Vec<u8>>) -> Result<Self, PasswordError> {
+        let text = Zeroizing::new(text.into());
+        match text.len() {
+            0 => Err(PasswordError::Empty),
+            1..=MAX_PASSWORD_BYTES => Ok(Self(text)),
+            _ => Err(PasswordError::TooLong),
+        }
+    }
+
+    /// The first line of a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or its first line is no password.
+    pub fn from_file(path: &Path) -> Result<Self, PasswordError> {
+        let content = fs::read(path).map(Zeroizing::new).map_err(|source| {
+            PasswordError::File(StoreError::File { action: "read", path: path.into(), source })
+        })?;
+        Self::first_line(&content)
+    }
+
+    /// What stands before the first line end.
+    ///
+    /// # Errors
+    /// When that is no password.
+    pub fn first_line(content: &[u8]) -> Result<Self, PasswordError> {
+        let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Self::new(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
+    /// The PHC string to store. Takes some 20 ms and 19 MiB.
+    ///
+    /// # Errors
+    /// When the system has no randomness for the salt.
+    pub fn hash(&self) -> Result<String, PasswordError> {
+        Ok(Argon2::default().hash_password(&self.0).map_err(PasswordError::Hash)?.to_string())
+    }
+
+    /// True when `hash` was made from this password. Takes some 20 ms and 19 MiB.
+    pub fn matches(&self, hash: &str) -> bool {
+        let hash = if hash.is_empty() { NOBODYS_HASH } else { hash }; // a user who has no password
+        Argon2::default().verify_password(&self.0, hash).is_ok()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+/// Stands for a password that was verified: a keyed hash, whose key lives and dies with this process.
+#[derive(Clone)]
+pub(super) struct Tag(hmac::Tag);
+
+impl Tag {
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.0.as_ref().ct_eq(other.0.as_ref()).into()
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tag(..)")
+    }
+}
+
+/// Makes tags.
+pub(super) struct Tagger(hmac::Key);
+
+impl Tagger {
+    pub(super) fn new() -> Result<Self, PasswordError> {
+        hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+            .map(Self)
+            .map_err(|_| PasswordError::Hash(argon2::password_hash::Error::Crypto))
+    }
+
+    pub(super) fn tag(&self, password: &Password) -> Tag {
+        Tag(hmac::sign(&self.0, &password.0))
+    }
+}
+
+impl fmt::Debug for Tagger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tagger(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_fits_its_password_alone() {
+        let password = Password::new("correct horse").unwrap();
+        let hash = password.hash().unwrap();
+        assert!(hash.starts_with("$argon2id$") && !hash.contains("horse"));
+        assert!(password.matches(&hash));
+        assert!(!Password::new("correct mule").unwrap().matches(&hash));
+        assert!(!password.matches("") && !password.matches(NOBODYS_HASH));
+        assert_ne!(hash, password.hash().unwrap(), "salted");
+    }
+
+    #[test]
+    fn nobodys_hash_costs_what_a_users_costs() {
+        let parameters = |hash: &str| hash.rsplitn(3, '$').last().unwrap().to_owned();
+        let users = Password::new("x").unwrap().hash().unwrap();
+        assert_eq!(parameters(NOBODYS_HASH), parameters(&users));
+        assert_eq!(
+            NOBODYS_HASH.rsplit('$').next().unwrap().len(),
+            users.rsplit('$').next().unwrap().len()
+        );
+    }
+
+    #[test]
+    fn the_first_line_is_the_password() {
+        let line =
+            |content: &[u8]| Password::first_line(content).map(|password| password.0.to_vec());
+        assert_eq!(line(b"secret\nrest").unwrap(), b"secret");
+        assert_eq!(line(b"with space \r\n").unwrap(), b"with space ");
+        assert!(matches!(line(b"\n"), Err(PasswordError::Empty)));
+        assert!(matches!(line(&[b'x'; MAX_PASSWORD_BYTES + 1]), Err(PasswordError::TooLong)));
+    }
+
+    #[test]
+    fn a_password_prints_nothing() {
+        assert_eq!(format!("{:?}", Password::new("secret").unwrap()), "Password(..)");
+    }
+}

@@ -1,0 +1,197 @@
+//! The local users: in memory for every request, in the database for the next start.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+};
+
+use smol_str::SmolStr;
+use tracing::info;
+
+use super::password::{Password, PasswordError, Tag, Tagger};
+use crate::{
+    caller::Role,
+    store::{Store, StoreError, User},
+};
+
+/// Longest user name, in octets: room for a SPIFFE id, which a certificate's role may be tied to.
+const MAX_NAME_BYTES: usize = 2048;
+/// The user that `--admin-password-file` is about.
+const ADMIN: &str = "admin";
+
+/// Why a user was not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UserError {
+    #[error("`{0}` is not a user name: 1 to {MAX_NAME_BYTES} visible characters without spaces")]
+    Name(String),
+    #[error("there is no user `{0}`")]
+    Unknown(SmolStr),
+    #[error("cannot give `{name}` this password")]
+    Password { name: SmolStr, source: PasswordError },
+    #[error("cannot store the user `{name}`")]
+    Store { name: SmolStr, source: StoreError },
+    #[error("the agent is ending")]
+    Stopped,
+}
+
+/// The users of this agent; clones share them.
+#[derive(Clone, Debug)]
+pub struct Users {
+    shared: Arc<Shared>,
+    store: Store,
+}
+
+#[derive(Debug)]
+struct Shared {
+    entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
+    tagger: Tagger,
+}
+
+/// A user, with the password that was last verified. A change of the user makes a new entry, which remembers nothing.
+#[derive(Debug)]
+pub(super) struct UserEntry {
+    user: User,
+    verified: OnceLock<Tag>,
+}
+
+impl UserEntry {
+    pub(super) fn role(&self) -> Role {
+        self.user.role
+    }
+
+    pub(super) fn password_hash(&self) -> &str {
+        &self.user.password_hash
+    }
+
+    pub(super) fn verified_as(&self, tag: &Tag) -> bool {
+        self.verified.get().is_some_and(|known| known.same(tag))
+    }
+
+    pub(super) fn remember(&self, tag: Tag) {
+        self.verified.get_or_init(|| tag);
+    }
+}
+
+impl Users {
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn new(stored: Vec<User>, store: Store) -> Result<Self, PasswordError> {
+        let entries = stored.into_iter().map(|user| (user.name.clone(), entry_of(user))).collect();
+        Ok(Self {
+            shared: Arc::new(Shared { entries: RwLock::new(entries), tagger: Tagger::new()? }),
+            store,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The role of a user, if there is such a user.
+    pub fn role(&self, name: &str) -> Option<Role> {
+        self.entry(name).map(|entry| entry.role())
+    }
+
+    /// Names and roles, ascending by name.
+    pub fn list(&self) -> Vec<(SmolStr, Role)> {
+        let entries = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().map(|(name, entry)| (name.clone(), entry.role())).collect()
+    }
+
+    /// Makes a user or changes it; what was remembered of its logins is forgotten. Durable when it returns.
+    ///
+    /// # Errors
+    /// When the name is none, or hashing or storing fails; then nothing has changed.
+    pub async fn set(
+        &self,
+        name: SmolStr,
+        role: Role,
+        password: Option<Password>,
+    ) -> Result<(), UserError> {
+        check_name(&name)?;
+        let hashed = tokio::task::spawn_blocking(move || {
+            password.map_or(Ok(String::new()), |given| given.hash())
+        });
+        let password_hash = hashed
+            .await
+            .map_err(|_| UserError::Stopped)?
+            .map_err(|source| UserError::Password { name: name.clone(), source })?;
+        let user = User { name: name.clone(), role, password_hash };
+        let stored = self.store.set_user(user.clone()).await;
+        stored.map_err(|source| UserError::Store { name: name.clone(), source })?;
+        info!(user = %name, %role, "user set");
+        self.shared
+            .entries
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, entry_of(user));
+        Ok(())
+    }
+
+    /// Removes a user; its next request is refused.
+    ///
+    /// # Errors
+    /// When there is no such user, or the database refuses.
+    pub async fn delete(&self, name: &SmolStr) -> Result<(), UserError> {
+        let existed = self.store.delete_user(name.clone()).await;
+        if !existed.map_err(|source| UserError::Store { name: name.clone(), source })? {
+            return Err(UserError::Unknown(name.clone()));
+        }
+        info!(user = %name, "user deleted");
+        self.shared.entries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+
+    /// Gives the user `admin` the password in the file, unless it has it already.
+    ///
+    /// # Errors
+    /// When the file holds no password, or the database refuses.
+    pub async fn set_admin_from(&self, file: &Path) -> Result<(), UserError> {
+        let name = SmolStr::new_static(ADMIN);
+        let refused = |source| UserError::Password { name: ADMIN.into(), source };
+        let password = Password::from_file(file).map_err(refused)?;
+        if self.role(ADMIN) == Some(Role::Admin) && self.has_password(ADMIN, password.clone()).await
+        {
+            return Ok(());
+        }
+        self.set(name, Role::Admin, Some(password)).await
+    }
+
+    async fn has_password(&self, name: &str, password: Password) -> bool {
+        let Some(entry) = self.entry(name) else { return false };
+        let tag = self.tag(&password);
+        let checked = tokio::task::spawn_blocking(move || {
+            let right = password.matches(entry.password_hash());
+            if right {
+                entry.remember(tag);
+            }
+            right
+        });
+        checked.await.unwrap_or(false)
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
+        self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(super) fn tag(&self, password: &Password) -> Tag {
+        self.shared.tagger.tag(password)
+    }
+}
+
+fn entry_of(user: User) -> Arc<UserEntry> {
+    Arc::new(UserEntry { user, verified: OnceLock::new() })
+}
+
+/// Refuses what cannot be sent as metadata or read in a log.
+///
+/// # Errors
+/// [`UserError::Name`].
+pub fn check_name(name: &str) -> Result<(), UserError> {
+    let plain = !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && name.chars().all(|c| c.is_ascii_graphic());
+    if plain { Ok(()) } else { Err(UserError::Name(name.escape_default().to_string())) }
+}

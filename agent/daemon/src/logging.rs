@@ -1,0 +1,90 @@
+//! Log lines: fields first, then a short message, as text or as JSON on standard error.
+
+use std::{backtrace::Backtrace, error::Error, fmt, io, panic};
+
+use tracing::error;
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, util::SubscriberInitExt};
+
+use crate::settings::LogFormat;
+
+/// What is logged unless `HOLDFAST_LOG` says otherwise; the syntax is that of `tracing` filters.
+const DEFAULT_FILTER: &str = "info";
+/// The environment variable with the filter.
+const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
+
+/// Sends log lines to standard error, and panics of any thread to the log.
+pub fn start(format: LogFormat) {
+    let filter =
+        EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_span_events(FmtSpan::NONE)
+        .with_target(false);
+    // A second call, as tests make it, keeps the first subscriber.
+    let _installed = match format {
+        LogFormat::Text => builder.with_ansi(false).finish().try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+    };
+    log_panics();
+}
+
+/// A panic ends its task, not the agent; what is left of it is this line.
+fn log_panics() {
+    panic::set_hook(Box::new(|info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        error!(
+            thread = thread.name().unwrap_or("unnamed"),
+            place,
+            backtrace = %Backtrace::capture(),
+            "panic: {message}"
+        );
+    }));
+}
+
+/// Prints an error and all its causes, once: `what failed: why: why that`.
+#[derive(Debug, Clone, Copy)]
+pub struct Chain<'e>(pub &'e (dyn Error + 'e));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+            }
+            said = text;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Failure {
+        text: &'static str,
+        source: Option<Box<Failure>>,
+    }
+
+    #[test]
+    fn a_chain_names_each_cause_once() {
+        let failure =
+            |text, source: Option<Failure>| Failure { text, source: source.map(Box::new) };
+        let deep = failure(
+            "cannot open a.pem",
+            Some(failure("io error", Some(failure("io error", None)))),
+        );
+        assert_eq!(Chain(&deep).to_string(), "cannot open a.pem: io error");
+        assert_eq!(Chain(&failure("alone", None)).to_string(), "alone");
+    }
+}

@@ -1,0 +1,216 @@
+//! The identity the agent makes for itself: a small authority of its own, and a certificate signed by it.
+//!
+//! Clients trust the authority's certificate once; when the box gets another address, only the certificate below it
+//! is made again. Authority and certificate do not expire (RFC 5280 4.1.2.5 has a date for that): a box whose clock
+//! is wrong, or that was stored for years, must still be reachable.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::{Path, PathBuf},
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
+};
+use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tracing::{info, warn};
+use x509_parser::extensions::GeneralName;
+
+use super::{TlsError, parse};
+use crate::store::{create_private_folder, write_private_file};
+
+/// Folder of the identity within the state folder.
+const FOLDER: &str = "tls";
+/// What clients trust, within [`FOLDER`].
+const CA_FILE: &str = "ca.pem";
+const CA_KEY_FILE: &str = "ca-key.pem";
+const CERTIFICATE_FILE: &str = "cert.pem";
+const KEY_FILE: &str = "key.pem";
+
+/// Octets of randomness in the authority's name: two boxes' authorities must not share one.
+const NAME_SUFFIX_BYTES: usize = 6;
+
+/// Where the file that clients trust is, within a state folder. Only an agent with an identity of its own has it.
+pub fn ca_file(state_dir: &Path) -> PathBuf {
+    state_dir.join(FOLDER).join(CA_FILE)
+}
+
+/// Reads the identity in the state folder; makes it, or the certificate that lacks a name, first.
+pub(super) fn own(
+    state_dir: &Path,
+    addresses: &[IpAddr],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TlsError> {
+    let folder = state_dir.join(FOLDER);
+    let names = Names::of_this_box(addresses);
+    match read(&folder, provider) {
+        Ok(certified) if names.are_in(&certified) => return Ok(certified),
+        Ok(_) => info!("this box has a new name or address: making its certificate again"),
+        Err(error) if folder.exists() => {
+            warn!(error = %crate::logging::Chain(&error), "the identity cannot be used: making it again");
+        }
+        Err(_) => info!("first start: making an identity"),
+    }
+    make(&folder, &names)?;
+    read(&folder, provider)
+}
+
+fn read(folder: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    let key = folder.join(KEY_FILE);
+    let chain = super::read_certificates(&folder.join(CERTIFICATE_FILE))?;
+    let private = PrivateKeyDer::from_pem_file(&key).map_err(|source| TlsError::Pem {
+        what: "the private key of this box",
+        path: key.clone(),
+        source,
+    })?;
+    CertifiedKey::from_der(chain, private, provider)
+        .map_err(|source| TlsError::BadKey { path: key, source })
+}
+
+/// Signs a certificate for `names`, by the authority that is there or by a new one.
+fn make(folder: &Path, names: &Names) -> Result<(), TlsError> {
+    create_private_folder_for_identity(folder)?;
+    let authority = match Authority::read(folder) {
+        Some(authority) => authority,
+        None => Authority::make(folder)?,
+    };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let certificate = names.certificate_params()?.signed_by(&key, &authority.issuer)?;
+    write_private_file(&folder.join(KEY_FILE), key.serialize_pem().as_bytes())?;
+    let chain = certificate.pem() + &authority.pem;
+    Ok(write_private_file(&folder.join(CERTIFICATE_FILE), chain.as_bytes())?)
+}
+
+fn create_private_folder_for_identity(folder: &Path) -> Result<(), TlsError> {
+    if folder.exists() {
+        return Ok(());
+    }
+    Ok(create_private_folder(folder)?)
+}
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    /// The authority made earlier, if it is whole.
+    fn read(folder: &Path) -> Option<Self> {
+        let text = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+        let pem = text(CA_FILE)?;
+        let key = KeyPair::from_pem(&text(CA_KEY_FILE)?).ok()?;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        let issuer = Issuer::from_ca_cert_der(&der, key).ok()?;
+        Some(Self { issuer, pem })
+    }
+
+    fn make(folder: &Path) -> Result<Self, TlsError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = lasting_params();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("holdfast authority {}", random_suffix()));
+        let pem = params.self_signed(&key)?.pem();
+        write_private_file(&folder.join(CA_KEY_FILE), key.serialize_pem().as_bytes())?;
+        write_private_file(&folder.join(CA_FILE), pem.as_bytes())?;
+        info!(file = %folder.join(CA_FILE).display(), "clients trust this box by this file");
+        Ok(Self { issuer: Issuer::new(params, key), pem })
+    }
+}
+
+fn lasting_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(9999, 12, 31);
+    params
+}
+
+fn random_suffix() -> String {
+    rand::random::<[u8; NAME_SUFFIX_BYTES]>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The names a client may have used to reach this box.
+struct Names {
+    hosts: Vec<String>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Names {
+    fn of_this_box(addresses: &[IpAddr]) -> Self {
+        let mut hosts = vec!["localhost".to_owned()];
+        hosts.extend(host_name().filter(|name| name != "localhost"));
+        let mut all = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        all.extend(addresses.iter().filter(|address| !address.is_unspecified()));
+        if addresses.iter().any(IpAddr::is_unspecified) {
+            all.extend(local_addresses());
+        }
+        all.sort_unstable();
+        all.dedup();
+        Self { hosts, addresses: all }
+    }
+
+    fn certificate_params(&self) -> Result<CertificateParams, TlsError> {
+        let mut params = lasting_params();
+        for host in &self.hosts {
+            params.subject_alt_names.push(SanType::DnsName(host.as_str().try_into()?));
+        }
+        params
+            .subject_alt_names
+            .extend(self.addresses.iter().map(|address| SanType::IpAddress(*address)));
+        let name = self.hosts.last().map_or("localhost", String::as_str);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        Ok(params)
+    }
+
+    /// True when the certificate lists them all; it may list more.
+    fn are_in(&self, certified: &CertifiedKey) -> bool {
+        let Some(certificate) = certified.cert.first().and_then(|der| parse(der).ok()) else {
+            return false;
+        };
+        let Ok(Some(names)) = certificate.subject_alternative_name() else { return false };
+        let has = |wanted: &dyn Fn(&GeneralName<'_>) -> bool| {
+            names.value.general_names.iter().any(wanted)
+        };
+        self.hosts.iter().all(|host| has(&|name| matches!(name, GeneralName::DNSName(dns) if dns == host)))
+            && self.addresses.iter().all(|address| {
+                let octets = address_octets(*address);
+                has(&|name| matches!(name, GeneralName::IPAddress(bytes) if *bytes == octets.as_slice()))
+            })
+    }
+}
+
+fn address_octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+/// The host name, when it can stand in a certificate.
+fn host_name() -> Option<String> {
+    let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (!name.is_empty() && name.chars().all(plain)).then_some(name)
+}
+
+/// Addresses of the namespace the agent listens in, without link-local ones: those are reached with a zone, which
+/// no certificate holds.
+fn local_addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    interfaces
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        })
+        .filter(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .collect()
+}

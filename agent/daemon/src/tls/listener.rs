@@ -1,0 +1,235 @@
+//! Accepts TCP connections, does the TLS handshake, hands on what came through.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use nix::errno::Errno;
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::transport::server::Connected;
+use tracing::{debug, warn};
+
+use super::{
+    TlsError,
+    limits::{Limits, Permit},
+    peer::{Peer, PeerCertificate},
+};
+
+/// A client that has not finished its handshake by then is gone, or never meant to.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections the kernel keeps for us before we accept them.
+const BACKLOG: i32 = 1024;
+/// Finished handshakes that wait for the server to pick them up, which it does at once.
+const QUEUE_DEPTH: usize = 16;
+/// Pause after the kernel refused to accept (usually: no file descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Silence on a connection before the kernel asks whether the peer is still there, and between its questions.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Sockets that are bound but do not accept yet.
+#[derive(Debug)]
+pub struct Listener {
+    sockets: Vec<TcpListener>,
+}
+
+/// Connections as they come through the handshake. Dropping it closes the sockets.
+#[derive(Debug)]
+pub struct Incoming {
+    connection_rx: mpsc::Receiver<Connection>,
+    _accepting: Vec<AbortOnDropHandle<()>>,
+}
+
+/// One encrypted connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TlsStream<TcpStream>,
+    peer: Peer,
+    _permit: Permit,
+}
+
+impl Listener {
+    /// Binds every address; must run within the runtime.
+    ///
+    /// # Errors
+    /// [`TlsError::Listen`], naming the address.
+    pub fn bind(addresses: &[SocketAddr]) -> Result<Self, TlsError> {
+        let bound = addresses.iter().map(|address| {
+            bind_or_fall_back(*address)
+                .map_err(|source| TlsError::Listen { address: *address, source })
+        });
+        Ok(Self { sockets: bound.collect::<Result<_, _>>()? })
+    }
+
+    /// The addresses that were bound, with the ports the kernel chose for port 0.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    }
+
+    /// Starts to accept. The configuration may be replaced while connections come in; those made before keep theirs.
+    pub fn accept(self, config_rx: &watch::Receiver<Arc<ServerConfig>>) -> Incoming {
+        let (connection_tx, connection_rx) = mpsc::channel(QUEUE_DEPTH);
+        let limits = Arc::new(Limits::default());
+        let accepting = self.sockets.into_iter().map(|socket| {
+            let task = AcceptTask {
+                socket,
+                config_rx: config_rx.clone(),
+                connection_tx: connection_tx.clone(),
+                limits: limits.clone(),
+            };
+            AbortOnDropHandle::new(tokio::spawn(task.run()))
+        });
+        Incoming { _accepting: accepting.collect(), connection_rx }
+    }
+}
+
+/// A kernel without IPv6 cannot bind `[::]`, which is the default and means "any address".
+fn bind_or_fall_back(address: SocketAddr) -> io::Result<TcpListener> {
+    let any_v6 = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, address.port(), 0, 0);
+    bind(address).or_else(|error| {
+        let errno = error.raw_os_error().map(Errno::from_raw);
+        let no_v6 = matches!(errno, Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL));
+        if no_v6 && address == SocketAddr::V6(any_v6) {
+            return bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+        }
+        Err(error)
+    })
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?; // a restart must not wait for connections in TIME_WAIT
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?; // `[::]` means IPv4 too, whatever the sysctl says
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// The loop of one listening socket.
+struct AcceptTask {
+    socket: TcpListener,
+    config_rx: watch::Receiver<Arc<ServerConfig>>,
+    connection_tx: mpsc::Sender<Connection>,
+    limits: Arc<Limits>,
+}
+
+impl AcceptTask {
+    async fn run(self) {
+        loop {
+            let (stream, address) = match self.socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(permit) = self.limits.admit(address.ip()) else {
+                warn!(peer = %address, "connection refused: too many are open");
+                continue;
+            };
+            let acceptor = TlsAcceptor::from(self.config_rx.borrow().clone());
+            let connection_tx = self.connection_tx.clone();
+            tokio::spawn(async move {
+                let connected = connect(acceptor, stream, address, permit).await;
+                match connected {
+                    Ok(connection) => drop(connection_tx.send(connection).await), // refused only when we are ending
+                    Err(error) => debug!(peer = %address, %error, "TLS handshake failed"),
+                }
+            });
+        }
+    }
+}
+
+async fn connect(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+    permit: Permit,
+) -> io::Result<Connection> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate =
+        certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
+    let peer = Peer { address, certificate, remembered: Arc::default() };
+    Ok(Connection { stream, peer, _permit: permit })
+}
+
+impl Stream for Incoming {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.connection_rx.poll_recv(context).map(|connection| connection.map(Ok))
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

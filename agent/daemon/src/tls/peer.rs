@@ -1,0 +1,75 @@
+//! Who is at the other end of a connection.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use rustls_pki_types::CertificateDer;
+use smol_str::SmolStr;
+use x509_parser::{extensions::GeneralName, prelude::X509Certificate};
+
+use super::parse;
+use crate::auth::Remembered;
+
+/// Scheme of a SPIFFE id.
+const SPIFFE: &str = "spiffe://";
+/// Longest SPIFFE id, in octets (SPIFFE-ID 2.3).
+const MAX_SPIFFE_BYTES: usize = 2048;
+/// Longest common name we take as an identity; X.520 itself allows 64 characters.
+const MAX_COMMON_NAME_BYTES: usize = 256;
+
+/// One connection. Every request on it finds this in its extensions.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// The client's certificate, when it was asked for; the handshake has verified it.
+    pub certificate: Option<Arc<PeerCertificate>>,
+    /// What the authentication layer remembers about this connection.
+    pub remembered: Arc<Remembered>,
+}
+
+/// A verified client certificate.
+pub struct PeerCertificate {
+    /// Its SPIFFE id, else its common name; nothing when it has neither, or several.
+    pub identity: Option<SmolStr>,
+    pub der: CertificateDer<'static>,
+}
+
+impl PeerCertificate {
+    pub(super) fn new(der: CertificateDer<'static>) -> Self {
+        let identity = parse(&der).ok().and_then(|certificate| identity(&certificate));
+        Self { identity, der }
+    }
+}
+
+impl fmt::Debug for PeerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerCertificate").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+fn identity(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
+    let names = certificate.subject_alternative_name().ok()?;
+    let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
+    let mut ids = names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) if uri.starts_with(SPIFFE) => Some(*uri),
+        _ => None,
+    });
+    match (ids.next(), ids.next()) {
+        (Some(id), None) => plain(id, MAX_SPIFFE_BYTES),
+        (Some(_), Some(_)) => None, // not an SVID: which of them is it?
+        _ => common_name(certificate),
+    }
+}
+
+fn common_name(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
+    let mut names = certificate.subject().iter_common_name();
+    match (names.next(), names.next()) {
+        (Some(name), None) => plain(name.as_str().ok()?, MAX_COMMON_NAME_BYTES),
+        _ => None,
+    }
+}
+
+/// A name that can stand in a log line and in a policy.
+fn plain(name: &str, max_bytes: usize) -> Option<SmolStr> {
+    let fits = !name.is_empty() && name.len() <= max_bytes && !name.chars().any(char::is_control);
+    fits.then(|| SmolStr::new(name))
+}
