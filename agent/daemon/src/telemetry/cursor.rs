@@ -1,0 +1,441 @@
+//! How far a subscriber has been told, and what it is told next.
+//!
+//! A [`Cursor`] holds the tree it told last. The next thing to tell is the difference between
+//! that and the newest tree, as far as the selection reaches; [`Walk`] finds it leaf by leaf
+//! without a look at what the two share. A walk owns what it visits, so it may rest for as long
+//! as the client takes to read.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::vec;
+
+use holdfast_config::tree::{Branch, Child, Leaf, List, Tree};
+use holdfast_config::{Keys, NodeId, PatternStep, Step};
+use smallvec::SmallVec;
+
+use super::revision::Stamp;
+use super::selection::Selection;
+
+/// What a subscriber was told last.
+#[derive(Debug)]
+pub struct Cursor {
+    selection: Arc<Selection>,
+    told: Tree<Stamp>,
+}
+
+/// What counts as news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Any event since: a leaf that changed and changed back is news.
+    Events,
+    /// Another value than the last one told, as `suppress_redundant` has it.
+    Values,
+}
+
+/// One thing to tell, with the place it concerns.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// The node and everything below it is gone.
+    Gone(&'a [Step]),
+    /// The entry went away and came back: what the reader knows of it is void, its leaves follow.
+    Reborn { path: &'a [Step], time_ns: u64 },
+    /// `missed` counts the changes folded into this one because nobody read in time.
+    Leaf { path: &'a [Step], leaf: Leaf<Stamp>, missed: u64 },
+}
+
+impl Cursor {
+    /// A cursor that has told `tree` already, or will by a [`Cursor::whole`].
+    pub fn new(selection: Arc<Selection>, tree: Tree<Stamp>) -> Self {
+        Self { selection, told: tree }
+    }
+
+    pub fn selection(&self) -> &Arc<Selection> {
+        &self.selection
+    }
+
+    /// Everything selected in `tree`, which becomes what was told.
+    pub fn whole(&mut self, tree: &Tree<Stamp>) -> Walk {
+        self.told = tree.clone();
+        Walk::whole(self.selection.clone(), tree)
+    }
+
+    /// What `tree` has that was not told yet; it becomes what was told.
+    pub fn next(&mut self, tree: &Tree<Stamp>, compare: Compare) -> Walk {
+        let old = std::mem::replace(&mut self.told, tree.clone());
+        Walk::between(self.selection.clone(), &old, tree, compare)
+    }
+}
+
+type Shared = Option<Arc<Branch<Stamp>>>;
+
+/// A walk through two trees, or through one.
+#[derive(Debug)]
+pub struct Walk {
+    selection: Arc<Selection>,
+    /// None: everything is told as it is, and nothing was missed.
+    compare: Option<Compare>,
+    path: Vec<Step>,
+    /// The last step of the path was told of and has no frame: it goes before the next one comes.
+    loose: bool,
+    frames: Vec<Frame>,
+}
+
+#[derive(Debug)]
+enum Frame {
+    /// The children of a branch, those before `old_at` and `new_at` done.
+    Branch { old: Shared, new: Shared, old_at: usize, new_at: usize, reach: Reach },
+    /// The entries of list `node` that are left.
+    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach },
+}
+
+#[derive(Debug)]
+struct Entry {
+    keys: Keys,
+    old: Shared,
+    new: Shared,
+}
+
+/// One child, or one entry, as it was and as it is. At least one of the two is there.
+#[derive(Debug)]
+enum Pair {
+    Leaf(Option<Leaf<Stamp>>, Option<Leaf<Stamp>>),
+    Branch(Shared, Shared),
+    List(List<Stamp>, List<Stamp>),
+}
+
+/// An [`Item`] without its path.
+#[derive(Debug)]
+enum Told {
+    Gone,
+    Reborn { time_ns: u64 },
+    Leaf { leaf: Leaf<Stamp>, missed: u64 },
+}
+
+/// Which patterns lead through a place.
+#[derive(Clone, Debug)]
+enum Reach {
+    /// One of them ends at or above it: everything wanted below is selected.
+    All,
+    /// These agree with the path so far.
+    Some(SmallVec<[usize; 2]>),
+}
+
+impl Walk {
+    /// Through everything selected in one tree.
+    pub fn whole(selection: Arc<Selection>, tree: &Tree<Stamp>) -> Self {
+        Self::start(selection, None, Some(tree.root().clone()), None)
+    }
+
+    /// Through everything selected in which `new` differs from `old`.
+    pub fn between(
+        selection: Arc<Selection>,
+        old: &Tree<Stamp>,
+        new: &Tree<Stamp>,
+        compare: Compare,
+    ) -> Self {
+        let (old, new) = (old.root().clone(), new.root().clone());
+        Self::start(selection, Some(old), Some(new), Some(compare))
+    }
+
+    fn start(
+        selection: Arc<Selection>,
+        old: Shared,
+        new: Shared,
+        compare: Option<Compare>,
+    ) -> Self {
+        let every = Reach::Some((0..selection.patterns.len()).collect());
+        let reach = every.ended(&selection, 0);
+        let mut walk =
+            Self { selection, compare, path: Vec::new(), loose: false, frames: Vec::new() };
+        walk.descend(old, new, reach);
+        walk
+    }
+
+    /// The next thing to tell, in schema order. None at the end.
+    #[expect(clippy::should_implement_trait, reason = "an item borrows the path of the walk")]
+    pub fn next(&mut self) -> Option<Item<'_>> {
+        if std::mem::take(&mut self.loose) {
+            self.path.pop();
+        }
+        let told = loop {
+            let told = match self.frames.last_mut()? {
+                Frame::Branch { old, new, old_at, new_at, .. } => {
+                    let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
+                    match next {
+                        Some((node, old, new)) if self.selection.wants(node) => {
+                            let pair = Pair::of(old, new);
+                            self.visit_child(node, pair)
+                        }
+                        Some(_) => None,
+                        None => {
+                            self.frames.pop();
+                            self.path.pop();
+                            None
+                        }
+                    }
+                }
+                Frame::Entries { node, left, .. } => match (*node, left.next()) {
+                    (node, Some(entry)) => self.visit_entry(node, entry),
+                    (_, None) => {
+                        self.frames.pop();
+                        None
+                    }
+                },
+            };
+            if let Some(told) = told {
+                break told;
+            }
+        };
+        let path = self.path.as_slice();
+        Some(match told {
+            Told::Gone => Item::Gone(path),
+            Told::Reborn { time_ns } => Item::Reborn { path, time_ns },
+            Told::Leaf { leaf, missed } => Item::Leaf { path, leaf, missed },
+        })
+    }
+
+    fn reach(&self) -> &Reach {
+        match self.frames.last() {
+            Some(Frame::Branch { reach, .. } | Frame::Entries { reach, .. }) => reach,
+            None => &Reach::All,
+        }
+    }
+
+    fn visit_child(&mut self, node: NodeId, pair: Pair) -> Option<Told> {
+        let depth = self.path.len();
+        if let Pair::List(old, new) = pair {
+            let reach = self.reach().towards(&self.selection, depth, node)?;
+            let left = reach.entries(&self.selection, depth, &old, &new);
+            self.frames.push(Frame::Entries { node, left: left.into_iter(), reach });
+            return None;
+        }
+        let reach = self.reach().towards(&self.selection, depth, node)?;
+        let reach = reach.ended(&self.selection, depth + 1);
+        self.path.push(Step::node(node));
+        self.visit(pair, reach)
+    }
+
+    fn visit_entry(&mut self, node: NodeId, entry: Entry) -> Option<Told> {
+        let depth = self.path.len();
+        let step = Step::entry(node, entry.keys);
+        let reach = self.reach().through(&self.selection, depth, &step)?;
+        self.path.push(step);
+        let rebirth = rebirth(entry.old.as_deref(), entry.new.as_deref());
+        match (rebirth, &reach) {
+            (Some(time_ns), Reach::All) if self.holds_wanted(entry.old.as_deref()) => {
+                self.descend(None, entry.new, reach);
+                Some(Told::Reborn { time_ns })
+            }
+            _ => self.visit(Pair::Branch(entry.old, entry.new), reach),
+        }
+    }
+
+    /// The path leads to `pair` already.
+    fn visit(&mut self, pair: Pair, reach: Reach) -> Option<Told> {
+        let told = match pair {
+            Pair::Leaf(old, new) => match reach {
+                Reach::All => self.compare_leaves(old, new),
+                Reach::Some(_) => None,
+            },
+            Pair::Branch(old, None) if matches!(reach, Reach::All) => {
+                self.holds_wanted(old.as_deref()).then_some(Told::Gone)
+            }
+            Pair::Branch(old, new) => {
+                self.descend(old, new, reach);
+                return None;
+            }
+            Pair::List(..) => None,
+        };
+        self.loose = told.is_some();
+        if !self.loose {
+            self.path.pop();
+        }
+        told
+    }
+
+    /// Goes on with what is in a branch, unless it is the same in both trees.
+    fn descend(&mut self, old: Shared, new: Shared, reach: Reach) {
+        let same = matches!((&old, &new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
+        if same {
+            self.path.pop();
+        } else {
+            self.frames.push(Frame::Branch { old, new, old_at: 0, new_at: 0, reach });
+        }
+    }
+
+    fn compare_leaves(
+        &self,
+        old: Option<Leaf<Stamp>>,
+        new: Option<Leaf<Stamp>>,
+    ) -> Option<Told> {
+        let Some(leaf) = new else { return Some(Told::Gone) };
+        let missed = match (self.compare, old) {
+            (None, _) => 0,
+            (Some(Compare::Events), Some(old)) if old == leaf => return None,
+            (Some(Compare::Values), Some(old))
+                if old.value == leaf.value && old.meta.born == leaf.meta.born =>
+            {
+                return None;
+            }
+            (Some(Compare::Values), _) => 0,
+            (Some(Compare::Events), Some(old)) if old.meta.born == leaf.meta.born => {
+                (leaf.meta.changes - old.meta.changes).saturating_sub(1)
+            }
+            (Some(Compare::Events), _) => leaf.meta.changes.saturating_sub(1),
+        };
+        Some(Told::Leaf { leaf, missed })
+    }
+
+    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>) -> bool {
+        branch.is_some_and(|branch| {
+            branch.children().iter().any(|(node, child)| {
+                self.selection.wants(*node)
+                    && match child {
+                        Child::Leaf(_) => true,
+                        Child::Container(inner) => self.holds_wanted(Some(inner)),
+                        Child::List(list) => {
+                            list.iter().any(|(_, entry)| self.holds_wanted(Some(entry)))
+                        }
+                    }
+            })
+        })
+    }
+}
+
+impl Pair {
+    fn of(old: Option<&Child<Stamp>>, new: Option<&Child<Stamp>>) -> Self {
+        match old.or(new) {
+            Some(Child::List(_)) => Self::List(list_of(old), list_of(new)),
+            Some(Child::Container(_)) => Self::Branch(branch_of(old), branch_of(new)),
+            Some(Child::Leaf(_)) | None => Self::Leaf(leaf_of(old), leaf_of(new)),
+        }
+    }
+}
+
+fn leaf_of(child: Option<&Child<Stamp>>) -> Option<Leaf<Stamp>> {
+    match child {
+        Some(Child::Leaf(leaf)) => Some(leaf.clone()),
+        _ => None,
+    }
+}
+
+fn branch_of(child: Option<&Child<Stamp>>) -> Shared {
+    match child {
+        Some(Child::Container(branch)) => Some(branch.clone()),
+        _ => None,
+    }
+}
+
+fn list_of(child: Option<&Child<Stamp>>) -> List<Stamp> {
+    match child {
+        Some(Child::List(list)) => list.clone(),
+        _ => List::default(),
+    }
+}
+
+type Children<'a> = (NodeId, Option<&'a Child<Stamp>>, Option<&'a Child<Stamp>>);
+
+/// The next node in the order of both, with its child in each.
+fn next_child<'a>(
+    old: Option<&'a Branch<Stamp>>,
+    new: Option<&'a Branch<Stamp>>,
+    old_at: &mut usize,
+    new_at: &mut usize,
+) -> Option<Children<'a>> {
+    let one = old.and_then(|branch| branch.children().get(*old_at));
+    let other = new.and_then(|branch| branch.children().get(*new_at));
+    let order = match (one, other) {
+        (None, None) => return None,
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (Some((one, _)), Some((other, _))) => one.cmp(other),
+    };
+    let one = one.filter(|_| order.is_le()).inspect(|_| *old_at += 1);
+    let other = other.filter(|_| order.is_ge()).inspect(|_| *new_at += 1);
+    let (node, _) = one.or(other)?;
+    Some((*node, one.map(|it| &it.1), other.map(|it| &it.1)))
+}
+
+/// When the entry came back, if it is not the one that stood there before. An entry is as old as
+/// its key leaves, which nobody can change.
+fn rebirth(old: Option<&Branch<Stamp>>, new: Option<&Branch<Stamp>>) -> Option<u64> {
+    let (old, new) = (first_stamp(old?)?, first_stamp(new?)?);
+    (old.born != new.born).then_some(new.time_ns)
+}
+
+fn first_stamp(entry: &Branch<Stamp>) -> Option<Stamp> {
+    entry.children().iter().find_map(|(_, child)| match child {
+        Child::Leaf(leaf) => Some(leaf.meta),
+        Child::Container(_) | Child::List(_) => None,
+    })
+}
+
+impl Reach {
+    /// The patterns that go on to `node`, whatever keys they want there.
+    fn towards(&self, selection: &Selection, depth: usize, node: NodeId) -> Option<Self> {
+        self.narrowed(selection, depth, |step| step.node == node)
+    }
+
+    /// The patterns that go through an entry.
+    fn through(&self, selection: &Selection, depth: usize, step: &Step) -> Option<Self> {
+        let narrowed = self.narrowed(selection, depth, |pattern| pattern.matches(step))?;
+        Some(narrowed.ended(selection, depth + 1))
+    }
+
+    fn narrowed(
+        &self,
+        selection: &Selection,
+        depth: usize,
+        fits: impl Fn(&PatternStep) -> bool,
+    ) -> Option<Self> {
+        let Self::Some(patterns) = self else { return Some(Self::All) };
+        let step = |at: usize| selection.patterns[at].0.get(depth);
+        let left: SmallVec<_> =
+            patterns.iter().copied().filter(|&at| step(at).is_some_and(&fits)).collect();
+        (!left.is_empty()).then_some(Self::Some(left))
+    }
+
+    fn ended(self, selection: &Selection, depth: usize) -> Self {
+        match &self {
+            Self::Some(patterns)
+                if patterns.iter().any(|&at| selection.patterns[at].0.len() == depth) =>
+            {
+                Self::All
+            }
+            _ => self,
+        }
+    }
+
+    /// The entries of a list that are worth a look: those named, if all patterns name one.
+    fn entries(
+        &self,
+        selection: &Selection,
+        depth: usize,
+        old: &List<Stamp>,
+        new: &List<Stamp>,
+    ) -> Vec<Entry> {
+        if let Some(named) = self.named_entries(selection, depth) {
+            let entry = |keys: Keys| {
+                let (old, new) = (old.get(&keys).cloned(), new.get(&keys).cloned());
+                (old.is_some() || new.is_some()).then_some(Entry { keys, old, new })
+            };
+            return named.into_iter().filter_map(entry).collect();
+        }
+        List::differences(old, new)
+            .map(|it| Entry {
+                keys: it.keys.clone(),
+                old: it.old.cloned(),
+                new: it.new.cloned(),
+            })
+            .collect()
+    }
+
+    fn named_entries(&self, selection: &Selection, depth: usize) -> Option<Vec<Keys>> {
+        let Self::Some(patterns) = self else { return None };
+        let keys = |at: &usize| selection.patterns[*at].0.get(depth)?.keys.as_ref()?.concrete();
+        let mut named = patterns.iter().map(keys).collect::<Option<Vec<_>>>()?;
+        named.sort();
+        named.dedup();
+        Some(named)
+    }
+}

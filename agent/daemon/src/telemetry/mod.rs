@@ -1,0 +1,13 @@
+//! What the box tells of itself: published snapshots, and how far each reader has got.
+//!
+//! Start at [`revision`] for what is published, at [`selection`] for which part of it a request
+//! wants, at [`cursor`] for what a subscriber is told next. A reader holds a snapshot and never a
+//! queue, so a slow one costs a pointer.
+
+pub mod cursor;
+pub mod revision;
+pub mod selection;
+
+pub use cursor::{Compare, Cursor, Item, Walk};
+pub use revision::{Change, Draft, Plane, Revision, Stamp, What};
+pub use selection::{Class, Filter, Kind, Selection};

@@ -1,0 +1,253 @@
+//! One immutable snapshot of configuration and state, published after a commit or an event.
+
+use std::sync::Arc;
+
+use holdfast_config::schema::{NodeKind, Origin, Schema};
+use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+
+/// When a leaf got its value, and how it came to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// When the value last changed, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// How often the value was set to another one since the leaf appeared, that time included.
+    pub changes: u64,
+    /// The revision in which the leaf appeared, or appeared again.
+    pub born: u64,
+}
+
+/// Configuration and state together, as Get shows them. Leaves that change without an event
+/// (counters, clocks) are not in it: they are read when somebody asks.
+///
+/// An entry that the configuration holds is `given` in the trees. One that is not is kept by its
+/// state alone, as with a port that nobody configured.
+#[derive(Clone, Debug, Default)]
+pub struct Revision {
+    pub number: u64,
+    /// Of the commit or event that made this revision, in nanoseconds since 1970.
+    pub time_ns: u64,
+    pub openconfig: Tree<Stamp>,
+    pub native: Tree<Stamp>,
+}
+
+/// One step from a revision to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub origin: Origin,
+    pub path: InstancePath,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The leaf at the path has this value. The same value again is no change.
+    Set(Value),
+    /// The configuration holds the entry or presence container at the path, whatever is in it.
+    Given,
+    /// All that belongs to the plane is gone, at the path and below it.
+    Gone(Plane),
+}
+
+/// Configuration and state share list entries; each comes and goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    Config,
+    State,
+    Both,
+}
+
+/// The next revision in the making. Costs what the changes cost.
+#[derive(Debug)]
+pub struct Draft<'s> {
+    next: Revision,
+    openconfig: &'s Schema,
+    native: &'s Schema,
+}
+
+impl Revision {
+    pub fn tree(&self, origin: Origin) -> &Tree<Stamp> {
+        match origin {
+            Origin::OpenConfig => &self.openconfig,
+            Origin::Native => &self.native,
+        }
+    }
+
+    /// Starts the next revision, of what happened at `time_ns`.
+    pub fn draft<'s>(
+        &self,
+        openconfig: &'s Schema,
+        native: &'s Schema,
+        time_ns: u64,
+    ) -> Draft<'s> {
+        let next = Self { number: self.number + 1, time_ns, ..self.clone() };
+        Draft { next, openconfig, native }
+    }
+}
+
+impl Draft<'_> {
+    pub fn apply(&mut self, change: Change) {
+        let (tree, schema, stamp) = self.parts(change.origin);
+        match change.what {
+            What::Set(value) => set(tree, schema, &change.path, value, stamp),
+            What::Given => tree.branch_mut(schema, &change.path.0, &stamp).given = true,
+            What::Gone(Plane::Both) => {
+                tree.remove(schema, &change.path);
+            }
+            What::Gone(plane) => withdraw(tree, schema, &change.path, plane),
+        }
+    }
+
+    /// Sets a leaf, the most frequent of changes.
+    pub fn set(&mut self, origin: Origin, path: &InstancePath, value: Value) {
+        let (tree, schema, stamp) = self.parts(origin);
+        set(tree, schema, path, value, stamp);
+    }
+
+    /// Takes over in what two trees of configuration differ, whatever their leaves carry.
+    pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
+        let (tree, schema, stamp) = self.parts(origin);
+        Tree::diff(old, new, &mut |path, difference| match difference {
+            tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
+            tree::Change::Added(Found::Leaf(leaf)) => {
+                set(tree, schema, path, leaf.value.clone(), stamp);
+            }
+            tree::Change::Added(Found::Branch(branch)) => {
+                let entry = path.last().is_some_and(|step| step.keys.is_some());
+                merge(tree.branch_mut(schema, &path.0, &stamp), branch, entry, stamp);
+            }
+            tree::Change::Added(Found::List(_)) => {} // a difference tells of entries one by one
+            tree::Change::Removed(_) => withdraw(tree, schema, path, Plane::Config),
+            tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
+            tree::Change::Given(false) => {} // it is still there, which is what counts here
+        });
+    }
+
+    pub fn publish(self) -> Revision {
+        self.next
+    }
+
+    fn parts(&mut self, origin: Origin) -> (&mut Tree<Stamp>, &Schema, Stamp) {
+        let stamp = Stamp { time_ns: self.next.time_ns, changes: 1, born: self.next.number };
+        match origin {
+            Origin::OpenConfig => (&mut self.next.openconfig, self.openconfig, stamp),
+            Origin::Native => (&mut self.next.native, self.native, stamp),
+        }
+    }
+}
+
+fn set(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, value: Value, fresh: Stamp) {
+    match tree.leaf(path) {
+        Some(leaf) if leaf.value == value => {}
+        old => {
+            let stamp = restamped(old, fresh);
+            tree.set_leaf(schema, path, Leaf::new(value, stamp));
+        }
+    }
+}
+
+fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
+    match old {
+        Some(leaf) => Stamp { changes: leaf.meta.changes + 1, born: leaf.meta.born, ..fresh },
+        None => fresh,
+    }
+}
+
+/// Puts a subtree of configuration into one that may hold state already.
+fn merge<M>(into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool, stamp: Stamp) {
+    into.given |= entry || from.given;
+    for (node, child) in from.children() {
+        match child {
+            Child::Leaf(leaf) => match into.leaf(*node) {
+                Some(old) if old.value == leaf.value => {}
+                old => {
+                    let stamp = restamped(old, stamp);
+                    into.put_leaf(*node, leaf.value.clone(), stamp);
+                }
+            },
+            Child::Container(inner) => merge(into.container_mut(*node), inner, false, stamp),
+            Child::List(list) => {
+                let target = into.list_mut(*node);
+                for (keys, entry) in list.iter() {
+                    merge(target.entry_mut(keys, Branch::default), entry, true, stamp);
+                }
+            }
+        }
+    }
+}
+
+/// Takes one plane away at `path` and below; what the other plane holds stays.
+fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane: Plane) {
+    match tree.get(path) {
+        None => {}
+        Some(Found::Leaf(_)) => {
+            if path.last().is_some_and(|step| belongs(schema, step.node, plane)) {
+                tree.remove(schema, path);
+            }
+        }
+        Some(Found::List(list)) => {
+            let Some((last, above)) = path.0.split_last() else { return };
+            for keys in keys_of(list) {
+                let mut entry = InstancePath(above.to_vec());
+                entry.0.push(Step::entry(last.node, keys));
+                withdraw(tree, schema, &entry, plane);
+            }
+        }
+        Some(Found::Branch(_)) => {
+            let branch = tree.branch_mut(schema, &path.0, &Stamp::default());
+            strip(branch, schema, plane);
+            let entry = path.last().is_some_and(|step| step.keys.is_some());
+            if branch.is_empty() || entry && is_hollow(branch, schema) {
+                tree.remove(schema, path);
+            }
+        }
+    }
+}
+
+fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
+    if plane == Plane::Config {
+        branch.given = false;
+    }
+    branch.retain(|node, child| match child {
+        Child::Leaf(_) => is_list_key(schema, node) || !belongs(schema, node, plane),
+        Child::Container(inner) => {
+            let inner = Arc::make_mut(inner);
+            strip(inner, schema, plane);
+            !inner.is_empty()
+        }
+        Child::List(list) => {
+            for keys in keys_of(list) {
+                let entry = list.entry_mut(&keys, Branch::default);
+                strip(entry, schema, plane);
+                if is_hollow(entry, schema) {
+                    list.remove(&keys);
+                }
+            }
+            !list.is_empty()
+        }
+    });
+}
+
+fn keys_of(list: &List<Stamp>) -> Vec<Keys> {
+    list.iter().map(|(keys, _)| keys.clone()).collect()
+}
+
+/// An entry that neither plane holds any more.
+fn is_hollow(entry: &Branch<Stamp>, schema: &Schema) -> bool {
+    !entry.given && entry.has_only_keys(schema)
+}
+
+fn belongs(schema: &Schema, leaf: NodeId, plane: Plane) -> bool {
+    match plane {
+        Plane::Config => schema.node(leaf).config,
+        Plane::State => !schema.node(leaf).config,
+        Plane::Both => true,
+    }
+}
+
+/// A key leaf in its entry belongs to whatever keeps the entry.
+fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {
+    schema.node(leaf).parent.is_some_and(|parent| {
+        matches!(&schema.node(parent).kind, NodeKind::List { keys } if keys.contains(&leaf))
+    })
+}
