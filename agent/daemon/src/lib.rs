@@ -13,4 +13,5 @@ pub mod logging;
 pub mod server;
 pub mod settings;
 pub mod store;
+pub mod telemetry;
 pub mod tls;

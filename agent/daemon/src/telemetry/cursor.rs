@@ -263,11 +263,7 @@ impl Walk {
         }
     }
 
-    fn compare_leaves(
-        &self,
-        old: Option<Leaf<Stamp>>,
-        new: Option<Leaf<Stamp>>,
-    ) -> Option<Told> {
+    fn compare_leaves(&self, old: Option<Leaf<Stamp>>, new: Option<Leaf<Stamp>>) -> Option<Told> {
         let Some(leaf) = new else { return Some(Told::Gone) };
         let missed = match (self.compare, old) {
             (None, _) => 0,
@@ -422,11 +418,7 @@ impl Reach {
             return named.into_iter().filter_map(entry).collect();
         }
         List::differences(old, new)
-            .map(|it| Entry {
-                keys: it.keys.clone(),
-                old: it.old.cloned(),
-                new: it.new.cloned(),
-            })
+            .map(|it| Entry { keys: it.keys.clone(), old: it.old.cloned(), new: it.new.cloned() })
             .collect()
     }
 

@@ -74,12 +74,7 @@ impl Revision {
     }
 
     /// Starts the next revision, of what happened at `time_ns`.
-    pub fn draft<'s>(
-        &self,
-        openconfig: &'s Schema,
-        native: &'s Schema,
-        time_ns: u64,
-    ) -> Draft<'s> {
+    pub fn draft<'s>(&self, openconfig: &'s Schema, native: &'s Schema, time_ns: u64) -> Draft<'s> {
         let next = Self { number: self.number + 1, time_ns, ..self.clone() };
         Draft { next, openconfig, native }
     }
