@@ -2,7 +2,12 @@
 //!
 //! Read once at start from the YANG modules; after that nothing of libyang is left.
 
+mod compile;
+mod quick;
+mod raw;
 pub mod types;
+pub mod when;
+mod xsd;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +17,14 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub use self::types::{Type, ValueError};
+pub use self::when::When;
 
 use crate::value::Value;
+
+const NATIVE_MODULES: compile::Sources = &[
+    ("holdfast-extensions", include_str!("../../yang/holdfast-extensions.yang")),
+    ("holdfast", include_str!("../../yang/holdfast.yang")),
+];
 
 /// Which tree of models a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,12 +71,14 @@ pub struct Node {
     /// In schema order.
     pub children: Vec<NodeId>,
     pub leaf: Option<Leaf>,
+    /// All must hold for the node to exist.
+    pub whens: Vec<When>,
     /// `(choice, case)` this node is a part of.
     pub choice: Option<(SmolStr, SmolStr)>,
     pub user_ordered: bool,
     /// `telemetry-on-change` of openconfig-extensions.
     pub on_change: bool,
-    /// `operational` of openconfig-extensions: derived state, not a mirror of configuration.
+    /// Derived state, not a mirror of configuration (what gNMI calls OPERATIONAL).
     pub operational: bool,
     /// `telemetry-atomic` of openconfig-extensions.
     pub atomic: bool,
@@ -84,6 +97,10 @@ pub struct Leaf {
     pub default: Option<Value>,
     pub mandatory: bool,
     pub units: Option<SmolStr>,
+    /// The leaf that a leafref points to; `ty` is that leaf's type.
+    pub leafref: Option<NodeId>,
+    /// `module:name` of an identityref's bases.
+    pub identity_bases: Vec<SmolStr>,
 }
 
 #[derive(Debug)]
@@ -141,7 +158,7 @@ impl Schema {
     /// # Errors
     /// When the YANG text in the binary is broken.
     pub fn native() -> Result<Self, SchemaError> {
-        Err(SchemaError { origin: Origin::Native, reason: "not there yet".into() })
+        compile::compile(Origin::Native, NATIVE_MODULES)
     }
 
     pub fn root(&self) -> NodeId {
@@ -196,5 +213,28 @@ impl Schema {
 
     pub fn modules(&self) -> &[Module] {
         &self.modules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_native_model_compiles() {
+        let schema = Schema::native().unwrap();
+        let mtu = schema.find("/interfaces/interface/mtu").unwrap();
+        assert_eq!(schema.leaf(mtu).ty.to_string(), "a uint32 within 68..65535");
+        assert_eq!(schema.leaf(mtu).units.as_deref(), Some("octets"));
+        let interface = schema.find("/holdfast:interfaces/interface").unwrap();
+        assert_eq!(schema.node(interface).object.as_deref(), Some("link"));
+        let keys = vec![schema.find("/interfaces/interface/name").unwrap()];
+        assert_eq!(schema.node(interface).kind, NodeKind::List { keys });
+        let enabled = schema.find("/interfaces/interface/enabled").unwrap();
+        assert_eq!(schema.leaf(enabled).default, Some(Value::Bool(true)));
+        let octets =
+            schema.node(schema.find("/interfaces/interface/state/counters/in-octets").unwrap());
+        assert!(octets.polled && octets.operational && !octets.config);
+        assert!(!schema.node(schema.find("/interfaces/interface/state/mtu").unwrap()).operational);
     }
 }

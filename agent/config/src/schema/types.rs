@@ -1,12 +1,88 @@
-//! Types of leaves: what values they take, in each of the encodings.
+//! Types of leaves: what values they take.
+//!
+//! [`Type::parse_text`] reads keys and command lines, `scalar` gNMI's PROTO values, `crate::json` documents.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use crate::value::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use regex::Regex;
+use smol_str::SmolStr;
 
-/// The type of a leaf after all typedefs.
+use crate::value::{Value, bare_identity};
+
+/// The type of a leaf after all typedefs and leafrefs.
 #[derive(Clone, Debug)]
-pub struct Type {}
+pub struct Type {
+    pub base: Base,
+    /// How texts of one meaning are brought into one form.
+    pub canonical: Option<Canonical>,
+}
+
+/// A built-in type with its restrictions. Ranges and lengths are ascending, bounds included, never empty.
+#[derive(Clone, Debug)]
+pub enum Base {
+    Bool,
+    Empty,
+    Int {
+        bits: u8,
+        ranges: Box<[(i64, i64)]>,
+    },
+    Uint {
+        bits: u8,
+        ranges: Box<[(u64, u64)]>,
+    },
+    Decimal {
+        scale: u8,
+        ranges: Box<[(i64, i64)]>,
+    },
+    Str {
+        lengths: Box<[(u64, u64)]>,
+        patterns: Box<[Pattern]>,
+    },
+    Binary {
+        lengths: Box<[(u64, u64)]>,
+    },
+    Enum(Box<[EnumMember]>),
+    Identity(Box<[Identity]>),
+    Bits(Box<[SmolStr]>),
+    /// Also a leafref, see [`super::Leaf::leafref`]; the first member that takes a text wins.
+    Union(Box<[Arc<Type>]>),
+}
+
+/// One `pattern` statement; all of a type must match.
+#[derive(Clone)]
+pub struct Pattern {
+    pub xsd: SmolStr,
+    pub inverted: bool,
+    pub(super) regex: Arc<Regex>,
+    pub(super) quick: Option<fn(&str) -> bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnumMember {
+    pub name: SmolStr,
+    pub value: i32,
+}
+
+/// An identity that an identityref takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `module:name`.
+    pub qualified: SmolStr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Canonical {
+    /// RFC 5952 for IPv6.
+    IpAddress,
+    /// As the address; host bits stay as given.
+    IpPrefix,
+    /// Lower case.
+    MacAddress,
+}
 
 /// Why a value does not fit its leaf, in words that follow the leaf's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +96,351 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", if self.inverted { "!" } else { "" }, self.xsd)
+    }
+}
+
+impl Canonical {
+    pub(super) fn parse(argument: &str) -> Option<Self> {
+        match argument {
+            "ip-address" => Some(Self::IpAddress),
+            "ip-prefix" => Some(Self::IpPrefix),
+            "mac-address" => Some(Self::MacAddress),
+            _ => None,
+        }
+    }
+
+    /// The canonical text, or none where the text is no address: a union may hold other things too.
+    fn apply(self, text: &str) -> Option<SmolStr> {
+        match self {
+            Self::IpAddress => canonical_address(text),
+            Self::IpPrefix => {
+                let (address, length) = text.split_once('/')?;
+                Some(smol_str::format_smolstr!("{}/{length}", canonical_address(address)?))
+            }
+            Self::MacAddress => Some(text.to_ascii_lowercase().into()),
+        }
+    }
+}
+
+fn canonical_address(text: &str) -> Option<SmolStr> {
+    let (address, zone) = text.split_once('%').map_or((text, None), |(a, z)| (a, Some(z)));
+    if address.parse::<Ipv4Addr>().is_ok() {
+        return Some(text.into());
+    }
+    let address: Ipv6Addr = address.parse().ok()?;
+    Some(match zone {
+        Some(zone) => smol_str::format_smolstr!("{address}%{zone}"),
+        None => smol_str::format_smolstr!("{address}"),
+    })
+}
+
 impl Type {
-    /// Reads the text of a key, of XML or of the command line.
+    /// Reads the text of a key, of a default or of the command line.
     ///
     /// # Errors
     /// When the text is no value of this type.
     pub fn parse_text(&self, text: &str) -> Result<Value, ValueError> {
-        Ok(Value::Str(text.into()))
+        match &self.base {
+            Base::Bool => match text {
+                "true" => Ok(Value::Bool(true)),
+                "false" => Ok(Value::Bool(false)),
+                _ => Err(self.misfit(text)),
+            },
+            Base::Empty if text.is_empty() => Ok(Value::Empty),
+            Base::Empty => Err(self.misfit(text)),
+            Base::Int { .. } => self.int(text.parse().map_err(|_| self.misfit(text))?),
+            Base::Uint { .. } => self.uint(text.parse().map_err(|_| self.misfit(text))?),
+            Base::Decimal { scale, .. } => {
+                self.decimal(decimal_digits(text, *scale).ok_or_else(|| self.misfit(text))?)
+            }
+            Base::Binary { .. } => self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?),
+            Base::Bits(_) => self.bits(text),
+            _ => self.str(text),
+        }
+    }
+
+    /// Reads a text for the types whose values are texts in every encoding.
+    pub(crate) fn str(&self, text: &str) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Str { lengths, patterns } => self.string(text, lengths, patterns),
+            Base::Enum(members) => match members.iter().find(|m| m.name == text) {
+                Some(member) => Ok(Value::Enum(member.name.clone())),
+                None => Err(self.misfit(text)),
+            },
+            Base::Identity(known) => self.identity(text, known),
+            Base::Bits(_) => self.bits(text),
+            Base::Binary { .. } => self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?),
+            Base::Union(members) => match members.iter().find_map(|m| m.parse_text(text).ok()) {
+                Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
+                Some(value) => Ok(value),
+                None => Err(self.misfit(text)),
+            },
+            _ => Err(self.misfit(text)),
+        }
+    }
+
+    pub(crate) fn int(&self, value: i64) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Int { ranges, .. } if within(ranges, value) => Ok(Value::Int(value)),
+            Base::Uint { ranges, .. } if u64::try_from(value).is_ok_and(|v| within(ranges, v)) => {
+                Ok(Value::Uint(value.unsigned_abs()))
+            }
+            Base::Union(members) => {
+                members.iter().find_map(|m| m.int(value).ok()).ok_or_else(|| self.misfit(value))
+            }
+            _ => Err(self.misfit(value)),
+        }
+    }
+
+    pub(crate) fn uint(&self, value: u64) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Uint { ranges, .. } if within(ranges, value) => Ok(Value::Uint(value)),
+            Base::Uint { .. } => Err(self.misfit(value)),
+            _ => self.int(i64::try_from(value).map_err(|_| self.misfit(value))?),
+        }
+    }
+
+    pub(crate) fn bool(&self, value: bool) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Bool => Ok(Value::Bool(value)),
+            Base::Union(members) => {
+                members.iter().find_map(|m| m.bool(value).ok()).ok_or_else(|| self.misfit(value))
+            }
+            _ => Err(self.misfit(value)),
+        }
+    }
+
+    pub(crate) fn empty(&self) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Empty => Ok(Value::Empty),
+            Base::Union(members) => {
+                members.iter().find_map(|m| m.empty().ok()).ok_or_else(|| self.misfit("[null]"))
+            }
+            _ => Err(self.misfit("[null]")),
+        }
+    }
+
+    /// `digits` count units of the last of the type's fraction digits.
+    pub(crate) fn decimal(&self, digits: i64) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Decimal { scale, ranges } if within(ranges, digits) => {
+                Ok(Value::Decimal { digits, scale: *scale })
+            }
+            Base::Decimal { scale, .. } => {
+                Err(self.misfit(Value::Decimal { digits, scale: *scale }))
+            }
+            _ => Err(self.misfit(digits)),
+        }
+    }
+
+    pub(crate) fn binary(&self, bytes: Vec<u8>) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Binary { lengths } if within(lengths, bytes.len() as u64) => {
+                Ok(Value::Binary(bytes.into()))
+            }
+            Base::Union(members) => match members.iter().find_map(|m| m.binary(bytes.clone()).ok())
+            {
+                Some(value) => Ok(value),
+                None => Err(self.misfit("bytes")),
+            },
+            _ => Err(self.misfit(format_args!("{} bytes", bytes.len()))),
+        }
+    }
+
+    fn string(
+        &self,
+        text: &str,
+        lengths: &[(u64, u64)],
+        patterns: &[Pattern],
+    ) -> Result<Value, ValueError> {
+        let whole = [(0, u64::MAX)];
+        if lengths != whole && !within(lengths, text.chars().count() as u64) {
+            return Err(self.misfit(Quoted(text)));
+        }
+        if text.chars().any(|c| !is_yang_char(c)) {
+            return Err(ValueError(format!("{} has a control character", Quoted(text))));
+        }
+        match patterns.iter().find(|p| !p.accepts(text)) {
+            Some(_) => Err(self.misfit(Quoted(text))),
+            None => Ok(Value::Str(self.canonical(text.into()))),
+        }
+    }
+
+    fn canonical(&self, text: SmolStr) -> SmolStr {
+        self.canonical.and_then(|form| form.apply(&text)).unwrap_or(text)
+    }
+
+    /// With its module, or without where only one identity of that name fits.
+    fn identity(&self, text: &str, known: &[Identity]) -> Result<Value, ValueError> {
+        let qualified = text.contains(':');
+        let name = |i: &&Identity| {
+            if qualified { i.qualified == text } else { bare_identity(&i.qualified) == text }
+        };
+        let mut fitting = known.iter().filter(name);
+        match (fitting.next(), fitting.next()) {
+            (Some(one), None) => Ok(Value::Identity(one.qualified.clone())),
+            (Some(_), Some(_)) => Err(ValueError(format!(
+                "`{text}` is in several modules, name one as `module:{text}`"
+            ))),
+            (None, _) => Err(self.misfit(text)),
+        }
+    }
+
+    fn bits(&self, text: &str) -> Result<Value, ValueError> {
+        let Base::Bits(known) = &self.base else { return Err(self.misfit(text)) };
+        let given: Vec<&str> = text.split_ascii_whitespace().collect();
+        let twice = given.iter().enumerate().any(|(i, name)| given[..i].contains(name));
+        if twice || given.iter().any(|name| !known.iter().any(|k| k == name)) {
+            return Err(self.misfit(text));
+        }
+        Ok(Value::Bits(known.iter().filter(|k| given.contains(&k.as_str())).cloned().collect()))
+    }
+
+    /// True for the integers and decimals that RFC 7951 writes as strings.
+    pub(crate) fn is_wide(&self, value: &Value) -> bool {
+        match (&self.base, value) {
+            (Base::Int { bits, .. }, Value::Int(_)) | (Base::Uint { bits, .. }, Value::Uint(_)) => {
+                *bits == 64
+            }
+            (Base::Decimal { .. }, Value::Decimal { .. }) => true,
+            (Base::Union(members), _) => match members.iter().find(|m| m.takes(value)) {
+                Some(member) => member.is_wide(value),
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn takes(&self, value: &Value) -> bool {
+        match (&self.base, value) {
+            (Base::Int { ranges, .. }, Value::Int(v)) => within(ranges, *v),
+            (Base::Uint { ranges, .. }, Value::Uint(v)) => within(ranges, *v),
+            (Base::Decimal { .. }, Value::Decimal { .. }) => true,
+            (Base::Union(members), _) => members.iter().any(|m| m.takes(value)),
+            _ => false,
+        }
+    }
+
+    fn misfit(&self, given: impl fmt::Display) -> ValueError {
+        ValueError(format!("`{given}` is not {self}"))
+    }
+}
+
+impl Pattern {
+    pub(super) fn accepts(&self, text: &str) -> bool {
+        if self.quick.is_some_and(|quick| quick(text)) {
+            return !self.inverted;
+        }
+        self.regex.is_match(text) != self.inverted
+    }
+}
+
+/// Long texts are cut short in messages.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Characters of a bad value that a message repeats.
+        const SHOWN: usize = 80;
+        match self.0.char_indices().nth(SHOWN) {
+            Some((cut, _)) => write!(f, "{}...", &self.0[..cut]),
+            None => f.write_str(self.0),
+        }
+    }
+}
+
+fn within<T: PartialOrd + Copy>(ranges: &[(T, T)], value: T) -> bool {
+    ranges.iter().any(|(low, high)| *low <= value && value <= *high)
+}
+
+/// RFC 7950 section 14, `yang-char`.
+fn is_yang_char(c: char) -> bool {
+    c >= ' ' || matches!(c, '\t' | '\n' | '\r')
+}
+
+/// `text` in units of `10^-scale`; none when it is no decimal, or has more digits than fit.
+pub(crate) fn decimal_digits(text: &str, scale: u8) -> Option<i64> {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let digits_only = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    if !digits_only(whole) || !digits_only(fraction) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let missing = usize::from(scale).checked_sub(fraction.len())?;
+    let digits =
+        format!("{}{whole}{fraction}{}", if negative { "-" } else { "" }, "0".repeat(missing));
+    digits.parse().ok()
+}
+
+/// Names the type as a message does: `a uint16 within 68..65535`.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.base {
+            Base::Bool => f.write_str("true or false"),
+            Base::Empty => f.write_str("empty"),
+            Base::Int { bits, ranges } => write!(f, "an int{bits} within {}", Ranges(ranges)),
+            Base::Uint { bits, ranges } => write!(f, "a uint{bits} within {}", Ranges(ranges)),
+            Base::Decimal { scale, .. } => {
+                write!(f, "a decimal with at most {scale} fraction digits in its range")
+            }
+            Base::Str { lengths, patterns } => write_string(f, lengths, patterns),
+            Base::Binary { .. } => f.write_str("binary of the right length"),
+            Base::Enum(members) => {
+                write!(f, "one of {}", Names(members.iter().map(|m| m.name.as_str())))
+            }
+            Base::Identity(known) => {
+                write!(f, "one of {}", Names(known.iter().map(|i| bare_identity(&i.qualified))))
+            }
+            Base::Bits(names) => write!(f, "a set of {}", Names(names.iter().map(SmolStr::as_str))),
+            Base::Union(members) => members.iter().enumerate().try_for_each(|(i, member)| {
+                write!(f, "{}{member}", if i == 0 { "" } else { " or " })
+            }),
+        }
+    }
+}
+
+fn write_string(
+    f: &mut fmt::Formatter<'_>,
+    lengths: &[(u64, u64)],
+    patterns: &[Pattern],
+) -> fmt::Result {
+    f.write_str("a string")?;
+    if lengths != [(0, u64::MAX)] {
+        write!(f, " of {} characters", Ranges(lengths))?;
+    }
+    patterns
+        .iter()
+        .try_for_each(|p| write!(f, " {} `{}`", if p.inverted { "unlike" } else { "like" }, p.xsd))
+}
+
+struct Ranges<'a, T>(&'a [(T, T)]);
+
+impl<T: fmt::Display + PartialEq> fmt::Display for Ranges<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (low, high)) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { " | " })?;
+            if low == high { write!(f, "{low}")? } else { write!(f, "{low}..{high}")? }
+        }
+        Ok(())
+    }
+}
+
+struct Names<I>(I);
+
+impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Names that a message lists before it says that there are more.
+        const SHOWN: usize = 12;
+        for (i, name) in self.0.clone().take(SHOWN).enumerate() {
+            write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+        }
+        if self.0.clone().nth(SHOWN).is_some() { f.write_str(", ...") } else { Ok(()) }
     }
 }

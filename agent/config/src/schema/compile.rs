@@ -1,0 +1,367 @@
+//! From libyang's compiled modules to [`Schema`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
+use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
+
+use super::quick::quick_check;
+use super::raw::{self, RawType};
+use super::types::{Base, Canonical, EnumMember, Identity, Pattern, Type};
+use super::when::When;
+use super::xsd;
+use super::{Leaf, Module, ModuleId, Node, NodeId, NodeKind, Origin, Schema, SchemaError};
+use crate::value::Value;
+
+/// Our marks, see holdfast-extensions.yang.
+const OWN_EXTENSIONS: &str = "holdfast-extensions";
+const OPENCONFIG_EXTENSIONS: &str = "openconfig-extensions";
+
+/// Modules by name and text.
+pub(super) type Sources = &'static [(&'static str, &'static str)];
+
+/// Loads all of `sources` into a new libyang context.
+pub(super) fn load(sources: Sources) -> Result<Context, yang5::Error> {
+    let embedded: EmbeddedModules = sources
+        .iter()
+        .map(|(name, text)| (EmbeddedModuleKey::new(name, None, None, None), *text))
+        .collect();
+    let mut context =
+        Context::new(ContextFlags::NO_YANGLIBRARY | ContextFlags::DISABLE_SEARCHDIRS)?;
+    context.set_embedded_modules(&embedded);
+    let wanted: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
+    let loaded = context.load_modules(&wanted);
+    context.unset_embedded_modules(); // the context keeps a pointer to `embedded`, which ends here
+    loaded.map(|()| context)
+}
+
+/// Compiles `sources`; nothing of libyang is left afterwards.
+pub(super) fn compile(origin: Origin, sources: Sources) -> Result<Schema, SchemaError> {
+    let context = load(sources).map_err(|e| SchemaError { origin, reason: e.to_string() })?;
+    let mut compiler = Compiler::new(origin);
+    let modules: Vec<_> = context
+        .modules(true)
+        .filter(|m| sources.iter().any(|(name, _)| *name == m.name()))
+        .collect();
+    compiler.schema.modules = modules.iter().map(module).collect();
+    for module in &modules {
+        for top in module.data() {
+            compiler.add(&top, NodeId(0), None)?;
+        }
+    }
+    compiler.finish(&context)
+}
+
+fn module(module: &SchemaModule<'_>) -> Module {
+    let version = raw::module_extensions(module)
+        .into_iter()
+        .find(|e| e.module == OPENCONFIG_EXTENSIONS && e.name == "openconfig-version")
+        .and_then(|e| e.argument);
+    Module {
+        name: module.name().into(),
+        namespace: module.namespace().into(),
+        organization: module.organization().unwrap_or_default().into(),
+        version: version.unwrap_or_else(|| module.revision().unwrap_or_default().into()),
+    }
+}
+
+struct Compiler {
+    schema: Schema,
+    /// Address of libyang's node to ours, to resolve leafrefs.
+    known: HashMap<usize, NodeId>,
+    leafrefs: Vec<(NodeId, usize)>,
+    regexes: HashMap<SmolStr, Pattern>,
+}
+
+impl Compiler {
+    fn new(origin: Origin) -> Self {
+        let schema =
+            Schema { origin, nodes: vec![root()], modules: Vec::new(), by_name: HashMap::new() };
+        Self { schema, known: HashMap::new(), leafrefs: Vec::new(), regexes: HashMap::new() }
+    }
+
+    fn fail(&self, node: &SchemaNode<'_>, reason: impl std::fmt::Display) -> SchemaError {
+        let path = node.path(yang5::schema::SchemaPathFormat::DATA);
+        SchemaError { origin: self.schema.origin, reason: format!("{path}: {reason}") }
+    }
+
+    /// Adds `from` and all below it. A choice and its cases are no nodes of ours, only a mark on what is in them.
+    fn add(
+        &mut self,
+        from: &SchemaNode<'_>,
+        parent: NodeId,
+        choice: Option<(SmolStr, SmolStr)>,
+    ) -> Result<(), SchemaError> {
+        match from.kind() {
+            SchemaNodeKind::Choice => {
+                for case in from.children() {
+                    for child in case.children() {
+                        self.add(&child, parent, Some((from.name().into(), case.name().into())))?;
+                    }
+                }
+                Ok(())
+            }
+            SchemaNodeKind::Container
+            | SchemaNodeKind::List
+            | SchemaNodeKind::Leaf
+            | SchemaNodeKind::LeafList => {
+                let id = self.add_data(from, parent, choice)?;
+                from.children().try_for_each(|child| self.add(&child, id, None))
+            }
+            _ => Ok(()), // actions, notifications and anydata: none of our models has one
+        }
+    }
+
+    fn add_data(
+        &mut self,
+        from: &SchemaNode<'_>,
+        parent: NodeId,
+        choice: Option<(SmolStr, SmolStr)>,
+    ) -> Result<NodeId, SchemaError> {
+        let id = NodeId(u32::try_from(self.schema.nodes.len()).unwrap_or(u32::MAX));
+        let mut node = Node { id, parent: Some(parent), choice, ..root() };
+        node.name = from.name().into();
+        node.module = self.module_id(from);
+        node.config = from.is_config();
+        node.user_ordered = from.is_user_ordered();
+        node.kind = kind(from);
+        node.whens = raw::whens(from).into_iter().map(|xpath| When { xpath, test: None }).collect();
+        for extension in raw::node_extensions(from) {
+            mark(&mut node, &extension);
+        }
+        if let Some(raw) = raw::leaf_type(from) {
+            node.leaf = Some(self.leaf(from, &raw)?);
+        }
+        if let Some(target) = raw::leafref_target(from) {
+            self.leafrefs.push((id, target));
+        }
+        self.known.insert(raw::address(from), id);
+        self.schema.by_name.entry((parent, node.name.clone())).or_default().push(id);
+        self.schema.nodes.push(node);
+        self.schema.nodes[parent.0 as usize].children.push(id);
+        if from.is_list_key()
+            && let NodeKind::List { keys } = &mut self.schema.nodes[parent.0 as usize].kind
+        {
+            keys.push(id);
+        }
+        Ok(id)
+    }
+
+    fn module_id(&self, from: &SchemaNode<'_>) -> ModuleId {
+        let module = from.module();
+        let at = self.schema.modules.iter().position(|m| m.name == module.name());
+        ModuleId(at.and_then(|at| u16::try_from(at).ok()).unwrap_or_default())
+    }
+
+    fn leaf(&mut self, from: &SchemaNode<'_>, raw: &RawType) -> Result<Leaf, SchemaError> {
+        let canonical = raw::node_extensions(from)
+            .into_iter()
+            .find(|e| e.module == OWN_EXTENSIONS && e.name == "canonical")
+            .and_then(|e| Canonical::parse(e.argument.as_deref()?));
+        let base = self.base(raw).map_err(|reason| self.fail(from, reason))?;
+        let mut leaf = Leaf {
+            ty: Arc::new(Type { base, canonical }),
+            default: None,
+            mandatory: from.is_mandatory(),
+            units: from.units().map(SmolStr::new),
+            leafref: None,
+            identity_bases: match raw {
+                RawType::Identity { bases, .. } => bases.clone(),
+                _ => Vec::new(),
+            },
+        };
+        leaf.default = self.default(from, &leaf.ty)?;
+        Ok(leaf)
+    }
+
+    fn default(&self, from: &SchemaNode<'_>, ty: &Type) -> Result<Option<Value>, SchemaError> {
+        let listed = raw::leaf_list_defaults(from);
+        if !listed.is_empty() {
+            let values: Result<Arc<[Value]>, _> =
+                listed.iter().map(|text| ty.parse_text(text)).collect();
+            return values.map(|v| Some(Value::List(v))).map_err(|e| self.fail(from, e));
+        }
+        if !from.has_default() {
+            return Ok(None);
+        }
+        let text = from.default_value_canonical().map_err(|e| self.fail(from, e))?;
+        text.map(|text| ty.parse_text(&text)).transpose().map_err(|e| self.fail(from, e))
+    }
+
+    fn base(&mut self, raw: &RawType) -> Result<Base, String> {
+        Ok(match raw {
+            RawType::Bool => Base::Bool,
+            RawType::Empty => Base::Empty,
+            RawType::Int { bits, ranges } => {
+                let whole = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
+                Base::Int {
+                    bits: *bits,
+                    ranges: ranges.clone().unwrap_or_else(|| vec![whole]).into(),
+                }
+            }
+            RawType::Uint { bits, ranges } => {
+                let whole = (0, u64::MAX >> (64 - bits));
+                Base::Uint {
+                    bits: *bits,
+                    ranges: ranges.clone().unwrap_or_else(|| vec![whole]).into(),
+                }
+            }
+            RawType::Decimal { scale, ranges } => {
+                let whole = vec![(i64::MIN, i64::MAX)];
+                Base::Decimal { scale: *scale, ranges: ranges.clone().unwrap_or(whole).into() }
+            }
+            RawType::Str { lengths, patterns } => {
+                let patterns = patterns.iter().map(|(xsd, inverted)| self.pattern(xsd, *inverted));
+                Base::Str {
+                    patterns: patterns.collect::<Result<_, _>>()?,
+                    lengths: lengths_or_any(lengths),
+                }
+            }
+            RawType::Binary { lengths } => Base::Binary { lengths: lengths_or_any(lengths) },
+            RawType::Enum(members) => Base::Enum(
+                members
+                    .iter()
+                    .map(|(name, value)| EnumMember { name: name.clone(), value: *value })
+                    .collect(),
+            ),
+            RawType::Identity { fitting, .. } => Base::Identity(
+                fitting.iter().map(|name| Identity { qualified: name.clone() }).collect(),
+            ),
+            RawType::Bits(names) => Base::Bits(names.iter().cloned().collect()),
+            RawType::Union(members) => {
+                let member = |raw| Ok(Arc::new(Type { base: self.base(raw)?, canonical: None }));
+                Base::Union(members.iter().map(member).collect::<Result<_, String>>()?)
+            }
+            RawType::Leafref(target) => self.base(target)?,
+            RawType::Instance => {
+                Base::Str { lengths: lengths_or_any(&None), patterns: Box::default() }
+            }
+        })
+    }
+
+    /// Equal patterns share one compiled expression.
+    fn pattern(&mut self, xsd: &SmolStr, inverted: bool) -> Result<Pattern, String> {
+        let pattern = match self.regexes.get(xsd) {
+            Some(known) => known.clone(),
+            None => {
+                let regex = Arc::new(xsd::compile(xsd).map_err(|e| e.to_string())?);
+                let pattern = Pattern {
+                    xsd: xsd.clone(),
+                    inverted: false,
+                    quick: quick_check(&regex),
+                    regex,
+                };
+                self.regexes.insert(xsd.clone(), pattern.clone());
+                pattern
+            }
+        };
+        Ok(Pattern { inverted, ..pattern })
+    }
+
+    /// What needs all nodes: leafrefs, conditions, and which state is derived.
+    fn finish(mut self, _context: &Context) -> Result<Schema, SchemaError> {
+        for (id, target) in std::mem::take(&mut self.leafrefs) {
+            let target = self.known.get(&target).copied();
+            if let Some(leaf) = &mut self.schema.nodes[id.0 as usize].leaf {
+                leaf.leafref = target;
+            }
+        }
+        self.canonical_leafrefs();
+        for at in 0..self.schema.nodes.len() {
+            self.schema.nodes[at].operational |=
+                is_derived_state(&self.schema, &self.schema.nodes[at]);
+            let whens = self.schema.nodes[at].whens.clone();
+            let compiled =
+                whens.into_iter().map(|w| w.compile(&self.schema, &self.schema.nodes[at]));
+            self.schema.nodes[at].whens = compiled.collect();
+        }
+        Ok(self.schema)
+    }
+
+    /// A leafref's texts are brought into the form that its target has.
+    fn canonical_leafrefs(&mut self) {
+        for at in 0..self.schema.nodes.len() {
+            let mut end = None;
+            let mut next = self.schema.nodes[at].leaf.as_ref().and_then(|l| l.leafref);
+            while let Some(target) = next {
+                end = Some(target);
+                next = self.schema.leaf(target).leafref;
+            }
+            if let (Some(end), Some(canonical)) =
+                (end, end.and_then(|e| self.schema.leaf(e).ty.canonical))
+                && self.schema.nodes[at].leaf.is_some()
+            {
+                let ty = Arc::new(Type {
+                    canonical: Some(canonical),
+                    ..(*self.schema.leaf(end).ty).clone()
+                });
+                if let Some(leaf) = &mut self.schema.nodes[at].leaf {
+                    leaf.ty = ty;
+                }
+            }
+        }
+    }
+}
+
+fn lengths_or_any(lengths: &Option<Vec<(u64, u64)>>) -> Box<[(u64, u64)]> {
+    lengths.clone().unwrap_or_else(|| vec![(0, u64::MAX)]).into()
+}
+
+fn root() -> Node {
+    Node {
+        id: NodeId(0),
+        parent: None,
+        name: SmolStr::default(),
+        module: ModuleId(0),
+        kind: NodeKind::Root,
+        config: true,
+        children: Vec::new(),
+        leaf: None,
+        whens: Vec::new(),
+        choice: None,
+        user_ordered: false,
+        on_change: false,
+        operational: false,
+        atomic: false,
+        hashed: false,
+        object: None,
+        polled: false,
+    }
+}
+
+fn kind(from: &SchemaNode<'_>) -> NodeKind {
+    match from.kind() {
+        SchemaNodeKind::Container => NodeKind::Container { presence: !from.is_np_container() },
+        SchemaNodeKind::List => NodeKind::List { keys: Vec::new() }, // they follow, see `add_data`
+        SchemaNodeKind::LeafList => NodeKind::LeafList,
+        _ => NodeKind::Leaf,
+    }
+}
+
+fn mark(node: &mut Node, extension: &raw::RawExtension) {
+    match (extension.module.as_str(), extension.name.as_str()) {
+        (OWN_EXTENSIONS, "object") => node.object.clone_from(&extension.argument),
+        (OWN_EXTENSIONS, "polled") => node.polled = true,
+        (OPENCONFIG_EXTENSIONS, "telemetry-on-change") => node.on_change = true,
+        (OPENCONFIG_EXTENSIONS, "telemetry-atomic") => node.atomic = true,
+        (OPENCONFIG_EXTENSIONS, "openconfig-hashed-value") => node.hashed = true,
+        (OPENCONFIG_EXTENSIONS, "operational") => node.operational = true,
+        _ => {}
+    }
+}
+
+/// State that mirrors no configuration: the models mark hardly any of it themselves. OpenConfig keeps the
+/// mirrored leaf in `config` beside `state`, the native model beside `state` itself.
+fn is_derived_state(schema: &Schema, node: &Node) -> bool {
+    if node.config || !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
+        return false;
+    }
+    let Some(state) = node.parent.map(|id| schema.node(id)).filter(|s| s.name == "state") else {
+        return true;
+    };
+    let Some(above) = state.parent else { return true };
+    let beside = schema.child(above, None, "config").unwrap_or(above);
+    !schema.child(beside, None, &node.name).is_some_and(|mirrored| schema.node(mirrored).config)
+}

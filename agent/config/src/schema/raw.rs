@@ -1,0 +1,278 @@
+//! What libyang's compiled schema says and its safe interface does not: restrictions of types,
+//! extensions, conditions. Everything is copied out; no pointer leaves this module but as a number.
+#![allow(
+    unsafe_code,
+    reason = "the safe interface of yang5 has no access to ranges, patterns, enums and extensions"
+)]
+// Invariants, for all of the module:
+// * Each raw pointer comes from a `SchemaNode` or `SchemaModule`, which borrow their `Context`; libyang
+//   frees nothing of a context before the context itself, and nothing changes it while it is borrowed.
+// * A pointer to a compiled type points to the struct that belongs to its `basetype`; libyang casts alike.
+// * A sized array is null or has its number of items, a u64, right in front of the first one.
+// * Texts are null or end with a zero byte; libyang checks schema files for UTF-8.
+
+use std::ffi::{CStr, c_char};
+
+use smol_str::SmolStr;
+use yang5::ffi;
+use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
+
+/// A compiled type, copied. Ranges are as written, `None` where the type is not restricted.
+#[derive(Debug)]
+pub(super) enum RawType {
+    Bool,
+    Empty,
+    Int {
+        bits: u8,
+        ranges: Option<Vec<(i64, i64)>>,
+    },
+    Uint {
+        bits: u8,
+        ranges: Option<Vec<(u64, u64)>>,
+    },
+    Decimal {
+        scale: u8,
+        ranges: Option<Vec<(i64, i64)>>,
+    },
+    Str {
+        lengths: Option<Vec<(u64, u64)>>,
+        patterns: Vec<(SmolStr, bool)>,
+    },
+    Binary {
+        lengths: Option<Vec<(u64, u64)>>,
+    },
+    Enum(Vec<(SmolStr, i32)>),
+    /// `module:name` of each identity that fits.
+    Identity {
+        bases: Vec<SmolStr>,
+        fitting: Vec<SmolStr>,
+    },
+    Bits(Vec<SmolStr>),
+    Union(Vec<RawType>),
+    /// Takes what the type takes that it points to.
+    Leafref(Box<RawType>),
+    /// A path to an instance, kept as text.
+    Instance,
+}
+
+/// An extension statement: the module that defines it, its name and its argument.
+#[derive(Debug)]
+pub(super) struct RawExtension {
+    pub(super) module: SmolStr,
+    pub(super) name: SmolStr,
+    pub(super) argument: Option<SmolStr>,
+}
+
+/// The type of a leaf or leaf-list.
+pub(super) fn leaf_type(node: &SchemaNode<'_>) -> Option<RawType> {
+    let ty = node.leaf_type()?.as_raw();
+    // SAFETY: a leaf's type, see the invariants.
+    Some(unsafe { read_type(ty) })
+}
+
+/// The address of the leaf that a leafref points to, comparable with [`address`].
+pub(super) fn leafref_target(node: &SchemaNode<'_>) -> Option<usize> {
+    // SAFETY: `node` is a compiled node; the function reads only.
+    let target = unsafe { ffi::lysc_node_lref_target(node.as_raw()) };
+    (!target.is_null()).then_some(target as usize)
+}
+
+/// Identifies a schema node within its context.
+pub(super) fn address(node: &SchemaNode<'_>) -> usize {
+    node.as_raw() as usize
+}
+
+/// The XPath text of each `when` that the node depends on.
+pub(super) fn whens(node: &SchemaNode<'_>) -> Vec<String> {
+    // SAFETY: see the invariants; a compiled `when` always has its expression.
+    unsafe {
+        let whens = items(ffi::lysc_node_when(node.as_raw()));
+        whens.iter().map(|when| text(ffi::lyxp_get_expr((**when).cond)).to_string()).collect()
+    }
+}
+
+pub(super) fn node_extensions(node: &SchemaNode<'_>) -> Vec<RawExtension> {
+    // SAFETY: see the invariants.
+    unsafe { items((*node.as_raw()).exts).iter().map(|e| extension(e)).collect() }
+}
+
+pub(super) fn module_extensions(module: &SchemaModule<'_>) -> Vec<RawExtension> {
+    // SAFETY: see the invariants; `compiled` is null in modules that are only imported.
+    unsafe {
+        match (*module.as_raw()).compiled.as_ref() {
+            Some(compiled) => items(compiled.exts).iter().map(|e| extension(e)).collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Default values of a leaf-list, as written.
+pub(super) fn leaf_list_defaults(node: &SchemaNode<'_>) -> Vec<SmolStr> {
+    if node.kind() != SchemaNodeKind::LeafList {
+        return Vec::new();
+    }
+    let node = node.as_raw().cast::<ffi::lysc_node_leaflist>();
+    // SAFETY: a node of this kind is such a struct.
+    unsafe { items((*node).dflts).iter().map(|value| text(value.str_)).collect() }
+}
+
+/// # Safety
+/// `raw` is a compiled type, see the invariants; so are those it points to.
+unsafe fn read_type(raw: *const ffi::lysc_type) -> RawType {
+    use ffi::LY_DATA_TYPE as T;
+    // SAFETY: each cast is to the struct of the type's `basetype`.
+    unsafe {
+        match (*raw).basetype {
+            T::LY_TYPE_BOOL => RawType::Bool,
+            T::LY_TYPE_EMPTY => RawType::Empty,
+            T::LY_TYPE_INT8 => RawType::Int { bits: 8, ranges: signed((*num(raw)).range) },
+            T::LY_TYPE_INT16 => RawType::Int { bits: 16, ranges: signed((*num(raw)).range) },
+            T::LY_TYPE_INT32 => RawType::Int { bits: 32, ranges: signed((*num(raw)).range) },
+            T::LY_TYPE_INT64 => RawType::Int { bits: 64, ranges: signed((*num(raw)).range) },
+            T::LY_TYPE_UINT8 => RawType::Uint { bits: 8, ranges: unsigned((*num(raw)).range) },
+            T::LY_TYPE_UINT16 => RawType::Uint { bits: 16, ranges: unsigned((*num(raw)).range) },
+            T::LY_TYPE_UINT32 => RawType::Uint { bits: 32, ranges: unsigned((*num(raw)).range) },
+            T::LY_TYPE_UINT64 => RawType::Uint { bits: 64, ranges: unsigned((*num(raw)).range) },
+            T::LY_TYPE_DEC64 => {
+                let raw = &*raw.cast::<ffi::lysc_type_dec>();
+                RawType::Decimal { scale: raw.fraction_digits, ranges: signed(raw.range) }
+            }
+            T::LY_TYPE_STRING => {
+                let raw = &*raw.cast::<ffi::lysc_type_str>();
+                let pattern =
+                    |p: &*mut ffi::lysc_pattern| (text((**p).expr), (**p).inverted() != 0);
+                RawType::Str {
+                    lengths: unsigned(raw.length),
+                    patterns: items(raw.patterns).iter().map(pattern).collect(),
+                }
+            }
+            T::LY_TYPE_BINARY => {
+                RawType::Binary { lengths: unsigned((*raw.cast::<ffi::lysc_type_bin>()).length) }
+            }
+            T::LY_TYPE_ENUM => {
+                let members = items((*raw.cast::<ffi::lysc_type_enum>()).enums);
+                RawType::Enum(
+                    members.iter().map(|m| (text(m.name), m.__bindgen_anon_1.value)).collect(),
+                )
+            }
+            T::LY_TYPE_BITS => {
+                let bits = items((*raw.cast::<ffi::lysc_type_bits>()).bits);
+                RawType::Bits(bits.iter().map(|b| text(b.name)).collect())
+            }
+            T::LY_TYPE_IDENT => {
+                read_identityref(items((*raw.cast::<ffi::lysc_type_identityref>()).bases))
+            }
+            T::LY_TYPE_UNION => {
+                let members = items((*raw.cast::<ffi::lysc_type_union>()).types);
+                RawType::Union(members.iter().map(|m| read_type(*m)).collect())
+            }
+            T::LY_TYPE_LEAFREF => RawType::Leafref(Box::new(read_type(
+                (*raw.cast::<ffi::lysc_type_leafref>()).realtype,
+            ))),
+            _ => RawType::Instance,
+        }
+    }
+}
+
+fn num(raw: *const ffi::lysc_type) -> *const ffi::lysc_type_num {
+    raw.cast()
+}
+
+/// An identity fits when it is derived from every base.
+///
+/// # Safety
+/// The pointers are compiled identities.
+unsafe fn read_identityref(bases: &[*mut ffi::lysc_ident]) -> RawType {
+    // SAFETY: as promised by the caller; `derived` holds compiled identities too.
+    unsafe {
+        let mut fitting: Vec<SmolStr> = Vec::new();
+        for (i, base) in bases.iter().enumerate() {
+            let mut derived = Vec::new();
+            collect_derived(*base, &mut derived);
+            if i == 0 {
+                fitting = derived;
+            } else {
+                fitting.retain(|name| derived.contains(name));
+            }
+        }
+        RawType::Identity { bases: bases.iter().map(|b| identity_name(*b)).collect(), fitting }
+    }
+}
+
+/// # Safety
+/// `base` is a compiled identity.
+unsafe fn collect_derived(base: *const ffi::lysc_ident, into: &mut Vec<SmolStr>) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        for derived in items((*base).derived) {
+            let name = identity_name(*derived);
+            if !into.contains(&name) {
+                into.push(name);
+                collect_derived(*derived, into);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `identity` is a compiled identity.
+unsafe fn identity_name(identity: *const ffi::lysc_ident) -> SmolStr {
+    // SAFETY: as promised by the caller; an identity always has a module.
+    unsafe {
+        smol_str::format_smolstr!("{}:{}", text((*(*identity).module).name), text((*identity).name))
+    }
+}
+
+/// # Safety
+/// `range` is null or a compiled range of a signed type.
+unsafe fn signed(range: *const ffi::lysc_range) -> Option<Vec<(i64, i64)>> {
+    // SAFETY: as promised; libyang fills the signed half of the unions for signed types.
+    let part = |p: &ffi::lysc_range_lysc_range_part| unsafe {
+        (p.__bindgen_anon_1.min_64, p.__bindgen_anon_2.max_64)
+    };
+    unsafe { range.as_ref().map(|range| items(range.parts).iter().map(part).collect()) }
+}
+
+/// # Safety
+/// `range` is null or a compiled range of an unsigned type or a length.
+unsafe fn unsigned(range: *const ffi::lysc_range) -> Option<Vec<(u64, u64)>> {
+    // SAFETY: as promised; libyang fills the unsigned half of the unions for these.
+    let part = |p: &ffi::lysc_range_lysc_range_part| unsafe {
+        (p.__bindgen_anon_1.min_u64, p.__bindgen_anon_2.max_u64)
+    };
+    unsafe { range.as_ref().map(|range| items(range.parts).iter().map(part).collect()) }
+}
+
+/// # Safety
+/// The extension is compiled; its definition is always set.
+unsafe fn extension(raw: &ffi::lysc_ext_instance) -> RawExtension {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let def = &*raw.def;
+        let argument = (!raw.argument.is_null()).then(|| text(raw.argument));
+        RawExtension { module: text((*def.module).name), name: text(def.name), argument }
+    }
+}
+
+/// # Safety
+/// `array` is a sized array of libyang; the slice must not outlive the context.
+unsafe fn items<'a, T>(array: *const T) -> &'a [T] {
+    if array.is_null() {
+        return &[];
+    }
+    // SAFETY: the count stands in front of the first item (`LY_ARRAY_COUNT`).
+    unsafe {
+        let count = array.cast::<u64>().sub(1).read_unaligned();
+        std::slice::from_raw_parts(array, usize::try_from(count).unwrap_or_default())
+    }
+}
+
+/// # Safety
+/// `text` is null or a text of libyang.
+unsafe fn text(text: *const c_char) -> SmolStr {
+    if text.is_null() {
+        return SmolStr::default();
+    }
+    // SAFETY: as promised by the caller.
+    SmolStr::new(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
