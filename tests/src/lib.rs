@@ -1,5 +1,16 @@
-//! Fixtures, and the rules of the workspace that are checked from its sources.
+//! Fixtures for tests of the whole agent, and the rules of the workspace that are checked from its sources.
 //!
-//! Absent on purpose: tests. They are the files beside `src/`, each with its own target in the manifest.
+//! Start at [`netns::Netns`], in which a test lives, and [`agent::AgentProcess`], the real binary started there.
+//! [`gnmi::GnmiClient`] asks it like a controller, [`clients`] are those that nobody here wrote.
+//!
+//! Fixtures panic with what they know when something is not as a test needs it; only what a test may want to
+//! see fail is returned as an error. Absent on purpose: tests. They are the files beside `src/`, each target
+//! named in the manifest.
 
+pub mod agent;
+pub mod clients;
+pub mod eventually;
+pub mod gnmi;
+pub mod netns;
+pub mod subscription;
 pub mod trace;

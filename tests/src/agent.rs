@@ -1,0 +1,293 @@
+//! The real `holdfast` binary, started for a test.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::net::UnixDatagram;
+use tokio::time::{Instant, timeout};
+
+use crate::eventually::{PATIENCE, eventually};
+use crate::gnmi::{Credentials, GnmiClient};
+use crate::netns::Netns;
+
+/// The user that `--admin-password-file` makes.
+pub const ADMIN: &str = "admin";
+
+/// No password is a default; this one belongs to agents that live as long as a test.
+pub const PASSWORD: &str = "correct horse battery staple";
+
+/// Lines of the agent's log that a failing test shows.
+const LOG_TAIL: usize = 60;
+
+/// A running agent and everything that belongs to it. Dropping it kills the agent.
+#[derive(Debug)]
+pub struct AgentProcess {
+    folder: TempDir,
+    options: Vec<String>,
+    address: SocketAddr,
+    child: Option<Child>,
+    /// From start to the first moment it served.
+    start_time: Duration,
+}
+
+impl AgentProcess {
+    /// Starts an agent that manages the namespace of this thread and listens on its loopback.
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start(net: &Netns) -> Self {
+        Self::start_with(net, &[]).await
+    }
+
+    /// The same with more options.
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start_with(_born_in: &Netns, options: &[&str]) -> Self {
+        let mut agent = Self::prepared(options);
+        agent.run().await;
+        agent
+    }
+
+    /// An agent that is not started yet.
+    fn prepared(options: &[&str]) -> Self {
+        let folder = TempDir::with_prefix("holdfast-test-").expect("a folder for the agent");
+        fs::write(folder.path().join("password"), format!("{PASSWORD}\n"))
+            .expect("a file in our own folder");
+        fs::create_dir(folder.path().join("root")).expect("a folder in our own folder");
+        Self {
+            folder,
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            // The namespace is the test's own, so the port is free.
+            address: SocketAddr::from(([127, 0, 0, 1], 9339)),
+            child: None,
+            start_time: Duration::ZERO,
+        }
+    }
+
+    /// Starts the binary and waits until it says by `sd_notify` that it serves.
+    async fn run(&mut self) {
+        let notify = self.folder.path().join("notify");
+        let _ = fs::remove_file(&notify); // of an earlier run
+        let notifications = UnixDatagram::bind(&notify).expect("a socket in our own folder");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .expect("a log file in our own folder");
+        let started = Instant::now();
+        let child = self
+            .command("run")
+            .args(["--listen", &self.address.to_string()])
+            .arg("--root")
+            .arg(self.root())
+            .arg("--admin-password-file")
+            .arg(self.folder.path().join("password"))
+            .args(&self.options)
+            .env("NOTIFY_SOCKET", &notify)
+            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or("info".into()))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("an open file can be shared"))
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.expect("setpriv starts the agent"));
+        if let Err(reason) = self.ready(&notifications).await {
+            panic!("the agent does not get ready: {reason}\n{}", self.log_tail());
+        }
+        self.start_time = started.elapsed();
+    }
+
+    async fn ready(&mut self, notifications: &UnixDatagram) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut message = [0; 512];
+        while Instant::now() < deadline {
+            let received =
+                timeout(Duration::from_millis(50), notifications.recv(&mut message)).await;
+            if let Ok(Ok(length)) = received
+                && String::from_utf8_lossy(&message[..length]).lines().any(|line| line == "READY=1")
+            {
+                return Ok(());
+            }
+            if let Some(status) =
+                self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
+            {
+                return Err(format!("it ended with {status}"));
+            }
+        }
+        Err(format!("silent for {PATIENCE:?}"))
+    }
+
+    /// A client with the right name and password.
+    ///
+    /// # Panics
+    /// When the agent does not take the connection.
+    pub async fn gnmi(&self) -> GnmiClient {
+        let credentials = Credentials::new(ADMIN, PASSWORD).expect("plain ASCII");
+        let client = GnmiClient::connect(self.address, &self.ca(), credentials).await;
+        client.unwrap_or_else(|error| panic!("{error:?}\n{}", self.log_tail()))
+    }
+
+    /// Ends it the way a power cut does, and waits until it is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may be dead already, which is what we want.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again with the same folders.
+    ///
+    /// # Panics
+    /// When it does not get ready.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.run().await;
+    }
+
+    /// Asks it to end, and says how it did and how long that took.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub async fn terminate(&mut self) -> (ExitStatus, Duration) {
+        let mut child = self.child.take().expect("the agent runs");
+        let asked = Instant::now();
+        kill(pid_of(&child), Signal::SIGTERM).expect("our child is there until we wait for it");
+        let mut status = None;
+        eventually("the agent ends after SIGTERM", || {
+            status = child.try_wait().expect("our child can be waited for");
+            status.is_some()
+        })
+        .await;
+        (status.expect("it ended"), asked.elapsed())
+    }
+
+    /// Runs `holdfast show WHAT` against it.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn show(&self, what: &str) -> String {
+        let output = self.command("show").arg(what).output().expect("the binary starts");
+        assert!(
+            output.status.success(),
+            "show {what}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// `holdfast COMMAND --state-dir ...`, which dies with this thread.
+    pub fn command(&self, command: &str) -> Command {
+        let mut setpriv = Command::new("setpriv");
+        setpriv
+            .args(["--pdeathsig", "KILL"])
+            .arg(binary())
+            .arg(command)
+            .arg("--state-dir")
+            .arg(self.state_dir());
+        setpriv
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// The folder that it takes for the root of the file system.
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn start_time(&self) -> Duration {
+        self.start_time
+    }
+
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the agent runs").id()
+    }
+
+    /// The file that clients trust it by.
+    pub fn ca_file(&self) -> PathBuf {
+        self.state_dir().join("tls/ca.pem")
+    }
+
+    fn ca(&self) -> String {
+        let file = self.ca_file();
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    }
+
+    /// Memory that it holds now, in octets.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resident_bytes(&self) -> u64 {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent runs");
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .expect("every process has a size");
+        let kib: u64 = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|number| number.parse().ok())
+            .expect("a number of KiB");
+        kib * 1024
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n")
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let tail = self.log_tail();
+            // To the test's own output: what the agent thought while the test failed.
+            eprintln!("--- log of the agent\n{tail}\n---");
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("a process id fits"))
+}
+
+/// The agent's binary: `$HOLDFAST`, or beside this program in the target folder.
+///
+/// # Panics
+/// When it is not built.
+pub fn binary() -> PathBuf {
+    if let Some(binary) = std::env::var_os("HOLDFAST") {
+        return binary.into();
+    }
+    let this = std::env::current_exe().expect("a running program has a path");
+    let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("holdfast"));
+    let mut built = beside.filter(|binary| binary.is_file());
+    built.next().expect("the agent is built: cargo build -p holdfast")
+}

@@ -1,0 +1,174 @@
+//! Clients that nobody here wrote: gnmic, and the Python ones. `tests/scripts/clients.sh` builds them.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::agent::{ADMIN, AgentProcess, PASSWORD};
+use crate::eventually::PATIENCE;
+
+/// The operator's tool, aimed at one agent.
+#[derive(Debug)]
+pub struct Gnmic {
+    options: Vec<String>,
+}
+
+/// A subscription held open by gnmic.
+#[derive(Debug)]
+pub struct GnmicStream {
+    _child: Child, // killed when dropped
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Gnmic {
+    pub fn to(agent: &AgentProcess) -> Self {
+        let ca = agent.ca_file().display().to_string();
+        let address = agent.address().to_string();
+        let options = [
+            "--address",
+            &address,
+            "--tls-ca",
+            &ca,
+            "--username",
+            ADMIN,
+            "--password",
+            PASSWORD,
+            "--timeout",
+            "30s",
+        ];
+        Self { options: options.map(ToOwned::to_owned).into() }
+    }
+
+    /// Runs a command that must succeed; returns what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub async fn run(&self, arguments: &[&str]) -> String {
+        match self.outcome(arguments).await {
+            Ok(printed) => printed,
+            Err(complaint) => panic!("gnmic {arguments:?}: {complaint}"),
+        }
+    }
+
+    /// Runs a command that prints JSON.
+    ///
+    /// # Panics
+    /// When it fails or prints something else.
+    pub async fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.run(arguments).await;
+        serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("gnmic {arguments:?}: {error}: {text}"))
+    }
+
+    /// Runs a command that must fail; returns what it complains.
+    ///
+    /// # Panics
+    /// When it succeeds.
+    pub async fn refused(&self, arguments: &[&str]) -> String {
+        match self.outcome(arguments).await {
+            Ok(printed) => panic!("gnmic {arguments:?} should fail; it printed {printed}"),
+            Err(complaint) => complaint,
+        }
+    }
+
+    async fn outcome(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command(arguments).output();
+        let output =
+            timeout(PATIENCE * 4, output).await.map_err(|_| "it does not end".to_owned())?;
+        let output = output.map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Starts a subscription that goes on; events come one a line.
+    ///
+    /// # Panics
+    /// When gnmic cannot be started.
+    pub fn stream(&self, arguments: &[&str]) -> GnmicStream {
+        let mut child = self
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("gnmic starts");
+        let stdout = child.stdout.take().expect("it was asked for");
+        GnmicStream { _child: child, lines: BufReader::new(stdout).lines() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(client("gnmic"));
+        command.args(&self.options).args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+}
+
+impl GnmicStream {
+    /// Reads on until a line contains `part`, and returns all lines up to it.
+    ///
+    /// # Panics
+    /// When gnmic ends or falls silent before.
+    pub async fn until(&mut self, part: &str) -> String {
+        let mut text = String::new();
+        loop {
+            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            let Ok(Ok(Some(line))) = line else {
+                panic!("{line:?} while waiting for `{part}`; printed since: {text}")
+            };
+            text += &line;
+            text.push('\n');
+            if line.contains(part) {
+                return text;
+            }
+        }
+    }
+}
+
+/// Runs a script of `tests/clients` with the Python clients installed; it must succeed.
+///
+/// # Panics
+/// When it fails; what it printed is in the message.
+pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> String {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    let output = Command::new(client("venv/bin/python"))
+        .current_dir(scripts)
+        .arg(program)
+        .args(arguments)
+        .env("TARGET_HOST", agent.address().ip().to_string())
+        .env("TARGET_PORT", agent.address().port().to_string())
+        .env("TARGET_CA", agent.ca_file())
+        .env("TARGET_USER", ADMIN)
+        .env("TARGET_PASSWORD", PASSWORD)
+        .kill_on_drop(true)
+        .output();
+    let output =
+        timeout(PATIENCE * 8, output).await.expect("the client ends").expect("the client starts");
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{program} ends with {}:\n{text}", output.status);
+    text
+}
+
+/// A client that `clients.sh` made: in `$CLIENTS`, else in `target/clients`.
+///
+/// # Panics
+/// When it is not there.
+fn client(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients");
+    let folder = std::env::var_os("CLIENTS").map_or(target, PathBuf::from);
+    let program = folder.join(name);
+    assert!(
+        program.exists(),
+        "{} is missing: run tests/scripts/clients.sh gnmic python",
+        program.display()
+    );
+    program
+}

@@ -1,0 +1,32 @@
+//! Waiting for what another process does.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long a test waits. Far above what anything takes, since the machine may be busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Waits until `holds` does.
+///
+/// # Panics
+/// When it does not within [`PATIENCE`].
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually_async(what, || std::future::ready(holds())).await;
+}
+
+/// Like [`eventually`], for a condition that has to ask somebody.
+///
+/// # Panics
+/// When it does not hold within [`PATIENCE`].
+pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        sleep(PERIOD).await;
+    }
+}

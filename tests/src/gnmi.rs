@@ -1,0 +1,217 @@
+//! A gNMI client for tests, and requests written as text.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use holdfast_proto::gnmi;
+use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
+use holdfast_proto::gnmi::typed_value::Value as Typed;
+use serde_json::{Value, json};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status};
+
+use crate::subscription::Subscription;
+
+/// The largest message that either side sends: a whole-device Set, and the Get that reads it back.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// A connection as one user. Clones share it.
+#[derive(Debug, Clone)]
+pub struct GnmiClient {
+    inner: GNmiClient<InterceptedService<Channel, Credentials>>,
+}
+
+/// A name and password, sent with each call.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    username: MetadataValue<Ascii>,
+    password: MetadataValue<Ascii>,
+}
+
+impl Credentials {
+    /// # Errors
+    /// When one of them cannot be sent as metadata.
+    pub fn new(username: &str, password: &str) -> Result<Self> {
+        Ok(Self { username: username.parse()?, password: password.parse()? })
+    }
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("username", self.username.clone());
+        request.metadata_mut().insert("password", self.password.clone());
+        Ok(request)
+    }
+}
+
+impl GnmiClient {
+    /// Connects over TLS to a server that shows a certificate for `localhost` signed by `ca` (PEM).
+    ///
+    /// # Errors
+    /// When the server is not there or not who it should be.
+    pub async fn connect(address: SocketAddr, ca: &str, credentials: Credentials) -> Result<Self> {
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(ca))
+            .domain_name("localhost");
+        let endpoint = Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?;
+        let channel =
+            endpoint.connect().await.with_context(|| format!("cannot connect to {address}"))?;
+        Ok(Self::over(channel, credentials))
+    }
+
+    /// A client over a connection that exists, as another user for instance.
+    pub fn over(channel: Channel, credentials: Credentials) -> Self {
+        let inner = GNmiClient::with_interceptor(channel, credentials)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Self { inner }
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn capabilities(&self) -> Result<gnmi::CapabilityResponse, Status> {
+        let request = gnmi::CapabilityRequest::default();
+        Ok(self.inner.clone().capabilities(request).await?.into_inner())
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn get(&self, request: gnmi::GetRequest) -> Result<gnmi::GetResponse, Status> {
+        Ok(self.inner.clone().get(request).await?.into_inner())
+    }
+
+    /// Everything at a path, as `JSON_IETF`.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn read(&self, path: &str) -> Result<Value, Status> {
+        self.read_as(path, gnmi::get_request::DataType::All).await
+    }
+
+    /// What is at a path, of one type of data, as `JSON_IETF`.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn read_as(
+        &self,
+        path: &str,
+        of: gnmi::get_request::DataType,
+    ) -> Result<Value, Status> {
+        let request = gnmi::GetRequest {
+            path: vec![parse_path(path)],
+            r#type: of.into(),
+            encoding: gnmi::Encoding::JsonIetf.into(),
+            ..Default::default()
+        };
+        let response = self.get(request).await?;
+        let update =
+            response.notification.first().and_then(|notification| notification.update.first());
+        Ok(update.and_then(|update| update.val.as_ref()).map_or(Value::Null, json_of))
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn set(&self, request: gnmi::SetRequest) -> Result<gnmi::SetResponse, Status> {
+        Ok(self.inner.clone().set(request).await?.into_inner())
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn update(
+        &self,
+        path: &str,
+        value: impl Into<Value>,
+    ) -> Result<gnmi::SetResponse, Status> {
+        self.set(gnmi::SetRequest { update: vec![update(path, value)], ..Default::default() }).await
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn replace(
+        &self,
+        path: &str,
+        value: impl Into<Value>,
+    ) -> Result<gnmi::SetResponse, Status> {
+        self.set(gnmi::SetRequest { replace: vec![update(path, value)], ..Default::default() })
+            .await
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn delete(&self, path: &str) -> Result<gnmi::SetResponse, Status> {
+        self.set(gnmi::SetRequest { delete: vec![parse_path(path)], ..Default::default() }).await
+    }
+
+    /// # Errors
+    /// What the server answers before the first message.
+    pub async fn subscribe(&self, list: gnmi::SubscriptionList) -> Result<Subscription, Status> {
+        Subscription::open(self.inner.clone(), list).await
+    }
+
+    /// The client underneath, for what has no method here.
+    pub fn raw(&self) -> GNmiClient<InterceptedService<Channel, Credentials>> {
+        self.inner.clone()
+    }
+}
+
+/// A path written as text: `/interfaces/interface[name=eth0]`, or `origin:/...`.
+///
+/// # Panics
+/// When it is none.
+#[track_caller]
+pub fn parse_path(text: &str) -> gnmi::Path {
+    let (origin, text) = match text.split_once(":/") {
+        Some((origin, rest)) if !origin.contains(['/', '[']) => (origin, format!("/{rest}")),
+        _ => ("", text.to_owned()),
+    };
+    let path: holdfast_config::path::Path = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    let elem = path
+        .elems
+        .into_iter()
+        .map(|elem| gnmi::PathElem { name: elem.name, key: elem.keys.into_iter().collect() });
+    gnmi::Path { origin: origin.into(), elem: elem.collect(), ..Default::default() }
+}
+
+/// A path as text.
+pub fn path_text(path: &gnmi::Path) -> String {
+    let mut text = String::new();
+    for elem in &path.elem {
+        text += &format!("/{}", elem.name);
+        for (key, value) in &elem.key {
+            text += &format!("[{key}={value}]");
+        }
+    }
+    if text.is_empty() { "/".into() } else { text }
+}
+
+/// An update with a `JSON_IETF` value.
+#[track_caller]
+pub fn update(path: &str, value: impl Into<Value>) -> gnmi::Update {
+    let json = Typed::JsonIetfVal(value.into().to_string().into());
+    let val = Some(gnmi::TypedValue { value: Some(json) });
+    gnmi::Update { path: Some(parse_path(path)), val, ..Default::default() }
+}
+
+/// A value of any encoding as JSON, for comparing.
+///
+/// # Panics
+/// When JSON in it is malformed.
+pub fn json_of(value: &gnmi::TypedValue) -> Value {
+    match value.value.as_ref() {
+        None => Value::Null,
+        Some(Typed::StringVal(text) | Typed::AsciiVal(text)) => json!(text),
+        Some(Typed::IntVal(number)) => json!(number),
+        Some(Typed::UintVal(number)) => json!(number),
+        Some(Typed::BoolVal(value)) => json!(value),
+        Some(Typed::DoubleVal(number)) => json!(number),
+        Some(Typed::BytesVal(bytes) | Typed::ProtoBytes(bytes)) => json!(bytes.to_vec()),
+        Some(Typed::LeaflistVal(list)) => list.element.iter().map(json_of).collect(),
+        Some(Typed::JsonVal(text) | Typed::JsonIetfVal(text)) => {
+            serde_json::from_slice(text).unwrap_or_else(|error| panic!("malformed JSON: {error}"))
+        }
+        Some(other) => json!(format!("{other:?}")),
+    }
+}

@@ -1,0 +1,173 @@
+//! Network namespaces that live as long as the thread that made them.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+
+/// A private network namespace and host name: everything this thread starts from now on is born in it.
+///
+/// Tests with it use tokio's current-thread runtime, so that their sockets are born there as well.
+#[derive(Debug)]
+pub struct Netns {
+    path: String,
+}
+
+/// What `ip link` tells of one link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub mtu: u32,
+    pub up: bool,
+    pub mac: String,
+    /// `description` in OpenConfig.
+    pub alias: String,
+    pub master: Option<String>,
+    /// The kernel's kind, such as `veth` or `bridge`; empty for a physical port.
+    pub kind: String,
+}
+
+impl Netns {
+    /// Makes a namespace and moves this thread into it; its loopback is up.
+    ///
+    /// # Panics
+    /// Without the privilege to make one: `make e2e` runs the tests in a user namespace that has it.
+    #[must_use]
+    pub fn enter() -> Self {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS)
+            .expect("root, or a user namespace, to make a network namespace: run `make e2e`");
+        let thread = nix::unistd::gettid();
+        let net = Self { path: format!("/proc/{}/task/{thread}/ns/net", std::process::id()) };
+        net.ip("link set lo up");
+        net
+    }
+
+    /// Adds a port with a cable to `peer`, both down.
+    #[must_use]
+    pub fn with_veth(self, port: &str, peer: &str) -> Self {
+        self.ip(&format!("link add {port} type veth peer name {peer}"));
+        self
+    }
+
+    /// Where another process finds this namespace.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Runs `ip` with arguments separated by spaces, and returns what it prints.
+    #[track_caller]
+    pub fn ip(&self, arguments: &str) -> String {
+        let output = run("ip", arguments.split_whitespace());
+        assert!(
+            output.status.success(),
+            "ip {arguments}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs `ip -json` and returns its list.
+    #[track_caller]
+    pub fn ip_json(&self, arguments: &str) -> Vec<Value> {
+        let text = self.ip(&format!("-json -details {arguments}"));
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("ip {arguments}: {error}: {text}"))
+    }
+
+    #[track_caller]
+    pub fn link(&self, name: &str) -> Link {
+        self.find_link(name).unwrap_or_else(|| panic!("there is no link {name}"))
+    }
+
+    pub fn find_link(&self, name: &str) -> Option<Link> {
+        let links = self.ip_json("link show");
+        let link = links.iter().find(|link| link["ifname"] == name)?;
+        let text = |name: &str| link[name].as_str().unwrap_or_default().to_owned();
+        Some(Link {
+            index: number(&link["ifindex"]),
+            mtu: number(&link["mtu"]),
+            up: link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "UP")),
+            mac: text("address"),
+            alias: text("ifalias"),
+            master: link["master"].as_str().map(ToOwned::to_owned),
+            kind: link["linkinfo"]["info_kind"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// The addresses of a link with their prefix lengths, without link-local ones, sorted.
+    #[track_caller]
+    pub fn addresses(&self, link: &str) -> Vec<String> {
+        let links = self.ip_json(&format!("address show dev {link}"));
+        let addresses =
+            links.iter().flat_map(|link| link["addr_info"].as_array().into_iter().flatten());
+        let mut addresses: Vec<_> = addresses
+            .filter(|address| address["scope"] != "link")
+            .map(|address| {
+                format!("{}/{}", address["local"].as_str().unwrap_or("?"), address["prefixlen"])
+            })
+            .collect();
+        addresses.sort();
+        addresses
+    }
+
+    /// The IPv4 routes of the main table that a protocol number made, one line each as `ip` prints them.
+    #[track_caller]
+    pub fn routes(&self, protocol: &str) -> Vec<String> {
+        let text = self.ip(&format!("-4 route show table main proto {protocol}"));
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// Sets or reads a sysctl below `net/`.
+    #[track_caller]
+    pub fn sysctl(&self, name: &str) -> String {
+        let path = format!("/proc/sys/net/{name}");
+        std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+            .trim()
+            .to_owned()
+    }
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+}
+
+/// Runs a command to its end, in the namespaces of this thread.
+pub(crate) fn run<A: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = A>,
+) -> Output {
+    let output = Command::new(program).args(arguments).output();
+    output.unwrap_or_else(|error| panic!("cannot run {program}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_ports_that_its_thread_sees_and_no_other_does() {
+        if !nix::unistd::geteuid().is_root() {
+            return; // `make e2e` runs the tests that need more than the caller may
+        }
+        let net = Netns::enter().with_veth("eth0", "peer0");
+        net.ip("link set eth0 mtu 1400 up alias uplink");
+        net.ip("address add 192.0.2.1/24 dev eth0");
+        net.ip("route add 198.51.100.0/24 via 192.0.2.2 proto 150 onlink dev eth0");
+
+        let link = net.link("eth0");
+        assert_eq!(
+            (link.mtu, link.up, link.alias.as_str(), link.kind.as_str()),
+            (1400, true, "uplink", "veth")
+        );
+        assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
+        assert_eq!(net.routes("150"), ["198.51.100.0/24 via 192.0.2.2 dev eth0 onlink linkdown"]);
+
+        let outside = std::thread::spawn(|| Netns::enter().find_link("eth0")).join().unwrap();
+        assert_eq!(outside, None);
+    }
+}

@@ -1,0 +1,160 @@
+//! The receiving end of a Subscribe call, with what arrives as text.
+
+use holdfast_proto::gnmi;
+use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
+use holdfast_proto::gnmi::subscribe_request::Request as Asked;
+use holdfast_proto::gnmi::subscribe_response::Response as Told;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+use crate::eventually::PATIENCE;
+use crate::gnmi::{Credentials, json_of, parse_path, path_text};
+
+/// Requests under way to the server: the list, and polls.
+const REQUESTS_UNDER_WAY: usize = 8;
+
+/// A subscription and what it tells.
+#[derive(Debug)]
+pub struct Subscription {
+    requests: mpsc::Sender<gnmi::SubscribeRequest>,
+    responses: Streaming<gnmi::SubscribeResponse>,
+}
+
+/// One thing that a subscription tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Notification(gnmi::Notification),
+    Sync,
+    /// The server closed the stream without an error.
+    End,
+}
+
+/// A list for [`crate::gnmi::GnmiClient::subscribe`]: each path with its mode, `JSON_IETF`.
+pub fn subscribe_to(
+    mode: gnmi::subscription_list::Mode,
+    paths: &[(&str, gnmi::SubscriptionMode)],
+) -> gnmi::SubscriptionList {
+    let subscription = paths.iter().map(|(path, mode)| gnmi::Subscription {
+        path: Some(parse_path(path)),
+        mode: (*mode).into(),
+        ..Default::default()
+    });
+    gnmi::SubscriptionList {
+        subscription: subscription.collect(),
+        mode: mode.into(),
+        encoding: gnmi::Encoding::JsonIetf.into(),
+        ..Default::default()
+    }
+}
+
+impl Subscription {
+    pub(crate) async fn open(
+        mut client: GNmiClient<InterceptedService<Channel, Credentials>>,
+        list: gnmi::SubscriptionList,
+    ) -> Result<Self, Status> {
+        let (requests, received) = mpsc::channel(REQUESTS_UNDER_WAY);
+        let first =
+            gnmi::SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() };
+        requests
+            .send(first)
+            .await
+            .map_err(|_| Status::internal("the receiver is in this function"))?;
+        let responses = client.subscribe(ReceiverStream::new(received)).await?.into_inner();
+        Ok(Self { requests, responses })
+    }
+
+    /// Asks a POLL subscription for everything now.
+    ///
+    /// # Panics
+    /// When the call has ended.
+    pub async fn poll(&self) {
+        let poll = gnmi::SubscribeRequest {
+            request: Some(Asked::Poll(gnmi::Poll {})),
+            ..Default::default()
+        };
+        self.requests.send(poll).await.expect("the call goes on");
+    }
+
+    /// The next thing told.
+    ///
+    /// # Errors
+    /// What the server ends the stream with, and `DEADLINE_EXCEEDED` when it is silent for [`PATIENCE`].
+    pub async fn next(&mut self) -> Result<Event, Status> {
+        match timeout(PATIENCE, self.responses.message()).await {
+            Err(_) => Err(Status::deadline_exceeded(format!("nothing was told for {PATIENCE:?}"))),
+            Ok(message) => Ok(match message?.and_then(|message| message.response) {
+                Some(Told::Update(notification)) => Event::Notification(notification),
+                Some(_) => Event::Sync,
+                None => Event::End,
+            }),
+        }
+    }
+
+    /// Everything told up to the next sync, a line for each update and delete.
+    ///
+    /// # Panics
+    /// When the stream ends before.
+    pub async fn until_sync(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            match self.next().await.expect("the stream goes on until sync") {
+                Event::Notification(notification) => {
+                    lines.extend(notification_lines(&notification))
+                }
+                Event::Sync => return lines,
+                Event::End => panic!("the stream ended before sync; it told {lines:#?}"),
+            }
+        }
+    }
+
+    /// Reads on until a line contains `part`, and returns that line.
+    ///
+    /// # Panics
+    /// When the stream ends or falls silent before.
+    pub async fn until(&mut self, part: &str) -> String {
+        let mut lines = Vec::new();
+        loop {
+            match self.next().await {
+                Ok(Event::Notification(notification)) => {
+                    lines.extend(notification_lines(&notification))
+                }
+                Ok(Event::Sync) => {}
+                other => panic!("{other:?} while waiting for `{part}`; told since: {lines:#?}"),
+            }
+            if let Some(line) = lines.iter().find(|line| line.contains(part)) {
+                return line.clone();
+            }
+        }
+    }
+
+    /// What is told within a while in which nothing should change.
+    pub async fn told_within(&mut self, while_waiting: std::time::Duration) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Ok(Some(Ok(message))) = timeout(while_waiting, self.responses.next()).await {
+            if let Some(Told::Update(notification)) = message.response {
+                lines.extend(notification_lines(&notification));
+            }
+        }
+        lines
+    }
+}
+
+/// One line for each delete and update: `delete PATH`, `update PATH = JSON`.
+pub fn notification_lines(notification: &gnmi::Notification) -> Vec<String> {
+    let absolute = |path: Option<&gnmi::Path>| {
+        let mut whole = notification.prefix.clone().unwrap_or_default();
+        whole.elem.extend(path.iter().flat_map(|path| path.elem.iter().cloned()));
+        path_text(&whole)
+    };
+    let deletes = notification.delete.iter().map(|path| format!("delete {}", absolute(Some(path))));
+    let updates = notification.update.iter().map(|update| {
+        let value = update.val.as_ref().map(json_of).unwrap_or_default();
+        format!("update {} = {value}", absolute(update.path.as_ref()))
+    });
+    deletes.chain(updates).collect()
+}
