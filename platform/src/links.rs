@@ -94,6 +94,12 @@ impl LinkIndex {
         Some(entry.name)
     }
 
+    /// Forgets the links that the predicate does not hold for: a complete list shows them no longer.
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        self.by_index.retain(|index, _| keep(*index));
+        self.by_name.retain(|_, index| keep(*index));
+    }
+
     /// Forgets a link by name: its deletion is on its way, or its creation failed.
     pub fn forget_name(&mut self, name: &str) {
         if let Some(index) = self.by_name.remove(name) {

@@ -4,8 +4,9 @@
 //! commands in order, and answers through one mailbox: [`Events`]. A transport decides nothing:
 //! what to do about a failed operation or a fact nobody expected is the engine's business.
 
-use holdfast_scheduler::{Completion, Fact, Key, Operation, TransportId};
+use holdfast_scheduler::{Completion, Fact, Key, Operation, Scope, TransportId};
 
+mod dialect;
 mod files;
 mod mailbox;
 mod rtnetlink;
@@ -34,7 +35,8 @@ pub trait Transport: Send {
     /// [`Fact`], with no value when there is no such object.
     fn read(&mut self, keys: Vec<Key>);
 
-    /// Reads everything that matters; answered by one [`Event::Retrieved`].
+    /// Reads everything that matters; answered by one [`Event::Retrieved`] of
+    /// [`Scope::Everything`].
     fn retrieve(&mut self);
 }
 
@@ -45,6 +47,12 @@ pub enum Event {
     Completed(Vec<Completion>),
     /// Something changed or was read.
     Observed(Vec<Fact>),
-    /// Everything that is there: what is not among these facts does not exist.
-    Retrieved(Vec<Fact>),
+    /// Everything that is there of a part of the system: what the scope holds and these facts do
+    /// not name does not exist.
+    Retrieved {
+        /// The part.
+        scope: Scope,
+        /// What is there.
+        facts: Vec<Fact>,
+    },
 }

@@ -1,17 +1,21 @@
 //! Questions to the kernel: the requests, and taking the answers in.
 
 use std::io;
+use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkSerializable};
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage};
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol,
+};
 
-use super::frame::{Answer, Frame, HEADER_LEN, aligned, frames};
+use super::frame::{Answer, Frame, HEADER_LEN, frames};
 use super::socket::{Received, RouteSocket};
-use super::window::{put_header, wait_readable};
+use super::window::{put_header, put_message, wait_readable};
 use crate::values::{Family, MAIN_TABLE, OUR_PROTOCOL};
 
 /// The objects changed while the kernel listed them: some may be missing from the list.
@@ -73,14 +77,9 @@ impl Asker {
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
     ) -> Result<(), AskError> {
-        for _ in 0..ATTEMPTS {
-            each(Listing::Begin);
-            self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
-            if let End::Complete = self.take_in(buffer, true, each)? {
-                return Ok(());
-            }
-        }
-        Err(AskError::Interrupted)
+        self.repeat(buffer, each, |octets, sequence| {
+            put_message(octets, question, NLM_F_REQUEST | NLM_F_DUMP, sequence);
+        })
     }
 
     /// Asks for one object.
@@ -94,17 +93,51 @@ impl Asker {
         each: &mut dyn FnMut(Listing<'_>),
     ) -> Result<(), AskError> {
         // The acknowledgement marks the end of the answer.
-        self.send(question, NLM_F_REQUEST | NLM_F_ACK)?;
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        self.send(|octets, sequence| put_message(octets, question, flags, sequence))?;
         self.take_in(buffer, false, each).map(|_| ())
     }
 
-    fn send(&mut self, question: &RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    /// Lists the forwarding variables of one family, which the message types of our netlink library
+    /// leave out (`RTM_GETNETCONF`).
+    ///
+    /// # Errors
+    /// As [`Asker::list`].
+    pub(crate) fn list_forwarding(
+        &mut self,
+        family: Family,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Listing<'_>),
+    ) -> Result<(), AskError> {
+        const RTM_GETNETCONF: u16 = 82;
+        let header = [u8::from(address_family(family)), 0, 0, 0]; // `struct netconfmsg`, padded
+        self.repeat(buffer, each, |octets, sequence| {
+            let flags = NLM_F_REQUEST | NLM_F_DUMP;
+            put_header(octets, HEADER_LEN + header.len(), RTM_GETNETCONF, flags, sequence);
+            octets.extend(header);
+        })
+    }
+
+    fn repeat(
+        &mut self,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Listing<'_>),
+        question: impl Fn(&mut Vec<u8>, u32),
+    ) -> Result<(), AskError> {
+        for _ in 0..ATTEMPTS {
+            each(Listing::Begin);
+            self.send(&question)?;
+            if let End::Complete = self.take_in(buffer, true, each)? {
+                return Ok(());
+            }
+        }
+        Err(AskError::Interrupted)
+    }
+
+    fn send(&mut self, question: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.octets.clear();
-        let length = HEADER_LEN + question.buffer_len();
-        put_header(&mut self.octets, length, question.message_type(), flags, self.sequence);
-        self.octets.resize(aligned(length), 0);
-        question.serialize(&mut self.octets[HEADER_LEN..length]);
+        question(&mut self.octets, self.sequence);
         self.socket.send(&self.octets)
     }
 
@@ -193,6 +226,22 @@ pub(crate) fn our_routes(family: Family, link: u32) -> RouteNetlinkMessage {
     if link != 0 {
         message.attributes.push(RouteAttribute::Oif(link));
     }
+    RouteNetlinkMessage::GetRoute(message)
+}
+
+/// The route that the kernel would take to a prefix's first address, shown as it is in the table.
+/// It may be another one, more specific or better.
+pub(crate) fn best_route(prefix: IpNet) -> RouteNetlinkMessage {
+    const RTM_F_FIB_MATCH: u32 = 0x2000;
+    let mut message = RouteMessage::default();
+    message.header.address_family = address_family(Family::of(prefix.addr()));
+    message.header.destination_prefix_length = prefix.max_prefix_len();
+    message.header.flags = RouteFlags::from_bits_retain(RTM_F_FIB_MATCH);
+    let address = match prefix.network() {
+        IpAddr::V4(ip) => RouteAddress::Inet(ip),
+        IpAddr::V6(ip) => RouteAddress::Inet6(ip),
+    };
+    message.attributes.push(RouteAttribute::Destination(address));
     RouteNetlinkMessage::GetRoute(message)
 }
 

@@ -1,6 +1,272 @@
-//! rtnetlink.
+//! rtnetlink of the managed namespace: operations in windows, facts as the kernel announces them.
+//!
+//! One thread does it all. The kernel carries requests out while they are being sent, so nothing
+//! is won by sending from one thread and listening on another, and much is lost: here, what a
+//! window changed is heard before its completions are posted, and a burst of our own making never
+//! overruns the receive buffer.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use holdfast_scheduler::{Fact, Key, Operation};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use tracing::{error, warn};
+
 mod ask;
 mod frame;
+mod hear;
 mod listener;
+mod netconf;
+mod read;
 mod socket;
+mod submit;
 mod window;
+
+use ask::Asker;
+use hear::Doubts;
+use listener::Listener;
+use socket::{DATAGRAM_SIZE, RouteSocket};
+use submit::InHand;
+use window::Window;
+
+use super::Event;
+use super::dialect::Dialect;
+use super::mailbox::Mailbox;
+use crate::links::LinkIndex;
+use crate::netns::{Netns, NetnsError};
+
+/// Why the transport cannot work in the managed namespace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RtnetlinkError {
+    /// The namespace cannot be entered.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    /// No sockets.
+    #[error("cannot open the rtnetlink sockets of the managed namespace")]
+    Open(#[source] io::Error),
+    /// The kernel refuses changes.
+    #[error(
+        "not permitted to change the network of the managed namespace: that needs CAP_NET_ADMIN in it; \
+         run the agent as root, or in a user and network namespace of its own (`unshare -rn`)"
+    )]
+    NotPermitted,
+    /// No thread.
+    #[error("cannot start the thread of the rtnetlink transport")]
+    Thread(#[source] io::Error),
+}
+
+/// The transport's thread, from the outside. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Rtnetlink {
+    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
+    commands: Option<Sender<Command>>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is asked to do, in order.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Submit(Vec<Operation>),
+    Read(Vec<Key>),
+    /// Reports everything: these facts, and all that rtnetlink shows. `done` is dropped then.
+    Retrieve {
+        others: Vec<Fact>,
+        done: Sender<()>,
+    },
+    Counters(Sender<Vec<LinkCounters>>),
+}
+
+/// The counters of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Its name.
+    pub link: smol_str::SmolStr,
+    /// 64-bit counters (`IFLA_STATS64`).
+    pub counters: netlink_packet_route::link::Stats64,
+    /// How often the carrier came or went (`IFLA_CARRIER_CHANGES`).
+    pub carrier_changes: u32,
+}
+
+impl Rtnetlink {
+    /// Enters the namespace on a new thread, opens the sockets there, and listens from then on.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or its network not be changed.
+    pub(crate) fn start(
+        netns: Arc<Netns>,
+        dialect: Arc<dyn Dialect>,
+        mailbox: Mailbox,
+        receive_buffer: Option<usize>,
+    ) -> Result<Self, RtnetlinkError> {
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|errno| RtnetlinkError::Open(errno.into()))?;
+        let wake = Arc::new(wake);
+        let (commands, commands_rx) = channel();
+        let (ready_tx, ready) = channel();
+        let woken = Arc::clone(&wake);
+        let thread = std::thread::Builder::new()
+            .name("rtnetlink".into())
+            .spawn(move || {
+                let opened = netns.enter().map_err(RtnetlinkError::from).and_then(|()| {
+                    Task::open(dialect, mailbox, commands_rx, woken, receive_buffer)
+                });
+                match opened {
+                    Ok(task) => {
+                        let _ = ready_tx.send(Ok(()));
+                        task.run();
+                    }
+                    Err(error) => drop(ready_tx.send(Err(error))),
+                }
+            })
+            .map_err(RtnetlinkError::Thread)?;
+        let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
+        ready.recv().map_err(|_| vanished())??;
+        Ok(Self { commands: Some(commands), wake, thread: Some(thread) })
+    }
+
+    /// Hands a command over. After the thread has ended it has no effect.
+    pub(crate) fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
+            let _ = self.wake.write(1);
+        }
+    }
+}
+
+impl Drop for Rtnetlink {
+    /// Lets the command at hand end.
+    fn drop(&mut self) {
+        self.commands = None;
+        let _ = self.wake.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's state.
+pub(super) struct Task {
+    dialect: Arc<dyn Dialect>,
+    links: LinkIndex,
+    requests: RouteSocket,
+    asker: Asker,
+    listener: Listener,
+    window: Window,
+    buffer: Vec<u8>,
+    mailbox: Mailbox,
+    commands: Receiver<Command>,
+    wake: Arc<EventFd>,
+    doubts: Doubts,
+    in_hand: InHand,
+}
+
+impl Task {
+    fn open(
+        dialect: Arc<dyn Dialect>,
+        mailbox: Mailbox,
+        commands: Receiver<Command>,
+        wake: Arc<EventFd>,
+        receive_buffer: Option<usize>,
+    ) -> Result<Self, RtnetlinkError> {
+        let listener = Listener::open(receive_buffer).map_err(RtnetlinkError::Open)?;
+        let requests = RouteSocket::for_requests().map_err(RtnetlinkError::Open)?;
+        let asker = Asker::new().map_err(RtnetlinkError::Open)?;
+        let window = Window::new(requests.receive_buffer().min(listener.receive_buffer()));
+        let mut task = Self {
+            dialect,
+            links: LinkIndex::new(),
+            requests,
+            asker,
+            listener,
+            window,
+            buffer: vec![0; DATAGRAM_SIZE],
+            mailbox,
+            commands,
+            wake,
+            doubts: Doubts::default(),
+            in_hand: InHand::default(),
+        };
+        task.require_permission()?;
+        Ok(task)
+    }
+
+    fn run(mut self) {
+        loop {
+            if let Err(error) = self.wait() {
+                error!(%error, "the rtnetlink transport cannot wait for events and ends");
+                return;
+            }
+            let round = catch_unwind(AssertUnwindSafe(|| self.round()));
+            match round {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => self.recover(),
+            }
+        }
+    }
+
+    /// Hears what is announced, obeys what is commanded, clears what is in doubt. False: no more
+    /// commands will come.
+    fn round(&mut self) -> bool {
+        let _ = self.wake.read();
+        self.hear();
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+            self.hear();
+        }
+        self.clear_doubts();
+        true
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Submit(batch) => self.submit(batch),
+            Command::Read(keys) => self.read(keys),
+            Command::Retrieve { others, done } => {
+                self.retrieve(others);
+                drop(done);
+            }
+            Command::Counters(answer) => drop(answer.send(self.counters())),
+        }
+    }
+
+    /// Sleeps until there is a command or an announcement; not at all while something is in doubt.
+    fn wait(&self) -> io::Result<()> {
+        let timeout = if self.doubts.any() { PollTimeout::ZERO } else { PollTimeout::NONE };
+        let mut waits = [
+            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut waits, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// After a panic: the operations at hand have failed, and nothing that is known is certain.
+    fn recover(&mut self) {
+        warn!("the rtnetlink transport panicked; the operations at hand have failed");
+        let completions = self.in_hand.fail_all("the transport panicked");
+        self.window.clear();
+        self.doubts.all();
+        self.mailbox.post(Event::Completed(completions));
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -69,11 +69,8 @@ impl Window {
     pub(crate) fn push(&mut self, message: &RouteNetlinkMessage, flags: u16) -> usize {
         let position = self.messages;
         self.last = self.octets.len();
-        let length = HEADER_LEN + message.buffer_len();
         let sequence = self.sequence(position);
-        put_header(&mut self.octets, length, message.message_type(), flags & !NLM_F_ACK, sequence);
-        self.octets.resize(self.last + aligned(length), 0);
-        message.serialize(&mut self.octets[self.last + HEADER_LEN..self.last + length]);
+        put_message(&mut self.octets, message, flags & !NLM_F_ACK, sequence);
         self.messages += 1;
         self.load += truesize(message);
         position
@@ -84,6 +81,13 @@ impl Window {
         self.messages >= MAX_MESSAGES
             || self.octets.len() >= MAX_OCTETS / 2
             || self.load >= self.max_load
+    }
+
+    /// Forgets what was collected.
+    pub(crate) fn clear(&mut self) {
+        self.first_sequence = self.sequence(self.messages);
+        self.octets.clear();
+        (self.messages, self.load) = (0, 0);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -105,9 +109,7 @@ impl Window {
         self.ask_for_acknowledgement();
         let sent = socket.send(&self.octets);
         let answers = sent.and_then(|()| self.answers(socket, buffer));
-        self.first_sequence = self.sequence(self.messages);
-        self.octets.clear();
-        (self.messages, self.load) = (0, 0);
+        self.clear();
         answers
     }
 
@@ -151,6 +153,20 @@ impl Window {
     fn sequence(&self, position: usize) -> u32 {
         self.first_sequence.wrapping_add(u32::try_from(position).unwrap_or(u32::MAX))
     }
+}
+
+/// Appends a message, padded.
+pub(crate) fn put_message(
+    octets: &mut Vec<u8>,
+    message: &RouteNetlinkMessage,
+    flags: u16,
+    sequence: u32,
+) {
+    let start = octets.len();
+    let length = HEADER_LEN + message.buffer_len();
+    put_header(octets, length, message.message_type(), flags, sequence);
+    octets.resize(start + aligned(length), 0);
+    message.serialize(&mut octets[start + HEADER_LEN..start + length]);
 }
 
 /// Appends a `struct nlmsghdr`; the port number 0 lets the kernel fill in ours.

@@ -1,0 +1,43 @@
+//! Forwarding per interface, as `RTM_NEWNETCONF` announces and lists it.
+//!
+//! The sysctl itself gives no notice when somebody writes it; this message does.
+
+use holdfast_scheduler::Fact;
+
+use super::frame::{Frame, u32_at};
+use crate::links::LinkIndex;
+use crate::transport::dialect::Dialect;
+use crate::values::Family;
+
+/// `struct netconfmsg` is one octet, padded.
+const HEADER_LEN: usize = 4;
+const NETCONFA_IFINDEX: u16 = 1;
+const NETCONFA_FORWARDING: u16 = 2;
+/// An attribute of four octets: length and type, then the value.
+const ATTRIBUTE_LEN: usize = 8;
+
+/// The fact a message tells; none for the pseudo interfaces `all` and `default` (negative
+/// indices), and for messages about other variables.
+pub(super) fn fact(
+    frame: &Frame<'_>,
+    dialect: &dyn Dialect,
+    links: &LinkIndex,
+    time_ns: u64,
+) -> Option<Fact> {
+    let family = match i32::from(*frame.payload.first()?) {
+        nix::libc::AF_INET => Family::V4,
+        nix::libc::AF_INET6 => Family::V6,
+        _ => return None,
+    };
+    let link = links.name(attribute(frame.payload, NETCONFA_IFINDEX)?)?;
+    let enabled = attribute(frame.payload, NETCONFA_FORWARDING)? != 0;
+    let (key, value) = dialect.forwarding(link, family, enabled);
+    Some(Fact { key, value: Some(value), time_ns })
+}
+
+/// All attributes of this message hold four octets.
+fn attribute(payload: &[u8], wanted: u16) -> Option<u32> {
+    let mut attributes = payload.get(HEADER_LEN..)?.chunks_exact(ATTRIBUTE_LEN);
+    let found = attributes.find(|attribute| attribute[2..4] == wanted.to_ne_bytes())?;
+    u32_at(found, 4)
+}

@@ -1,0 +1,286 @@
+//! Reading back: single objects, whole classes, everything, counters.
+
+use std::collections::HashSet;
+
+use holdfast_scheduler::{Fact, Key, KindId, Scope};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkAttribute;
+use nix::errno::Errno;
+use smol_str::SmolStr;
+use tracing::warn;
+
+use super::ask::{self, AskError, Listing};
+use super::hear::facts_of;
+use super::{Event, LinkCounters, Task, now_ns};
+use crate::transport::dialect::{ALL_CLASSES, Class, Query};
+use crate::values::Family;
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+/// Most routes asked for one by one; a list of all costs about as much as some hundred questions.
+const MAX_SINGLE_ROUTES: usize = 64;
+
+/// The answer of a question: facts, or no such object.
+type Facts = Result<Vec<Fact>, AskError>;
+
+impl Task {
+    /// Reads objects back and answers each with a fact, in one event.
+    pub(super) fn read(&mut self, keys: Vec<Key>) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut wanted: HashSet<Key> = keys.iter().cloned().collect();
+        let mut questions: Vec<Query> = keys.iter().map(|key| self.dialect.query(key)).collect();
+        let mut seen = HashSet::new();
+        questions.retain(|question| seen.insert(question.clone()));
+        let mut answers = Vec::new();
+        let singles = questions.iter().filter(|query| matches!(query, Query::Route(_))).count();
+        for question in questions {
+            let facts = match question {
+                Query::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
+                other => self.ask(&other),
+            };
+            if self.take(facts, &mut wanted, &mut answers).is_err() {
+                return; // everything is read anew instead
+            }
+        }
+        let route_left =
+            wanted.iter().any(|key| matches!(self.dialect.query(key), Query::Route(_)));
+        if route_left {
+            let facts = self.list_routes();
+            if self.take(facts, &mut wanted, &mut answers).is_err() {
+                return;
+            }
+        }
+        let time_ns = now_ns();
+        let absent = keys.into_iter().filter(|key| wanted.remove(key));
+        answers.extend(absent.map(|key| Fact { key, value: None, time_ns }));
+        self.mailbox.post(Event::Observed(answers));
+    }
+
+    /// Moves the facts that are wanted to the answers.
+    fn take(
+        &mut self,
+        facts: Facts,
+        wanted: &mut HashSet<Key>,
+        answers: &mut Vec<Fact>,
+    ) -> Result<(), ()> {
+        match facts {
+            Ok(facts) => {
+                answers.extend(facts.into_iter().filter(|fact| wanted.remove(&fact.key)));
+                Ok(())
+            }
+            Err(error) => {
+                warn!(%error, "cannot read an object back; reading everything anew");
+                self.doubts.all();
+                Err(())
+            }
+        }
+    }
+
+    fn ask(&mut self, question: &Query) -> Facts {
+        match question {
+            Query::Link(name) => self.get_link(name),
+            Query::Addresses(link) => self.list_of_link(link, ask::addresses),
+            Query::Neighbors(link) => self.list_of_link(link, ask::neighbors),
+            Query::Route(prefix) => {
+                self.get(&ask::best_route(*prefix)).or_else(|error| match error {
+                    // Unreachable, a blackhole, no route at all: the list will tell.
+                    AskError::Refused { .. } => Ok(Vec::new()),
+                    other => Err(other),
+                })
+            }
+            Query::Sysctl(_) | Query::File(_) | Query::Hostname | Query::Nothing => Ok(Vec::new()),
+        }
+    }
+
+    fn get_link(&mut self, name: &SmolStr) -> Facts {
+        match self.get(&ask::link(name)) {
+            Err(AskError::Refused { errno, .. }) if errno == Errno::ENODEV as i32 => {
+                self.links.forget_name(name);
+                Ok(Vec::new())
+            }
+            other => other,
+        }
+    }
+
+    fn list_of_link(
+        &mut self,
+        link: &str,
+        question: fn(Family, u32) -> RouteNetlinkMessage,
+    ) -> Facts {
+        let Some(index) = self.links.index(link) else { return Ok(Vec::new()) };
+        let mut facts = Vec::new();
+        for family in FAMILIES {
+            match self.list(&question(family, index)) {
+                Ok(more) => facts.extend(more),
+                Err(AskError::Refused { errno, .. }) if errno == Errno::ENODEV as i32 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(facts)
+    }
+
+    fn list_routes(&mut self) -> Facts {
+        let mut facts = Vec::new();
+        for family in FAMILIES {
+            match self.list(&ask::our_routes(family, 0)) {
+                Ok(more) => facts.extend(more),
+                // Table main is made with the first route.
+                Err(AskError::Refused { errno, .. }) if errno == Errno::ENOENT as i32 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.doubts.routes_listed(facts.len());
+        Ok(facts)
+    }
+
+    /// Links may refer to others that come later in the list, so names are learnt first.
+    fn list_links(&mut self) -> Facts {
+        let mut messages = Vec::new();
+        let Self { asker, buffer, dialect, links, doubts, .. } = self;
+        asker.list(&ask::links(), buffer, &mut |listing| match listing {
+            Listing::Begin => messages.clear(),
+            Listing::Object(frame) => {
+                doubts.note(&frame);
+                messages.extend(frame.decode());
+            }
+        })?;
+        let time_ns = now_ns();
+        let there: HashSet<u32> = messages.iter().filter_map(index_of).collect();
+        links.retain(|index| there.contains(&index));
+        for message in &messages {
+            dialect.decode(message, links, time_ns);
+        }
+        let facts = messages.iter().flat_map(|message| dialect.decode(message, links, time_ns));
+        Ok(facts.map(|(key, value)| Fact { key, value, time_ns }).collect())
+    }
+
+    fn list_forwarding(&mut self) -> Facts {
+        let mut facts = Vec::new();
+        for family in FAMILIES {
+            let start = facts.len();
+            let Self { asker, buffer, dialect, links, .. } = self;
+            let time_ns = now_ns();
+            asker.list_forwarding(family, buffer, &mut |listing| match listing {
+                Listing::Begin => facts.truncate(start),
+                Listing::Object(frame) => facts_of(&frame, &**dialect, links, time_ns, &mut facts),
+            })?;
+        }
+        Ok(facts)
+    }
+
+    fn list(&mut self, question: &RouteNetlinkMessage) -> Facts {
+        let mut facts = Vec::new();
+        let Self { asker, buffer, dialect, links, .. } = self;
+        let time_ns = now_ns();
+        asker.list(question, buffer, &mut |listing| match listing {
+            Listing::Begin => facts.clear(),
+            Listing::Object(frame) => facts_of(&frame, &**dialect, links, time_ns, &mut facts),
+        })?;
+        Ok(facts)
+    }
+
+    fn get(&mut self, question: &RouteNetlinkMessage) -> Facts {
+        let mut facts = Vec::new();
+        let Self { asker, buffer, dialect, links, .. } = self;
+        let time_ns = now_ns();
+        asker.get(question, buffer, &mut |listing| {
+            if let Listing::Object(frame) = listing {
+                facts_of(&frame, &**dialect, links, time_ns, &mut facts);
+            }
+        })?;
+        Ok(facts)
+    }
+
+    fn list_class(&mut self, class: Class) -> Facts {
+        let families = |task: &mut Self, question: fn(Family, u32) -> RouteNetlinkMessage| {
+            let mut facts = task.list(&question(Family::V4, 0))?;
+            facts.extend(task.list(&question(Family::V6, 0))?);
+            Ok(facts)
+        };
+        match class {
+            Class::Links => self.list_links(),
+            Class::Addresses => families(self, ask::addresses),
+            Class::Neighbors => families(self, ask::neighbors),
+            Class::Routes => self.list_routes(),
+            Class::Forwarding => self.list_forwarding(),
+        }
+    }
+
+    /// Reads whole classes and reports them as complete.
+    pub(super) fn read_classes(&mut self, classes: &[Class]) {
+        let mut kinds: Vec<KindId> = Vec::new();
+        let mut facts = Vec::new();
+        for class in classes {
+            match self.list_class(*class) {
+                Ok(more) => {
+                    facts.extend(more);
+                    kinds.extend(self.dialect.kinds(*class));
+                }
+                Err(error) => {
+                    warn!(?class, %error, "cannot list what the kernel has");
+                    if matches!(error, AskError::Interrupted) {
+                        self.doubts.all(); // once more, after what came in meanwhile
+                    }
+                }
+            }
+        }
+        self.mailbox.post(Event::Retrieved { scope: Scope::Kinds(kinds), facts });
+    }
+
+    /// Reads everything. Where one class cannot be read, the report speaks for the others only: what
+    /// was not seen must not be taken for gone.
+    pub(super) fn retrieve(&mut self, others: Vec<Fact>) {
+        let mut facts = others;
+        for class in ALL_CLASSES {
+            match self.list_class(class) {
+                Ok(more) => facts.extend(more),
+                Err(error) => {
+                    warn!(?class, %error, "cannot list what the kernel has");
+                    self.mailbox.post(Event::Observed(facts));
+                    self.read_classes(&ALL_CLASSES);
+                    return;
+                }
+            }
+        }
+        self.mailbox.post(Event::Retrieved { scope: Scope::Everything, facts });
+    }
+
+    /// The counters of all links; none when the kernel does not tell.
+    pub(super) fn counters(&mut self) -> Vec<LinkCounters> {
+        let mut counters = Vec::new();
+        let Self { asker, buffer, .. } = self;
+        let listed =
+            asker.list(&ask::links_with_counters(), buffer, &mut |listing| match listing {
+                Listing::Begin => counters.clear(),
+                Listing::Object(frame) => {
+                    counters.extend(frame.decode().ok().and_then(counters_of))
+                }
+            });
+        if let Err(error) = listed {
+            warn!(%error, "cannot read the counters of the links");
+        }
+        counters
+    }
+}
+
+fn index_of(message: &RouteNetlinkMessage) -> Option<u32> {
+    match message {
+        RouteNetlinkMessage::NewLink(link) => Some(link.header.index),
+        _ => None,
+    }
+}
+
+fn counters_of(message: RouteNetlinkMessage) -> Option<LinkCounters> {
+    let RouteNetlinkMessage::NewLink(message) = message else { return None };
+    let (mut link, mut counters, mut carrier_changes) = (None, None, 0);
+    for attribute in message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link = Some(SmolStr::from(name)),
+            LinkAttribute::Stats64(stats) => counters = Some(stats),
+            LinkAttribute::CarrierChanges(count) => carrier_changes = count,
+            _ => {}
+        }
+    }
+    Some(LinkCounters { link: link?, counters: counters?, carrier_changes })
+}

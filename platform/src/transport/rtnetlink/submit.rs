@@ -1,0 +1,249 @@
+//! Operations: encoded, sent in windows, each one's outcome told.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use holdfast_scheduler::{Action, Completion, OpId, Operation, OperationError};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use nix::errno::Errno;
+use tracing::{debug, warn};
+
+use super::frame::Refusal;
+use super::window::Answers;
+use super::{Event, RtnetlinkError, Task};
+use crate::codec::{Request, Requests};
+
+/// An index that no link has: `ifi_index` is signed and the kernel counts from 1.
+const NO_LINK: u32 = i32::MAX as u32;
+/// Most failed objects read back after a window; the engine asks for what else it wants to know.
+const MAX_READ_BACK: usize = 64;
+
+/// The operations that were taken over and not yet completed, in order.
+#[derive(Debug, Default)]
+pub(super) struct InHand {
+    operations: VecDeque<OpId>,
+}
+
+/// Whose message this is in the window.
+struct Owner {
+    /// Position of the operation in the batch.
+    operation: usize,
+    /// Position of the message among those of its operation.
+    nth: usize,
+    forgiven: &'static [i32],
+}
+
+/// A batch on its way: what is in the window, and how its operations fared.
+struct Batch {
+    operations: Vec<Operation>,
+    owners: Vec<Owner>,
+    /// Of the operations before `reported`, the outcome has been told.
+    reported: usize,
+    failures: Vec<Failure>,
+}
+
+struct Failure {
+    operation: usize,
+    nth: usize,
+    error: OperationError,
+}
+
+impl InHand {
+    fn take_over(&mut self, operations: &[Operation]) {
+        self.operations.extend(operations.iter().map(|operation| operation.id));
+    }
+
+    fn done(&mut self, count: usize) {
+        self.operations.drain(..count);
+    }
+
+    pub(super) fn fail_all(&mut self, why: &str) -> Vec<Completion> {
+        let failed =
+            |op| Completion { op, result: Err(OperationError::message(why)), observed: None };
+        self.operations.drain(..).map(failed).collect()
+    }
+}
+
+impl Task {
+    /// Carries a batch out. Facts that the kernel announced meanwhile are posted before the
+    /// completions they belong to.
+    pub(super) fn submit(&mut self, operations: Vec<Operation>) {
+        self.in_hand.take_over(&operations);
+        let mut batch = Batch { operations, owners: Vec::new(), reported: 0, failures: Vec::new() };
+        for position in 0..batch.operations.len() {
+            match self.encode(&batch.operations[position]) {
+                Ok(requests) => self.collect(&mut batch, position, requests),
+                Err(error) => batch.failures.push(Failure { operation: position, nth: 0, error }),
+            }
+            if self.window.is_full() {
+                self.flush(&mut batch, position + 1);
+            }
+        }
+        let end = batch.operations.len();
+        self.flush(&mut batch, end);
+    }
+
+    /// A panic of the codec is a failed operation.
+    fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
+        let (dialect, links) = (&self.dialect, &mut self.links);
+        match catch_unwind(AssertUnwindSafe(|| dialect.encode(operation, links))) {
+            Ok(Ok(requests)) => Ok(requests),
+            Ok(Err(error)) => Err(OperationError::message(error.to_string())),
+            Err(_) => Err(OperationError::message("its codec panicked")),
+        }
+    }
+
+    fn collect(&mut self, batch: &mut Batch, operation: usize, requests: Requests) {
+        for (nth, request) in requests.into_iter().enumerate() {
+            match request {
+                Request::Netlink { message, flags, forgiven } => {
+                    self.window.push(&message, flags);
+                    batch.owners.push(Owner { operation, nth, forgiven });
+                }
+                other => {
+                    let error = OperationError::message(format!("no netlink request: {other:?}"));
+                    batch.failures.push(Failure { operation, nth, error });
+                }
+            }
+        }
+    }
+
+    /// Sends the window and reports the operations before `end`.
+    fn flush(&mut self, batch: &mut Batch, end: usize) {
+        match self.window.exchange(&self.requests, &mut self.buffer) {
+            Ok(answers) => self.judge(batch, answers),
+            Err(error) => batch.fail_window(&not_sent(&error)),
+        }
+        batch.owners.clear();
+        self.clean_up(batch);
+        self.hear();
+        let completions = batch.completions(end);
+        self.in_hand.done(completions.len());
+        self.mailbox.post(Event::Completed(completions));
+    }
+
+    fn judge(&mut self, batch: &mut Batch, answers: Answers) {
+        let mut refused = answers.refused.into_iter().peekable();
+        if answers.lost {
+            warn!("answers of the kernel were lost: the operations of a window are in doubt");
+            self.doubts.all();
+            batch.fail_window(&OperationError {
+                errno: None,
+                message: "the kernel's answer was lost".into(),
+                transient: true,
+            });
+        }
+        while let Some((position, refusal)) = refused.next() {
+            let Some(owner) = batch.owners.get(position) else { continue };
+            if owner.forgiven.contains(&refusal.errno) {
+                continue;
+            }
+            let failure =
+                Failure { operation: owner.operation, nth: owner.nth, error: failed(&refusal) };
+            batch.failures.push(failure);
+        }
+    }
+
+    /// What failed halfway is taken back, and each failed object is read so that the engine sees
+    /// what there really is.
+    fn clean_up(&mut self, batch: &mut Batch) {
+        batch.failures.sort_by_key(|failure| (failure.operation, failure.nth));
+        batch.failures.dedup_by_key(|failure| failure.operation);
+        let mut keys = Vec::new();
+        for failure in &batch.failures {
+            let operation = &batch.operations[failure.operation];
+            debug!(key = %operation.key, error = %failure.error, "an operation failed");
+            if operation.action == Action::Create {
+                self.take_back(operation, failure.nth > 0);
+            }
+            keys.push(operation.key.clone());
+        }
+        keys.truncate(MAX_READ_BACK);
+        self.read(keys);
+    }
+
+    /// Encodes the deletion of what could not be created whole: that also clears the reserved
+    /// index. It is sent only when the first message, the creation itself, went through.
+    fn take_back(&mut self, created: &Operation, send: bool) {
+        let undo = Operation {
+            action: Action::Delete,
+            old: created.new.clone(),
+            new: None,
+            ..created.clone()
+        };
+        let Ok(requests) = self.encode(&undo) else { return };
+        if !send {
+            return;
+        }
+        for request in requests {
+            if let Request::Netlink { message, flags, .. } = request {
+                self.window.push(&message, flags);
+            }
+        }
+        if let Err(error) = self.window.exchange(&self.requests, &mut self.buffer) {
+            warn!(key = %created.key, %error, "cannot take back what was created by half");
+        }
+    }
+
+    /// Asks the kernel for a change of nothing: permission is checked before existence.
+    pub(super) fn require_permission(&mut self) -> Result<(), RtnetlinkError> {
+        let mut nothing = LinkMessage::default();
+        nothing.header.index = NO_LINK;
+        self.window.push(&RouteNetlinkMessage::SetLink(nothing), 1);
+        let answers =
+            self.window.exchange(&self.requests, &mut self.buffer).map_err(RtnetlinkError::Open)?;
+        let refused = |errno| answers.refused.iter().any(|(_, refusal)| refusal.errno == errno);
+        if refused(Errno::EPERM as i32) { Err(RtnetlinkError::NotPermitted) } else { Ok(()) }
+    }
+}
+
+impl Batch {
+    /// Every operation with a message in the window has failed alike.
+    fn fail_window(&mut self, error: &OperationError) {
+        for owner in &self.owners {
+            let (operation, nth) = (owner.operation, owner.nth);
+            self.failures.push(Failure { operation, nth, error: error.clone() });
+        }
+    }
+
+    /// The outcome of the operations up to `end` that was not told yet.
+    fn completions(&mut self, end: usize) -> Vec<Completion> {
+        let mut failures = self.failures.drain(..).peekable();
+        let told = self.operations[self.reported..end].iter().zip(self.reported..);
+        let completions = told
+            .map(|(operation, position)| {
+                let failure = failures.next_if(|failure| failure.operation == position);
+                let result = failure.map_or(Ok(()), |failure| Err(failure.error));
+                Completion { op: operation.id, result, observed: None }
+            })
+            .collect();
+        self.reported = end;
+        completions
+    }
+}
+
+/// The kernel's own words where it has any.
+fn failed(refusal: &Refusal) -> OperationError {
+    let system = || Errno::from_raw(refusal.errno).desc().to_owned();
+    OperationError {
+        errno: Some(refusal.errno),
+        message: refusal.message.clone().unwrap_or_else(system),
+        transient: is_transient(refusal.errno),
+    }
+}
+
+fn not_sent(error: &io::Error) -> OperationError {
+    OperationError {
+        errno: error.raw_os_error(),
+        message: format!("cannot send to the kernel: {error}"),
+        transient: true,
+    }
+}
+
+/// The same request may go through later, though nothing changes that it depends on.
+fn is_transient(errno: i32) -> bool {
+    let errno = Errno::from_raw(errno);
+    matches!(errno, Errno::EAGAIN | Errno::EBUSY | Errno::EINTR | Errno::ENOBUFS | Errno::ENOMEM)
+}
