@@ -1,0 +1,223 @@
+//! An agent's network side with a toy gNMI service behind it, and clients for it.
+
+use std::{fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
+
+use holdfast::{
+    auth::{Authenticator, Password, Users},
+    caller::{Caller, Role},
+    server,
+    settings::TlsSettings,
+    store::Store,
+    tls::{self, Listener},
+};
+use holdfast_proto::gnmi::{
+    CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, Notification, Path, SetRequest,
+    SetResponse, SubscribeRequest, SubscribeResponse,
+    g_nmi_client::GNmiClient,
+    g_nmi_server::{GNmi, GNmiServer},
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio_stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{
+    Code, Request, Response, Status, Streaming,
+    metadata::MetadataValue,
+    service::Routes,
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+/// A client authority, with which the tests sign clients.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A client with a common name (when not empty) and URIs as alternative names.
+    pub(crate) fn client(&self, common_name: &str, uris: &[&str]) -> Identity {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        if !common_name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, common_name);
+        }
+        params.subject_alt_names =
+            uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())).collect();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Identity::from_pem(certificate.pem(), key.serialize_pem())
+    }
+}
+
+/// The running network side.
+pub(crate) struct Agent {
+    pub(crate) address: SocketAddr,
+    pub(crate) users: Users,
+    state: TempDir,
+    _server: AbortOnDropHandle<()>,
+    _config_tx: watch::Sender<Arc<rustls::ServerConfig>>,
+}
+
+impl Agent {
+    /// Users `ada` (admin) and `rob` (read-only), both with the password `secret`.
+    pub(crate) async fn with_users() -> Self {
+        Self::start(None, Role::Admin).await.and_users().await
+    }
+
+    pub(crate) async fn with_client_authority(
+        authority: &Authority,
+        certificate_role: Role,
+    ) -> Self {
+        Self::start(Some(authority), certificate_role).await.and_users().await
+    }
+
+    pub(crate) async fn without_users() -> Self {
+        Self::start(None, Role::Admin).await
+    }
+
+    async fn start(authority: Option<&Authority>, certificate_role: Role) -> Self {
+        let state = TempDir::new().unwrap();
+        let (store, loaded) = Store::open(state.path()).unwrap();
+        let users = Users::new(loaded.users, store).unwrap();
+        let tls_client_ca = authority.map(|authority| {
+            let path = state.path().join("clients.pem");
+            fs::write(&path, &authority.pem).unwrap();
+            path
+        });
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listener.addresses()[0];
+        let settings = TlsSettings { tls_client_ca, ..TlsSettings::default() };
+        let config = tls::server_config(&settings, state.path(), &[address.ip()]).unwrap();
+        let (config_tx, config_rx) = watch::channel(Arc::new(config));
+        let incoming = listener.accept(&config_rx);
+        let authenticator = Authenticator::new(users.clone(), certificate_role);
+        let (_health, health) = tonic_health::server::health_reporter();
+        let mut routes = Routes::builder();
+        routes.add_service(GNmiServer::new(Toy)).add_service(health);
+        let serving =
+            server::serve(incoming, authenticator, routes.routes(), std::future::pending());
+        let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
+        Self { address, users, state, _server: server, _config_tx: config_tx }
+    }
+
+    async fn and_users(self) -> Self {
+        self.set_user("ada", Role::Admin, "secret").await;
+        self.set_user("rob", Role::ReadOnly, "secret").await;
+        self
+    }
+
+    pub(crate) async fn set_user(&self, name: &str, role: Role, password: &str) {
+        self.users.set(name.into(), role, Some(Password::new(password).unwrap())).await.unwrap();
+    }
+
+    pub(crate) fn ca_file(&self) -> PathBuf {
+        tls::ca_file(self.state.path())
+    }
+
+    /// A connection that trusts the agent by its `ca.pem`.
+    pub(crate) async fn connect(
+        &self,
+        identity: Option<Identity>,
+    ) -> Result<Client, tonic::transport::Error> {
+        let authority = Certificate::from_pem(fs::read(self.ca_file()).unwrap());
+        let mut config = ClientTlsConfig::new().ca_certificate(authority).domain_name("localhost");
+        if let Some(identity) = identity {
+            config = config.identity(identity);
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
+        Ok(Client(endpoint.tls_config(config).unwrap().connect().await?))
+    }
+}
+
+/// One connection.
+pub(crate) struct Client(pub(crate) Channel);
+
+impl Client {
+    /// What a Get with this metadata (`name value` lines) comes to: the caller's name and role, or a code.
+    pub(crate) async fn get(&self, metadata: &str) -> Result<String, Code> {
+        let answer =
+            GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;
+        let answer = answer.map_err(|status| failed(&status))?.into_inner();
+        Ok(answer.notification[0].prefix.clone().unwrap().target)
+    }
+
+    pub(crate) async fn set(&self, metadata: &str) -> Result<String, Code> {
+        let answer =
+            GNmiClient::new(self.0.clone()).set(request(SetRequest::default(), metadata)).await;
+        Ok(answer.map_err(|status| failed(&status))?.into_inner().prefix.unwrap().target)
+    }
+
+    pub(crate) async fn health(&self, metadata: &str) -> Result<(), Code> {
+        let mut client = tonic_health::pb::health_client::HealthClient::new(self.0.clone());
+        let answer =
+            client.check(request(tonic_health::pb::HealthCheckRequest::default(), metadata)).await;
+        answer.map(drop).map_err(|status| failed(&status))
+    }
+}
+
+/// The code of a failure, which must say something.
+fn failed(status: &Status) -> Code {
+    assert!(!status.message().is_empty(), "{status:?}");
+    assert!(!status.message().contains("secret"), "{status:?}");
+    status.code()
+}
+
+fn request<T>(message: T, metadata: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    for line in metadata.lines() {
+        let (key, value) = line.split_once(' ').unwrap();
+        let key: tonic::metadata::AsciiMetadataKey = key.parse().unwrap();
+        request.metadata_mut().append(key, MetadataValue::try_from(value).unwrap());
+    }
+    request
+}
+
+/// Says who asked, as `name role`.
+struct Toy;
+
+fn describe<T>(request: &Request<T>) -> Result<Option<Path>, Status> {
+    assert!(request.metadata().get("password").is_none(), "no handler sees a password");
+    let caller = Caller::authenticated(request)?;
+    Ok(Some(Path { target: format!("{} {}", caller.name, caller.role), ..Path::default() }))
+}
+
+#[tonic::async_trait]
+impl GNmi for Toy {
+    async fn capabilities(
+        &self,
+        _: Request<CapabilityRequest>,
+    ) -> Result<Response<CapabilityResponse>, Status> {
+        Ok(Response::new(CapabilityResponse::default()))
+    }
+
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+        let notification = Notification { prefix: describe(&request)?, ..Notification::default() };
+        Ok(Response::new(GetResponse {
+            notification: vec![notification],
+            ..GetResponse::default()
+        }))
+    }
+
+    async fn set(&self, request: Request<SetRequest>) -> Result<Response<SetResponse>, Status> {
+        Ok(Response::new(SetResponse { prefix: describe(&request)?, ..SetResponse::default() }))
+    }
+
+    type SubscribeStream = Pin<Box<dyn Stream<Item = Result<SubscribeResponse, Status>> + Send>>;
+
+    async fn subscribe(
+        &self,
+        _: Request<Streaming<SubscribeRequest>>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        Err(Status::unimplemented("the toy has no subscriptions"))
+    }
+}
