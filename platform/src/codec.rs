@@ -1,5 +1,6 @@
 //! How an operation becomes requests for its transport, and a message becomes facts. Pure.
 
+use holdfast_scheduler::{Action, Key, Operation, SharedValue};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
 use smallvec::SmallVec;
@@ -13,6 +14,13 @@ use crate::values::Content;
 pub enum Op<'a, V> {
     /// Make it.
     Create(&'a V),
+    /// Take over an object that is there already and is not ours.
+    Adopt {
+        /// As it was observed.
+        old: &'a V,
+        /// As it is to be.
+        new: &'a V,
+    },
     /// Change what differs between the two.
     Update {
         /// As it was applied.
@@ -118,10 +126,13 @@ pub enum EncodeError {
     NoCodec(String),
 }
 
+/// A key and what is observed of it; `None`: it is not there.
+pub type Observation = (Key, Option<SharedValue>);
+
 /// Encoding of one kind of value.
 pub trait Codec {
     /// The kind's values.
-    type Value;
+    type Value: 'static;
 
     /// The requests that carry out `op`.
     ///
@@ -134,4 +145,22 @@ pub trait Codec {
         op: Op<'_, Self::Value>,
         links: &mut LinkIndex,
     ) -> Result<Requests, EncodeError>;
+}
+
+impl<'a, V: 'static> Op<'a, V> {
+    /// The engine's operation with its values as what they are; `None` when it lacks one or they
+    /// are of another type.
+    pub fn of(operation: &'a Operation) -> Option<Self> {
+        fn typed<V: 'static>(value: Option<&SharedValue>) -> Option<&V> {
+            value?.as_any().downcast_ref()
+        }
+        let (old, new) = (typed(operation.old.as_ref()), typed(operation.new.as_ref()));
+        Some(match operation.action {
+            Action::Create => Self::Create(new?),
+            Action::Adopt => Self::Adopt { old: old?, new: new? },
+            Action::Update => Self::Update { old: old?, new: new? },
+            Action::Delete => Self::Delete(old?),
+            Action::Release => Self::Release { old: old?, restore: new? },
+        })
+    }
 }

@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod codec;
+pub mod descriptors;
 pub mod links;
 pub mod netns;
 pub mod transport;

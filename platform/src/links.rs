@@ -31,6 +31,8 @@ struct Entry {
     name: SmolStr,
     /// It carries our mark, or will when the creation on its way is done.
     ours: bool,
+    /// The mark was put on by a request whose echo may still be on its way.
+    marked: bool,
     oper: OperState,
     last_change_ns: u64,
 }
@@ -71,9 +73,12 @@ impl LinkIndex {
             _ => time_ns,
         };
         let renamed = earlier.map(|entry| entry.name.clone()).filter(|name| *name != link.name);
+        let marked = earlier.is_some_and(|entry| entry.marked && entry.name == link.name);
         let entry = Entry {
             name: link.name.clone(),
-            ours: facts.ours,
+            // The kernel tells of a new link before it tells of its mark.
+            ours: facts.ours || marked,
+            marked,
             oper: facts.oper,
             last_change_ns: facts.last_change_ns,
         };
@@ -117,17 +122,10 @@ impl LinkIndex {
             index = if index >= LAST_INDEX { FIRST_OUR_INDEX } else { index + 1 };
         }
         self.last_reserved = index;
-        let entry =
-            Entry { name: name.into(), ours, oper: OperState::default(), last_change_ns: 0 };
+        let oper = OperState::default();
+        let entry = Entry { name: name.into(), ours, marked: ours, oper, last_change_ns: 0 };
         self.insert(index, entry);
         index
-    }
-
-    /// Takes note that our mark is being put on a link.
-    pub fn mark(&mut self, name: &str) {
-        if let Some(entry) = self.index(name).and_then(|index| self.by_index.get_mut(&index)) {
-            entry.ours = true;
-        }
     }
 
     fn insert(&mut self, index: u32, entry: Entry) {

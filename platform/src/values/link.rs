@@ -211,13 +211,22 @@ pub struct LinkUp {
     pub link: SmolStr,
 }
 
-/// Part of a link: which bridge it is a port of.
+/// The kernel shows a link of this name, whoever made it. Observed only; ports wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The link.
+    pub link: SmolStr,
+}
+
+/// Part of a link: which bridge it is a port of. Every link has one, if only to say that it is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkMaster {
     /// The port.
     pub link: SmolStr,
-    /// The bridge.
-    pub master: SmolStr,
+    /// The bridge. Observed: `None` for a link that is no port. Intended: always one.
+    pub master: Option<SmolStr>,
+    /// Observed only: the link carries our mark, so no one else's setting is to be kept.
+    pub on_our_link: bool,
 }
 
 /// Part of a link: whether packets of one family that come in here are forwarded.
@@ -229,6 +238,8 @@ pub struct Forwarding {
     pub family: Family,
     /// The value of `/proc/sys/net/FAMILY/conf/LINK/forwarding`.
     pub enabled: bool,
+    /// Observed only: the link carries our mark, so no one else's setting is to be kept.
+    pub on_our_link: bool,
 }
 
 impl Forwarding {

@@ -17,7 +17,8 @@ mod system;
 
 pub use address::{Address, AddressFacts, AddressOrigin, Connected};
 pub use link::{
-    BridgeParams, Forwarding, Link, LinkFacts, LinkKind, LinkMaster, LinkUp, OperState, VxlanParams,
+    BridgeParams, Forwarding, Link, LinkFacts, LinkKind, LinkMaster, LinkUp, OperState, Port,
+    VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use route::{

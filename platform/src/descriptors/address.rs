@@ -1,0 +1,202 @@
+//! Addresses of links, and the prefixes they make reachable.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_scheduler::{Change, Dependency, Descriptor, Effect, Key, KindId, Offer, Part};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use smallvec::smallvec;
+
+use super::{kinds, link};
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{Address, AddressFacts, AddressOrigin, Connected, MAIN_TABLE, OUR_PROTOCOL};
+
+/// Addresses of links.
+#[derive(Debug)]
+pub struct AddressDescriptor;
+
+/// Prefixes that are on-link by an address.
+#[derive(Debug)]
+pub struct ConnectedDescriptor;
+
+/// The key of an address.
+///
+/// The length of the prefix is no part of it: one entry of the native model is one address.
+pub fn key(link: &str, ip: IpAddr) -> Key {
+    link_prefix(link).ip(ip)
+}
+
+/// What the keys of a link's addresses begin with.
+pub fn link_prefix(link: &str) -> Key {
+    Key::of(kinds::ADDRESS).str(link)
+}
+
+impl Descriptor for AddressDescriptor {
+    type Value = Address;
+
+    fn kind(&self) -> KindId {
+        kinds::ADDRESS
+    }
+
+    fn name(&self) -> &'static str {
+        "address"
+    }
+
+    fn key(&self, address: &Address) -> Key {
+        key(&address.link, address.ip)
+    }
+
+    fn label(&self, address: &Address) -> String {
+        format!("address {}/{} of {}", address.ip, address.prefix_len, address.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    fn dependencies(&self, address: &Address) -> Vec<Dependency> {
+        vec![Dependency::exact(format!("link {}", address.link), link::key(&address.link))]
+    }
+
+    fn parts(&self, address: &Address) -> Vec<Part> {
+        let Some(prefix) = address.on_link_prefix() else { return Vec::new() };
+        let (link, ip) = (address.link.clone(), address.ip);
+        let part = Connected { link, ip, prefix, table: MAIN_TABLE };
+        vec![(ConnectedDescriptor.key(&part), Arc::new(part))]
+    }
+
+    /// The kernel knows an address by its prefix too: another length makes another address.
+    fn change(&self, old: &Address, new: &Address) -> Change {
+        if old.prefix_len == new.prefix_len { Change::InPlace } else { Change::Recreate }
+    }
+
+    fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {
+        expected.prefix_len == observed.prefix_len
+    }
+
+    fn owned(&self, observed: &Address) -> bool {
+        observed.facts.as_ref().is_some_and(|facts| facts.ours)
+    }
+
+    fn restore(&self, observed: &Address) -> Option<Address> {
+        (!self.owned(observed)).then(|| observed.clone())
+    }
+}
+
+impl Codec for AddressDescriptor {
+    type Value = Address;
+
+    fn encode(&self, op: Op<'_, Address>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let add = |new: &Address| {
+            let message = message(new, links)?;
+            Ok(smallvec![Request::create(RouteNetlinkMessage::NewAddress(message))])
+        };
+        match op {
+            Op::Create(new) => add(new),
+            // Someone else's address is used as it is, and stays theirs.
+            Op::Adopt { old, new } | Op::Update { old, new } => {
+                if old.prefix_len == new.prefix_len { Ok(Requests::new()) } else { add(new) }
+            }
+            Op::Delete(old) => delete(old, links),
+            Op::Release { old, restore } if old.prefix_len == restore.prefix_len => {
+                Ok(Requests::new())
+            }
+            Op::Release { old, .. } => delete(old, links),
+        }
+    }
+}
+
+fn delete(old: &Address, links: &LinkIndex) -> Result<Requests, EncodeError> {
+    if links.index(&old.link).is_none() {
+        return Ok(Requests::new()); // it went with its link
+    }
+    let message = message(old, links)?;
+    Ok(smallvec![Request::delete(RouteNetlinkMessage::DelAddress(message))])
+}
+
+fn message(address: &Address, links: &LinkIndex) -> Result<AddressMessage, EncodeError> {
+    let link = &address.link;
+    let mut message = AddressMessage::default();
+    message.header.index =
+        links.index(link).ok_or_else(|| EncodeError::LinkNotFound(link.clone()))?;
+    message.header.family =
+        if address.ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.prefix_len = address.prefix_len;
+    if address.ip.is_loopback() {
+        message.header.scope = AddressScope::Host;
+    }
+    message.attributes = vec![
+        AddressAttribute::Local(address.ip),
+        AddressAttribute::Address(address.ip),
+        AddressAttribute::Protocol(AddressProtocol::Other(OUR_PROTOCOL)),
+    ];
+    Ok(message)
+}
+
+/// The address that an `RTM_NEWADDR` or `RTM_DELADDR` describes.
+pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Address> {
+    let link = links.name(message.header.index)?.clone();
+    let mut permanent = false;
+    let mut proto = None;
+    let (mut local, mut address) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            // On a point-to-point link IFA_ADDRESS is the other side's.
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => address = Some(*ip),
+            AddressAttribute::Protocol(protocol) => proto = Some(*protocol),
+            AddressAttribute::Flags(flags) => permanent = flags.contains(AddressFlags::Permanent),
+            _ => {}
+        }
+    }
+    let ip = local.or(address)?;
+    let origin = match proto {
+        Some(AddressProtocol::Loopback) => AddressOrigin::Other,
+        Some(AddressProtocol::LinkLocal | AddressProtocol::RouterAnnouncement) => {
+            AddressOrigin::LinkLayer
+        }
+        _ if permanent => AddressOrigin::Static,
+        _ => AddressOrigin::Other,
+    };
+    let ours = proto == Some(AddressProtocol::Other(OUR_PROTOCOL));
+    let facts = Some(AddressFacts { ours, origin });
+    Some(Address { link, ip, prefix_len: message.header.prefix_len, facts })
+}
+
+impl Descriptor for ConnectedDescriptor {
+    type Value = Connected;
+
+    fn kind(&self) -> KindId {
+        kinds::CONNECTED
+    }
+
+    fn name(&self) -> &'static str {
+        "connected"
+    }
+
+    fn key(&self, part: &Connected) -> Key {
+        Key::of(kinds::CONNECTED).str(&part.link).ip(part.ip)
+    }
+
+    fn label(&self, part: &Connected) -> String {
+        format!("prefix {} on {}", part.prefix, part.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    /// The kernel has the on-link route only while the link is up.
+    fn dependencies(&self, part: &Connected) -> Vec<Dependency> {
+        vec![Dependency::exact(format!("link {} up", part.link), link::up_key(&part.link))]
+    }
+
+    fn provides(&self, part: &Connected) -> Vec<Offer> {
+        vec![Offer::prefix(part.table, part.prefix)]
+    }
+}

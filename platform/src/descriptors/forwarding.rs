@@ -1,0 +1,79 @@
+//! Forwarding per interface and family: two sysctls of each link.
+
+use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
+use smallvec::smallvec;
+
+use super::kinds;
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{Family, Forwarding};
+
+/// Forwarding of one family on one link.
+#[derive(Debug)]
+pub struct ForwardingDescriptor;
+
+/// The key of one family's forwarding on a link.
+pub fn key(link: &str, family: Family) -> Key {
+    link_prefix(link).u32(match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    })
+}
+
+/// What the keys of a link's forwarding begin with.
+pub fn link_prefix(link: &str) -> Key {
+    Key::of(kinds::FORWARDING).str(link)
+}
+
+/// What the content of the sysctl file says; `None` when it is no number.
+pub fn observed(link: &str, family: Family, text: &str, on_our_link: bool) -> Option<Forwarding> {
+    let enabled = text.trim().parse::<u8>().ok()? != 0;
+    Some(Forwarding { link: link.into(), family, enabled, on_our_link })
+}
+
+impl Descriptor for ForwardingDescriptor {
+    type Value = Forwarding;
+
+    fn kind(&self) -> KindId {
+        kinds::FORWARDING
+    }
+
+    fn name(&self) -> &'static str {
+        "forwarding"
+    }
+
+    fn key(&self, part: &Forwarding) -> Key {
+        key(&part.link, part.family)
+    }
+
+    fn label(&self, part: &Forwarding) -> String {
+        format!("{} forwarding of {}", part.family.name(), part.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::SYSCTL)
+    }
+
+    fn satisfied_by(&self, expected: &Forwarding, observed: &Forwarding) -> bool {
+        expected.enabled == observed.enabled
+    }
+
+    /// The setting is there as long as the link is, so there is always something to put back.
+    fn restore(&self, observed: &Forwarding) -> Option<Forwarding> {
+        (!observed.on_our_link).then(|| observed.clone())
+    }
+}
+
+impl Codec for ForwardingDescriptor {
+    type Value = Forwarding;
+
+    fn encode(&self, op: Op<'_, Forwarding>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let (part, enabled) = match op {
+            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, new.enabled),
+            Op::Delete(old) => (old, false),
+            Op::Release { old, restore } => (old, restore.enabled),
+        };
+        Ok(smallvec![Request::Sysctl { path: part.path(), value: u8::from(enabled).to_string() }])
+    }
+}

@@ -1,0 +1,35 @@
+//! Numbers of the kinds of values. Where the order of two operations is free, the lower one goes
+//! first.
+
+use holdfast_scheduler::KindId;
+
+/// The box as a whole.
+pub const SYSTEM: KindId = KindId(1);
+/// Name in the UTS namespace.
+pub const HOSTNAME: KindId = KindId(2);
+/// Text of a file below `--root`.
+pub const TEXT_FILE: KindId = KindId(3);
+/// Presence of a link in the kernel.
+pub const PORT: KindId = KindId(10);
+/// A link.
+pub const LINK: KindId = KindId(11);
+/// Property: a link is up.
+pub const LINK_UP: KindId = KindId(12);
+/// Membership of a link in a bridge.
+pub const LINK_MASTER: KindId = KindId(13);
+/// Forwarding of one family on a link.
+pub const FORWARDING: KindId = KindId(14);
+/// An address of a link.
+pub const ADDRESS: KindId = KindId(20);
+/// Property: a prefix is on-link.
+pub const CONNECTED: KindId = KindId(21);
+/// A neighbour of a link.
+pub const NEIGHBOR: KindId = KindId(22);
+/// A network instance.
+pub const NETWORK_INSTANCE: KindId = KindId(30);
+/// An instance of the STATIC protocol.
+pub const STATIC_PROTOCOL: KindId = KindId(31);
+/// A static route as configured.
+pub const STATIC_ROUTE: KindId = KindId(32);
+/// A route of the kernel.
+pub const ROUTE: KindId = KindId(33);

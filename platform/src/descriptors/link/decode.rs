@@ -1,0 +1,125 @@
+//! rtnetlink messages about links as observed values.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::link::{
+    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage, Prop, State,
+};
+
+use crate::links::LinkIndex;
+use crate::values::{
+    BridgeParams, Link, LinkFacts, LinkKind, MacAddr, OUR_ALTNAME_PREFIX, OperState, VxlanParams,
+};
+
+/// The kernel counts ageing in hundredths of a second (`USER_HZ`).
+const AGEING_TICKS_PER_S: u32 = 100;
+
+/// The link that an `RTM_NEWLINK` describes.
+///
+/// `None` for messages that are about a link's port in a bridge only (`AF_BRIDGE`); the bridge
+/// sends them on the same multicast group.
+pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
+    if message.header.interface_family == AddressFamily::Bridge {
+        return None;
+    }
+    let flags = message.header.flags;
+    let mut link = Link::new("", LinkKind::Physical);
+    let mut facts = LinkFacts { index: message.header.index, ..LinkFacts::default() };
+    let mut below = None;
+    link.enabled = flags.contains(LinkFlags::Up);
+    if flags.contains(LinkFlags::Loopback) {
+        link.kind = LinkKind::Loopback;
+    }
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name = name.as_str().into(),
+            LinkAttribute::IfAlias(text) if !text.is_empty() => {
+                link.description = Some(text.as_str().into());
+            }
+            LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
+            LinkAttribute::Address(bytes) => link.mac = MacAddr::from_slice(bytes),
+            LinkAttribute::Controller(index) => link.master = links.name(*index).cloned(),
+            LinkAttribute::Link(index) => below = links.name(*index).cloned(),
+            LinkAttribute::OperState(state) => facts.oper = oper_state(*state),
+            LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
+            LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
+            LinkAttribute::LinkInfo(info) => link.kind = kind(info, links).unwrap_or(link.kind),
+            _ => {}
+        }
+    }
+    // IFLA_LINK of a veth is its far end; where that is in another namespace it is no index here.
+    if let LinkKind::Veth { peer } = &mut link.kind {
+        let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
+        *peer = below.filter(|_| !message.attributes.iter().any(elsewhere));
+    }
+    link.facts = Some(facts);
+    Some(link)
+}
+
+fn is_our_name(prop: &Prop) -> bool {
+    matches!(prop, Prop::AltIfName(name) if name.starts_with(OUR_ALTNAME_PREFIX))
+}
+
+fn oper_state(state: State) -> OperState {
+    match state {
+        State::Up => OperState::Up,
+        State::Down => OperState::Down,
+        State::LowerLayerDown => OperState::LowerLayerDown,
+        State::NotPresent => OperState::NotPresent,
+        State::Testing => OperState::Testing,
+        State::Dormant => OperState::Dormant,
+        _ => OperState::Unknown,
+    }
+}
+
+fn kind(info: &[LinkInfo], links: &LinkIndex) -> Option<LinkKind> {
+    let kind = info.iter().find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind),
+        _ => None,
+    })?;
+    let data = info.iter().find_map(|info| match info {
+        LinkInfo::Data(data) => Some(data),
+        _ => None,
+    });
+    Some(match (kind, data) {
+        (InfoKind::Veth, _) => LinkKind::Veth { peer: None },
+        (InfoKind::Dummy, _) => LinkKind::Dummy,
+        (InfoKind::Bridge, Some(InfoData::Bridge(info))) => LinkKind::Bridge(bridge(info)),
+        (InfoKind::Bridge, _) => LinkKind::Bridge(BridgeParams::default()),
+        (InfoKind::Vxlan, Some(InfoData::Vxlan(info))) => LinkKind::Vxlan(vxlan(info, links)),
+        (kind, _) => LinkKind::Other(kind.to_string().into()),
+    })
+}
+
+fn bridge(info: &[InfoBridge]) -> BridgeParams {
+    let mut params = BridgeParams::default();
+    for attribute in info {
+        match attribute {
+            InfoBridge::AgeingTime(ticks) => params.ageing_time_s = ticks / AGEING_TICKS_PER_S,
+            InfoBridge::StpState(state) => params.stp = *state != BridgeStpState::Disabled,
+            InfoBridge::VlanFiltering(on) => params.vlan_filtering = *on,
+            _ => {}
+        }
+    }
+    params
+}
+
+fn vxlan(info: &[InfoVxlan], links: &LinkIndex) -> VxlanParams {
+    let mut params = VxlanParams::new(0);
+    for attribute in info {
+        match attribute {
+            InfoVxlan::Id(vni) => params.vni = *vni,
+            InfoVxlan::Port(port) => params.port = *port,
+            InfoVxlan::Learning(on) => params.learning = *on,
+            InfoVxlan::Local(ip) => params.local = Some(IpAddr::V4(*ip)),
+            InfoVxlan::Local6(ip) => params.local = Some(IpAddr::V6(*ip)),
+            InfoVxlan::Group(ip) => params.remote = Some(IpAddr::V4(*ip)),
+            InfoVxlan::Group6(ip) => params.remote = Some(IpAddr::V6(*ip)),
+            InfoVxlan::Link(index) => params.device = links.name(*index).cloned(),
+            _ => {}
+        }
+    }
+    params
+}

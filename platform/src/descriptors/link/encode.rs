@@ -1,0 +1,294 @@
+//! Operations on links as rtnetlink requests.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, Prop,
+};
+use smallvec::smallvec;
+
+use crate::codec::{EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
+
+/// The kernel counts ageing in hundredths of a second (`USER_HZ`).
+const AGEING_TICKS_PER_S: u32 = 100;
+
+/// MTU of an Ethernet-like link when nothing is configured, octets of layer 3.
+const DEFAULT_MTU: u32 = 1500;
+
+/// MTU of the loopback device when nothing is configured, octets of layer 3.
+const LOOPBACK_MTU: u32 = 65_536;
+
+pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    match op {
+        Op::Create(new) if new.kind.is_made_by_us() && links.index(&new.name).is_none() => {
+            make(new, links)
+        }
+        Op::Create(new) => adopt(new, links),
+        Op::Adopt { old, new } | Op::Update { old, new } => {
+            set(new, links, Attributes::between(old, new))
+        }
+        Op::Delete(old) => remove(old, links),
+        Op::Release { old, restore } => set(old, links, Attributes::back(old, restore)),
+    }
+}
+
+pub(super) fn master(
+    op: Op<'_, LinkMaster>,
+    links: &mut LinkIndex,
+) -> Result<Requests, EncodeError> {
+    let (link, master) = match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
+            (&new.link, new.master.as_ref())
+        }
+        Op::Release { old, restore } => (&old.link, restore.master.as_ref()),
+        Op::Delete(old) => (&old.link, None),
+    };
+    let controller = match master {
+        Some(master) => index(master, links)?,
+        None => 0, // leaves the bridge
+    };
+    let Some(index) = links.index(link) else {
+        return if master.is_none() { Ok(Requests::new()) } else { Err(not_found(link)) };
+    };
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::Controller(controller));
+    Ok(smallvec![Request::change(RouteNetlinkMessage::SetLink(message))])
+}
+
+fn not_found(name: &str) -> EncodeError {
+    EncodeError::LinkNotFound(name.into())
+}
+
+fn index(name: &str, links: &LinkIndex) -> Result<u32, EncodeError> {
+    links.index(name).ok_or_else(|| not_found(name))
+}
+
+/// Creation with an index of our choice, then our mark, then the alias: the kernel takes neither
+/// of these in the creation itself.
+fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let mut info = vec![LinkInfo::Kind(info_kind(&new.kind))];
+    info.extend(info_data(&new.kind, links)?.map(LinkInfo::Data));
+    let mut message = LinkMessage::default();
+    message.header.index = links.reserve(&new.name, true);
+    message.attributes.push(LinkAttribute::IfName(new.name.to_string()));
+    message.attributes.push(LinkAttribute::LinkInfo(info));
+    let alias = Attributes { description: new.description.clone(), ..Attributes::default() };
+    Attributes { description: None, ..Attributes::of(new) }.put(&mut message);
+    let mut requests: Requests =
+        smallvec![Request::create(RouteNetlinkMessage::NewLink(message)), mark(new, links)?];
+    requests.extend(set(new, links, alias)?);
+    Ok(requests)
+}
+
+/// The link is there already: a port, the loopback device, the far end of a pair that its near end
+/// brought along, or a foreign link of the same kind. It gets our attributes, but not our mark.
+fn adopt(new: &Link, links: &LinkIndex) -> Result<Requests, EncodeError> {
+    let mut attributes = Attributes::of(new);
+    attributes.kind = match &new.kind {
+        LinkKind::Bridge(_) => Some(new.kind.clone()),
+        _ => None,
+    };
+    set(new, links, attributes)
+}
+
+/// Deletes a link that carries our mark. Any other gets the attributes back that a fresh one has.
+fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let Some(index) = links.index(&old.name) else {
+        return Ok(Requests::new());
+    };
+    if !links.is_ours(&old.name) {
+        let fresh = Link { enabled: false, ..Link::new(old.name.clone(), old.kind.clone()) };
+        return set(old, links, Attributes::back(old, &fresh));
+    }
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    links.forget_name(&old.name);
+    if let LinkKind::Veth { peer: Some(peer) } = &old.kind {
+        links.forget_name(peer);
+    }
+    Ok(smallvec![Request::delete(RouteNetlinkMessage::DelLink(message))])
+}
+
+fn mark(link: &Link, links: &LinkIndex) -> Result<Request, EncodeError> {
+    let mut message = LinkMessage::default();
+    message.header.index = index(&link.name, links)?;
+    message
+        .attributes
+        .push(LinkAttribute::PropList(vec![Prop::AltIfName(our_altname(&link.name))]));
+    // `NewLinkProp` wants both flags: rtnl_linkprop() refuses to change a property.
+    Ok(Request::create(RouteNetlinkMessage::NewLinkProp(message)))
+}
+
+fn set(link: &Link, links: &LinkIndex, attributes: Attributes) -> Result<Requests, EncodeError> {
+    if attributes == Attributes::default() {
+        return Ok(Requests::new());
+    }
+    let mut message = LinkMessage::default();
+    message.header.index = index(&link.name, links)?;
+    if let Some(kind) = &attributes.kind {
+        let mut info = vec![LinkInfo::Kind(info_kind(kind))];
+        info.extend(info_data(kind, &mut links.clone())?.map(LinkInfo::Data));
+        message.attributes.push(LinkAttribute::LinkInfo(info));
+    }
+    attributes.put(&mut message);
+    // Parameters of a kind are only looked at in RTM_NEWLINK; without NLM_F_CREATE it makes none.
+    Ok(smallvec![Request::change(RouteNetlinkMessage::NewLink(message))])
+}
+
+/// The attributes that one message sets.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Attributes {
+    enabled: Option<bool>,
+    description: Option<smol_str::SmolStr>,
+    mtu: Option<u32>,
+    mac: Option<crate::values::MacAddr>,
+    kind: Option<LinkKind>,
+}
+
+impl Attributes {
+    /// All that the value sets.
+    fn of(new: &Link) -> Self {
+        Self {
+            enabled: Some(new.enabled),
+            description: new.description.clone(),
+            mtu: new.mtu,
+            mac: new.mac,
+            kind: None,
+        }
+    }
+
+    /// What differs. What the new value leaves alone, and the old one set, becomes as on a fresh
+    /// link.
+    fn between(old: &Link, new: &Link) -> Self {
+        let fresh = Attributes::fresh(&new.kind);
+        // An observed `old` has every attribute; only what we set ourselves is taken back.
+        let set_by_us = old.facts.is_none();
+        let mut wanted = Attributes::of(new);
+        if set_by_us && old.description.is_some() && new.description.is_none() {
+            wanted.description = fresh.description;
+        }
+        if set_by_us && old.mtu.is_some() && new.mtu.is_none() {
+            wanted.mtu = fresh.mtu;
+        }
+        Self {
+            enabled: wanted.enabled.filter(|enabled| *enabled != old.enabled),
+            description: wanted
+                .description
+                .filter(|text| text.as_str() != old.description.as_deref().unwrap_or_default()),
+            mtu: wanted.mtu.filter(|mtu| Some(*mtu) != old.mtu),
+            mac: wanted.mac.filter(|mac| Some(*mac) != old.mac),
+            kind: params(old, new),
+        }
+    }
+
+    /// What puts back the attributes that `old` set.
+    fn back(old: &Link, restore: &Link) -> Self {
+        let before = Attributes::before_us(restore);
+        Self {
+            enabled: before.enabled.filter(|enabled| *enabled != old.enabled),
+            description: before.description.filter(|_| old.description.is_some()),
+            mtu: before.mtu.filter(|mtu| old.mtu.is_some_and(|old| old != *mtu)),
+            mac: before.mac.filter(|mac| old.mac.is_some_and(|old| old != *mac)),
+            kind: params(old, restore),
+        }
+    }
+
+    /// An observed link as attributes to set: no alias is an empty one.
+    fn before_us(restore: &Link) -> Self {
+        let mut attributes = Attributes::of(restore);
+        attributes.description = Some(restore.description.clone().unwrap_or_default());
+        attributes
+    }
+
+    /// A link of this kind as it is when nobody touched it. A made-up MAC address cannot be asked
+    /// for again, so that of an earlier configuration stays.
+    fn fresh(kind: &LinkKind) -> Self {
+        let mtu = match kind {
+            LinkKind::Loopback => Some(LOOPBACK_MTU),
+            LinkKind::Vxlan(_) | LinkKind::Other(_) => None, // depends on the link below
+            _ => Some(DEFAULT_MTU),
+        };
+        Self { description: Some("".into()), mtu, ..Self::default() }
+    }
+
+    fn put(self, message: &mut LinkMessage) {
+        if let Some(enabled) = self.enabled {
+            message.header.change_mask = LinkFlags::Up;
+            message.header.flags = if enabled { LinkFlags::Up } else { LinkFlags::empty() };
+        }
+        message.attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        message.attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
+        message
+            .attributes
+            .extend(self.description.map(|text| LinkAttribute::IfAlias(text.to_string())));
+    }
+}
+
+/// The parameters of `new`, where they differ and can be changed in place.
+fn params(old: &Link, new: &Link) -> Option<LinkKind> {
+    Some(new.kind.clone()).filter(|kind| *kind != old.kind && matches!(kind, LinkKind::Bridge(_)))
+}
+
+fn info_kind(kind: &LinkKind) -> InfoKind {
+    match kind {
+        LinkKind::Veth { .. } => InfoKind::Veth,
+        LinkKind::Bridge(_) => InfoKind::Bridge,
+        LinkKind::Vxlan(_) => InfoKind::Vxlan,
+        LinkKind::Dummy => InfoKind::Dummy,
+        LinkKind::Physical | LinkKind::Loopback | LinkKind::Other(_) => {
+            InfoKind::Other(kind.name().to_owned())
+        }
+    }
+}
+
+fn info_data(kind: &LinkKind, links: &mut LinkIndex) -> Result<Option<InfoData>, EncodeError> {
+    Ok(match kind {
+        LinkKind::Veth { peer: Some(peer) } => Some(InfoData::Veth(veth_peer(peer, links))),
+        LinkKind::Bridge(params) => Some(InfoData::Bridge(bridge(params))),
+        LinkKind::Vxlan(params) => Some(InfoData::Vxlan(vxlan(params, links)?)),
+        _ => None,
+    })
+}
+
+/// Both ends come from one request. The far end gets an index of our choice too, but no mark:
+/// whether it has an entry of its own is not known here.
+fn veth_peer(peer: &str, links: &mut LinkIndex) -> InfoVeth {
+    let mut message = LinkMessage::default();
+    message.header.index = links.reserve(peer, false);
+    message.attributes.push(LinkAttribute::IfName(peer.to_owned()));
+    InfoVeth::Peer(message)
+}
+
+fn bridge(params: &BridgeParams) -> Vec<InfoBridge> {
+    let stp = if params.stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
+    vec![
+        InfoBridge::AgeingTime(params.ageing_time_s.saturating_mul(AGEING_TICKS_PER_S)),
+        InfoBridge::StpState(stp),
+        InfoBridge::VlanFiltering(params.vlan_filtering),
+    ]
+}
+
+fn vxlan(params: &VxlanParams, links: &LinkIndex) -> Result<Vec<InfoVxlan>, EncodeError> {
+    let mut info = vec![
+        InfoVxlan::Id(params.vni),
+        InfoVxlan::Port(params.port),
+        InfoVxlan::Learning(params.learning),
+    ];
+    info.extend(params.local.map(|local| match local {
+        IpAddr::V4(ip) => InfoVxlan::Local(ip),
+        IpAddr::V6(ip) => InfoVxlan::Local6(ip),
+    }));
+    info.extend(params.remote.map(|remote| match remote {
+        IpAddr::V4(ip) => InfoVxlan::Group(ip),
+        IpAddr::V6(ip) => InfoVxlan::Group6(ip),
+    }));
+    if let Some(device) = &params.device {
+        info.push(InfoVxlan::Link(index(device, links)?));
+    }
+    Ok(info)
+}

@@ -1,0 +1,333 @@
+//! Links, and what is known and set of them besides: presence, administrative state, bridge.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use holdfast_scheduler::{
+    Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue, Taken,
+};
+use std::sync::Arc;
+
+use super::{address, forwarding, kinds, neighbor, route};
+use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
+
+pub(crate) use decode::link as decode;
+
+/// Links.
+#[derive(Debug)]
+pub struct LinkDescriptor;
+
+/// Presence of a link in the kernel.
+#[derive(Debug)]
+pub struct PortDescriptor;
+
+/// Administrative state of a link.
+#[derive(Debug)]
+pub struct LinkUpDescriptor;
+
+/// Membership of a link in a bridge.
+#[derive(Debug)]
+pub struct LinkMasterDescriptor;
+
+/// The key of a link.
+pub fn key(name: &str) -> Key {
+    Key::of(kinds::LINK).str(name)
+}
+
+/// The key under which the presence of a link is observed.
+pub fn port_key(name: &str) -> Key {
+    Key::of(kinds::PORT).str(name)
+}
+
+/// The key of the property that a link is up.
+pub fn up_key(name: &str) -> Key {
+    Key::of(kinds::LINK_UP).str(name)
+}
+
+/// The key of a link's bridge.
+pub fn master_key(name: &str) -> Key {
+    Key::of(kinds::LINK_MASTER).str(name)
+}
+
+/// All that a message about a link says. `gone`: the message was its `RTM_DELLINK`.
+pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
+    let name = link.name.clone();
+    let ours = link.is_ours();
+    let master = LinkMaster { link: name.clone(), master: link.master.clone(), on_our_link: ours };
+    let port: SharedValue = Arc::new(Port { link: name.clone() });
+    let mut all = vec![
+        (port_key(&name), Some(port)),
+        (key(&name), Some(Arc::new(link) as SharedValue)),
+        (master_key(&name), Some(Arc::new(master) as SharedValue)),
+    ];
+    if gone {
+        all.iter_mut().for_each(|(_, value)| *value = None);
+        all.extend([Family::V4, Family::V6].map(|family| (forwarding::key(&name, family), None)));
+    }
+    all
+}
+
+/// Bridges offer it: only a bridge can be a master.
+fn bridge_facet(name: &str) -> Facet {
+    Facet::of(kinds::LINK, "bridge").str(name)
+}
+
+impl Descriptor for LinkDescriptor {
+    type Value = Link;
+
+    fn kind(&self) -> KindId {
+        kinds::LINK
+    }
+
+    fn name(&self) -> &'static str {
+        "link"
+    }
+
+    fn key(&self, link: &Link) -> Key {
+        key(&link.name)
+    }
+
+    fn label(&self, link: &Link) -> String {
+        format!("link {}", link.name)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    /// A port waits until the kernel shows it, a tunnel for the link that carries it.
+    fn dependencies(&self, link: &Link) -> Vec<Dependency> {
+        match &link.kind {
+            LinkKind::Physical | LinkKind::Loopback => {
+                vec![Dependency::exact(format!("port {}", link.name), port_key(&link.name))]
+            }
+            LinkKind::Vxlan(params) => params
+                .device
+                .iter()
+                .map(|device| Dependency::exact(format!("link {device}"), key(device)))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn provides(&self, link: &Link) -> Vec<Offer> {
+        match link.kind {
+            LinkKind::Bridge(_) => vec![bridge_facet(&link.name).into()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn parts(&self, link: &Link) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        if link.enabled {
+            parts.push((up_key(&link.name), Arc::new(LinkUp { link: link.name.clone() })));
+        }
+        // What is observed of these comes with facts of its own.
+        if link.facts.is_some() {
+            return parts;
+        }
+        if link.master.is_some() {
+            let (link, master) = (link.name.clone(), link.master.clone());
+            let part = LinkMaster { link, master, on_our_link: false };
+            parts.push((master_key(&part.link), Arc::new(part)));
+        }
+        for family in [Family::V4, Family::V6] {
+            if let Some(enabled) = link.forwarding(family) {
+                let link = link.name.clone();
+                let part = Forwarding { link, family, enabled, on_our_link: false };
+                parts.push((forwarding::key(&part.link, family), Arc::new(part)));
+            }
+        }
+        parts
+    }
+
+    /// The kernel removes with a link all that is on it, and with one end of a pair the other one.
+    fn takes_along(&self, link: &Link) -> Vec<Taken> {
+        if !link.kind.is_made_by_us() {
+            return Vec::new();
+        }
+        let mut taken = vec![
+            Taken::Under(address::link_prefix(&link.name)),
+            Taken::Under(neighbor::link_prefix(&link.name)),
+            Taken::Under(forwarding::link_prefix(&link.name)),
+            Taken::Under(master_key(&link.name)),
+            Taken::Of(route::via_facet(&link.name)),
+        ];
+        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
+            taken.push(Taken::Under(key(peer)));
+        }
+        taken
+    }
+
+    fn change(&self, old: &Link, new: &Link) -> Change {
+        let in_place = match (&old.kind, &new.kind) {
+            (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
+            (old, new) => kind_satisfied(new, old),
+        };
+        if in_place { Change::InPlace } else { Change::Recreate }
+    }
+
+    fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
+        let asked = |description: &smol_str::SmolStr| {
+            observed.description.as_deref().unwrap_or_default() == description.as_str()
+        };
+        kind_satisfied(&expected.kind, &observed.kind)
+            && expected.enabled == observed.enabled
+            && expected.description.as_ref().is_none_or(asked)
+            && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
+            && expected.mac.is_none_or(|mac| observed.mac == Some(mac))
+    }
+
+    fn owned(&self, observed: &Link) -> bool {
+        observed.is_ours()
+    }
+
+    /// Whatever was there before us comes back as it was.
+    fn restore(&self, observed: &Link) -> Option<Link> {
+        (!observed.is_ours()).then(|| observed.clone())
+    }
+}
+
+/// True when a link that the kernel shows is of the kind that was asked for.
+fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
+    match (expected, observed) {
+        (LinkKind::Physical, _) => true, // whatever the driver calls it
+        (LinkKind::Veth { peer: expected }, LinkKind::Veth { peer: observed }) => {
+            // Unknown while the message about the far end is on its way.
+            expected.is_none() || observed.is_none() || expected == observed
+        }
+        (LinkKind::Vxlan(expected), LinkKind::Vxlan(observed)) => {
+            expected.vni == observed.vni
+                && expected.port == observed.port
+                && expected.learning == observed.learning
+                && expected.local == observed.local
+                && expected.remote == observed.remote
+                && expected.device == observed.device
+        }
+        (expected, observed) => expected == observed,
+    }
+}
+
+impl Codec for LinkDescriptor {
+    type Value = Link;
+
+    fn encode(&self, op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        encode::link(op, links)
+    }
+}
+
+impl Descriptor for PortDescriptor {
+    type Value = Port;
+
+    fn kind(&self) -> KindId {
+        kinds::PORT
+    }
+
+    fn name(&self) -> &'static str {
+        "port"
+    }
+
+    fn key(&self, port: &Port) -> Key {
+        port_key(&port.link)
+    }
+
+    fn label(&self, port: &Port) -> String {
+        format!("port {}", port.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}
+
+impl Descriptor for LinkUpDescriptor {
+    type Value = LinkUp;
+
+    fn kind(&self) -> KindId {
+        kinds::LINK_UP
+    }
+
+    fn name(&self) -> &'static str {
+        "link-up"
+    }
+
+    fn key(&self, up: &LinkUp) -> Key {
+        up_key(&up.link)
+    }
+
+    fn label(&self, up: &LinkUp) -> String {
+        format!("link {} up", up.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    /// The kernel drops the routes that leave by a link when it goes down.
+    fn takes_along(&self, up: &LinkUp) -> Vec<Taken> {
+        vec![Taken::Of(route::via_facet(&up.link))]
+    }
+}
+
+impl Descriptor for LinkMasterDescriptor {
+    type Value = LinkMaster;
+
+    fn kind(&self) -> KindId {
+        kinds::LINK_MASTER
+    }
+
+    fn name(&self) -> &'static str {
+        "link-master"
+    }
+
+    fn key(&self, part: &LinkMaster) -> Key {
+        master_key(&part.link)
+    }
+
+    fn label(&self, part: &LinkMaster) -> String {
+        match &part.master {
+            Some(master) => format!("port {} of bridge {master}", part.link),
+            None => format!("port {} of no bridge", part.link),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    fn dependencies(&self, part: &LinkMaster) -> Vec<Dependency> {
+        part.master
+            .iter()
+            .map(|master| Dependency::any_of(format!("bridge {master}"), bridge_facet(master)))
+            .collect()
+    }
+
+    fn satisfied_by(&self, expected: &LinkMaster, observed: &LinkMaster) -> bool {
+        expected.master == observed.master
+    }
+
+    fn owned(&self, observed: &LinkMaster) -> bool {
+        observed.on_our_link && observed.master.is_some()
+    }
+
+    fn restore(&self, observed: &LinkMaster) -> Option<LinkMaster> {
+        (!observed.on_our_link).then(|| observed.clone())
+    }
+}
+
+impl Codec for LinkMasterDescriptor {
+    type Value = LinkMaster;
+
+    fn encode(
+        &self,
+        op: Op<'_, LinkMaster>,
+        links: &mut LinkIndex,
+    ) -> Result<Requests, EncodeError> {
+        encode::master(op, links)
+    }
+}

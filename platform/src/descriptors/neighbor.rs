@@ -1,0 +1,173 @@
+//! Neighbours of links.
+
+use std::net::IpAddr;
+
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::RouteProtocol;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use smallvec::smallvec;
+
+use super::{kinds, link};
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
+
+/// Neighbours of links.
+#[derive(Debug)]
+pub struct NeighborDescriptor;
+
+/// The key of a neighbour.
+pub fn key(link: &str, ip: IpAddr) -> Key {
+    link_prefix(link).ip(ip)
+}
+
+/// What the keys of a link's neighbours begin with.
+pub fn link_prefix(link: &str) -> Key {
+    Key::of(kinds::NEIGHBOR).str(link)
+}
+
+fn is_permanent(neighbor: &Neighbor) -> bool {
+    neighbor.facts.as_ref().is_none_or(|facts| facts.state == NeighborState::Permanent)
+}
+
+fn is_ours(neighbor: &Neighbor) -> bool {
+    neighbor.facts.as_ref().is_some_and(|facts| facts.ours)
+}
+
+impl Descriptor for NeighborDescriptor {
+    type Value = Neighbor;
+
+    fn kind(&self) -> KindId {
+        kinds::NEIGHBOR
+    }
+
+    fn name(&self) -> &'static str {
+        "neighbor"
+    }
+
+    fn key(&self, neighbor: &Neighbor) -> Key {
+        key(&neighbor.link, neighbor.ip)
+    }
+
+    fn label(&self, neighbor: &Neighbor) -> String {
+        format!("neighbor {} of {}", neighbor.ip, neighbor.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    /// The kernel forgets the neighbours of a link that goes down, permanent ones of IPv4 excepted
+    /// only while it keeps its carrier; so they wait for the link to be up.
+    fn dependencies(&self, neighbor: &Neighbor) -> Vec<Dependency> {
+        let link = &neighbor.link;
+        vec![Dependency::exact(format!("link {link} up"), link::up_key(link))]
+    }
+
+    fn satisfied_by(&self, expected: &Neighbor, observed: &Neighbor) -> bool {
+        expected.mac == observed.mac && is_permanent(observed)
+    }
+
+    fn owned(&self, observed: &Neighbor) -> bool {
+        is_ours(observed) && is_permanent(observed)
+    }
+
+    /// A permanent entry of someone else comes back. What the kernel has learned it learns again.
+    fn restore(&self, observed: &Neighbor) -> Option<Neighbor> {
+        (is_permanent(observed) && !is_ours(observed)).then(|| observed.clone())
+    }
+}
+
+impl Codec for NeighborDescriptor {
+    type Value = Neighbor;
+
+    fn encode(&self, op: Op<'_, Neighbor>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let put = |neighbor: &Neighbor, protocol| {
+            let message = message(neighbor, protocol, links)?;
+            Ok(smallvec![Request::replace(RouteNetlinkMessage::NewNeighbour(message))])
+        };
+        match op {
+            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
+                put(new, OUR_PROTOCOL)
+            }
+            Op::Release { restore, .. } if links.index(&restore.link).is_some() => {
+                put(restore, UNSPECIFIED)
+            }
+            Op::Delete(old) if links.index(&old.link).is_some() => {
+                let message = message(old, OUR_PROTOCOL, links)?;
+                Ok(smallvec![Request::delete(RouteNetlinkMessage::DelNeighbour(message))])
+            }
+            Op::Release { .. } | Op::Delete(_) => Ok(Requests::new()), // it went with its link
+        }
+    }
+}
+
+/// `RTPROT_UNSPEC`: no one's.
+const UNSPECIFIED: u8 = 0;
+
+fn message(
+    neighbor: &Neighbor,
+    protocol: u8,
+    links: &LinkIndex,
+) -> Result<NeighbourMessage, EncodeError> {
+    let link = &neighbor.link;
+    let mut message = NeighbourMessage::default();
+    message.header.ifindex =
+        links.index(link).ok_or_else(|| EncodeError::LinkNotFound(link.clone()))?;
+    message.header.state = NeighbourState::Permanent;
+    message.header.family =
+        if neighbor.ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let destination = match neighbor.ip {
+        IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
+        IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
+    };
+    message.attributes.push(NeighbourAttribute::Destination(destination));
+    let mac = neighbor.mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()));
+    message.attributes.extend(mac);
+    message.attributes.push(NeighbourAttribute::Protocol(RouteProtocol::from(protocol)));
+    Ok(message)
+}
+
+/// The neighbour that an `RTM_NEWNEIGH` or `RTM_DELNEIGH` describes; `None` for entries of other
+/// tables (a bridge's forwarding table) and for multicast and broadcast ones.
+pub(crate) fn decode(message: &NeighbourMessage, links: &LinkIndex) -> Option<Neighbor> {
+    let link = links.name(message.header.ifindex)?.clone();
+    let mut neighbor = None;
+    let mut mac = None;
+    let mut ours = false;
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => {
+                neighbor = Some(IpAddr::V4(*ip));
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => {
+                neighbor = Some(IpAddr::V6(*ip));
+            }
+            NeighbourAttribute::LinkLayerAddress(bytes) => mac = MacAddr::from_slice(bytes),
+            NeighbourAttribute::Protocol(protocol) => ours = u8::from(*protocol) == OUR_PROTOCOL,
+            _ => {}
+        }
+    }
+    let ip = neighbor.filter(|ip| !ip.is_multicast())?;
+    let facts = NeighborFacts { ours, state: state(message.header.state)? };
+    Some(Neighbor { link, ip, mac, facts: Some(facts) })
+}
+
+fn state(state: NeighbourState) -> Option<NeighborState> {
+    Some(match state {
+        NeighbourState::Permanent => NeighborState::Permanent,
+        NeighbourState::Incomplete => NeighborState::Incomplete,
+        NeighbourState::Reachable => NeighborState::Reachable,
+        NeighbourState::Stale => NeighborState::Stale,
+        NeighbourState::Delay => NeighborState::Delay,
+        NeighbourState::Probe => NeighborState::Probe,
+        NeighbourState::Failed => NeighborState::Failed,
+        // The kernel fills in one for each broadcast and loopback address: nothing to know in them.
+        NeighbourState::Noarp | NeighbourState::None => return None,
+        _ => return None,
+    })
+}

@@ -1,0 +1,429 @@
+//! Static routes as configured, and the kernel's routes they are made of.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part};
+use ipnet::IpNet;
+use netlink_packet_core::NLM_F_REPLACE;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteProtocol,
+    RouteScope, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use smallvec::smallvec;
+
+use super::{kinds, link};
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{
+    Hop, KernelRoute, MAIN_TABLE, NetworkInstance, NextHop, NextHopTarget, OUR_PROTOCOL,
+    RouteSource, RouteTarget, StaticProtocol, StaticRoute,
+};
+
+/// Routes of the kernel.
+#[derive(Debug)]
+pub struct RouteDescriptor;
+
+/// Static routes as configured. What they do is done by their parts, one for each metric.
+#[derive(Debug)]
+pub struct StaticRouteDescriptor;
+
+/// Network instances.
+#[derive(Debug)]
+pub struct NetworkInstanceDescriptor;
+
+/// Instances of the STATIC protocol.
+#[derive(Debug)]
+pub struct StaticProtocolDescriptor;
+
+/// The key of a kernel route: what the kernel tells routes apart by.
+pub fn key(table: u32, prefix: IpNet, metric: u32) -> Key {
+    Key::of(kinds::ROUTE).u32(table).prefix(prefix).u32(metric)
+}
+
+/// The key of a network instance.
+pub fn instance_key(name: &str) -> Key {
+    Key::of(kinds::NETWORK_INSTANCE).str(name)
+}
+
+/// The key of a STATIC protocol instance.
+pub fn protocol_key(instance: &str, name: &str) -> Key {
+    Key::of(kinds::STATIC_PROTOCOL).str(instance).str(name)
+}
+
+/// The key of a configured static route.
+pub fn static_key(instance: &str, protocol: &str, prefix: IpNet) -> Key {
+    Key::of(kinds::STATIC_ROUTE).str(instance).str(protocol).prefix(prefix)
+}
+
+/// Offered by the routes that leave by one link alone: the kernel drops them when it goes down.
+pub(super) fn via_facet(link: &str) -> Facet {
+    Facet::of(kinds::ROUTE, "via").str(link)
+}
+
+impl Descriptor for RouteDescriptor {
+    type Value = KernelRoute;
+
+    fn kind(&self) -> KindId {
+        kinds::ROUTE
+    }
+
+    fn name(&self) -> &'static str {
+        "route"
+    }
+
+    fn key(&self, route: &KernelRoute) -> Key {
+        key(route.table, route.prefix, route.metric)
+    }
+
+    fn label(&self, route: &KernelRoute) -> String {
+        format!("route {} metric {}", route.prefix, route.metric)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    /// The kernel refuses a route whose link is down or whose gateway is not on-link.
+    fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
+        let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
+        let mut needed = Vec::with_capacity(2 * hops.len());
+        for hop in hops {
+            let link = hop.link.iter();
+            needed.extend(
+                link.map(|link| Dependency::exact(format!("link {link} up"), link::up_key(link))),
+            );
+            let gateway = hop.gateway.filter(|gateway| !is_link_local(*gateway));
+            needed.extend(gateway.map(|gateway| {
+                Dependency::covering(format!("gateway {gateway}"), route.table, gateway)
+            }));
+        }
+        needed.dedup_by(|a, b| a.label == b.label);
+        let mut labels = std::collections::HashSet::new();
+        needed.retain(|dependency| labels.insert(dependency.label.clone()));
+        needed
+    }
+
+    fn provides(&self, route: &KernelRoute) -> Vec<Offer> {
+        match &route.target {
+            RouteTarget::Hops(hops) => match hops.as_slice() {
+                [Hop { link: Some(link), .. }] => vec![via_facet(link).into()],
+                _ => Vec::new(),
+            },
+            RouteTarget::Blackhole => Vec::new(),
+        }
+    }
+
+    fn satisfied_by(&self, expected: &KernelRoute, observed: &KernelRoute) -> bool {
+        match (&expected.target, &observed.target) {
+            (RouteTarget::Hops(expected), RouteTarget::Hops(observed)) => {
+                same_hops(expected, observed)
+            }
+            (expected, observed) => expected == observed,
+        }
+    }
+
+    /// Only routes with our protocol number are observed at all.
+    fn owned(&self, _: &KernelRoute) -> bool {
+        true
+    }
+}
+
+/// True when the observed hops are the expected ones, in any order. The kernel fills in the links.
+fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
+    let matches = |expected: &Hop, observed: &Hop| {
+        expected.gateway == observed.gateway
+            && (expected.link.is_none() || expected.link == observed.link)
+    };
+    let mut left: Vec<&Hop> = observed.iter().collect();
+    expected.len() == observed.len()
+        && expected.iter().all(|hop| {
+            let found = left.iter().position(|observed| matches(hop, observed));
+            found.map(|at| left.swap_remove(at)).is_some()
+        })
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+impl Codec for RouteDescriptor {
+    type Value = KernelRoute;
+
+    fn encode(
+        &self,
+        op: Op<'_, KernelRoute>,
+        links: &mut LinkIndex,
+    ) -> Result<Requests, EncodeError> {
+        match op {
+            // Never replaces what is there: that would be someone else's.
+            Op::Create(new) => {
+                let message = message(new, links)?;
+                Ok(smallvec![Request::create(RouteNetlinkMessage::NewRoute(message))])
+            }
+            Op::Update { old, new }
+            | Op::Adopt { old, new }
+            | Op::Release { old, restore: new } => {
+                if old.target == new.target {
+                    return Ok(Requests::new());
+                }
+                let message = message(new, links)?;
+                Ok(smallvec![Request::replace(RouteNetlinkMessage::NewRoute(message))])
+            }
+            Op::Delete(old) => {
+                let message = header(old);
+                Ok(smallvec![Request::delete(RouteNetlinkMessage::DelRoute(message))])
+            }
+        }
+    }
+}
+
+/// What names a route, our protocol number included: a deletion matches nobody else's.
+fn header(route: &KernelRoute) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let header = &mut message.header;
+    header.address_family = match route.prefix {
+        IpNet::V4(_) => AddressFamily::Inet,
+        IpNet::V6(_) => AddressFamily::Inet6,
+    };
+    header.destination_prefix_length = route.prefix.prefix_len();
+    header.protocol = RouteProtocol::from(OUR_PROTOCOL);
+    header.scope = RouteScope::NoWhere; // of any scope, for a deletion
+    match u8::try_from(route.table) {
+        Ok(table) => header.table = table,
+        Err(_) => message.attributes.push(RouteAttribute::Table(route.table)),
+    }
+    if route.prefix.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(route.prefix.network().into()));
+    }
+    message.attributes.push(RouteAttribute::Priority(route.metric));
+    message
+}
+
+fn message(route: &KernelRoute, links: &LinkIndex) -> Result<RouteMessage, EncodeError> {
+    let mut message = header(route);
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    match &route.target {
+        RouteTarget::Blackhole => message.header.kind = RouteType::BlackHole,
+        RouteTarget::Hops(hops) => {
+            let on_link = hops.iter().all(|hop| hop.gateway.is_none());
+            if on_link && matches!(route.prefix, IpNet::V4(_)) {
+                message.header.scope = RouteScope::Link;
+            }
+            match hops.as_slice() {
+                [hop] => {
+                    message.attributes.extend(gateway(hop, route.prefix));
+                    message.attributes.extend(index(hop, links)?.map(RouteAttribute::Oif));
+                }
+                hops => {
+                    let hops: Result<_, _> =
+                        hops.iter().map(|hop| next_hop(hop, route.prefix, links)).collect();
+                    message.attributes.push(RouteAttribute::MultiPath(hops?));
+                }
+            }
+        }
+    }
+    Ok(message)
+}
+
+fn next_hop(hop: &Hop, prefix: IpNet, links: &LinkIndex) -> Result<RouteNextHop, EncodeError> {
+    let mut next_hop = RouteNextHop::default();
+    next_hop.interface_index = index(hop, links)?.unwrap_or(0);
+    next_hop.attributes.extend(gateway(hop, prefix));
+    Ok(next_hop)
+}
+
+fn index(hop: &Hop, links: &LinkIndex) -> Result<Option<u32>, EncodeError> {
+    let Some(link) = &hop.link else { return Ok(None) };
+    links.index(link).map(Some).ok_or_else(|| EncodeError::LinkNotFound(link.clone()))
+}
+
+/// A gateway of the other family travels in an attribute of its own (RFC 8950).
+fn gateway(hop: &Hop, prefix: IpNet) -> Option<RouteAttribute> {
+    Some(match (hop.gateway?, prefix) {
+        (IpAddr::V6(ip), IpNet::V4(_)) => RouteAttribute::Via(RouteVia::Inet6(ip)),
+        (ip, _) => RouteAttribute::Gateway(RouteAddress::from(ip)),
+    })
+}
+
+/// What an `RTM_NEWROUTE` or `RTM_DELROUTE` says about the routes that carry our mark.
+///
+/// `None` in the answer: the route is gone. Routes of others say nothing, except when one took the
+/// place of ours (`NLM_F_REPLACE` in the message's `flags`).
+pub(crate) fn decode(
+    message: &RouteMessage,
+    flags: u16,
+    deleted: bool,
+    links: &LinkIndex,
+) -> Option<(Key, Option<KernelRoute>)> {
+    let header = &message.header;
+    if header.flags.contains(RouteFlags::Cloned) {
+        return None; // an entry of the cache, not of the table
+    }
+    let ours = u8::from(header.protocol) == OUR_PROTOCOL;
+    if !ours && (deleted || flags & NLM_F_REPLACE == 0) {
+        return None;
+    }
+    let route = route(message, links)?;
+    let key = key(route.table, route.prefix, route.metric);
+    Some((key, Some(route).filter(|_| ours && !deleted)))
+}
+
+fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
+    let header = &message.header;
+    let mut table = u32::from(header.table);
+    let mut destination = None;
+    let mut metric = 0;
+    let mut single = Hop { gateway: None, link: None };
+    let mut hops = None;
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Destination(address) => destination = ip(address),
+            RouteAttribute::Priority(number) => metric = *number,
+            RouteAttribute::MultiPath(list) => {
+                hops = Some(list.iter().map(|hop| observed_hop(hop, links)).collect());
+            }
+            other => take_hop(&mut single, other, links),
+        }
+    }
+    let any: IpAddr = match header.address_family {
+        AddressFamily::Inet => [0; 4].into(),
+        AddressFamily::Inet6 => [0; 16].into(),
+        _ => return None,
+    };
+    let prefix = IpNet::new(destination.unwrap_or(any), header.destination_prefix_length).ok()?;
+    let target = match header.kind {
+        RouteType::BlackHole => RouteTarget::Blackhole,
+        _ => RouteTarget::Hops(hops.unwrap_or_else(|| vec![single])),
+    };
+    Some(KernelRoute { table, prefix, metric, target, source: None })
+}
+
+fn observed_hop(next_hop: &RouteNextHop, links: &LinkIndex) -> Hop {
+    let mut hop = Hop { gateway: None, link: links.name(next_hop.interface_index).cloned() };
+    next_hop.attributes.iter().for_each(|attribute| take_hop(&mut hop, attribute, links));
+    hop
+}
+
+fn take_hop(hop: &mut Hop, attribute: &RouteAttribute, links: &LinkIndex) {
+    match attribute {
+        RouteAttribute::Gateway(address) => hop.gateway = ip(address),
+        RouteAttribute::Via(RouteVia::Inet(ip)) => hop.gateway = Some(IpAddr::V4(*ip)),
+        RouteAttribute::Via(RouteVia::Inet6(ip)) => hop.gateway = Some(IpAddr::V6(*ip)),
+        RouteAttribute::Oif(index) => hop.link = links.name(*index).cloned(),
+        _ => {}
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
+        RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    }
+}
+
+impl Descriptor for StaticRouteDescriptor {
+    type Value = StaticRoute;
+
+    fn kind(&self) -> KindId {
+        kinds::STATIC_ROUTE
+    }
+
+    fn name(&self) -> &'static str {
+        "static-route"
+    }
+
+    fn key(&self, route: &StaticRoute) -> Key {
+        static_key(&route.instance, &route.protocol, route.prefix)
+    }
+
+    fn label(&self, route: &StaticRoute) -> String {
+        format!("static route {}", route.prefix)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    /// Next hops of one metric share a kernel route.
+    fn parts(&self, route: &StaticRoute) -> Vec<Part> {
+        let mut by_metric: BTreeMap<u32, Vec<NextHop>> = BTreeMap::new();
+        for hop in &route.next_hops {
+            let metric = KernelRoute::kernel_metric(route.prefix, hop.metric);
+            by_metric.entry(metric).or_default().push(hop.clone());
+        }
+        let part = |(metric, next_hops)| {
+            let part = kernel_route(route, metric, next_hops);
+            (key(part.table, part.prefix, part.metric), Arc::new(part) as _)
+        };
+        by_metric.into_iter().map(part).collect()
+    }
+}
+
+fn kernel_route(route: &StaticRoute, metric: u32, next_hops: Vec<NextHop>) -> KernelRoute {
+    let hop = |next_hop: &NextHop| match next_hop.target {
+        NextHopTarget::Drop => None,
+        NextHopTarget::Gateway(ip) => Some(Hop { gateway: Some(ip), link: next_hop.link.clone() }),
+        NextHopTarget::OnLink => Some(Hop { gateway: None, link: next_hop.link.clone() }),
+    };
+    // A drop beside other hops was refused where the value was made.
+    let hops: Option<Vec<Hop>> = next_hops.iter().map(hop).collect();
+    let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
+    let (instance, protocol) = (route.instance.clone(), route.protocol.clone());
+    let source = Some(RouteSource { instance, protocol, next_hops });
+    KernelRoute { table: MAIN_TABLE, prefix: route.prefix, metric, target, source }
+}
+
+impl Descriptor for NetworkInstanceDescriptor {
+    type Value = NetworkInstance;
+
+    fn kind(&self) -> KindId {
+        kinds::NETWORK_INSTANCE
+    }
+
+    fn name(&self) -> &'static str {
+        "network-instance"
+    }
+
+    fn key(&self, instance: &NetworkInstance) -> Key {
+        instance_key(&instance.name)
+    }
+
+    fn label(&self, instance: &NetworkInstance) -> String {
+        format!("network instance {}", instance.name)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}
+
+impl Descriptor for StaticProtocolDescriptor {
+    type Value = StaticProtocol;
+
+    fn kind(&self) -> KindId {
+        kinds::STATIC_PROTOCOL
+    }
+
+    fn name(&self) -> &'static str {
+        "static-protocol"
+    }
+
+    fn key(&self, protocol: &StaticProtocol) -> Key {
+        protocol_key(&protocol.instance, &protocol.name)
+    }
+
+    fn label(&self, protocol: &StaticProtocol) -> String {
+        format!("protocol STATIC {} of {}", protocol.name, protocol.instance)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}

@@ -1,0 +1,204 @@
+//! The box itself: its name, its domain, its banners.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Part};
+use smallvec::smallvec;
+
+use super::kinds;
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{Content, Hostname, System, TextFile};
+
+/// The box as a whole. What it does is done by its parts.
+#[derive(Debug)]
+pub struct SystemDescriptor;
+
+/// The name in the UTS namespace.
+#[derive(Debug)]
+pub struct HostnameDescriptor;
+
+/// Texts of files.
+#[derive(Debug)]
+pub struct TextFileDescriptor;
+
+/// The file that names the box at its next start.
+pub const HOSTNAME_FILE: &str = "etc/hostname";
+/// The file whose block of ours gives the box its domain name.
+pub const HOSTS_FILE: &str = "etc/hosts";
+/// The file shown before login.
+pub const ISSUE_FILE: &str = "etc/issue";
+/// The file shown after login.
+pub const MOTD_FILE: &str = "etc/motd";
+
+/// The files we may hold, and whether as a whole (`true`) or as a block: what to read at start.
+pub const FILES: [(&str, bool); 4] =
+    [(HOSTNAME_FILE, true), (HOSTS_FILE, false), (ISSUE_FILE, true), (MOTD_FILE, true)];
+
+/// Address that stands for the box itself in its hosts file.
+const OWN_ADDRESS: &str = "127.0.1.1";
+
+/// The key of the box.
+pub fn key() -> Key {
+    Key::of(kinds::SYSTEM)
+}
+
+/// The key of the host name.
+pub fn hostname_key() -> Key {
+    Key::of(kinds::HOSTNAME)
+}
+
+/// The key of a file.
+pub fn file_key(path: &str) -> Key {
+    Key::of(kinds::TEXT_FILE).str(path)
+}
+
+/// The domain name in our block of the hosts file.
+pub(crate) fn domain_of(block: &str) -> Option<&str> {
+    let name = block.strip_prefix(OWN_ADDRESS)?.split_whitespace().next()?;
+    name.split_once('.').map(|(_, domain)| domain)
+}
+
+/// Full name, then short name: the order from which resolvers take the domain (hosts(5)).
+fn hosts_block(hostname: Option<&str>, domain: &str) -> String {
+    let short = hostname.unwrap_or("localhost");
+    let short = short.split('.').next().unwrap_or(short);
+    format!("{OWN_ADDRESS} {short}.{domain} {short}\n")
+}
+
+impl Descriptor for SystemDescriptor {
+    type Value = System;
+
+    fn kind(&self) -> KindId {
+        kinds::SYSTEM
+    }
+
+    fn name(&self) -> &'static str {
+        "system"
+    }
+
+    fn key(&self, _: &System) -> Key {
+        key()
+    }
+
+    fn label(&self, _: &System) -> String {
+        "system".to_owned()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    fn parts(&self, system: &System) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut file = |path: &str, content| {
+            parts.push((file_key(path), Arc::new(TextFile { path: path.into(), content }) as _));
+        };
+        let line = |text: &str| Content::Whole(format!("{text}\n"));
+        if let Some(name) = &system.hostname {
+            file(HOSTNAME_FILE, line(name));
+        }
+        if let Some(domain) = &system.domain_name {
+            let block = hosts_block(system.hostname.as_deref(), domain);
+            file(HOSTS_FILE, Content::Block(block));
+        }
+        if let Some(text) = &system.login_banner {
+            file(ISSUE_FILE, line(text));
+        }
+        if let Some(text) = &system.motd_banner {
+            file(MOTD_FILE, line(text));
+        }
+        if let Some(name) = &system.hostname {
+            parts.push((hostname_key(), Arc::new(Hostname { name: name.clone() })));
+        }
+        parts
+    }
+}
+
+impl Descriptor for HostnameDescriptor {
+    type Value = Hostname;
+
+    fn kind(&self) -> KindId {
+        kinds::HOSTNAME
+    }
+
+    fn name(&self) -> &'static str {
+        "hostname"
+    }
+
+    fn key(&self, _: &Hostname) -> Key {
+        hostname_key()
+    }
+
+    fn label(&self, hostname: &Hostname) -> String {
+        format!("host name {}", hostname.name)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::UTS)
+    }
+
+    /// A box always has a name.
+    fn restore(&self, observed: &Hostname) -> Option<Hostname> {
+        Some(observed.clone())
+    }
+}
+
+impl Codec for HostnameDescriptor {
+    type Value = Hostname;
+
+    fn encode(&self, op: Op<'_, Hostname>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        Ok(match op {
+            Op::Create(new)
+            | Op::Adopt { new, .. }
+            | Op::Update { new, .. }
+            | Op::Release { restore: new, .. } => smallvec![Request::Hostname(new.name.clone())],
+            Op::Delete(_) => Requests::new(), // there is no box without a name
+        })
+    }
+}
+
+impl Descriptor for TextFileDescriptor {
+    type Value = TextFile;
+
+    fn kind(&self) -> KindId {
+        kinds::TEXT_FILE
+    }
+
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn key(&self, file: &TextFile) -> Key {
+        file_key(&file.path)
+    }
+
+    fn label(&self, file: &TextFile) -> String {
+        format!("file {}", file.path)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    /// A file that is not there is observed as absent, so there is always something to put back.
+    fn restore(&self, observed: &TextFile) -> Option<TextFile> {
+        Some(observed.clone())
+    }
+}
+
+impl Codec for TextFileDescriptor {
+    type Value = TextFile;
+
+    fn encode(&self, op: Op<'_, TextFile>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let (path, content) = match op {
+            Op::Create(new)
+            | Op::Adopt { new, .. }
+            | Op::Update { new, .. }
+            | Op::Release { restore: new, .. } => (&new.path, new.content.clone()),
+            Op::Delete(old) => (&old.path, Content::Absent),
+        };
+        Ok(smallvec![Request::File { path: path.clone(), content }])
+    }
+}
