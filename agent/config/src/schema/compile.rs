@@ -167,10 +167,7 @@ impl Compiler {
             mandatory: from.is_mandatory(),
             units: from.units().map(SmolStr::new),
             leafref: None,
-            identity_bases: match raw {
-                RawType::Identity { bases, .. } => bases.clone(),
-                _ => Vec::new(),
-            },
+            identity_bases: identity_bases(raw),
         };
         leaf.default = self.default(from, &leaf.ty)?;
         Ok(leaf)
@@ -302,6 +299,14 @@ impl Compiler {
                 }
             }
         }
+    }
+}
+
+fn identity_bases(raw: &RawType) -> Vec<SmolStr> {
+    match raw {
+        RawType::Identity { bases, .. } => bases.clone(),
+        RawType::Union(members) => members.iter().flat_map(identity_bases).collect(),
+        _ => Vec::new(),
     }
 }
 

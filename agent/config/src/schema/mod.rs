@@ -26,6 +26,25 @@ const NATIVE_MODULES: compile::Sources = &[
     ("holdfast", include_str!("../../yang/holdfast.yang")),
 ];
 
+/// All but the two files of extensions are written from tables, see agent/config/profile.
+const OPENCONFIG_MODULES: compile::Sources = &[
+    ("holdfast-extensions", include_str!("../../yang/holdfast-extensions.yang")),
+    ("openconfig-extensions", include_str!("../../yang/openconfig-extensions.yang")),
+    ("ietf-interfaces", include_str!("../../yang/ietf-interfaces.yang")),
+    ("iana-if-type", include_str!("../../yang/iana-if-type.yang")),
+    ("openconfig-interfaces", include_str!("../../yang/openconfig-interfaces.yang")),
+    ("openconfig-if-ethernet", include_str!("../../yang/openconfig-if-ethernet.yang")),
+    ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
+    ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),
+    ("openconfig-policy-types", include_str!("../../yang/openconfig-policy-types.yang")),
+    ("openconfig-local-routing", include_str!("../../yang/openconfig-local-routing.yang")),
+    (
+        "openconfig-network-instance-types",
+        include_str!("../../yang/openconfig-network-instance-types.yang"),
+    ),
+    ("openconfig-network-instance", include_str!("../../yang/openconfig-network-instance.yang")),
+];
+
 /// Which tree of models a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
@@ -99,7 +118,7 @@ pub struct Leaf {
     pub units: Option<SmolStr>,
     /// The leaf that a leafref points to; `ty` is that leaf's type.
     pub leafref: Option<NodeId>,
-    /// `module:name` of an identityref's bases.
+    /// `module:name` of the bases of an identityref, or of the identityrefs in a union.
     pub identity_bases: Vec<SmolStr>,
 }
 
@@ -150,7 +169,7 @@ impl Schema {
     /// # Errors
     /// When the YANG text in the binary is broken.
     pub fn openconfig() -> Result<Self, SchemaError> {
-        Err(SchemaError { origin: Origin::OpenConfig, reason: "not there yet".into() })
+        compile::compile(Origin::OpenConfig, OPENCONFIG_MODULES)
     }
 
     /// Compiles the native model.
@@ -219,6 +238,27 @@ impl Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // proves 1.47
+    #[test]
+    fn the_openconfig_profile_compiles() {
+        let schema = Schema::openconfig().unwrap();
+        let type_leaf = schema.leaf(schema.find("/interfaces/interface/config/type").unwrap());
+        let known = Value::Identity("iana-if-type:ethernetCsmacd".into());
+        assert_eq!(type_leaf.ty.parse_text("ethernetCsmacd"), Ok(known.clone()));
+        let ethernet = schema
+            .node(schema.find("/interfaces/interface/openconfig-if-ethernet:ethernet").unwrap());
+        assert_eq!(ethernet.whens[0].test.as_ref().unwrap().values[0], known);
+        let prefix = schema.find(
+            "/network-instances/network-instance/protocols/protocol/static-routes/static/prefix",
+        );
+        let ty = &schema.leaf(prefix.unwrap()).ty;
+        assert_eq!(ty.parse_text("2001:DB8:0::/32"), Ok(Value::Str("2001:db8::/32".into())));
+        assert_eq!(
+            schema.modules().iter().find(|m| m.name == "openconfig-interfaces").unwrap().version,
+            "3.8.1"
+        );
+    }
 
     #[test]
     fn the_native_model_compiles() {

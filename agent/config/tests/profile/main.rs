@@ -1,0 +1,25 @@
+//! The OpenConfig profile: its YANG text follows from its tables, and each node is what the tables say.
+//!
+//! `HOLDFAST_WRITE=1 cargo test -p holdfast-config --test profile` writes the YANG text anew after a change of a table.
+
+mod facts;
+mod generate;
+mod table;
+
+use std::fs;
+
+#[test]
+fn the_yang_text_follows_from_the_tables() {
+    for (name, text) in generate::Profile::read().modules() {
+        let path = table::folder("yang").join(format!("{name}.yang"));
+        if std::env::var_os("HOLDFAST_WRITE").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == text,
+            "{} is not what the tables give; HOLDFAST_WRITE=1 writes it",
+            path.display()
+        );
+    }
+}
