@@ -6,16 +6,22 @@
 
 pub mod instance;
 pub mod layer;
+pub mod map;
+pub mod models;
 pub mod path;
 pub mod resolve;
 pub mod schema;
 pub mod tree;
+pub mod union;
 pub mod value;
 
 pub use instance::{InstancePath, Keys, Step};
 pub use layer::{LayerKey, Layers, Mark, Owner, Owners};
+pub use map::Map;
+pub use models::{Models, ModelsError};
 pub use path::{Elem, Path};
 pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
 pub use schema::{NodeId, Schema};
 pub use tree::{Branch, Child, Found, List, Tree};
+pub use union::{Prov, ProvKind};
 pub use value::{Scalar, Value};
