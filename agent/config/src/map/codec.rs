@@ -20,7 +20,7 @@ pub struct Codec {
 }
 
 /// Every codec that a map row may name.
-pub static CODECS: &[Codec] = &[
+static CODECS: &[Codec] = &[
     Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
     Codec { name: "text", down: text, up: |value| text(value).ok() },
     Codec { name: "ethernet-mtu", down: mtu_down, up: mtu_up },

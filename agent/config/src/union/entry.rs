@@ -38,7 +38,8 @@ impl<'a> Union<'a> {
         let it = &models.map.anchors[anchor];
         let lists: Vec<Lists> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
-        let mut effective = Branch { given: true, ..Branch::with_capacity(it.leaves.len()) };
+        let mut effective = Branch::with_capacity(it.leaves.len());
+        effective.given = anchor != 0;
         let mut overlays = Overlays::default();
         self.own_leaves(it, inputs, &mut effective, &mut overlays);
         for (child, lists) in it.children.iter().zip(&lists) {

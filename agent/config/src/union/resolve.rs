@@ -20,7 +20,6 @@ enum Rank {
     SwitchedOff,
     Lease,
     Factory,
-    NativeDefault,
 }
 
 /// What one layer has to say of a leaf. No value: the leaf is to be absent.
