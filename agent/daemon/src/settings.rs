@@ -84,7 +84,7 @@ pub struct TlsSettings {
 #[derive(Clone, Debug, Args)]
 pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
-    #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
+    #[arg(long, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 }
 
@@ -140,8 +140,6 @@ impl Shown {
 
 #[derive(Clone, Debug, Args)]
 pub struct UserSettings {
-    #[command(flatten)]
-    pub state: StateDir,
     #[command(subcommand)]
     pub action: UserAction,
 }
@@ -157,14 +155,20 @@ pub enum UserAction {
         /// File whose first line is the password; without it the password is asked for, or read from standard input
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
-        /// The user has no password: only holders of a client certificate speak for it
-        #[arg(long, conflicts_with = "password_file")]
-        no_password: bool,
+        #[command(flatten)]
+        state: StateDir,
     },
     /// Remove a user
-    Delete { name: SmolStr },
+    Delete {
+        name: SmolStr,
+        #[command(flatten)]
+        state: StateDir,
+    },
     /// List the users and their roles
-    List,
+    List {
+        #[command(flatten)]
+        state: StateDir,
+    },
 }
 
 /// `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may stand in brackets.

@@ -2,6 +2,8 @@
 
 mod decode;
 mod encode;
+#[cfg(test)]
+mod tests;
 
 use holdfast_scheduler::{
     Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue, Taken,
