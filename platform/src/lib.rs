@@ -6,13 +6,8 @@
 #![warn(missing_docs)]
 
 pub mod codec;
-mod collector;
 pub mod descriptors;
 pub mod links;
 pub mod netns;
-mod platform;
 pub mod transport;
 pub mod values;
-
-pub use collector::{Collector, Leaves};
-pub use platform::{Platform, PlatformError, PlatformSettings};

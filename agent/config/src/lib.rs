@@ -4,18 +4,30 @@
 //! [`configuration`] for what a request does. Everything here is a pure function of its arguments:
 //! no socket, file, clock or lock. The YANG text is part of the binary.
 
+pub mod changes;
+pub mod configuration;
+pub mod edit;
 pub mod instance;
 pub mod layer;
+pub mod map;
+pub mod models;
 pub mod path;
 pub mod resolve;
 pub mod schema;
 pub mod tree;
+pub mod union;
 pub mod value;
 
+pub use changes::{ObjectChange, changed_objects};
+pub use configuration::Configuration;
+pub use edit::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 pub use instance::{InstancePath, Keys, Step};
 pub use layer::{LayerKey, Layers, Mark, Owner, Owners};
+pub use map::Map;
+pub use models::{Models, ModelsError};
 pub use path::{Elem, Path};
 pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
 pub use schema::{NodeId, Schema};
 pub use tree::{Branch, Child, Found, List, Tree};
+pub use union::{Prov, ProvKind};
 pub use value::{Scalar, Value};

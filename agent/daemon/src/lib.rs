@@ -10,6 +10,7 @@
 pub mod auth;
 pub mod caller;
 pub mod logging;
+pub mod northbound;
 pub mod server;
 pub mod settings;
 pub mod store;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 pub mod address;
 pub mod forwarding;
+#[cfg(test)]
+mod kernel_tests;
 pub mod kinds;
 pub mod link;
 pub mod neighbor;

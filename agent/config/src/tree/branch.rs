@@ -218,6 +218,14 @@ impl<M: Clone> Branch<M> {
         self.list_mut(node).entry_mut(keys, || Self::of_keys(schema, node, keys, meta))
     }
 
+    /// The branch at the end of `steps`, made as far as it is absent.
+    pub fn descend_mut(&mut self, schema: &Schema, steps: &[Step], meta: &M) -> &mut Branch<M> {
+        steps.iter().fold(self, |branch, step| match &step.keys {
+            None => branch.container_mut(step.node),
+            Some(keys) => branch.entry_mut(schema, step.node, keys, meta),
+        })
+    }
+
     /// A new entry of list `node`: its key leaves and nothing else.
     pub fn of_keys(schema: &Schema, node: NodeId, keys: &Keys, meta: &M) -> Self {
         let mut entry = Self::default();

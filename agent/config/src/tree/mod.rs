@@ -108,14 +108,7 @@ impl<M: Clone + Eq> Tree<M> {
 
     /// The branch at `path`, made when absent as [`Tree::set_leaf`] does.
     pub fn branch_mut(&mut self, schema: &Schema, path: &[Step], meta: &M) -> &mut Branch<M> {
-        let mut branch = Arc::make_mut(&mut self.root);
-        for step in path {
-            branch = match &step.keys {
-                None => branch.container_mut(step.node),
-                Some(keys) => branch.entry_mut(schema, step.node, keys, meta),
-            };
-        }
-        branch
+        Arc::make_mut(&mut self.root).descend_mut(schema, path, meta)
     }
 
     /// Puts a whole subtree at `path`, in place of what is there.

@@ -7,6 +7,7 @@
 pub mod cursor;
 pub mod revision;
 pub mod selection;
+pub mod view;
 
 pub use cursor::{Compare, Cursor, Item, Walk};
 pub use revision::{Change, Draft, Plane, Revision, Stamp, What};

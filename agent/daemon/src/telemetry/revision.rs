@@ -174,12 +174,12 @@ fn merge<M>(into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool, stamp: Stam
 /// Takes one plane away at `path` and below; what the other plane holds stays.
 fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane: Plane) {
     match tree.get(path) {
-        None => {}
-        Some(Found::Leaf(_)) => {
-            if path.last().is_some_and(|step| belongs(schema, step.node, plane)) {
-                tree.remove(schema, path);
-            }
+        Some(Found::Leaf(_))
+            if path.last().is_some_and(|step| belongs(schema, step.node, plane)) =>
+        {
+            tree.remove(schema, path);
         }
+        None | Some(Found::Leaf(_)) => {}
         Some(Found::List(list)) => {
             let Some((last, above)) = path.0.split_last() else { return };
             for keys in keys_of(list) {

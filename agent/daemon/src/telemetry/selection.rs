@@ -86,7 +86,30 @@ impl Selection {
 
     /// True when no tree can hold a leaf that this selects.
     pub fn is_empty(&self, schema: &Schema) -> bool {
-        !self.patterns.iter().any(|p| self.wants(p.last().unwrap_or(schema.root())))
+        !self.ends(schema).any(|end| self.wants(end))
+    }
+
+    /// The schema path of some leaf that this selects, for messages.
+    pub fn first_leaf(&self, schema: &Schema) -> Option<String> {
+        let below = self.ends(schema).find(|end| self.wants(*end))?;
+        let mut node = schema.node(below);
+        while let Some(child) = node.children.iter().find(|child| self.wants(**child)) {
+            node = schema.node(*child);
+        }
+        let mut names = vec![node.name.as_str()];
+        while let Some(parent) = node.parent.map(|parent| schema.node(parent)) {
+            node = parent;
+            names.push(node.name.as_str());
+        }
+        names.pop(); // the root has no name
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
+    }
+
+    /// The nodes at which the patterns end.
+    pub fn ends(&self, schema: &Schema) -> impl Iterator<Item = NodeId> {
+        let root = schema.root();
+        self.patterns.iter().map(move |pattern| pattern.last().unwrap_or(root))
     }
 }
 

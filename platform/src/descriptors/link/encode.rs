@@ -86,14 +86,9 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
 }
 
 /// The link is there already: a port, the loopback device, the far end of a pair that its near end
-/// brought along, or a foreign link of the same kind. It gets our attributes, but not our mark.
+/// brought along. It gets our attributes, but not our mark.
 fn adopt(new: &Link, links: &LinkIndex) -> Result<Requests, EncodeError> {
-    let mut attributes = Attributes::of(new);
-    attributes.kind = match &new.kind {
-        LinkKind::Bridge(_) => Some(new.kind.clone()),
-        _ => None,
-    };
-    set(new, links, attributes)
+    set(new, links, Attributes::of(new))
 }
 
 /// Deletes a link that carries our mark. Any other gets the attributes back that a fresh one has.
@@ -102,8 +97,8 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         return Ok(Requests::new());
     };
     if !links.is_ours(&old.name) {
-        let fresh = Link { enabled: false, ..Link::new(old.name.clone(), old.kind.clone()) };
-        return set(old, links, Attributes::back(old, &fresh));
+        let fresh = Attributes { enabled: Some(false), ..Attributes::fresh(&old.kind) };
+        return set(old, links, fresh);
     }
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -130,11 +125,6 @@ fn set(link: &Link, links: &LinkIndex, attributes: Attributes) -> Result<Request
     }
     let mut message = LinkMessage::default();
     message.header.index = index(&link.name, links)?;
-    if let Some(kind) = &attributes.kind {
-        let mut info = vec![LinkInfo::Kind(info_kind(kind))];
-        info.extend(info_data(kind, &mut links.clone())?.map(LinkInfo::Data));
-        message.attributes.push(LinkAttribute::LinkInfo(info));
-    }
     attributes.put(&mut message);
     // Parameters of a kind are only looked at in RTM_NEWLINK; without NLM_F_CREATE it makes none.
     Ok(smallvec![Request::change(RouteNetlinkMessage::NewLink(message))])
@@ -147,7 +137,7 @@ struct Attributes {
     description: Option<smol_str::SmolStr>,
     mtu: Option<u32>,
     mac: Option<crate::values::MacAddr>,
-    kind: Option<LinkKind>,
+    bridge: Vec<InfoBridge>,
 }
 
 impl Attributes {
@@ -158,7 +148,7 @@ impl Attributes {
             description: new.description.clone(),
             mtu: new.mtu,
             mac: new.mac,
-            kind: None,
+            bridge: Vec::new(),
         }
     }
 
@@ -182,7 +172,7 @@ impl Attributes {
                 .filter(|text| text.as_str() != old.description.as_deref().unwrap_or_default()),
             mtu: wanted.mtu.filter(|mtu| Some(*mtu) != old.mtu),
             mac: wanted.mac.filter(|mac| Some(*mac) != old.mac),
-            kind: params(old, new),
+            bridge: params(old, new),
         }
     }
 
@@ -194,7 +184,7 @@ impl Attributes {
             description: before.description.filter(|_| old.description.is_some()),
             mtu: before.mtu.filter(|mtu| old.mtu.is_some_and(|old| old != *mtu)),
             mac: before.mac.filter(|mac| old.mac.is_some_and(|old| old != *mac)),
-            kind: params(old, restore),
+            bridge: params(old, restore),
         }
     }
 
@@ -221,6 +211,11 @@ impl Attributes {
             message.header.change_mask = LinkFlags::Up;
             message.header.flags = if enabled { LinkFlags::Up } else { LinkFlags::empty() };
         }
+        if !self.bridge.is_empty() {
+            let data = LinkInfo::Data(InfoData::Bridge(self.bridge));
+            let info = vec![LinkInfo::Kind(InfoKind::Bridge), data];
+            message.attributes.push(LinkAttribute::LinkInfo(info));
+        }
         message.attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         message
@@ -229,9 +224,12 @@ impl Attributes {
     }
 }
 
-/// The parameters of `new`, where they differ and can be changed in place.
-fn params(old: &Link, new: &Link) -> Option<LinkKind> {
-    Some(new.kind.clone()).filter(|kind| *kind != old.kind && matches!(kind, LinkKind::Bridge(_)))
+/// The parameters that differ and can be changed in place.
+fn params(old: &Link, new: &Link) -> Vec<InfoBridge> {
+    match (&old.kind, &new.kind) {
+        (LinkKind::Bridge(old), LinkKind::Bridge(new)) => bridge(old, new),
+        _ => Vec::new(),
+    }
 }
 
 fn info_kind(kind: &LinkKind) -> InfoKind {
@@ -249,7 +247,9 @@ fn info_kind(kind: &LinkKind) -> InfoKind {
 fn info_data(kind: &LinkKind, links: &mut LinkIndex) -> Result<Option<InfoData>, EncodeError> {
     Ok(match kind {
         LinkKind::Veth { peer: Some(peer) } => Some(InfoData::Veth(veth_peer(peer, links))),
-        LinkKind::Bridge(params) => Some(InfoData::Bridge(bridge(params))),
+        LinkKind::Bridge(params) => {
+            Some(InfoData::Bridge(bridge(&BridgeParams::default(), params)))
+        }
         LinkKind::Vxlan(params) => Some(InfoData::Vxlan(vxlan(params, links)?)),
         _ => None,
     })
@@ -264,13 +264,19 @@ fn veth_peer(peer: &str, links: &mut LinkIndex) -> InfoVeth {
     InfoVeth::Peer(message)
 }
 
-fn bridge(params: &BridgeParams) -> Vec<InfoBridge> {
-    let stp = if params.stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
-    vec![
-        InfoBridge::AgeingTime(params.ageing_time_s.saturating_mul(AGEING_TICKS_PER_S)),
-        InfoBridge::StpState(stp),
-        InfoBridge::VlanFiltering(params.vlan_filtering),
-    ]
+/// What differs between the two, so that a kernel built without a feature is only asked for it when
+/// it is wanted.
+fn bridge(old: &BridgeParams, new: &BridgeParams) -> Vec<InfoBridge> {
+    let stp = if new.stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
+    let ageing = new.ageing_time_s.saturating_mul(AGEING_TICKS_PER_S);
+    let mut info = Vec::new();
+    info.extend((old.ageing_time_s != new.ageing_time_s).then_some(InfoBridge::AgeingTime(ageing)));
+    info.extend((old.stp != new.stp).then_some(InfoBridge::StpState(stp)));
+    info.extend(
+        (old.vlan_filtering != new.vlan_filtering)
+            .then_some(InfoBridge::VlanFiltering(new.vlan_filtering)),
+    );
+    info
 }
 
 fn vxlan(params: &VxlanParams, links: &LinkIndex) -> Result<Vec<InfoVxlan>, EncodeError> {

@@ -2,8 +2,6 @@
 
 mod decode;
 mod encode;
-#[cfg(test)]
-mod tests;
 
 use holdfast_scheduler::{
     Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue, Taken,

@@ -1,0 +1,127 @@
+//! Which native objects a change of configuration is about.
+
+use std::sync::Arc;
+
+use crate::configuration::Configuration;
+use crate::instance::{InstancePath, Step};
+use crate::schema::{NodeId, Schema};
+use crate::tree::{Branch, Child, List};
+use crate::union::Prov;
+
+/// One native object whose own leaves differ: those below its node, down to other objects.
+#[derive(Clone, Debug)]
+pub struct ObjectChange {
+    /// The schema node with the `object` statement.
+    pub object: NodeId,
+    pub path: InstancePath,
+    pub old: Option<Arc<Branch<Prov>>>,
+    pub new: Option<Arc<Branch<Prov>>>,
+}
+
+/// The objects in which `new` differs from `old`, outer ones before those within. Values count,
+/// not who asked for them. Costs in proportion to the difference.
+pub fn changed_objects(old: &Configuration, new: &Configuration) -> Vec<ObjectChange> {
+    let schema = &new.models().native;
+    let mut finder = Finder { schema, path: InstancePath::root(), found: Vec::new() };
+    finder.below(Some(old.effective().root()), Some(new.effective().root()));
+    finder.found
+}
+
+struct Finder<'a> {
+    schema: &'a Schema,
+    path: InstancePath,
+    found: Vec<ObjectChange>,
+}
+
+type Held<'b> = Option<&'b Arc<Branch<Prov>>>;
+
+impl Finder<'_> {
+    /// The containers and entries in a branch that is not the same in both.
+    fn below(&mut self, old: Held<'_>, new: Held<'_>) {
+        for node in nodes(old, new) {
+            let (old, new) = (child(old, node), child(new, node));
+            let container = |child: Option<&'_ Child<Prov>>| match child {
+                Some(Child::Container(branch)) => Some(branch.clone()),
+                _ => None,
+            };
+            match old.or(new) {
+                Some(Child::Container(_)) => {
+                    let (old, new) = (container(old), container(new));
+                    self.branch(Step::node(node), old.as_ref(), new.as_ref());
+                }
+                Some(Child::List(_)) => self.list(node, old, new),
+                Some(Child::Leaf(_)) | None => {}
+            }
+        }
+    }
+
+    fn list(&mut self, node: NodeId, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) {
+        let empty = List::default();
+        let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+        for it in List::differences(old, new) {
+            self.branch(Step::entry(node, it.keys.clone()), it.old, it.new);
+        }
+    }
+
+    fn branch(&mut self, step: Step, old: Held<'_>, new: Held<'_>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && Arc::ptr_eq(old, new)
+        {
+            return;
+        }
+        let object = step.node;
+        self.path.0.push(step);
+        if self.schema.node(object).object.is_some() && !self.same(old, new) {
+            let (old, new) = (old.cloned(), new.cloned());
+            self.found.push(ObjectChange { object, path: self.path.clone(), old, new });
+        }
+        self.below(old, new);
+        self.path.0.pop();
+    }
+
+    /// True when the leaves of one object are the same; those of objects within are not its own.
+    fn same(&self, old: Held<'_>, new: Held<'_>) -> bool {
+        let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
+        Arc::ptr_eq(old, new)
+            || nodes(Some(old), Some(new))
+                .filter(|node| self.schema.node(*node).object.is_none())
+                .all(|node| self.same_child(old.child(node), new.child(node)))
+    }
+
+    fn same_child(&self, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) -> bool {
+        match (old, new) {
+            (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => old.value == new.value,
+            (Some(Child::Container(old)), Some(Child::Container(new))) => {
+                self.same(Some(old), Some(new))
+            }
+            (Some(Child::List(old)), Some(Child::List(new))) => {
+                List::differences(old, new).all(|it| self.same(it.old, it.new))
+            }
+            // A container with nothing but other objects in it is nothing to this one.
+            (Some(Child::Container(only)), None) | (None, Some(Child::Container(only))) => {
+                self.same(Some(only), Some(&Arc::new(Branch::default())))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn child<'b>(branch: Held<'b>, node: NodeId) -> Option<&'b Child<Prov>> {
+    branch.and_then(|branch| branch.child(node))
+}
+
+fn list(child: Option<&Child<Prov>>) -> Option<&List<Prov>> {
+    match child? {
+        Child::List(list) => Some(list),
+        Child::Leaf(_) | Child::Container(_) => None,
+    }
+}
+
+/// The children of both, each once, in schema order.
+fn nodes<'b>(old: Held<'b>, new: Held<'b>) -> impl Iterator<Item = NodeId> + use<> {
+    let of = |branch: Held<'b>| branch.into_iter().flat_map(|it| it.children().iter());
+    let mut nodes: Vec<NodeId> = of(old).chain(of(new)).map(|(node, _)| *node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.into_iter()
+}

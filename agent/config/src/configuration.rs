@@ -1,0 +1,135 @@
+//! What was asked, and what it comes to: one immutable version of the configuration.
+
+use std::sync::Arc;
+
+use crate::edit::Attribution;
+use crate::edit::{Cause, Conflict, Edit, EditError, EditErrors, Operation, Session};
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, Layers, Mark};
+use crate::models::Models;
+use crate::schema::{Origin, Schema};
+use crate::tree::Tree;
+use crate::union::{Images, Problem, Prov, Work, unite};
+use crate::value::Value;
+
+/// The layers with their union. A clone shares everything.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    models: Arc<Models>,
+    layers: Layers,
+    images: Images,
+    /// Some leaf of client native came with the box. Once true it stays true.
+    factory: bool,
+    work: Work,
+}
+
+impl Configuration {
+    /// From scratch, as after a restart. Layers that contradict each other, which no request can
+    /// bring about, count in the order of [`LayerKey::ALL`].
+    pub fn new(models: Arc<Models>, layers: Layers) -> Self {
+        let nothing = (&Layers::new(), &Images::default());
+        let (images, _, work) = unite(&models, nothing, &layers);
+        let mut factory = false;
+        layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
+            factory |= leaf.meta == Mark::Factory;
+        });
+        Self { models, layers, images, factory, work }
+    }
+
+    /// What this would be after a Set. Costs in proportion to what the Set changes.
+    ///
+    /// # Errors
+    /// All operations that cannot be done, and all conflicts between the origins.
+    pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
+        let (layers, attribution) = Session::new(self).run(edit)?;
+        let (images, problems, work) = unite(&self.models, (&self.layers, &self.images), &layers);
+        if !problems.is_empty() {
+            return Err(self.errors(problems, &attribution));
+        }
+        let models = self.models.clone();
+        Ok(Self { models, layers, images, factory: self.factory, work })
+    }
+
+    pub fn models(&self) -> &Models {
+        &self.models
+    }
+
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The native configuration as it is to be.
+    pub fn effective(&self) -> &Tree<Prov> {
+        &self.images.effective
+    }
+
+    /// What Get CONFIG of an origin shows: the client's layer, what the factory set, and the
+    /// defaults in use.
+    pub fn config_view(&self, origin: Origin) -> &Tree<Mark> {
+        match origin {
+            Origin::OpenConfig => &self.images.openconfig,
+            Origin::Native => &self.images.native,
+        }
+    }
+
+    /// How much it took to make this version from the one before.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    pub(crate) fn has_factory(&self) -> bool {
+        self.factory
+    }
+
+    fn errors(&self, problems: Vec<Problem>, attribution: &Attribution) -> EditErrors {
+        let mut errors: Vec<_> =
+            problems.into_iter().map(|problem| self.error(problem, attribution)).collect();
+        errors.sort_by_key(|error| error.operation);
+        EditErrors(errors)
+    }
+
+    fn error(&self, problem: Problem, attribution: &Attribution) -> EditError {
+        let (native, openconfig) = (&self.models.native, &self.models.openconfig);
+        let operation = |paths: &[(Origin, &InstancePath)]| {
+            attribution.of(paths).unwrap_or(Operation::Update(0))
+        };
+        match problem {
+            Problem::Unsupported { openconfig: path, reason, .. } => EditError {
+                operation: operation(&[(Origin::OpenConfig, &path)]),
+                path: text(openconfig, &path),
+                cause: Cause::Unsupported(reason),
+            },
+            Problem::Missing { native: path } => {
+                let above = self.models.map.up_path(&path);
+                let mut paths = vec![(Origin::Native, &path)];
+                paths.extend(above.iter().map(|path| (Origin::OpenConfig, path)));
+                let shown =
+                    above.first().map_or_else(|| text(native, &path), |it| text(openconfig, it));
+                EditError { operation: operation(&paths), path: shown, cause: Cause::Incomplete }
+            }
+            Problem::Conflict { native: path, openconfig: above, sides } => {
+                let mut paths = vec![(Origin::Native, &path)];
+                paths.extend(above.as_ref().map(|path| (Origin::OpenConfig, path)));
+                let [(one, this), (other, that)] = sides;
+                let conflict = Conflict {
+                    path: text(native, &path),
+                    layers: (one, other),
+                    values: (shown(&this), shown(&that)),
+                };
+                EditError {
+                    operation: operation(&paths),
+                    path: above.map_or_else(|| text(native, &path), |it| text(openconfig, &it)),
+                    cause: Cause::Conflict(Box::new(conflict)),
+                }
+            }
+        }
+    }
+}
+
+fn text(schema: &Schema, path: &InstancePath) -> String {
+    path.to_path(schema).to_string()
+}
+
+fn shown(value: &Value) -> String {
+    format!("`{value}`")
+}

@@ -1,0 +1,410 @@
+//! Carries the operations of one Set out on a copy of the layers.
+
+use std::sync::Arc;
+
+use super::payload::{self, Supplied};
+use super::reconcile::Reconciler;
+use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
+use crate::configuration::Configuration;
+use crate::instance::{InstancePath, Step};
+use crate::layer::{LayerKey, Layers, Mark};
+use crate::models::Models;
+use crate::resolve::Pattern;
+use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
+use crate::tree::{Branch, Child, Found, Leaf, is_key};
+use crate::value::Value;
+
+/// A Set in progress.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    before: &'a Configuration,
+    layers: Layers,
+    errors: Vec<EditError>,
+    /// What the operations named, to tell which one a later problem is about.
+    named: Vec<(Operation, Origin, Pattern)>,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(before: &'a Configuration) -> Self {
+        let layers = before.layers().clone();
+        Self { before, layers, errors: Vec::new(), named: Vec::new() }
+    }
+
+    /// All operations, in the order of 3.4 of the gNMI specification.
+    pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution), EditErrors> {
+        for (at, target) in edit.deletes.iter().enumerate() {
+            self.delete(Operation::Delete(at), target);
+        }
+        for (at, (target, payload)) in edit.replaces.iter().enumerate() {
+            self.write(Operation::Replace(at), target, payload);
+        }
+        for (at, (target, payload)) in edit.updates.iter().enumerate() {
+            self.write(Operation::Update(at), target, payload);
+        }
+        match self.errors.is_empty() {
+            true => Ok((self.layers, Attribution { named: self.named })),
+            false => Err(EditErrors(self.errors)),
+        }
+    }
+
+    fn models(&self) -> &'a Models {
+        self.before.models()
+    }
+
+    fn delete(&mut self, operation: Operation, target: &Target) {
+        let schema = self.models().schema(target.origin);
+        let patterns = match schema.resolve_delete(&target.path) {
+            Ok(patterns) => patterns,
+            Err(error) => return self.fail(operation, target, Cause::from(&error)),
+        };
+        let writable = |pattern: &&Pattern| node_at(schema, pattern.last()).config;
+        if !patterns.iter().any(|pattern| writable(&pattern)) {
+            return self.fail(operation, target, Cause::ReadOnly);
+        }
+        for pattern in patterns.iter().filter(writable) {
+            self.named.push((operation, target.origin, pattern.clone()));
+            if pattern.last().is_some_and(|node| is_list_key(schema, node)) {
+                let reason = "a key cannot be deleted without its entry".to_owned();
+                return self.fail(operation, target, Cause::BadValue(reason));
+            }
+            self.clear(target.origin, pattern);
+        }
+    }
+
+    /// Removes what a pattern names from the client's layer, and with OpenConfig what the factory
+    /// had set there.
+    fn clear(&mut self, origin: Origin, pattern: &Pattern) {
+        let layer = LayerKey::client(origin);
+        if pattern.0.is_empty() && origin == Origin::OpenConfig {
+            self.layers.annotation = None;
+        }
+        let found = self.layers.tree(layer).select(pattern);
+        let paths: Vec<InstancePath> = found.into_iter().map(|(path, _)| path).collect();
+        for path in &paths {
+            self.remove(origin, path);
+        }
+        if origin == Origin::OpenConfig && self.before.has_factory() {
+            let shown = self.before.config_view(origin).select(pattern);
+            for (path, found) in shown {
+                self.clear_factory(&path, found, &[]);
+            }
+        }
+    }
+
+    /// Removes a subtree of a layer; entries that stay keep the leaves that repeat their keys.
+    fn remove(&mut self, origin: Origin, path: &InstancePath) {
+        let schema = self.models().schema(origin);
+        let tree = self.layers.tree_mut(LayerKey::client(origin));
+        if tree.remove(schema, path) {
+            self.fill_mirrors(origin, path);
+        }
+    }
+
+    /// Removes the factory leaves that stand for OpenConfig leaves in `found`, except in `kept`.
+    fn clear_factory(&mut self, at: &InstancePath, found: Found<'_, Mark>, kept: &[InstancePath]) {
+        let map = &self.models().map;
+        let mut natives = Vec::new();
+        found.walk(&mut at.clone(), &mut |path, _| {
+            if !kept.iter().any(|unit| path.starts_with(unit)) {
+                natives.extend(map.down_path(path));
+            }
+        });
+        let schema = &self.models().native;
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
+        // Keys last: an entry goes when nothing but its keys is left.
+        natives.sort_by_key(|path| path.last().is_some_and(|step| is_list_key(schema, step.node)));
+        for path in natives {
+            let Some(Found::Leaf(leaf)) = tree.get(&path) else { continue };
+            if leaf.meta != Mark::Factory {
+                continue;
+            }
+            if !path.last().is_some_and(|step| is_list_key(schema, step.node)) {
+                tree.remove(schema, &path);
+                continue;
+            }
+            let entry = InstancePath(path.0[..path.0.len() - 1].to_vec());
+            if tree.branch(&entry).is_some_and(|entry| entry.has_only_keys(schema)) {
+                tree.remove(schema, &entry);
+            }
+        }
+    }
+
+    fn write(&mut self, operation: Operation, target: &Target, payload: &Payload) {
+        let schema = self.models().schema(target.origin);
+        let path = match schema.resolve_write(&target.path) {
+            Ok(path) => path,
+            Err(error) => return self.fail(operation, target, Cause::from(&error)),
+        };
+        if let Err(cause) = self.writable(target.origin, &path) {
+            return self.fail(operation, target, cause);
+        }
+        self.named.push((operation, target.origin, Pattern::from(&path)));
+        let supplied = match payload::read(schema, &path, payload) {
+            Ok(supplied) => supplied,
+            Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
+        };
+        let replace = matches!(operation, Operation::Replace(_));
+        match supplied {
+            Supplied::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),
+            Supplied::Branch { branch, annotation } => {
+                if replace && path.is_root() || annotation.is_some() {
+                    self.layers.annotation = annotation;
+                }
+                self.write_branch(operation, target.origin, &path, branch, replace);
+            }
+        }
+    }
+
+    fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), Cause> {
+        let models = self.models();
+        if !node_at(models.schema(origin), path.last().map(|step| step.node)).config {
+            return Err(Cause::ReadOnly);
+        }
+        for step in &path.0 {
+            if let Some(keys) = &step.keys {
+                let supported = models.map.supports(origin, step.node, keys);
+                supported.map_err(|reason| Cause::Unsupported(reason.to_owned()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_leaf(
+        &mut self,
+        operation: Operation,
+        target: &Target,
+        path: &InstancePath,
+        value: Value,
+        replace: bool,
+    ) {
+        let schema = self.models().schema(target.origin);
+        let Some(step) = path.last() else { return };
+        if is_key(schema, step.node) {
+            return self.write_key(operation, target, path, &value);
+        }
+        let tree = self.layers.tree_mut(LayerKey::client(target.origin));
+        let node = schema.node(step.node);
+        let value = match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
+            (true, Some(held)) => joined(node, &held.value, &value),
+            _ => value,
+        };
+        tree.set_leaf(schema, path, Leaf::new(value, Mark::Explicit));
+        self.fill_mirrors(target.origin, path);
+        if replace {
+            self.clear_factory_below(target.origin, path, &[]);
+        }
+    }
+
+    /// A key can only be set to what it is; that gives the entry as such.
+    fn write_key(
+        &mut self,
+        operation: Operation,
+        target: &Target,
+        path: &InstancePath,
+        value: &Value,
+    ) {
+        let schema = self.models().schema(target.origin);
+        let Some(at) = path.0.iter().rposition(|step| step.keys.is_some()) else { return };
+        let (entry, key) = (&path.0[at], &path.0[path.0.len() - 1]);
+        let name = &schema.node(key.node).name;
+        let place =
+            list_keys(schema, entry.node).iter().position(|key| schema.node(*key).name == *name);
+        let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.0.get(place));
+        if let Some(held) = held.filter(|held| *held != value) {
+            let cause = Cause::KeyMismatch {
+                key: name.to_string(),
+                entry: held.to_string(),
+                given: value.to_string(),
+            };
+            return self.fail(operation, target, cause);
+        }
+        let tree = self.layers.tree_mut(LayerKey::client(target.origin));
+        tree.branch_mut(schema, &path.0[..=at], &Mark::Explicit).given = true;
+        self.fill_mirrors(target.origin, path);
+    }
+
+    fn write_branch(
+        &mut self,
+        operation: Operation,
+        origin: Origin,
+        path: &InstancePath,
+        branch: Arc<Branch<Mark>>,
+        replace: bool,
+    ) {
+        let schema = self.models().schema(origin);
+        let entry = path.last().is_some_and(|step| step.keys.is_some());
+        if replace && entry && branch.children().is_empty() {
+            let path = path.to_path(schema).to_string();
+            return self.refuse(operation, path, Cause::Empty);
+        }
+        let mut branch = branch;
+        if let Err(misfit) = super::reconcile::complete(self.models(), origin, path, &mut branch) {
+            return self.refuse(operation, misfit.path, misfit.cause);
+        }
+        match replace {
+            true => self.replace_branch(origin, path, &branch),
+            false => self.merge_branch(origin, path, &branch),
+        }
+        self.fill_mirrors(origin, path);
+    }
+
+    fn replace_branch(&mut self, origin: Origin, path: &InstancePath, branch: &Arc<Branch<Mark>>) {
+        let schema = self.models().schema(origin);
+        let layer = LayerKey::client(origin);
+        let mut reconciler = Reconciler::new(schema, path, self.before.has_factory());
+        let view = self.before.config_view(origin).branch(path);
+        let held = self.before.layers().tree(layer).branch(path);
+        let result = reconciler.run(branch, view, held);
+        let tree = self.layers.tree_mut(layer);
+        tree.remove(schema, path);
+        if let Some(result) = result.filter(|it| it.given || !it.children().is_empty()) {
+            tree.put(schema, path, Child::Container(result), &Mark::Explicit);
+        }
+        let kept = reconciler.kept;
+        self.clear_factory_below(origin, path, &kept);
+    }
+
+    fn clear_factory_below(&mut self, origin: Origin, path: &InstancePath, kept: &[InstancePath]) {
+        let before = self.before;
+        if origin == Origin::OpenConfig
+            && before.has_factory()
+            && let Some(found) = before.config_view(origin).get(path)
+        {
+            self.clear_factory(path, found, kept);
+        }
+    }
+
+    fn merge_branch(&mut self, origin: Origin, path: &InstancePath, branch: &Arc<Branch<Mark>>) {
+        let schema = self.models().schema(origin);
+        let tree = self.layers.tree_mut(LayerKey::client(origin));
+        if tree.get(path).is_none() {
+            if branch.given || !branch.children().is_empty() {
+                tree.put(schema, path, Child::Container(branch.clone()), &Mark::Explicit);
+            }
+            return;
+        }
+        merge(schema, tree.branch_mut(schema, &path.0, &Mark::Explicit), branch);
+    }
+
+    /// Restores the leaves that repeat keys in the entries on the way to `path`.
+    fn fill_mirrors(&mut self, origin: Origin, path: &InstancePath) {
+        if origin != Origin::OpenConfig {
+            return;
+        }
+        let models = self.models();
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
+        for at in (0..path.0.len()).filter(|at| path.0[*at].keys.is_some()) {
+            let steps = &path.0[..=at];
+            let (Some(step), entry) = (steps.last(), InstancePath(steps.to_vec())) else {
+                continue;
+            };
+            let Some(held) = tree.branch(&entry) else { return };
+            let lacking = lacking_mirrors(models, step, held);
+            if !lacking.is_empty() {
+                let branch = tree.branch_mut(&models.openconfig, steps, &Mark::Explicit);
+                put_mirrors(branch, lacking);
+            }
+        }
+    }
+
+    fn fail(&mut self, operation: Operation, target: &Target, cause: Cause) {
+        self.refuse(operation, target.path.to_string(), cause);
+    }
+
+    fn refuse(&mut self, operation: Operation, path: String, cause: Cause) {
+        self.errors.push(EditError { operation, path, cause });
+    }
+}
+
+/// What each operation named.
+#[derive(Debug)]
+pub(crate) struct Attribution {
+    named: Vec<(Operation, Origin, Pattern)>,
+}
+
+impl Attribution {
+    /// The last operation that has to do with one of these paths.
+    pub(crate) fn of(&self, paths: &[(Origin, &InstancePath)]) -> Option<Operation> {
+        let is_about = |(_, origin, pattern): &&(Operation, Origin, Pattern)| {
+            paths.iter().any(|(of, path)| of == origin && pattern.touches(path))
+        };
+        let named = self.named.iter().rev().find(is_about).or(self.named.last());
+        named.map(|(operation, ..)| *operation)
+    }
+}
+
+/// A mirror leaf to be set: container, leaf, value.
+pub(super) type Mirror = (NodeId, NodeId, Value);
+
+/// The leaves that repeat keys and that this entry lacks.
+pub(super) fn lacking_mirrors(models: &Models, step: &Step, entry: &Branch<Mark>) -> Vec<Mirror> {
+    let Some(keys) = &step.keys else { return Vec::new() };
+    let lacks = |(config, leaf, place): &(NodeId, NodeId, usize)| {
+        let has = entry.container(*config).is_some_and(|config| config.leaf(*leaf).is_some());
+        (!has).then(|| (*config, *leaf, keys.0[*place].clone()))
+    };
+    models.map.mirrors(step.node).iter().filter_map(lacks).collect()
+}
+
+pub(super) fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
+    for (config, leaf, value) in mirrors {
+        entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
+    }
+}
+
+/// Adds all of `from` to `into`: leaves in place of those there, leaf-lists joined.
+fn merge(schema: &Schema, into: &mut Branch<Mark>, from: &Branch<Mark>) {
+    into.given |= from.given;
+    for (node, child) in from.children() {
+        match child {
+            Child::Leaf(leaf) => {
+                let of = schema.node(*node);
+                let value = match into.value(*node) {
+                    Some(held) if of.kind == NodeKind::LeafList => joined(of, held, &leaf.value),
+                    _ => leaf.value.clone(),
+                };
+                into.put_leaf(*node, value, leaf.meta);
+            }
+            Child::Container(branch) => match into.container(*node).is_some() {
+                true => merge(schema, into.container_mut(*node), branch),
+                false => drop(into.put(*node, Child::Container(branch.clone()))),
+            },
+            Child::List(list) => {
+                let entries = into.list_mut(*node);
+                for (keys, entry) in list.iter() {
+                    match entries.get(keys).is_some() {
+                        true => merge(schema, entries.entry_mut(keys, Branch::default), entry),
+                        false => drop(entries.put(keys.clone(), entry.clone())),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The entries of two leaf-lists together, each once.
+fn joined(node: &Node, held: &Value, more: &Value) -> Value {
+    let (Value::List(held), Value::List(more)) = (held, more) else { return more.clone() };
+    let mut all = held.to_vec();
+    all.extend(more.iter().filter(|value| !held.contains(value)).cloned());
+    if !node.user_ordered {
+        all.sort();
+    }
+    Value::List(all.into())
+}
+
+fn node_at(schema: &Schema, node: Option<NodeId>) -> &Node {
+    schema.node(node.unwrap_or(schema.root()))
+}
+
+fn list_keys(schema: &Schema, list: NodeId) -> &[NodeId] {
+    match &schema.node(list).kind {
+        NodeKind::List { keys } => keys,
+        _ => &[],
+    }
+}
+
+fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {
+    let parent = schema.node(leaf).parent;
+    parent.is_some_and(|parent| list_keys(schema, parent).contains(&leaf))
+}

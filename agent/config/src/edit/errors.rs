@@ -1,0 +1,123 @@
+//! Why a Set is refused: every operation that cannot be done, with its reason.
+
+use std::fmt;
+
+use crate::layer::LayerKey;
+use crate::resolve::PathError;
+
+/// All that is wrong with a request, in the order of its operations. Never empty. Nothing of the
+/// request was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EditErrors(pub Vec<EditError>);
+
+/// One operation that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {operation} `{path}`: {cause}")]
+pub struct EditError {
+    pub operation: Operation,
+    /// As precise as the reason is: below the operation's own path when its payload is wrong.
+    pub path: String,
+    pub cause: Cause,
+}
+
+/// An operation by its place in the request's list of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    Delete(usize),
+    Replace(usize),
+    Update(usize),
+}
+
+/// What is wrong with an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The schema has no such node.
+    #[error("the model has no such node")]
+    UnknownPath,
+    #[error("{0}")]
+    Malformed(String),
+    #[error("{0}")]
+    BadValue(String),
+    #[error("it is state, which cannot be written")]
+    ReadOnly,
+    #[error("wildcards are for deletes only")]
+    Wildcard,
+    #[error("key `{0}` is missing")]
+    MissingKeys(String),
+    #[error("key `{key}` is `{given}` here, but the entry is `{entry}`")]
+    KeyMismatch { key: String, entry: String, given: String },
+    /// 3.4.4 of the gNMI specification: to remove is what deletes are for.
+    #[error("an empty value cannot replace it; use a delete")]
+    Empty,
+    /// Two origins ask for different values of one leaf.
+    #[error("`{}` is {} by {} and {} by {}", .0.path, .0.values.0, .0.layers.0, .0.values.1, .0.layers.1)]
+    Conflict(Box<Conflict>),
+    /// The model allows it, this device does not.
+    #[error("{0}")]
+    Unsupported(String),
+    /// What the entry cannot do without.
+    #[error("it is needed, and missing")]
+    Incomplete,
+}
+
+/// Both sides of a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The leaf in the other model than the error's path.
+    pub path: String,
+    pub layers: (LayerKey, LayerKey),
+    pub values: (String, String),
+}
+
+impl EditErrors {
+    /// The error that gives the request its status.
+    ///
+    /// # Panics
+    /// Never: there is one at least.
+    pub fn first(&self) -> &EditError {
+        self.0.first().expect("made from errors, of which there was one")
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, EditError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for EditErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first())?;
+        match self.0.len() - 1 {
+            0 => Ok(()),
+            more => write!(f, " (and {more} more)"),
+        }
+    }
+}
+
+impl std::error::Error for EditErrors {}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Delete(_) => "delete",
+            Self::Replace(_) => "replace",
+            Self::Update(_) => "update",
+        })
+    }
+}
+
+impl From<&PathError> for Cause {
+    fn from(error: &PathError) -> Self {
+        match error {
+            PathError::Unknown { .. } => Self::UnknownPath,
+            PathError::Wildcard { .. } => Self::Wildcard,
+            PathError::MissingKey { key, .. } => Self::MissingKeys(key.clone()),
+            PathError::BadKey { key, reason, .. } => {
+                Self::BadValue(format!("key `{key}`: {reason}"))
+            }
+            PathError::Malformed { at, reason, .. } => {
+                Self::Malformed(format!("{reason} at `{at}`"))
+            }
+        }
+    }
+}

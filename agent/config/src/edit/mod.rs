@@ -1,0 +1,45 @@
+//! What a client asks for, and why it may be refused.
+
+mod apply;
+mod errors;
+mod payload;
+mod reconcile;
+
+pub use errors::{Cause, Conflict, EditError, EditErrors, Operation};
+
+pub(crate) use apply::{Attribution, Session};
+
+use crate::path::Path;
+use crate::schema::Origin;
+use crate::value::Scalar;
+
+/// One Set: all of it happens, or nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Edit {
+    /// Done first, in order; then the replaces, then the updates.
+    pub deletes: Vec<Target>,
+    pub replaces: Vec<(Target, Payload)>,
+    pub updates: Vec<(Target, Payload)>,
+}
+
+/// What an operation names. Wildcards are for deletes only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub origin: Origin,
+    pub path: Path,
+}
+
+/// What an operation brings, before the schema has been asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Payload {
+    /// A JSON document; `ietf` is RFC 7951, else the plain form.
+    Json { text: Vec<u8>, ietf: bool },
+    /// The value of one leaf.
+    Scalar(Scalar),
+}
+
+impl Edit {
+    pub fn is_empty(&self) -> bool {
+        self.deletes.is_empty() && self.replaces.is_empty() && self.updates.is_empty()
+    }
+}

@@ -1,0 +1,137 @@
+//! How values differ between OpenConfig and the native model, where they do.
+
+use smol_str::SmolStr;
+
+use crate::value::Value;
+
+/// OpenConfig's `mtu` of an Ethernet port counts the header, the kernel's does not.
+pub const ETHERNET_HEADER: u64 = 14;
+/// The smallest layer-3 MTU that the kernel accepts on an Ethernet port (RFC 791).
+const MIN_MTU: u64 = 68;
+
+/// Translates one leaf's value both ways.
+#[derive(Debug)]
+pub struct Codec {
+    pub name: &'static str,
+    /// OpenConfig to native; the error says why this box cannot do it.
+    pub down: fn(&Value) -> Result<Value, String>,
+    /// Native to OpenConfig; `None` when OpenConfig has no word for it.
+    pub up: fn(&Value) -> Option<Value>,
+}
+
+/// Every codec that a map row may name.
+static CODECS: &[Codec] = &[
+    Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
+    Codec { name: "text", down: text, up: |value| text(value).ok() },
+    Codec { name: "ethernet-mtu", down: mtu_down, up: mtu_up },
+    Codec { name: "interface-type", down: type_down, up: type_up },
+    Codec { name: "instance-type", down: instance_down, up: instance_up },
+    Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
+    Codec {
+        name: "address-origin",
+        down: |value| Ok(value.clone()),
+        up: |value| Some(value.clone()),
+    },
+];
+
+impl Codec {
+    pub fn by_name(name: &str) -> Option<&'static Codec> {
+        CODECS.iter().find(|codec| codec.name == name)
+    }
+}
+
+/// Enumerations and strings that have the same words in both models.
+fn text(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Enum(word) => Ok(Value::Str(word.clone())),
+        other => Ok(other.clone()),
+    }
+}
+
+fn mtu_down(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Uint(octets) if *octets >= ETHERNET_HEADER + MIN_MTU => {
+            Ok(Value::Uint(octets - ETHERNET_HEADER))
+        }
+        Value::Uint(octets) => Err(format!(
+            "an MTU of {octets} octets is too small: with the {ETHERNET_HEADER} octets of the Ethernet \
+             header it must be {} at least",
+            ETHERNET_HEADER + MIN_MTU
+        )),
+        _ => Err("not a number of octets".to_owned()),
+    }
+}
+
+/// A loopback's 65536 octets do not fit into OpenConfig's uint16.
+fn mtu_up(value: &Value) -> Option<Value> {
+    match value {
+        Value::Uint(octets) => {
+            let octets = octets.checked_add(ETHERNET_HEADER)?;
+            u16::try_from(octets).is_ok().then_some(Value::Uint(octets))
+        }
+        _ => None,
+    }
+}
+
+/// `(OpenConfig identity, native enum)`. The first row with a native word is what it is shown as;
+/// the first row with an identity is what it becomes.
+const TYPES: &[(&str, &str)] = &[
+    ("iana-if-type:ethernetCsmacd", "physical"),
+    ("iana-if-type:softwareLoopback", "loopback"),
+    ("iana-if-type:bridge", "bridge"),
+    ("iana-if-type:ethernetCsmacd", "veth"),
+    ("iana-if-type:ethernetCsmacd", "dummy"),
+    ("iana-if-type:tunnel", "vxlan"),
+];
+
+fn type_down(value: &Value) -> Result<Value, String> {
+    let Value::Identity(identity) = value else { return Err("not an interface type".to_owned()) };
+    match TYPES.iter().find(|(oc, native)| oc == identity && *native != "vxlan") {
+        Some((_, native)) => Ok(Value::Enum(SmolStr::new_static(native))),
+        None => Err(format!("interfaces of type `{identity}` are not supported")),
+    }
+}
+
+fn type_up(value: &Value) -> Option<Value> {
+    let Value::Enum(word) = value else { return None };
+    let (identity, _) = TYPES.iter().find(|(_, native)| native == word)?;
+    Some(Value::Identity(SmolStr::new_static(identity)))
+}
+
+const DEFAULT_INSTANCE: &str = "openconfig-network-instance-types:DEFAULT_INSTANCE";
+
+fn instance_down(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Identity(identity) if identity == DEFAULT_INSTANCE => {
+            Ok(Value::Enum(SmolStr::new_static("default-instance")))
+        }
+        Value::Identity(identity) => {
+            Err(format!("network instances of type `{identity}` are not supported"))
+        }
+        _ => Err("not a network instance type".to_owned()),
+    }
+}
+
+fn instance_up(_: &Value) -> Option<Value> {
+    Some(Value::Identity(SmolStr::new_static(DEFAULT_INSTANCE)))
+}
+
+const DROP: &str = "openconfig-local-routing:DROP";
+
+fn next_hop_down(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Identity(identity) if identity == DROP => {
+            Ok(Value::Enum(SmolStr::new_static("drop")))
+        }
+        Value::Identity(identity) => Err(format!("next hop `{identity}` is not supported")),
+        Value::Str(_) => Ok(value.clone()),
+        _ => Err("not an address".to_owned()),
+    }
+}
+
+fn next_hop_up(value: &Value) -> Option<Value> {
+    match value {
+        Value::Enum(word) if word == "drop" => Some(Value::Identity(SmolStr::new_static(DROP))),
+        other => Some(other.clone()),
+    }
+}

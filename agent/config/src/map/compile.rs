@@ -1,0 +1,438 @@
+//! Looks the lines of the table up in both schemas.
+
+use std::collections::HashMap;
+
+use smol_str::SmolStr;
+
+use super::text::{self, Line, Statement};
+use super::{
+    Anchor, AnchorId, Codec, Counterpart, Implied, KeyRule, Limit, Map, MapError, MappedLeaf,
+    OwnLeaf, Row, Up, When,
+};
+use crate::instance::{Keys, Step};
+use crate::path::{Elem, Path};
+use crate::schema::{Node, NodeId, NodeKind, Schema};
+use crate::value::Value;
+
+/// A key value that the table leaves open.
+const SHARED: &str = "*";
+
+impl Map {
+    /// Compiles the table that is part of the agent.
+    ///
+    /// # Errors
+    /// When a line names what the schemas do not have.
+    pub fn new(openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
+        Self::from_text(include_str!("openconfig.map"), openconfig, native)
+    }
+
+    /// Compiles a table given as text.
+    ///
+    /// # Errors
+    /// When a line cannot be read, or names what the schemas do not have.
+    pub fn from_text(text: &str, openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
+        let mut compiler = Compiler::new(openconfig, native);
+        for line in text::read(text)? {
+            let number = line.number;
+            compiler.line(line).map_err(|reason| MapError { line: number, reason })?;
+        }
+        Ok(compiler.map)
+    }
+}
+
+struct Compiler<'a> {
+    openconfig: &'a Schema,
+    native: &'a Schema,
+    map: Map,
+    /// The block that the lines belong to.
+    at: AnchorId,
+    /// The schema node of each anchor's entry, in OpenConfig.
+    openconfig_nodes: Vec<Option<NodeId>>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(openconfig: &'a Schema, native: &'a Schema) -> Self {
+        let map = Map {
+            anchors: anchors(native),
+            by_native: HashMap::new(),
+            by_openconfig: HashMap::new(),
+            limits: HashMap::new(),
+            mirrors: mirrors(openconfig),
+        };
+        let mut openconfig_nodes = vec![None; map.anchors.len()];
+        openconfig_nodes[0] = Some(openconfig.root());
+        Self { openconfig, native, map, at: 0, openconfig_nodes }
+    }
+
+    fn line(&mut self, line: Line) -> Result<(), String> {
+        match line.statement {
+            Statement::At { openconfig, native } => self.enter(&openconfig, &native),
+            Statement::Config { openconfig, native, codec } => {
+                self.config(&openconfig, &native, codec_named(&codec)?)
+            }
+            Statement::State { openconfig, native, codec } => {
+                self.state(&openconfig, &native, &codec)
+            }
+            Statement::Implied { openconfig } => self.implied(&openconfig),
+            Statement::When { openconfig, prefix, leaf, values } => {
+                self.when(openconfig, &prefix, &leaf, &values)
+            }
+            Statement::Only { openconfig, list, reason } => self.only(openconfig, &list, reason),
+        }
+    }
+
+    /// Starts a block: finds its anchor and says what its OpenConfig list is.
+    fn enter(&mut self, openconfig: &Path, native: &Path) -> Result<(), String> {
+        if native.elems.is_empty() {
+            self.at = 0;
+            return Ok(());
+        }
+        let nodes = nodes(self.native, self.native.root(), native)?;
+        let list = *nodes.last().ok_or("a block needs a list")?;
+        self.at = self
+            .map
+            .anchors
+            .iter()
+            .position(|anchor| anchor.list() == Some(list))
+            .ok_or_else(|| format!("`{native}` is no native list of configuration"))?;
+        let parent = self.map.anchors[self.at].parent.unwrap_or(0);
+        let start =
+            self.openconfig_nodes[parent].ok_or("the block of the list above is missing")?;
+        // The path is from the root: what is above the parent's own list is known already.
+        let depth = depth(self.openconfig, start);
+        let below = Path { elems: openconfig.elems[depth.min(openconfig.elems.len())..].to_vec() };
+        let (last, above) = below.elems.split_last().ok_or("the block repeats its parent")?;
+        let above = steps(self.openconfig, start, &Path { elems: above.to_vec() })?;
+        let from = above.last().map_or(start, |step| step.node);
+        let list_node = child(self.openconfig, from, last)?;
+        let keys = self.key_rules(list_node, last, list)?;
+        self.openconfig_nodes[self.at] = Some(list_node);
+        self.map.anchors[self.at].openconfig = Some(Counterpart { above, list: list_node, keys });
+        Ok(())
+    }
+
+    fn key_rules(
+        &self,
+        openconfig: NodeId,
+        elem: &Elem,
+        native: NodeId,
+    ) -> Result<Vec<KeyRule>, String> {
+        let native_keys = keys_of(self.native, native);
+        let rule = |key: &NodeId| {
+            let name = &self.openconfig.node(*key).name;
+            let (_, text) = elem
+                .keys
+                .iter()
+                .find(|(known, _)| known == name)
+                .ok_or_else(|| format!("key `{name}` is missing"))?;
+            if text != SHARED {
+                return Ok(KeyRule::Fixed(key_value(self.openconfig, *key, text)?));
+            }
+            native_keys
+                .iter()
+                .position(|key| self.native.node(*key).name == *name)
+                .map(KeyRule::Native)
+                .ok_or_else(|| format!("the native list has no key `{name}`"))
+        };
+        keys_of(self.openconfig, openconfig).iter().map(rule).collect()
+    }
+
+    fn config(
+        &mut self,
+        openconfig: &Path,
+        native: &Path,
+        codec: &'static Codec,
+    ) -> Result<(), String> {
+        let row = self.row(openconfig, native, Up::Codec(codec))?;
+        let leaf = self.leaf_of(&row.openconfig)?;
+        let default = match &self.openconfig.leaf(leaf).default {
+            None => None,
+            Some(value) => Some((value.clone(), (codec.down)(value)?)),
+        };
+        let mapped = MappedLeaf {
+            unit: unit(self.openconfig, &row.openconfig, self.at == 0),
+            steps: row.openconfig.clone(),
+            codec,
+            default,
+            when: None,
+        };
+        let own = self.map.anchors[self.at]
+            .leaves
+            .iter_mut()
+            .find(|own| own.native == row.native)
+            .ok_or_else(|| format!("`{native}` is no native configuration leaf of this entry"))?;
+        if own.openconfig.replace(mapped).is_some() {
+            return Err(format!("`{native}` is mapped already"));
+        }
+        self.keep(leaf, row)
+    }
+
+    fn state(&mut self, openconfig: &Path, native: &Path, codec: &str) -> Result<(), String> {
+        let up = match codec {
+            "implied" => Up::Implied(self.implied_value(openconfig)?),
+            codec => Up::Codec(codec_named(codec)?),
+        };
+        let row = self.row(openconfig, native, up)?;
+        let leaf = self.leaf_of(&row.openconfig)?;
+        self.keep(leaf, row)
+    }
+
+    fn implied(&mut self, openconfig: &Path) -> Result<(), String> {
+        let value = self.implied_value(openconfig)?;
+        let steps = steps(self.openconfig, self.entry()?, openconfig)?;
+        let leaf = self.leaf_of(&steps)?;
+        let row = Row {
+            anchor: self.at,
+            openconfig: steps.clone(),
+            native: Vec::new(),
+            up: Up::Implied(value.clone()),
+        };
+        self.map.anchors[self.at].implied.push(Implied { steps, value });
+        self.keep(leaf, row)
+    }
+
+    /// The key that an implied leaf repeats: of a fixed entry in its own path, else of the anchor.
+    fn implied_value(&self, openconfig: &Path) -> Result<KeyRule, String> {
+        let name = &openconfig.elems.last().ok_or("a leaf is missing")?.name;
+        let fixed = openconfig.elems.iter().rev().find(|elem| !elem.keys.is_empty());
+        if let Some(elem) = fixed {
+            let steps = steps(self.openconfig, self.entry()?, openconfig)?;
+            let entry = steps.iter().rev().find(|step| step.keys.is_some());
+            let place = entry.and_then(|entry| {
+                let keys = keys_of(self.openconfig, entry.node);
+                keys.iter().position(|key| self.openconfig.node(*key).name == *name)
+            });
+            let value = entry.zip(place).and_then(|(entry, at)| entry.keys.as_ref()?.0.get(at));
+            return value
+                .map(|value| KeyRule::Fixed(value.clone()))
+                .ok_or_else(|| format!("`{elem}` has no key `{name}`"));
+        }
+        let anchor = &self.map.anchors[self.at];
+        let counterpart = anchor.openconfig.as_ref().ok_or("the root has no keys")?;
+        keys_of(self.openconfig, counterpart.list)
+            .iter()
+            .position(|key| self.openconfig.node(*key).name == *name)
+            .map(|place| counterpart.keys[place].clone())
+            .ok_or_else(|| format!("the entry has no key `{name}`"))
+    }
+
+    fn when(
+        &mut self,
+        openconfig: bool,
+        prefix: &Path,
+        leaf: &Path,
+        values: &[String],
+    ) -> Result<(), String> {
+        let start = self.map.anchors[self.at].list().unwrap_or(self.native.root());
+        let values: Vec<SmolStr> = values.iter().map(SmolStr::new).collect();
+        let when = When { native: nodes(self.native, start, leaf)?, values };
+        let prefix = match openconfig {
+            true => steps(self.openconfig, self.entry()?, prefix)?,
+            false => nodes(self.native, start, prefix)?.into_iter().map(Step::node).collect(),
+        };
+        for own in &mut self.map.anchors[self.at].leaves {
+            if openconfig {
+                let mapped = own.openconfig.as_mut();
+                if let Some(mapped) = mapped.filter(|mapped| mapped.steps.starts_with(&prefix)) {
+                    mapped.when = Some(when.clone());
+                }
+            } else if own.native.len() >= prefix.len()
+                && own.native.iter().zip(&prefix).all(|(node, step)| *node == step.node)
+            {
+                own.when = Some(when.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn only(&mut self, openconfig: bool, list: &Path, reason: String) -> Result<(), String> {
+        let schema = if openconfig { self.openconfig } else { self.native };
+        let node = *nodes(schema, schema.root(), list)?.last().ok_or("a list is missing")?;
+        let elem = list.elems.last().ok_or("a list is missing")?;
+        let allowed = |key: &NodeId| {
+            let name = &schema.node(*key).name;
+            let text = elem.keys.iter().find(|(known, _)| known == name);
+            text.filter(|(_, text)| text != SHARED)
+                .map(|(_, text)| key_value(schema, *key, text))
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let keys = keys_of(schema, node).iter().map(allowed).collect::<Result<_, _>>()?;
+        self.map.limits.insert((schema.origin(), node), Limit { keys, reason });
+        Ok(())
+    }
+
+    fn row(&self, openconfig: &Path, native: &Path, up: Up) -> Result<Row, String> {
+        let start = self.map.anchors[self.at].list().unwrap_or(self.native.root());
+        Ok(Row {
+            anchor: self.at,
+            openconfig: steps(self.openconfig, self.entry()?, openconfig)?,
+            native: nodes(self.native, start, native)?,
+            up,
+        })
+    }
+
+    fn entry(&self) -> Result<NodeId, String> {
+        self.openconfig_nodes[self.at].ok_or_else(|| "this block has no OpenConfig list".to_owned())
+    }
+
+    fn leaf_of(&self, steps: &[Step]) -> Result<NodeId, String> {
+        steps
+            .last()
+            .map(|step| step.node)
+            .filter(|node| self.openconfig.node(*node).leaf.is_some())
+            .ok_or_else(|| "the OpenConfig path is not that of a leaf".to_owned())
+    }
+
+    fn keep(&mut self, leaf: NodeId, row: Row) -> Result<(), String> {
+        if let Some(native) = row.native.last() {
+            self.map.by_native.entry(*native).or_default().push(row.clone());
+        }
+        match self.map.by_openconfig.insert(leaf, row) {
+            None => Ok(()),
+            Some(_) => Err("this OpenConfig leaf has a row already".to_owned()),
+        }
+    }
+}
+
+/// One anchor for the root and for each native list of configuration.
+fn anchors(native: &Schema) -> Vec<Anchor> {
+    let mut anchors = Vec::new();
+    add_anchor(native, native.node(native.root()), None, Vec::new(), &mut anchors);
+    anchors
+}
+
+fn add_anchor(
+    native: &Schema,
+    node: &Node,
+    parent: Option<AnchorId>,
+    way: Vec<NodeId>,
+    anchors: &mut Vec<Anchor>,
+) {
+    let id = anchors.len();
+    anchors.push(Anchor {
+        parent,
+        native: way,
+        openconfig: None,
+        leaves: Vec::new(),
+        implied: Vec::new(),
+        children: Vec::new(),
+    });
+    let keys = keys_of(native, node.id).to_vec();
+    add_below(native, node, id, &keys, &mut Vec::new(), anchors);
+    if let Some(parent) = parent {
+        anchors[parent].children.push(id);
+    }
+}
+
+/// Adds what is in a container or entry to anchor `id`; `way` leads there from the entry.
+fn add_below(
+    native: &Schema,
+    node: &Node,
+    id: AnchorId,
+    keys: &[NodeId],
+    way: &mut Vec<NodeId>,
+    anchors: &mut Vec<Anchor>,
+) {
+    for child in node.children.iter().map(|child| native.node(*child)).filter(|it| it.config) {
+        way.push(child.id);
+        match &child.kind {
+            NodeKind::List { .. } => add_anchor(native, child, Some(id), way.clone(), anchors),
+            NodeKind::Container { .. } => add_below(native, child, id, keys, way, anchors),
+            NodeKind::Leaf | NodeKind::LeafList => anchors[id].leaves.push(OwnLeaf {
+                native: way.clone(),
+                key: keys.iter().position(|key| *key == child.id),
+                default: child.leaf.as_ref().and_then(|leaf| leaf.default.clone()),
+                mandatory: child.leaf.as_ref().is_some_and(|leaf| leaf.mandatory),
+                when: None,
+                openconfig: None,
+            }),
+            NodeKind::Root => {}
+        }
+        way.pop();
+    }
+}
+
+/// The leaves in `config` containers that repeat the keys of the list entry above.
+fn mirrors(schema: &Schema) -> HashMap<NodeId, Vec<(NodeId, NodeId, usize)>> {
+    let mut mirrors: HashMap<NodeId, Vec<_>> = HashMap::new();
+    for list in schema.nodes() {
+        let Some(config) = schema.child(list.id, None, "config") else { continue };
+        for (place, key) in keys_of(schema, list.id).iter().enumerate() {
+            if let Some(leaf) = schema.child(config, None, &schema.node(*key).name) {
+                mirrors.entry(list.id).or_default().push((config, leaf, place));
+            }
+        }
+    }
+    mirrors
+}
+
+/// How many of `steps` lead to what must exist for a default at their end to be in use: the
+/// nearest entry or presence container; at the root, where there is none, the parent of `config`.
+fn unit(schema: &Schema, steps: &[Step], root: bool) -> usize {
+    let is_unit = |step: &Step| {
+        step.keys.is_some() || schema.node(step.node).kind == NodeKind::Container { presence: true }
+    };
+    match steps.iter().rposition(is_unit) {
+        Some(at) => at + 1,
+        None if root => steps.len().saturating_sub(2).max(1),
+        None => 0,
+    }
+}
+
+fn keys_of(schema: &Schema, node: NodeId) -> &[NodeId] {
+    match &schema.node(node).kind {
+        NodeKind::List { keys } => keys,
+        _ => &[],
+    }
+}
+
+fn codec_named(name: &str) -> Result<&'static Codec, String> {
+    Codec::by_name(name).ok_or_else(|| format!("no codec is called `{name}`"))
+}
+
+fn key_value(schema: &Schema, key: NodeId, text: &str) -> Result<Value, String> {
+    schema.leaf(key).ty.parse_text(text).map_err(|error| error.to_string())
+}
+
+fn depth(schema: &Schema, node: NodeId) -> usize {
+    std::iter::successors(schema.node(node).parent, |parent| schema.node(*parent).parent).count()
+}
+
+fn child(schema: &Schema, parent: NodeId, elem: &Elem) -> Result<NodeId, String> {
+    let (module, name) = elem.split_name();
+    schema
+        .child(parent, module, name)
+        .ok_or_else(|| format!("`{}` has no `{name}`", schema.node(parent).name))
+}
+
+/// Schema nodes on the way, whatever the keys.
+fn nodes(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<NodeId>, String> {
+    let mut at = start;
+    let mut found = Vec::with_capacity(path.elems.len());
+    for elem in &path.elems {
+        at = child(schema, at, elem)?;
+        found.push(at);
+    }
+    Ok(found)
+}
+
+/// Steps on the way; every list needs all its keys.
+fn steps(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<Step>, String> {
+    let nodes = nodes(schema, start, path)?;
+    let step = |(node, elem): (&NodeId, &Elem)| {
+        let keys = keys_of(schema, *node);
+        if keys.is_empty() {
+            return Ok(Step::node(*node));
+        }
+        let value = |key: &NodeId| {
+            let name = &schema.node(*key).name;
+            let text = elem.keys.iter().find(|(known, _)| known == name);
+            let (_, text) = text.ok_or_else(|| format!("`{elem}` has no key `{name}`"))?;
+            key_value(schema, *key, text)
+        };
+        let keys = keys.iter().map(value).collect::<Result<_, String>>()?;
+        Ok(Step::entry(*node, Keys(keys)))
+    };
+    nodes.iter().zip(&path.elems).map(step).collect()
+}

@@ -1,0 +1,181 @@
+//! Single leaves and paths, from one model to the other.
+
+use super::{AnchorId, Map, Row, Up};
+use crate::instance::{InstancePath, Keys, Step};
+use crate::schema::{NodeId, Origin};
+use crate::value::Value;
+
+impl Map {
+    /// Native leaves, of state or configuration, as OpenConfig says them. A native leaf may be
+    /// several OpenConfig leaves, or none.
+    pub fn up(&self, native: &[(InstancePath, Value)]) -> Vec<(InstancePath, Value)> {
+        let mut found = Vec::with_capacity(native.len());
+        for (path, value) in native {
+            self.up_leaf(path, value, &mut |path, value| found.push((path, value)));
+        }
+        found
+    }
+
+    /// Hands each OpenConfig leaf that stands for one native leaf to `take`.
+    pub fn up_leaf(
+        &self,
+        path: &InstancePath,
+        value: &Value,
+        take: &mut dyn FnMut(InstancePath, Value),
+    ) {
+        let keys = entries(path);
+        let rows = path.last().and_then(|step| self.by_native.get(&step.node));
+        for row in rows.into_iter().flatten() {
+            let value = match &row.up {
+                Up::Codec(codec) => (codec.up)(value),
+                Up::Implied(rule) => keys.last().map(|keys| rule.value(keys)),
+            };
+            if let (Some(value), Some(entry)) = (value, self.openconfig_entry(row.anchor, &keys)) {
+                take(append(entry, &row.openconfig), value);
+            }
+        }
+    }
+
+    /// What OpenConfig calls all that lies at and below a native path: the entry for an entry,
+    /// else the leaves and lists that stand for what is there. For telling of deletes.
+    pub fn up_path(&self, native: &InstancePath) -> Vec<InstancePath> {
+        let keys = entries(native);
+        let Some(anchor) = self.anchor_of(native) else { return Vec::new() };
+        let Some(entry) = self.openconfig_entry(anchor, &keys) else { return Vec::new() };
+        let inside = native.0.iter().rposition(|step| step.keys.is_some()).map_or(0, |at| at + 1);
+        let inside: Vec<NodeId> = native.0[inside..].iter().map(|step| step.node).collect();
+        if inside.is_empty() {
+            return vec![entry];
+        }
+        let leaves = self
+            .by_openconfig
+            .values()
+            .filter(|row| row.anchor == anchor && row.native.starts_with(&inside))
+            .map(|row| append(entry.clone(), &row.openconfig));
+        let lists = self.anchors[anchor].children.iter().filter_map(|child| {
+            let child = &self.anchors[*child];
+            let counterpart =
+                child.openconfig.as_ref().filter(|_| child.native.starts_with(&inside))?;
+            let list = append(entry.clone(), &counterpart.above);
+            Some(list.join(Step::node(counterpart.list)))
+        });
+        let mut found: Vec<InstancePath> = leaves.chain(lists).collect();
+        found.sort();
+        found
+    }
+
+    /// The native leaf that an OpenConfig configuration leaf stands for. The native key leaf for a
+    /// leaf that only repeats a key; `None` for an entry without a native counterpart.
+    pub fn down_path(&self, openconfig: &InstancePath) -> Option<InstancePath> {
+        let row = self.by_openconfig.get(&openconfig.last()?.node)?;
+        let mut path = self.native_entry(row, openconfig)?;
+        match &row.up {
+            Up::Implied(_) => {
+                let key = self.anchors[row.anchor].leaves.iter().find(|leaf| leaf.key.is_some())?;
+                path.0.extend(key.native.iter().copied().map(Step::node));
+            }
+            Up::Codec(_) => path.0.extend(row.native.iter().copied().map(Step::node)),
+        }
+        Some(path)
+    }
+
+    /// One OpenConfig leaf as native.
+    ///
+    /// # Errors
+    /// In words that follow the leaf's path, when this device cannot do it.
+    pub fn down(
+        &self,
+        openconfig: &InstancePath,
+        value: &Value,
+    ) -> Result<Option<(InstancePath, Value)>, String> {
+        let Some(path) = self.down_path(openconfig) else { return Ok(None) };
+        let row = openconfig.last().and_then(|step| self.by_openconfig.get(&step.node));
+        match row.map(|row| &row.up) {
+            Some(Up::Codec(codec)) => Ok(Some((path, (codec.down)(value)?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the table has a line for this OpenConfig leaf.
+    pub fn has_openconfig(&self, leaf: NodeId) -> bool {
+        self.by_openconfig.contains_key(&leaf)
+    }
+
+    /// Whether this agent can have such an entry at all.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn supports(&self, origin: Origin, list: NodeId, keys: &Keys) -> Result<(), &str> {
+        let Some(limit) = self.limits.get(&(origin, list)) else { return Ok(()) };
+        let fits =
+            |(allowed, value): (&Vec<Value>, &Value)| allowed.is_empty() || allowed.contains(value);
+        match limit.keys.iter().zip(&keys.0).all(fits) {
+            true => Ok(()),
+            false => Err(&limit.reason),
+        }
+    }
+
+    /// The leaves in `config` that repeat a key of this list: container, leaf, place of the key.
+    pub(crate) fn mirrors(&self, list: NodeId) -> &[(NodeId, NodeId, usize)] {
+        self.mirrors.get(&list).map_or(&[], Vec::as_slice)
+    }
+
+    /// From the root to the anchor.
+    fn chain(&self, anchor: AnchorId) -> Vec<AnchorId> {
+        let up = |at: &AnchorId| self.anchors[*at].parent;
+        let mut chain: Vec<_> = std::iter::successors(Some(anchor), up).collect();
+        chain.reverse();
+        chain
+    }
+
+    /// The anchor whose entry a native path ends in or below.
+    fn anchor_of(&self, native: &InstancePath) -> Option<AnchorId> {
+        match native.0.iter().rev().find(|step| step.keys.is_some()) {
+            None => Some(0),
+            Some(entry) => self.anchors.iter().position(|it| it.list() == Some(entry.node)),
+        }
+    }
+
+    pub(crate) fn openconfig_entry(
+        &self,
+        anchor: AnchorId,
+        native: &[&Keys],
+    ) -> Option<InstancePath> {
+        let mut path = InstancePath::root();
+        for (anchor, keys) in self.chain(anchor).into_iter().skip(1).zip(native) {
+            let counterpart = self.anchors[anchor].openconfig.as_ref()?;
+            path = append(path, &counterpart.above);
+            path.0.push(Step::entry(counterpart.list, counterpart.openconfig_keys(keys)));
+        }
+        Some(path)
+    }
+
+    fn native_entry(&self, row: &Row, openconfig: &InstancePath) -> Option<InstancePath> {
+        let mut path = InstancePath::root();
+        let mut steps = openconfig.0.iter();
+        for anchor in self.chain(row.anchor).into_iter().skip(1) {
+            let anchor = &self.anchors[anchor];
+            let counterpart = anchor.openconfig.as_ref()?;
+            let (list, above) = anchor.native.split_last()?;
+            for fixed in &counterpart.above {
+                if steps.next()? != fixed {
+                    return None;
+                }
+            }
+            let entry = steps.next().filter(|step| step.node == counterpart.list)?;
+            path.0.extend(above.iter().copied().map(Step::node));
+            path.0.push(Step::entry(*list, counterpart.native_keys(entry.keys.as_ref()?)?));
+        }
+        // What follows must be the way of the row: a fixed entry with other keys is another thing.
+        steps.eq(row.openconfig.iter()).then_some(path)
+    }
+}
+
+fn entries(path: &InstancePath) -> Vec<&Keys> {
+    path.0.iter().filter_map(|step| step.keys.as_ref()).collect()
+}
+
+fn append(mut path: InstancePath, steps: &[Step]) -> InstancePath {
+    path.0.extend_from_slice(steps);
+    path
+}

@@ -1,0 +1,277 @@
+//! One entry: its own leaves, and the two views of it.
+
+use std::sync::Arc;
+
+use super::list::Lists;
+use super::resolve::{Defaults, Resolved};
+use super::{Outputs, Pair, Problem, Prov, ProvKind, Union};
+use crate::instance::{Keys, Step};
+use crate::layer::{Mark, Owners};
+use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
+use crate::schema::NodeId;
+use crate::tree::{Branch, Child, Found, Leaf, List};
+use crate::value::Value;
+
+/// Leaves that a view shows beside what its layer holds.
+#[derive(Debug, Default)]
+struct Overlays<'m> {
+    openconfig: Vec<(&'m [Step], Value, Mark)>,
+    native: Vec<(&'m [NodeId], Value, Mark)>,
+}
+
+impl<'a> Union<'a> {
+    /// Computes one entry (or the root) from the same entry of each layer.
+    pub(super) fn entry(
+        &mut self,
+        anchor: AnchorId,
+        inputs: &[Pair<'a>],
+        old: &Outputs,
+    ) -> Outputs {
+        if inputs.iter().all(Pair::is_same) {
+            return old.clone();
+        }
+        self.work.entries += 1;
+        if inputs.iter().all(|pair| pair.new.is_none()) {
+            return Outputs::default();
+        }
+        let models = self.models;
+        let it = &models.map.anchors[anchor];
+        let lists: Vec<Lists> =
+            it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
+        let mut effective = Branch::with_capacity(it.leaves.len());
+        effective.given = anchor != 0;
+        let mut overlays = Overlays::default();
+        self.own_leaves(it, inputs, &mut effective, &mut overlays);
+        for (child, lists) in it.children.iter().zip(&lists) {
+            put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
+        }
+        Outputs {
+            effective: Some(Arc::new(effective)),
+            openconfig: self.openconfig_view(it, inputs, &lists, &overlays),
+            native: self.native_view(it, inputs, &lists, &overlays),
+        }
+    }
+
+    /// Leaves under a condition come last, when what the condition reads is known.
+    fn own_leaves(
+        &mut self,
+        anchor: &'a Anchor,
+        inputs: &[Pair<'a>],
+        effective: &mut Branch<Prov>,
+        overlays: &mut Overlays<'a>,
+    ) {
+        let conditional = |leaf: &&OwnLeaf| {
+            leaf.when.is_some() || leaf.openconfig.as_ref().is_some_and(|it| it.when.is_some())
+        };
+        for leaf in anchor.leaves.iter().filter(|leaf| !conditional(leaf)) {
+            self.own_leaf(anchor, leaf, inputs, effective, overlays);
+        }
+        for leaf in anchor.leaves.iter().filter(conditional) {
+            self.own_leaf(anchor, leaf, inputs, effective, overlays);
+        }
+    }
+
+    fn own_leaf(
+        &mut self,
+        anchor: &'a Anchor,
+        leaf: &'a OwnLeaf,
+        inputs: &[Pair<'a>],
+        effective: &mut Branch<Prov>,
+        overlays: &mut Overlays<'a>,
+    ) {
+        if let Some(place) = leaf.key {
+            let value = self.place.last().and_then(|(_, keys)| keys.0.get(place)).cloned();
+            if let (Some(value), Some(node)) = (value, leaf.native.last()) {
+                effective.put_leaf(*node, value, self.entry_prov(*node, inputs));
+            }
+            return;
+        }
+        let mapped = leaf.openconfig.as_ref();
+        let holds = |when: Option<&crate::map::When>| when.is_none_or(|it| it.holds(effective));
+        let rooted = anchor.list().is_some() || leaf.native.len() < 2;
+        let defaults = Defaults {
+            openconfig: holds(mapped.and_then(|it| it.when.as_ref())),
+            native: rooted && holds(leaf.when.as_ref()),
+        };
+        let resolved = self.resolve(leaf, inputs, defaults);
+        self.overlay(leaf, inputs, resolved.as_ref(), overlays);
+        match resolved {
+            Some(Resolved { value, prov }) => put_leaf(effective, &leaf.native, value, prov),
+            None if leaf.mandatory && defaults.native => self.missing(leaf, inputs),
+            None => {}
+        }
+    }
+
+    /// An entry is asked for by every layer that has it.
+    fn entry_prov(&self, key: NodeId, inputs: &[Pair<'a>]) -> Prov {
+        let mut prov = Prov { kind: ProvKind::Factory, owners: Owners::NONE };
+        for (slot, pair) in self.slots.iter().zip(inputs) {
+            let Some(branch) = pair.new else { continue };
+            prov.owners = prov.owners.and(Owners::of(slot.layer));
+            let factory = branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Factory);
+            if slot.is_openconfig() || !factory {
+                prov.kind = ProvKind::Explicit;
+            }
+        }
+        prov
+    }
+
+    /// An entry is incomplete by its own origin's doing only if a layer that changed still has it.
+    fn missing(&mut self, leaf: &OwnLeaf, inputs: &[Pair<'a>]) {
+        if inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same()) {
+            let mut native = self.native_path();
+            native.0.extend(leaf.native.iter().copied().map(Step::node));
+            self.problems.push(Problem::Missing { native });
+        }
+    }
+
+    /// Notes what the views show of this leaf that their layers do not hold.
+    fn overlay(
+        &self,
+        leaf: &'a OwnLeaf,
+        inputs: &[Pair<'a>],
+        resolved: Option<&Resolved>,
+        overlays: &mut Overlays<'a>,
+    ) {
+        let kind = resolved.map(|it| it.prov.kind);
+        let native = self.client_native.and_then(|at| inputs[at].new);
+        let held = native.and_then(|branch| leaf_at(branch, &leaf.native));
+        if let (None, Some(ProvKind::NativeDefault), Some(_)) = (held, kind, native)
+            && let Some(default) = &leaf.default
+        {
+            overlays.native.push((&leaf.native, default.clone(), Mark::Default));
+        }
+        let Some(mapped) = &leaf.openconfig else { return };
+        let openconfig = self.client_openconfig.and_then(|at| inputs[at].new).map(Found::Branch);
+        if openconfig.is_some_and(|entry| entry.get(&mapped.steps).is_some()) {
+            return;
+        }
+        let unit = openconfig.and_then(|entry| entry.get(&mapped.steps[..mapped.unit]));
+        if let (Some(ProvKind::OcDefault), Some(_), Some((default, _))) =
+            (kind, unit, &mapped.default)
+        {
+            overlays.openconfig.push((&mapped.steps, default.clone(), Mark::Default));
+        } else if let Some(factory) = held.filter(|leaf| leaf.meta == Mark::Factory)
+            && let Some(value) = (mapped.codec.up)(&factory.value)
+        {
+            overlays.openconfig.push((&mapped.steps, value, Mark::Factory));
+        }
+    }
+
+    fn native_view(
+        &self,
+        anchor: &Anchor,
+        inputs: &[Pair<'a>],
+        lists: &[Lists],
+        overlays: &Overlays<'_>,
+    ) -> Option<Arc<Branch<Mark>>> {
+        let layer = self.client_native.and_then(|at| inputs[at].new)?;
+        if overlays.native.is_empty() && lists.iter().all(|it| it.native_shared) {
+            return Some(layer.clone());
+        }
+        let mut view = Branch::clone(layer);
+        for (way, value, mark) in &overlays.native {
+            put_leaf(&mut view, way, value.clone(), *mark);
+        }
+        for (child, lists) in anchor.children.iter().zip(lists) {
+            put_list(&mut view, &self.models.map.anchors[*child].native, &lists.native);
+        }
+        Some(Arc::new(view))
+    }
+
+    fn openconfig_view(
+        &self,
+        anchor: &Anchor,
+        inputs: &[Pair<'a>],
+        lists: &[Lists],
+        overlays: &Overlays<'_>,
+    ) -> Option<Arc<Branch<Mark>>> {
+        let layer = self.client_openconfig.and_then(|at| inputs[at].new);
+        if overlays.openconfig.is_empty() && lists.iter().all(|it| it.openconfig_shared) {
+            return match layer {
+                None if self.is_factory_entry(anchor, inputs) => Some(Arc::new(self.bare(anchor))),
+                layer => layer.cloned(),
+            };
+        }
+        let schema = &self.models.openconfig;
+        let mut view = layer.map_or_else(|| self.bare(anchor), |layer| Branch::clone(layer));
+        for (steps, value, mark) in &overlays.openconfig {
+            let Some((leaf, above)) = steps.split_last() else { continue };
+            let branch = view.descend_mut(schema, above, mark);
+            branch.put(leaf.node, Child::Leaf(Leaf::new(value.clone(), *mark)));
+        }
+        for (child, lists) in anchor.children.iter().zip(lists) {
+            let counterpart = self.models.map.anchors[*child].openconfig.as_ref();
+            if let Some(it) = counterpart.filter(|_| !lists.openconfig.is_empty()) {
+                let above = view.descend_mut(schema, &it.above, &Mark::Factory);
+                above.put(it.list, Child::List(lists.openconfig.clone()));
+            }
+        }
+        self.fill_implied(anchor, &mut view);
+        Some(Arc::new(view))
+    }
+
+    /// Entries that only the factory knows are shown with their keys at least.
+    fn is_factory_entry(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+        let native = self.client_native.and_then(|at| inputs[at].new);
+        anchor.openconfig.is_some()
+            && anchor.leaves.iter().filter(|leaf| leaf.key.is_some()).any(|key| {
+                let held = native.and_then(|branch| leaf_at(branch, &key.native));
+                held.is_some_and(|leaf| leaf.meta == Mark::Factory)
+            })
+    }
+
+    /// An OpenConfig entry of the present place with nothing but its keys.
+    fn bare(&self, anchor: &Anchor) -> Branch<Mark> {
+        let (Some(counterpart), Some((_, keys))) = (&anchor.openconfig, self.place.last()) else {
+            return Branch::default();
+        };
+        let keys = counterpart.openconfig_keys(keys);
+        let schema = &self.models.openconfig;
+        let mut entry = Branch::of_keys(schema, counterpart.list, &keys, &Mark::Factory);
+        self.fill_implied(anchor, &mut entry);
+        entry
+    }
+
+    /// Adds what follows from the keys, where the fixed entry it is in exists.
+    fn fill_implied(&self, anchor: &Anchor, entry: &mut Branch<Mark>) {
+        let none = Keys::default();
+        let keys = self.place.last().map_or(&none, |(_, keys)| keys);
+        for implied in &anchor.implied {
+            let unit = implied.steps.iter().rposition(|step| step.keys.is_some());
+            let unit = unit.map_or(0, |at| at + 1);
+            let exists = unit == 0 || exists(entry, &implied.steps[..unit]);
+            if exists && !self::exists(entry, &implied.steps) {
+                let Some((leaf, above)) = implied.steps.split_last() else { continue };
+                let branch = entry.descend_mut(&self.models.openconfig, above, &Mark::Factory);
+                branch.put_leaf(leaf.node, implied.value.value(keys), Mark::Factory);
+            }
+        }
+    }
+}
+
+/// As [`Found::get`], for an entry that is being made.
+fn exists(entry: &Branch<Mark>, steps: &[Step]) -> bool {
+    let Some((step, rest)) = steps.split_first() else { return true };
+    match (entry.child(step.node), &step.keys) {
+        (Some(Child::Container(branch)), None) => exists(branch, rest),
+        (Some(Child::List(list)), Some(keys)) => {
+            list.get(keys).is_some_and(|entry| exists(entry, rest))
+        }
+        (Some(Child::Leaf(_)), None) => rest.is_empty(),
+        _ => false,
+    }
+}
+
+fn put_leaf<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], value: Value, meta: M) {
+    let Some((leaf, containers)) = way.split_last() else { return };
+    let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
+    branch.put_leaf(*leaf, value, meta);
+}
+
+/// Puts a list in place; an empty one is left out.
+fn put_list<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], entries: &List<M>) {
+    let Some((list, containers)) = way.split_last().filter(|_| !entries.is_empty()) else { return };
+    let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
+    branch.put(*list, Child::List(entries.clone()));
+}

@@ -1,0 +1,217 @@
+//! All entries of one list: only those that changed in some layer are looked at.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Outputs, Pair, Prov, Union};
+use crate::instance::Keys;
+use crate::layer::Mark;
+use crate::map::{Anchor, AnchorId};
+use crate::schema::NodeId;
+use crate::tree::{Branch, Found, List};
+
+/// What becomes of a list.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) effective: List<Prov>,
+    pub(super) openconfig: List<Mark>,
+    pub(super) native: List<Mark>,
+    /// The view shows just what the client's layer holds, and shares its memory.
+    pub(super) openconfig_shared: bool,
+    pub(super) native_shared: bool,
+}
+
+/// One entry that differs between the old and the new version of one layer.
+#[derive(Debug)]
+struct Changed<'a> {
+    keys: Keys,
+    slot: usize,
+    pair: Pair<'a>,
+}
+
+/// The list of one layer, before and after.
+#[derive(Clone, Copy, Debug)]
+struct ListPair<'a> {
+    old: &'a List<Mark>,
+    new: &'a List<Mark>,
+}
+
+/// A view list that shares its layer's memory as long as every entry does.
+struct View {
+    shared: bool,
+    patches: Vec<(Keys, Option<Arc<Branch<Mark>>>)>,
+}
+
+impl<'a> Union<'a> {
+    /// Computes the list of anchor `child` below the entry that `inputs` are.
+    pub(super) fn list(&mut self, child: AnchorId, inputs: &[Pair<'a>], old: &Outputs) -> Lists {
+        let models = self.models;
+        let anchor = &models.map.anchors[child];
+        let pairs = self.list_pairs(anchor, inputs);
+        let (empty, no_effective) = (List::default(), List::default());
+        let old_effective = old
+            .effective
+            .as_ref()
+            .and_then(|it| native_list(it, &anchor.native))
+            .unwrap_or(&no_effective);
+        let old_native =
+            old.native.as_ref().and_then(|it| native_list(it, &anchor.native)).unwrap_or(&empty);
+        let old_openconfig =
+            old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor)).unwrap_or(&empty);
+        let client = |at: Option<usize>| at.map(|at| pairs[at]);
+        let mut native_view = View::new(client(self.client_native), old_native);
+        let mut openconfig_view = View::new(client(self.client_openconfig), old_openconfig);
+        let mut effective = old_effective.clone();
+
+        let changes = self.changes(anchor, &pairs);
+        let mut rest = &changes[..];
+        while let Some(first) = rest.first() {
+            let same = rest.iter().take_while(|it| it.keys == first.keys).count();
+            let (group, others) = rest.split_at(same);
+            rest = others;
+            let keys = &first.keys;
+            let openconfig_keys = anchor.openconfig.as_ref().map(|it| it.openconfig_keys(keys));
+            let before = Outputs {
+                effective: effective.get(keys).cloned(),
+                native: old_native.get(keys).cloned(),
+                openconfig: openconfig_keys.as_ref().and_then(|it| old_openconfig.get(it).cloned()),
+            };
+            let inputs = self.entry_inputs(&pairs, group, openconfig_keys.as_ref());
+            self.place.push((child, keys.clone()));
+            let after = self.entry(child, &inputs, &before);
+            self.place.pop();
+            let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
+            native_view.note(keys, after.native, held(self.client_native));
+            if let Some(keys) = &openconfig_keys {
+                openconfig_view.note(keys, after.openconfig, held(self.client_openconfig));
+            }
+            match after.effective {
+                Some(entry) => drop(effective.put(keys.clone(), entry)),
+                None => drop(effective.remove(keys)),
+            }
+        }
+        Lists {
+            effective,
+            openconfig_shared: openconfig_view.shared,
+            native_shared: native_view.shared,
+            openconfig: openconfig_view.finish(client(self.client_openconfig), old_openconfig),
+            native: native_view.finish(client(self.client_native), old_native),
+        }
+    }
+
+    fn list_pairs(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> Vec<ListPair<'a>> {
+        let of = |at: usize, branch: Option<&'a Arc<Branch<Mark>>>| {
+            let found = branch.and_then(|branch| match self.slots[at].is_openconfig() {
+                true => openconfig_list(branch, anchor),
+                false => native_list(branch, &anchor.native),
+            });
+            found.unwrap_or(self.empty)
+        };
+        let pair = |(at, pair): (usize, &Pair<'a>)| ListPair {
+            old: of(at, pair.old),
+            new: of(at, pair.new),
+        };
+        inputs.iter().enumerate().map(pair).collect()
+    }
+
+    /// What changed in any layer, the changes of one entry side by side.
+    fn changes(&self, anchor: &Anchor, pairs: &[ListPair<'a>]) -> Vec<Changed<'a>> {
+        let mut changes: Vec<Changed<'a>> = Vec::new();
+        let mut contributors = 0;
+        for (slot, lists) in pairs.iter().enumerate() {
+            let before = changes.len();
+            let counterpart =
+                anchor.openconfig.as_ref().filter(|_| self.slots[slot].is_openconfig());
+            for it in List::differences(lists.old, lists.new) {
+                let keys = match counterpart {
+                    Some(counterpart) => counterpart.native_keys(it.keys),
+                    None => Some(it.keys.clone()),
+                };
+                let pair = Pair { old: it.old, new: it.new };
+                changes.extend(keys.map(|keys| Changed { keys, slot, pair }));
+            }
+            contributors += usize::from(changes.len() > before);
+        }
+        // One layer's changes are in order already.
+        if contributors > 1 {
+            changes.sort_by(|one, other| one.keys.cmp(&other.keys));
+        }
+        changes
+    }
+
+    /// One entry of all layers: from its changes, and looked up where it did not change.
+    fn entry_inputs(
+        &self,
+        pairs: &[ListPair<'a>],
+        group: &[Changed<'a>],
+        openconfig_keys: Option<&Keys>,
+    ) -> SmallVec<[Pair<'a>; 4]> {
+        let unchanged = |slot: usize, lists: &ListPair<'a>| {
+            let keys = match self.slots[slot].is_openconfig() {
+                true => openconfig_keys?,
+                false => &group.first()?.keys,
+            };
+            lists.new.get(keys).filter(|_| !lists.new.is_empty())
+        };
+        let input = |(slot, lists): (usize, &ListPair<'a>)| {
+            let changed = group.iter().find(|it| it.slot == slot).map(|it| it.pair);
+            changed.unwrap_or_else(|| {
+                let same = unchanged(slot, lists);
+                Pair { old: same, new: same }
+            })
+        };
+        pairs.iter().enumerate().map(input).collect()
+    }
+}
+
+impl View {
+    fn new(layer: Option<ListPair<'_>>, old: &List<Mark>) -> Self {
+        let shared = layer.map_or(old.is_empty(), |layer| layer.old.is_same(old));
+        Self { shared, patches: Vec::new() }
+    }
+
+    fn note(
+        &mut self,
+        keys: &Keys,
+        entry: Option<Arc<Branch<Mark>>>,
+        held: Option<&Arc<Branch<Mark>>>,
+    ) {
+        self.shared &= match (&entry, held) {
+            (Some(entry), Some(held)) => Arc::ptr_eq(entry, held),
+            (entry, held) => entry.is_none() && held.is_none(),
+        };
+        self.patches.push((keys.clone(), entry));
+    }
+
+    fn finish(self, layer: Option<ListPair<'_>>, old: &List<Mark>) -> List<Mark> {
+        if self.shared {
+            return layer.map(|layer| layer.new.clone()).unwrap_or_default();
+        }
+        let mut view = old.clone();
+        for (keys, entry) in self.patches {
+            match entry {
+                Some(entry) => drop(view.put(keys, entry)),
+                None => drop(view.remove(&keys)),
+            }
+        }
+        view
+    }
+}
+
+fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
+    let (list, containers) = way.split_last()?;
+    let mut branch = entry;
+    for container in containers {
+        branch = branch.container(*container)?;
+    }
+    branch.list(*list)
+}
+
+fn openconfig_list<'b>(entry: &'b Arc<Branch<Mark>>, anchor: &Anchor) -> Option<&'b List<Mark>> {
+    let counterpart = anchor.openconfig.as_ref()?;
+    match Found::Branch(entry).get(&counterpart.above)? {
+        Found::Branch(branch) => branch.list(counterpart.list),
+        Found::Leaf(_) | Found::List(_) => None,
+    }
+}

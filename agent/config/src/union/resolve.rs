@@ -1,0 +1,208 @@
+//! Which of the layers' values of one leaf holds.
+
+use super::{Pair, Problem, Prov, ProvKind, Slot, Union};
+use crate::instance::Step;
+use crate::layer::{Mark, Owner, Owners};
+use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
+use crate::schema::Origin;
+use crate::tree::{Branch, Found};
+use crate::value::Value;
+
+/// Strongest first. Values of one rank agree, or the request that made them disagree is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Gnsi,
+    Boot,
+    BootDefault,
+    Fence,
+    Client,
+    ClientDefault,
+    SwitchedOff,
+    Lease,
+    Factory,
+}
+
+/// What one layer has to say of a leaf. No value: the leaf is to be absent.
+#[derive(Debug)]
+struct Candidate {
+    rank: Rank,
+    kind: ProvKind,
+    value: Option<Value>,
+    slot: Slot,
+    owners: Owners,
+    /// As OpenConfig said it.
+    openconfig: Option<Value>,
+}
+
+/// The leaf as it is to be.
+pub(super) struct Resolved {
+    pub(super) value: Value,
+    pub(super) prov: Prov,
+}
+
+impl Union<'_> {
+    /// The effective value of `leaf`. `defaults` tells which schemas' defaults its conditions let in.
+    pub(super) fn resolve(
+        &mut self,
+        leaf: &OwnLeaf,
+        inputs: &[Pair<'_>],
+        defaults: Defaults,
+    ) -> Option<Resolved> {
+        let mut best: Option<Candidate> = None;
+        for at in 0..inputs.len() {
+            let Some(branch) = inputs[at].new else { continue };
+            let slot = self.slots[at];
+            let candidate = match slot.layer.origin {
+                Origin::Native => native_candidate(leaf, branch, slot),
+                Origin::OpenConfig => {
+                    let mapped = leaf.openconfig.as_ref();
+                    mapped.and_then(|it| self.openconfig_candidate(it, branch, slot, defaults))
+                }
+            };
+            if let Some(candidate) = candidate {
+                best = Some(self.stronger(leaf, best, candidate));
+            }
+        }
+        match best.and_then(|best| Some((best.value?, best.kind, best.owners))) {
+            Some((value, kind, owners)) => Some(Resolved { value, prov: Prov { kind, owners } }),
+            None => leaf.default.clone().filter(|_| defaults.native).map(|value| Resolved {
+                value,
+                prov: Prov { kind: ProvKind::NativeDefault, owners: Owners::NONE },
+            }),
+        }
+    }
+
+    fn openconfig_candidate(
+        &mut self,
+        mapped: &MappedLeaf,
+        branch: &std::sync::Arc<Branch<Mark>>,
+        slot: Slot,
+        defaults: Defaults,
+    ) -> Option<Candidate> {
+        let entry = Found::Branch(branch);
+        if let Some(Found::Leaf(found)) = entry.get(&mapped.steps) {
+            let value = match ((mapped.codec.down)(&found.value), found.mark_is_absent()) {
+                (_, true) => None,
+                (Ok(value), false) => Some(value),
+                (Err(reason), false) => {
+                    self.unsupported(slot, &mapped.steps, reason);
+                    return None;
+                }
+            };
+            let rank = explicit_rank(slot);
+            let openconfig = Some(found.value.clone());
+            return Some(Candidate::new(rank, ProvKind::Explicit, value, slot, openconfig));
+        }
+        let (openconfig, value) = mapped.default.as_ref().filter(|_| defaults.openconfig)?;
+        let in_use = matches!(
+            entry.get(&mapped.steps[..mapped.unit]),
+            Some(Found::Branch(unit)) if mapped.unit > 0 && !unit.is_empty() || mapped.unit == 0
+        );
+        let rank = match slot.layer.owner {
+            _ if slot.off => return None,
+            Owner::Boot | Owner::Gnsi => Rank::BootDefault,
+            _ => Rank::ClientDefault,
+        };
+        let openconfig = Some(openconfig.clone());
+        let value = Some(value.clone());
+        in_use.then(|| Candidate::new(rank, ProvKind::OcDefault, value, slot, openconfig))
+    }
+
+    fn stronger(&mut self, leaf: &OwnLeaf, best: Option<Candidate>, next: Candidate) -> Candidate {
+        let Some(mut best) = best else { return next };
+        if next.rank < best.rank {
+            return next;
+        }
+        if next.rank == best.rank {
+            if !agree(leaf, &best, &next) {
+                self.conflict(leaf, &best, &next);
+            }
+            best.owners = best.owners.and(next.owners);
+        }
+        best
+    }
+
+    fn conflict(&mut self, leaf: &OwnLeaf, one: &Candidate, other: &Candidate) {
+        let side = |it: &Candidate| {
+            let said = it.openconfig.as_ref().or(it.value.as_ref());
+            (it.slot.layer, said.cloned().unwrap_or(Value::Empty))
+        };
+        let mut native = self.native_path();
+        native.0.extend(leaf.native.iter().copied().map(Step::node));
+        let openconfig = leaf.openconfig.as_ref().and_then(|mapped| {
+            let mut path = self.openconfig_path()?;
+            path.0.extend_from_slice(&mapped.steps);
+            Some(path)
+        });
+        self.problems.push(Problem::Conflict {
+            native,
+            openconfig,
+            sides: [side(one), side(other)],
+        });
+    }
+
+    fn unsupported(&mut self, slot: Slot, steps: &[Step], reason: String) {
+        let Some(mut openconfig) = self.openconfig_path() else { return };
+        openconfig.0.extend_from_slice(steps);
+        self.problems.push(Problem::Unsupported { layer: slot.layer, openconfig, reason });
+    }
+}
+
+/// Which defaults may be used, as far as conditions go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Defaults {
+    pub(super) openconfig: bool,
+    pub(super) native: bool,
+}
+
+impl Candidate {
+    fn new(
+        rank: Rank,
+        kind: ProvKind,
+        value: Option<Value>,
+        slot: Slot,
+        openconfig: Option<Value>,
+    ) -> Self {
+        Self { rank, kind, value, slot, owners: Owners::of(slot.layer), openconfig }
+    }
+}
+
+fn native_candidate(leaf: &OwnLeaf, branch: &Branch<Mark>, slot: Slot) -> Option<Candidate> {
+    let found = leaf_at(branch, &leaf.native)?;
+    let value = Some(found.value.clone());
+    Some(match found.meta {
+        Mark::Factory => Candidate::new(Rank::Factory, ProvKind::Factory, value, slot, None),
+        Mark::Absent => Candidate::new(explicit_rank(slot), ProvKind::Explicit, None, slot, None),
+        Mark::Explicit | Mark::Default => {
+            Candidate::new(explicit_rank(slot), ProvKind::Explicit, value, slot, None)
+        }
+    })
+}
+
+fn explicit_rank(slot: Slot) -> Rank {
+    match slot.layer.owner {
+        Owner::Gnsi | Owner::Boot if slot.off => Rank::SwitchedOff,
+        Owner::Gnsi => Rank::Gnsi,
+        Owner::Boot => Rank::Boot,
+        Owner::Fence => Rank::Fence,
+        Owner::Client | Owner::Service => Rank::Client,
+        Owner::Lease => Rank::Lease,
+    }
+}
+
+/// Equal as native values; or the native one is what OpenConfig calls by the other's word, as a
+/// veth is an `ethernetCsmacd` like any port.
+fn agree(leaf: &OwnLeaf, one: &Candidate, other: &Candidate) -> bool {
+    let shown_as = |native: &Candidate, openconfig: &Candidate| {
+        let mapped = leaf.openconfig.as_ref().filter(|_| native.openconfig.is_none());
+        let shown = mapped.zip(native.value.as_ref()).and_then(|(it, v)| (it.codec.up)(v));
+        shown.is_some() && shown == openconfig.openconfig
+    };
+    one.value == other.value || shown_as(one, other) || shown_as(other, one)
+}
+
+impl crate::tree::Leaf<Mark> {
+    fn mark_is_absent(&self) -> bool {
+        self.meta == Mark::Absent
+    }
+}

@@ -1,0 +1,77 @@
+//! What this agent speaks.
+
+use std::collections::HashSet;
+
+use holdfast_config::schema::{Module, ModuleId, Origin, Schema};
+use holdfast_proto::gnmi;
+
+use super::datastore::Datastore;
+use super::encoding;
+use super::extensions;
+use super::status::Refusal;
+
+/// The version of the protocol: the `gnmi_service` option of `gnmi.proto`.
+const GNMI_VERSION: &str = "0.10.0";
+
+pub(super) fn capabilities(
+    core: &impl Datastore,
+    request: &gnmi::CapabilityRequest,
+) -> Result<gnmi::CapabilityResponse, Refusal> {
+    extensions::check(&request.extension)?;
+    let schemas = [Origin::OpenConfig, Origin::Native].map(|origin| core.schema(origin));
+    Ok(gnmi::CapabilityResponse {
+        supported_models: schemas.iter().flat_map(|s| s.modules()).map(model).collect(),
+        supported_encodings: encoding::SUPPORTED.map(|encoding| encoding as i32).to_vec(),
+        g_nmi_version: GNMI_VERSION.to_owned(),
+        extension: Vec::new(),
+    })
+}
+
+fn model(module: &Module) -> gnmi::ModelData {
+    gnmi::ModelData {
+        name: module.name.to_string(),
+        organization: module.organization.to_string(),
+        version: module.version.to_string(),
+    }
+}
+
+/// The modules that `use_models` names; none means all of them.
+///
+/// A model that none of `schemas` has, or has in another version, is refused: what the client
+/// would get is not what it is able to read. The organization is not looked at.
+pub(super) fn use_models(
+    schemas: [&Schema; 2],
+    models: &[gnmi::ModelData],
+) -> Result<Option<[HashSet<ModuleId>; 2]>, Refusal> {
+    if models.is_empty() {
+        return Ok(None);
+    }
+    let mut chosen = [HashSet::new(), HashSet::new()];
+    for model in models {
+        let mut found = false;
+        for (schema, chosen) in schemas.iter().zip(&mut chosen) {
+            for (number, module) in (0..).zip(schema.modules()) {
+                if is(module, model) {
+                    chosen.insert(ModuleId(number));
+                    found = true;
+                }
+            }
+        }
+        if !found {
+            return Err(Refusal::invalid(format!(
+                "use_models: there is no model `{}` {}here, see Capabilities",
+                model.name,
+                if model.version.is_empty() {
+                    String::new()
+                } else {
+                    format!("of version {} ", model.version)
+                },
+            )));
+        }
+    }
+    Ok(Some(chosen))
+}
+
+fn is(module: &Module, model: &gnmi::ModelData) -> bool {
+    module.name == model.name && (model.version.is_empty() || module.version == model.version)
+}

@@ -1,0 +1,155 @@
+//! Values on the wire, in the three encodings that are served.
+
+use holdfast_config::schema::Leaf;
+use holdfast_config::value::bare_identity;
+use holdfast_config::{Scalar, Value};
+use holdfast_proto::gnmi::typed_value::Value as Wire;
+use holdfast_proto::gnmi::{self, TypedValue};
+
+use super::print;
+use super::status::Refusal;
+
+/// How the values of an answer are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    JsonIetf,
+    Proto,
+}
+
+/// What Capabilities announces.
+pub(super) const SUPPORTED: [gnmi::Encoding; 3] =
+    [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto];
+
+impl Encoding {
+    pub(super) fn read(number: i32) -> Result<Self, Refusal> {
+        match gnmi::Encoding::try_from(number) {
+            Ok(gnmi::Encoding::Json) => Ok(Self::Json),
+            Ok(gnmi::Encoding::JsonIetf) => Ok(Self::JsonIetf),
+            Ok(gnmi::Encoding::Proto) => Ok(Self::Proto),
+            Ok(other) => Err(unsupported(other.as_str_name())),
+            Err(_) => Err(unsupported(&number.to_string())),
+        }
+    }
+
+    /// A leaf as one value.
+    pub(super) fn leaf(self, leaf: &Leaf, value: &Value) -> TypedValue {
+        let value = match self {
+            Self::Json => Wire::JsonVal(print::leaf(leaf, value, false).into_bytes().into()),
+            Self::JsonIetf => Wire::JsonIetfVal(print::leaf(leaf, value, true).into_bytes().into()),
+            Self::Proto => scalar(value),
+        };
+        TypedValue { value: Some(value) }
+    }
+
+    /// A subtree as one document. Only the two JSON encodings have documents.
+    pub(super) fn document(self, text: Vec<u8>) -> TypedValue {
+        let value = match self {
+            Self::Json | Self::Proto => Wire::JsonVal(text.into()),
+            Self::JsonIetf => Wire::JsonIetfVal(text.into()),
+        };
+        TypedValue { value: Some(value) }
+    }
+}
+
+fn unsupported(name: &str) -> Refusal {
+    Refusal::unimplemented(format!("encoding {name} is unsupported: use JSON, JSON_IETF or PROTO"))
+}
+
+/// A leaf in the PROTO encoding (section 2.2.3 of the specification).
+fn scalar(value: &Value) -> Wire {
+    match value {
+        Value::Bool(value) => Wire::BoolVal(*value),
+        Value::Int(value) => Wire::IntVal(*value),
+        Value::Uint(value) => Wire::UintVal(*value),
+        #[expect(clippy::cast_precision_loss, reason = "gNMI carries decimal64 as a double")]
+        Value::Decimal { digits, scale } => {
+            Wire::DoubleVal(*digits as f64 / 10f64.powi(i32::from(*scale)))
+        }
+        Value::Str(text) | Value::Enum(text) => Wire::StringVal(text.to_string()),
+        Value::Identity(name) => Wire::StringVal(bare_identity(name).to_owned()),
+        Value::Binary(octets) => Wire::BytesVal(octets.to_vec().into()),
+        Value::Bits(_) => Wire::StringVal(value.to_string()),
+        Value::Empty => Wire::BoolVal(true),
+        Value::List(values) => {
+            let element =
+                values.iter().map(|value| TypedValue { value: Some(scalar(value)) }).collect();
+            Wire::LeaflistVal(gnmi::ScalarArray { element })
+        }
+    }
+}
+
+/// What a Set supplies for one path.
+#[derive(Debug)]
+pub(super) enum Supplied {
+    Json { text: prost::bytes::Bytes, ietf: bool },
+    Scalar(Scalar),
+}
+
+impl Supplied {
+    pub(super) fn read(update: &gnmi::Update) -> Result<Self, Refusal> {
+        #[expect(deprecated, reason = "old clients send `value`; it is read, never written")]
+        let old = &update.value;
+        match (&update.val, old) {
+            (Some(value), _) => Self::of(value),
+            (None, Some(value)) => Self::of_old(value),
+            (None, None) => Err(Refusal::invalid("an update without a value")),
+        }
+    }
+
+    fn of(value: &TypedValue) -> Result<Self, Refusal> {
+        match &value.value {
+            Some(Wire::JsonVal(text)) => Ok(Self::Json { text: text.clone(), ietf: false }),
+            Some(Wire::JsonIetfVal(text)) => Ok(Self::Json { text: text.clone(), ietf: true }),
+            Some(value) => read_scalar(value).map(Self::Scalar),
+            None => Err(Refusal::invalid("a value of no type")),
+        }
+    }
+
+    fn of_old(value: &gnmi::Value) -> Result<Self, Refusal> {
+        let text = value.value.clone();
+        match Encoding::read(value.r#type)? {
+            Encoding::Json => Ok(Self::Json { text, ietf: false }),
+            Encoding::JsonIetf => Ok(Self::Json { text, ietf: true }),
+            Encoding::Proto => Err(unsupported("PROTO in the deprecated `value`")),
+        }
+    }
+}
+
+fn read_scalar(value: &Wire) -> Result<Scalar, Refusal> {
+    #[expect(
+        deprecated,
+        reason = "old clients send float_val and decimal_val; they are read, never written"
+    )]
+    Ok(match value {
+        Wire::StringVal(text) => Scalar::Str(text.clone()),
+        Wire::IntVal(value) => Scalar::Int(*value),
+        Wire::UintVal(value) => Scalar::Uint(*value),
+        Wire::BoolVal(value) => Scalar::Bool(*value),
+        Wire::BytesVal(octets) => Scalar::Bytes(octets.to_vec()),
+        Wire::FloatVal(value) => Scalar::Double(f64::from(*value)),
+        Wire::DoubleVal(value) => Scalar::Double(*value),
+        Wire::DecimalVal(value) => {
+            Scalar::Decimal { digits: value.digits, precision: value.precision }
+        }
+        Wire::LeaflistVal(values) => Scalar::List(
+            values
+                .element
+                .iter()
+                .map(|element| match &element.value {
+                    Some(Wire::LeaflistVal(_)) => {
+                        Err(Refusal::invalid("a leaf-list inside a leaf-list"))
+                    }
+                    Some(value) => read_scalar(value),
+                    None => Err(Refusal::invalid("a leaf-list with a value of no type")),
+                })
+                .collect::<Result<_, _>>()?,
+        ),
+        Wire::JsonVal(_) | Wire::JsonIetfVal(_) => {
+            return Err(Refusal::invalid("JSON inside a leaf-list"));
+        }
+        Wire::AsciiVal(_) => return Err(unsupported("ASCII")),
+        Wire::AnyVal(_) => return Err(unsupported("any_val")),
+        Wire::ProtoBytes(_) => return Err(unsupported("proto_bytes")),
+    })
+}

@@ -1,0 +1,196 @@
+//! Get: one snapshot, one notification for each path.
+//!
+//! A path that names one thing must find it. A path with wildcards or left-out keys gives one
+//! update for each instance it finds, with its concrete path, and may find none.
+
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::{Found, Tree};
+use holdfast_config::{InstancePath, Path};
+use holdfast_proto::gnmi;
+use holdfast_proto::gnmi::get_request::DataType;
+
+use super::datastore::Datastore;
+use super::encoding::Encoding;
+use super::extensions;
+use super::path::to_wire;
+use super::print;
+use super::request::{ReadPath, Reader};
+use super::status::Refusal;
+use crate::telemetry::view::{now_ns, overlaid};
+use crate::telemetry::{Class, Item, Kind, Stamp, Walk};
+
+pub(super) async fn get<D: Datastore>(
+    core: &D,
+    request: gnmi::GetRequest,
+) -> Result<gnmi::GetResponse, Refusal> {
+    extensions::check(&request.extension)?;
+    let encoding = Encoding::read(request.encoding)?;
+    let kind = read_kind(request.r#type)?;
+    let reader = Reader::new(core, request.prefix, kind, &request.use_models)?;
+    let paths = reader.paths(request.path.iter().map(Some))?;
+    let view = View::take(core, &reader, &paths).await;
+    let answer = |path| Answer { reader: &reader, view: &view, encoding, path }.notification();
+    let notification = paths.iter().map(answer).collect::<Result<_, _>>()?;
+    Ok(gnmi::GetResponse { notification, ..Default::default() })
+}
+
+fn read_kind(number: i32) -> Result<Kind, Refusal> {
+    Ok(match DataType::try_from(number) {
+        Ok(DataType::All) => Kind::All,
+        Ok(DataType::Config) => Kind::Config,
+        Ok(DataType::State) => Kind::State,
+        Ok(DataType::Operational) => Kind::Operational,
+        Err(_) => return Err(Refusal::invalid(format!("there is no data type {number}"))),
+    })
+}
+
+/// What all paths of the request are answered from.
+#[derive(Debug)]
+struct View {
+    openconfig: Tree<Stamp>,
+    native: Tree<Stamp>,
+    time_ns: u64,
+}
+
+impl View {
+    async fn take<D: Datastore>(core: &D, reader: &Reader<'_, D>, paths: &[ReadPath]) -> Self {
+        let revision = core.revision();
+        let mut view = Self {
+            openconfig: revision.openconfig.clone(),
+            native: revision.native.clone(),
+            time_ns: 0,
+        };
+        for origin in [Origin::OpenConfig, Origin::Native] {
+            let here = |path: &&ReadPath| path.joined.origin == origin;
+            let polled = |path: &ReadPath| reader.selection(path, Class::Polled).is_some();
+            if paths.iter().filter(here).any(polled) {
+                let leaves = core.polled(origin).await;
+                let tree = overlaid(core.schema(origin), view.tree(origin), leaves, now_ns());
+                *view.tree_mut(origin) = tree;
+            }
+        }
+        view.time_ns = now_ns();
+        view
+    }
+
+    fn tree(&self, origin: Origin) -> &Tree<Stamp> {
+        match origin {
+            Origin::OpenConfig => &self.openconfig,
+            Origin::Native => &self.native,
+        }
+    }
+
+    fn tree_mut(&mut self, origin: Origin) -> &mut Tree<Stamp> {
+        match origin {
+            Origin::OpenConfig => &mut self.openconfig,
+            Origin::Native => &mut self.native,
+        }
+    }
+}
+
+/// One path about to be answered.
+struct Answer<'a, D> {
+    reader: &'a Reader<'a, D>,
+    view: &'a View,
+    encoding: Encoding,
+    path: &'a ReadPath,
+}
+
+impl<D: Datastore> Answer<'_, D> {
+    fn notification(&self) -> Result<gnmi::Notification, Refusal> {
+        let update = match self.encoding {
+            Encoding::Proto => self.leaves(),
+            Encoding::Json | Encoding::JsonIetf => self.documents(),
+        };
+        let path = &self.path.joined.path;
+        if update.is_empty() && self.path.is_concrete() && !path.elems.is_empty() {
+            return Err(Refusal::absent(path, "such data"));
+        }
+        let prefix = match self.prefix_len() {
+            0 => self.reader.prefix.root(self.origin()),
+            _ => self.reader.prefix.answer(self.origin()),
+        };
+        let timestamp = self.view.time_ns.cast_signed();
+        Ok(gnmi::Notification { timestamp, prefix: Some(prefix), update, ..Default::default() })
+    }
+
+    /// One update for each leaf.
+    fn leaves(&self) -> Vec<gnmi::Update> {
+        let Some(selection) = self.reader.selection(self.path, Class::All) else {
+            return Vec::new();
+        };
+        let schema = self.reader.schema(self.origin());
+        let mut walk = Walk::whole(selection, self.view.tree(self.origin()));
+        let mut updates = Vec::new();
+        while let Some(item) = walk.next() {
+            if let Item::Leaf { path, leaf, .. } = item
+                && let Some(step) = path.last()
+            {
+                let value = self.encoding.leaf(schema.leaf(step.node), &leaf.value);
+                let path = to_wire(schema, &path[self.prefix_len().min(path.len())..]);
+                updates.push(update(path, value));
+            }
+        }
+        updates
+    }
+
+    /// One update for each thing the path names, with all that is in it.
+    fn documents(&self) -> Vec<gnmi::Update> {
+        let tree = self.view.tree(self.origin());
+        let mut updates = Vec::new();
+        for pattern in &self.path.patterns {
+            for (path, found) in tree.select(pattern) {
+                if let Some(value) = self.document(&path, found) {
+                    updates.push(update(self.answer_path(&path), value));
+                }
+            }
+        }
+        // The root is there even when nothing is in it.
+        if updates.is_empty() && self.path.joined.path.elems.is_empty() {
+            let empty = self.encoding.document(b"{}".to_vec());
+            updates.push(update(gnmi::Path::default(), empty));
+        }
+        updates
+    }
+
+    fn document(&self, path: &InstancePath, found: Found<'_, Stamp>) -> Option<gnmi::TypedValue> {
+        let (schema, filter) =
+            (self.reader.schema(self.origin()), self.reader.filter(self.origin()));
+        match (found, path.last()) {
+            (Found::Leaf(leaf), Some(step)) => filter
+                .takes(schema.node(step.node))
+                .then(|| self.encoding.leaf(schema.leaf(step.node), &leaf.value)),
+            (found, _) => {
+                let ietf = self.encoding == Encoding::JsonIetf;
+                let at = path.last().map_or(schema.root(), |step| step.node);
+                let text = print::subtree(schema, at, found, ietf, &|node| filter.takes(node))?;
+                Some(self.encoding.document(text))
+            }
+        }
+    }
+
+    /// The path as the client wrote it, if it names this one thing.
+    fn answer_path(&self, found: &InstancePath) -> gnmi::Path {
+        let schema = self.reader.schema(self.origin());
+        if self.path.is_concrete() {
+            let below = &self.path.joined.path.elems[self.prefix_len()..];
+            return super::path::elems_to_wire(&Path { elems: below.to_vec() });
+        }
+        to_wire(schema, &found.0[self.prefix_len().min(found.0.len())..])
+    }
+
+    fn origin(&self) -> Origin {
+        self.path.joined.origin
+    }
+
+    /// How many elements of a path found are those of the request's prefix; 0 where the prefix has
+    /// wildcards, since an answer has none.
+    fn prefix_len(&self) -> usize {
+        let len = self.reader.prefix.len();
+        if self.path.is_concrete_up_to(len) { len } else { 0 }
+    }
+}
+
+fn update(path: gnmi::Path, value: gnmi::TypedValue) -> gnmi::Update {
+    gnmi::Update { path: Some(path), val: Some(value), ..Default::default() }
+}

@@ -1,0 +1,69 @@
+//! What clients speak to: translates requests into domain values and answers back, decides nothing.
+//!
+//! Start at [`gnmi`] to follow a request. [`status`] alone knows gRPC codes of refusals, [`path`]
+//! and [`encoding`] know the wire. The services see the core through [`Datastore`].
+//!
+//! Absent on purpose: authentication (a layer in front puts the caller into each request), and
+//! configuration semantics (the core's).
+
+mod capabilities;
+mod datastore;
+mod dscp;
+mod encoding;
+mod extensions;
+mod get;
+mod gnmi;
+mod path;
+mod print;
+mod request;
+mod set;
+mod status;
+mod subscribe;
+
+pub use datastore::{CommitError, Committed, Datastore};
+pub use dscp::Dscp;
+
+use holdfast_proto::FILE_DESCRIPTOR_SET;
+use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
+use tonic::service::{Routes, RoutesBuilder};
+
+use self::gnmi::GnmiService;
+
+/// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
+/// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
+pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
+
+/// All services of the listener: gNMI, the health of each, and reflection.
+///
+/// # Errors
+/// When the descriptors in the binary are broken: a mistake of ours, found by the first test.
+pub async fn routes(core: impl Datastore) -> Result<Routes, tonic_reflection::server::Error> {
+    let gnmi = GNmiServer::new(GnmiService::new(core))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    health_of(&reporter, &gnmi).await;
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(gnmi).add_service(health);
+    routes.add_service(reflection().build_v1()?);
+    routes.add_service(reflection().build_v1alpha()?);
+    Ok(routes.routes())
+}
+
+/// Health asks by the name of a service.
+async fn health_of<S: tonic::server::NamedService>(
+    reporter: &tonic_health::server::HealthReporter,
+    _service: &S,
+) {
+    reporter.set_serving::<S>().await;
+}
+
+/// What a client may ask the types of: the services that are there, not all that are described.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    use tonic::server::NamedService;
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name(<GNmiServer<()> as NamedService>::NAME)
+        .with_service_name("grpc.health.v1.Health")
+}

@@ -1,0 +1,188 @@
+//! Paths on the wire, and the paths they mean.
+//!
+//! The path of an operation is that of the request's prefix followed by its own. The prefix alone
+//! may name a target, and either of the two an origin, not both.
+
+use std::collections::BTreeMap;
+
+use holdfast_config::schema::{NodeKind, Origin, Schema};
+use holdfast_config::{Elem, Path, Step};
+use holdfast_proto::gnmi;
+
+use super::status::Refusal;
+
+/// Origins of the command line's text, which have no paths.
+const CLI_ORIGINS: [&str; 2] = ["holdfast_cli", "cli"];
+
+/// What the caller may do with an origin that we do not know decides how it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// The prefix of one request.
+#[derive(Clone, Debug)]
+pub(super) struct Prefix {
+    wire: Option<gnmi::Path>,
+    path: Path,
+    access: Access,
+}
+
+/// A path of a request, joined with its prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Joined {
+    pub(super) origin: Origin,
+    pub(super) path: Path,
+}
+
+impl Prefix {
+    pub(super) fn read(wire: Option<gnmi::Path>, access: Access) -> Result<Self, Refusal> {
+        let path = wire.as_ref().map(elements).transpose()?.unwrap_or_default();
+        Ok(Self { wire, path, access })
+    }
+
+    /// The origin and the whole path of `path`, which stands in the same request.
+    pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<Joined, Refusal> {
+        let own = path.map(elements).transpose()?.unwrap_or_default();
+        let joined = self.path.join(&own);
+        let (above, here) = (self.origin(), path.map_or("", |path| path.origin.as_str()));
+        if path.is_some_and(|path| !path.target.is_empty()) {
+            let reason = "a target belongs into the prefix of a request";
+            return Err(Refusal::malformed(joined.to_string(), reason));
+        }
+        if !above.is_empty() && !here.is_empty() {
+            let reason =
+                format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
+            return Err(Refusal::malformed(joined.to_string(), reason));
+        }
+        let origin = self.known_origin(if here.is_empty() { above } else { here })?;
+        Ok(Joined { origin, path: joined })
+    }
+
+    /// Refuses elements in a prefix that paths of several origins share.
+    pub(super) fn check_shared(&self, joined: &[Joined]) -> Result<(), Refusal> {
+        let several = joined.windows(2).any(|pair| pair[0].origin != pair[1].origin);
+        if several && !self.path.elems.is_empty() {
+            let reason = "a prefix with elements cannot stand before paths of several origins";
+            return Err(Refusal::malformed(self.path.to_string(), reason));
+        }
+        Ok(())
+    }
+
+    /// How many elements of a joined path are the prefix's.
+    pub(super) fn len(&self) -> usize {
+        self.path.elems.len()
+    }
+
+    /// What stands before the paths of an answer: the elements and the target of the request, and the origin.
+    pub(super) fn answer(&self, origin: Origin) -> gnmi::Path {
+        let elem = self.wire.as_ref().map(|wire| wire.elem.clone()).unwrap_or_default();
+        gnmi::Path { elem, ..self.root(origin) }
+    }
+
+    /// The same for answers whose paths start at the root.
+    pub(super) fn root(&self, origin: Origin) -> gnmi::Path {
+        let target = self.wire.as_ref().map(|wire| wire.target.clone()).unwrap_or_default();
+        gnmi::Path { origin: origin.as_str().to_owned(), target, ..gnmi::Path::default() }
+    }
+
+    /// The prefix of a Set's answer: that of the request, with the origin if there is one for all.
+    pub(super) fn echo(&self, origin: Option<Origin>) -> Option<gnmi::Path> {
+        match (origin, &self.wire) {
+            (Some(origin), _) => Some(self.answer(origin)),
+            (None, wire) => wire.clone(),
+        }
+    }
+
+    fn origin(&self) -> &str {
+        self.wire.as_ref().map_or("", |wire| wire.origin.as_str())
+    }
+
+    fn known_origin(&self, text: &str) -> Result<Origin, Refusal> {
+        if let Some(origin) = Origin::parse(text) {
+            return Ok(origin);
+        }
+        if CLI_ORIGINS.contains(&text) {
+            return Err(Refusal::unimplemented(format!("origin `{text}` is not implemented yet")));
+        }
+        let reason = format!(
+            "origin `{text}` is unknown: this agent has `{}` (also empty) and `{}`",
+            Origin::OpenConfig,
+            Origin::Native
+        );
+        Err(match self.access {
+            Access::Read => Refusal::unimplemented(reason),
+            Access::Write => Refusal::invalid(reason),
+        })
+    }
+}
+
+/// The elements of a wire path, in whichever of the two forms it has them.
+fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
+    #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
+    let old = &wire.element;
+    let path = match (old.is_empty(), wire.elem.is_empty()) {
+        (true, _) => Path { elems: wire.elem.iter().map(element).collect() },
+        (false, true) => old_elements(old)?,
+        (false, false) => {
+            let reason = "it has both `elem` and the deprecated `element`";
+            return Err(Refusal::malformed(old.join("/"), reason));
+        }
+    };
+    if path.elems.iter().any(|elem| elem.name.is_empty()) {
+        return Err(Refusal::malformed(path.to_string(), "an element has no name"));
+    }
+    Ok(path)
+}
+
+fn element(wire: &gnmi::PathElem) -> Elem {
+    let keys = wire.key.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    Elem { name: wire.name.clone(), keys }
+}
+
+/// Elements as gNMI had them before 0.4: `interface[name=eth0]` in one string.
+fn old_elements(old: &[String]) -> Result<Path, Refusal> {
+    let mut elems = Vec::with_capacity(old.len());
+    for text in old {
+        let path: Path =
+            text.parse().map_err(|error: holdfast_config::path::PathSyntaxError| {
+                Refusal::malformed(old.join("/"), error.reason)
+            })?;
+        match <[Elem; 1]>::try_from(path.elems) {
+            Ok([elem]) => elems.push(elem),
+            Err(_) => {
+                return Err(Refusal::malformed(old.join("/"), "an element has no name"));
+            }
+        }
+    }
+    Ok(Path { elems })
+}
+
+/// A path that was resolved or found, as it goes into an answer.
+pub(super) fn to_wire(schema: &Schema, steps: &[Step]) -> gnmi::Path {
+    gnmi::Path {
+        elem: steps.iter().map(|step| to_elem(schema, step)).collect(),
+        ..Default::default()
+    }
+}
+
+fn to_elem(schema: &Schema, step: &Step) -> gnmi::PathElem {
+    let node = schema.node(step.node);
+    let mut key = BTreeMap::new();
+    if let (NodeKind::List { keys }, Some(values)) = (&node.kind, &step.keys) {
+        for (leaf, value) in keys.iter().zip(&values.0) {
+            key.insert(schema.node(*leaf).name.to_string(), value.to_string());
+        }
+    }
+    gnmi::PathElem { name: node.name.to_string(), key }
+}
+
+/// A path in the words of the client.
+pub(super) fn elems_to_wire(path: &Path) -> gnmi::Path {
+    let elem = |elem: &Elem| gnmi::PathElem {
+        name: elem.name.clone(),
+        key: elem.keys.iter().cloned().collect(),
+    };
+    gnmi::Path { elem: path.elems.iter().map(elem).collect(), ..Default::default() }
+}

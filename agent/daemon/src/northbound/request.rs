@@ -1,0 +1,107 @@
+//! What Get and Subscribe requests have in common: paths to read, in an origin, under a filter.
+
+use std::sync::Arc;
+
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::{Elem, Pattern};
+use holdfast_proto::gnmi;
+
+use super::capabilities;
+use super::datastore::Datastore;
+use super::path::{Access, Joined, Prefix};
+use super::status::Refusal;
+use crate::telemetry::{Class, Filter, Kind, Selection};
+
+/// Prefix and filter of a request, for reading its paths.
+#[derive(Debug)]
+pub(super) struct Reader<'a, D> {
+    core: &'a D,
+    pub(super) prefix: Prefix,
+    openconfig: Filter,
+    native: Filter,
+}
+
+/// One path of a request: its text for messages, its nodes.
+#[derive(Clone, Debug)]
+pub(super) struct ReadPath {
+    pub(super) joined: Joined,
+    pub(super) patterns: Vec<Pattern>,
+}
+
+impl<'a, D: Datastore> Reader<'a, D> {
+    pub(super) fn new(
+        core: &'a D,
+        prefix: Option<gnmi::Path>,
+        kind: Kind,
+        models: &[gnmi::ModelData],
+    ) -> Result<Self, Refusal> {
+        let schemas = [core.schema(Origin::OpenConfig), core.schema(Origin::Native)];
+        let [openconfig, native] = match capabilities::use_models(schemas, models)? {
+            None => [None, None],
+            Some(models) => models.map(Some),
+        };
+        Ok(Self {
+            core,
+            prefix: Prefix::read(prefix, Access::Read)?,
+            openconfig: Filter { kind, models: openconfig },
+            native: Filter { kind, models: native },
+        })
+    }
+
+    /// Looks up all paths of the request. Those that are missing mean the prefix itself.
+    pub(super) fn paths<'p>(
+        &self,
+        wire: impl IntoIterator<Item = Option<&'p gnmi::Path>>,
+    ) -> Result<Vec<ReadPath>, Refusal> {
+        let joined =
+            wire.into_iter().map(|path| self.prefix.join(path)).collect::<Result<Vec<_>, _>>()?;
+        self.prefix.check_shared(&joined)?;
+        joined.into_iter().map(|joined| self.resolve(joined)).collect()
+    }
+
+    fn resolve(&self, joined: Joined) -> Result<ReadPath, Refusal> {
+        let patterns = self
+            .schema(joined.origin)
+            .resolve_read(&joined.path)
+            .map_err(|error| Refusal::path(&error, Access::Read))?;
+        Ok(ReadPath { joined, patterns })
+    }
+
+    pub(super) fn schema(&self, origin: Origin) -> &'a Schema {
+        self.core.schema(origin)
+    }
+
+    pub(super) fn filter(&self, origin: Origin) -> &Filter {
+        match origin {
+            Origin::OpenConfig => &self.openconfig,
+            Origin::Native => &self.native,
+        }
+    }
+
+    /// The leaves of one class below a path; none when the models have no such leaf there.
+    pub(super) fn selection(&self, path: &ReadPath, class: Class) -> Option<Arc<Selection>> {
+        let origin = path.joined.origin;
+        let (schema, filter) = (self.schema(origin), self.filter(origin));
+        let selection = Selection::new(schema, path.patterns.clone(), filter, class);
+        (!selection.is_empty(schema)).then(|| Arc::new(selection))
+    }
+}
+
+impl ReadPath {
+    /// True when the path names one thing: it has no wildcard and no list without its keys.
+    pub(super) fn is_concrete(&self) -> bool {
+        self.is_concrete_up_to(self.joined.path.elems.len())
+    }
+
+    /// The same for the first `count` elements.
+    pub(super) fn is_concrete_up_to(&self, count: usize) -> bool {
+        let wildcard = |elem: &Elem| elem.name == "*" || elem.name == "...";
+        let Some(pattern) = self.patterns.first() else { return false };
+        !self.joined.path.elems.iter().take(count).any(wildcard)
+            && pattern
+                .0
+                .iter()
+                .take(count)
+                .all(|step| step.keys.as_ref().is_none_or(|keys| keys.concrete().is_some()))
+    }
+}

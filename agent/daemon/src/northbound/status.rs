@@ -1,0 +1,178 @@
+//! The one place where a refusal becomes a gRPC status, after section 3.4.7 of the gNMI
+//! specification.
+//!
+//! A status has the code and the text of the first thing that is wrong. Its details (a
+//! `google.rpc.Status` with a `google.rpc.BadRequest`) list all of them, one for each operation.
+
+use std::fmt;
+
+use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
+use holdfast_config::{Path, PathError};
+use holdfast_proto::google::rpc;
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::datastore::CommitError;
+use super::path::Access;
+
+/// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
+/// clients refuse long ones (8 KiB is the default of grpc-go and others).
+const MAX_OFFENDERS: usize = 16;
+/// Octets of text kept of one offender, for the same reason.
+const MAX_OFFENDER_TEXT: usize = 400;
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    code: Code,
+    text: String,
+    offenders: Vec<Offender>,
+}
+
+/// One operation or path of a request, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offender {
+    pub(super) place: String,
+    pub(super) reason: String,
+}
+
+impl Refusal {
+    fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), offenders: Vec::new() }
+    }
+
+    /// The request contradicts the protocol or itself.
+    pub(super) fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, text)
+    }
+
+    /// A path that cannot be read, or stands where it must not.
+    pub(super) fn malformed(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::invalid(format!("path `{}`: {}", path.into(), reason.into()))
+    }
+
+    /// The protocol has it, this agent does not.
+    pub(super) fn unimplemented(text: impl Into<String>) -> Self {
+        Self::new(Code::Unimplemented, text)
+    }
+
+    /// The models have it, the box does not.
+    pub(super) fn absent(path: impl fmt::Display, what: &str) -> Self {
+        Self::new(Code::NotFound, format!("path `{path}`: there is no {what}"))
+    }
+
+    /// The agent is at fault.
+    pub(super) fn internal(text: impl Into<String>) -> Self {
+        Self::new(Code::Internal, text)
+    }
+
+    /// The client does not take what it asked for.
+    pub(super) fn stuck(text: impl Into<String>) -> Self {
+        Self::new(Code::ResourceExhausted, text)
+    }
+
+    /// The agent is on its way down.
+    pub(super) fn stopping() -> Self {
+        Self::new(Code::Unavailable, "the agent is stopping")
+    }
+
+    /// A path that the models do not have is not implemented for a reader (3.3.4) and not found
+    /// for a writer (3.4.7); all else that is wrong with a path is the client's mistake.
+    pub(super) fn path(error: &PathError, access: Access) -> Self {
+        let code = match (error, access) {
+            (PathError::Unknown { .. }, Access::Read) => Code::Unimplemented,
+            (PathError::Unknown { .. }, Access::Write) => Code::NotFound,
+            _ => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
+    }
+
+    /// What is wrong, with the path at which it is.
+    pub(super) fn at(self, path: &Path) -> Self {
+        Self { text: format!("path `{path}`: {}", self.text), ..self }
+    }
+
+    fn details(&self) -> Vec<u8> {
+        let violation = |offender: &Offender| rpc::bad_request::FieldViolation {
+            field: shortened(&offender.place),
+            description: shortened(&offender.reason),
+        };
+        let field_violations = self.offenders.iter().take(MAX_OFFENDERS).map(violation).collect();
+        let all = prost_types::Any {
+            type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
+            value: rpc::BadRequest { field_violations }.encode_to_vec(),
+        };
+        let (code, message) = (self.code as i32, self.text.clone());
+        rpc::Status { code, message, details: vec![all] }.encode_to_vec()
+    }
+}
+
+/// The code of the first operation that cannot be done; the details have all of them.
+impl From<&EditErrors> for Refusal {
+    fn from(errors: &EditErrors) -> Self {
+        let code = match errors.first().cause {
+            Cause::UnknownPath => Code::NotFound,
+            _ => Code::InvalidArgument,
+        };
+        let offender = |error: &EditError| {
+            let (kind, index) = match error.operation {
+                Operation::Delete(index) => ("delete", index),
+                Operation::Replace(index) => ("replace", index),
+                Operation::Update(index) => ("update", index),
+            };
+            Offender { place: format!("{kind}[{index}]"), reason: error.to_string() }
+        };
+        let offenders = errors.iter().map(offender).collect();
+        Self { code, text: errors.to_string(), offenders }
+    }
+}
+
+/// Nothing of the request is in effect, whichever it is.
+impl From<CommitError> for Refusal {
+    fn from(error: CommitError) -> Self {
+        let text = Chain(&error).to_string();
+        match &error {
+            CommitError::Edit(errors) => errors.into(),
+            CommitError::Object { .. } => Self::invalid(text),
+            CommitError::Failed { object, .. } => {
+                let offender = Offender { place: object.clone(), reason: text.clone() };
+                Self { code: Code::Internal, text, offenders: vec![offender] }
+            }
+            CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
+            CommitError::Stopped => Self::stopping(),
+            CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),
+        }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.offenders.is_empty() {
+            return Self::new(refusal.code, refusal.text);
+        }
+        Self::with_details(refusal.code, refusal.text.clone(), refusal.details().into())
+    }
+}
+
+/// An error with what caused it, and what caused that.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= MAX_OFFENDER_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_OFFENDER_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}

@@ -1,0 +1,107 @@
+//! Subscribe: what a client is told, and when.
+//!
+//! Start at [`open`]. Each RPC is one task: [`plan`] is what the client asked for, [`stream`]
+//! decides what is due, [`outlet`] puts it into messages and ends a stream that nobody reads.
+//! The task holds snapshots of the datastore and never a queue of changes.
+//!
+//! Absent on purpose: aggregation. `allow_aggregation` is ignored, an update is always one leaf;
+//! several leaves of the same instant share one notification.
+
+mod outlet;
+mod plan;
+pub(super) mod sampler;
+mod stream;
+
+use std::sync::Arc;
+
+use holdfast_proto::gnmi::subscribe_request::Request as Asked;
+use holdfast_proto::gnmi::{SubscribeRequest, subscription_list};
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, StreamExt};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Extensions, Status};
+
+pub(super) use self::outlet::Updates;
+use self::outlet::{End, Outlet};
+use self::plan::Plan;
+use self::sampler::Sampler;
+use self::stream::Subscriber;
+use super::datastore::Datastore;
+use super::dscp::Dscp;
+use super::status::Refusal;
+
+/// Polls of one RPC that wait for the one being answered. A client that polls faster than it
+/// reads is held back by the transport.
+const POLL_QUEUE_DEPTH: usize = 1;
+
+/// Starts the task of one Subscribe RPC. It ends with the stream it feeds.
+pub(super) fn open<D, R>(sampler: Arc<Sampler<D>>, extensions: &Extensions, requests: R) -> Updates
+where
+    D: Datastore,
+    R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin + 'static,
+{
+    let dscp = extensions.get::<Dscp>().cloned();
+    let (outlet, mut updates) = outlet::channel();
+    let task = tokio::spawn(async move {
+        let end = serve(&sampler, dscp, requests, outlet.clone()).await;
+        outlet.close(end);
+    });
+    updates.own(AbortOnDropHandle::new(task));
+    updates
+}
+
+/// Serves until the RPC is over. `Ok` is its good end.
+async fn serve<D, R>(
+    sampler: &Sampler<D>,
+    dscp: Option<Dscp>,
+    mut requests: R,
+    outlet: Outlet,
+) -> Result<(), End>
+where
+    D: Datastore,
+    R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
+{
+    let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
+    let plan = Plan::read(sampler.core(), first)?;
+    if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
+        dscp.mark(marking);
+    }
+    let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
+    let mode = plan.mode;
+    let subscriber = Subscriber::new(sampler, plan, outlet);
+    tokio::select! {
+        end = subscriber.run(poll_rx) => end,
+        end = watch_requests(requests, mode, poll_tx) => Err(end),
+    }
+}
+
+/// Passes polls on, and ends the RPC when the client says what it must not.
+async fn watch_requests<R>(
+    mut requests: R,
+    mode: subscription_list::Mode,
+    poll_tx: mpsc::Sender<()>,
+) -> End
+where
+    R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
+{
+    while let Some(request) = requests.next().await {
+        match request.map(|request| request.request) {
+            Err(_) => return End::Gone,
+            Ok(Some(Asked::Poll(_))) if mode == subscription_list::Mode::Poll => {
+                if poll_tx.send(()).await.is_err() {
+                    break;
+                }
+            }
+            Ok(Some(Asked::Poll(_))) => {
+                return Refusal::invalid("a Poll on a subscription whose mode is not POLL").into();
+            }
+            Ok(Some(Asked::Subscribe(_))) => {
+                return Refusal::invalid("a second SubscriptionList on one Subscribe RPC").into();
+            }
+            Ok(None) => return Refusal::invalid("a message without subscription or poll").into(),
+        }
+    }
+    // The client has no more to say: in POLL that ends the RPC, else it goes on reading.
+    drop(poll_tx);
+    std::future::pending().await
+}

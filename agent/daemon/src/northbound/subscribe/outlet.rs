@@ -1,0 +1,241 @@
+//! Out of the task, into messages: bundles leaves of one instant, and notices who does not read.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use holdfast_config::Step;
+use holdfast_config::schema::Schema;
+use holdfast_proto::gnmi::subscribe_response::Response;
+use holdfast_proto::gnmi::{self, SubscribeResponse};
+use prost::Message;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+
+use super::super::encoding::Encoding;
+use super::super::path::to_wire;
+use super::super::status::Refusal;
+use crate::telemetry::{Item, Walk};
+
+/// Messages that wait for the transport. What a client has not read beyond these waits in the
+/// datastore, where it costs a pointer.
+const MESSAGE_QUEUE_DEPTH: usize = 4;
+/// Leaves and octets after which a notification is sent although more belongs to its instant:
+/// clients limit messages, 4 MiB is a common default.
+const MAX_LEAVES: usize = 512;
+const MAX_OCTETS: usize = 1024 * 1024;
+/// How long a message may wait for the client to read. What the stream was told last is held all
+/// that time, and with it the memory of everything that changed since.
+const STUCK_CLIENT: Duration = Duration::from_secs(60);
+
+/// Why a stream ended before its time.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client is gone, nobody is left to be told.
+    Gone,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The sending half. The last one to close it says how the stream ends.
+#[derive(Clone, Debug)]
+pub(super) struct Outlet {
+    message_tx: mpsc::Sender<SubscribeResponse>,
+    end_tx: std::sync::Arc<std::sync::Mutex<Option<oneshot::Sender<Status>>>>,
+}
+
+/// The messages of one Subscribe RPC, then its status. Dropping it stops the task that feeds it.
+#[derive(Debug)]
+pub(in super::super) struct Updates {
+    message_rx: mpsc::Receiver<SubscribeResponse>,
+    end_rx: Option<oneshot::Receiver<Status>>,
+    task: Option<AbortOnDropHandle<()>>,
+}
+
+pub(super) fn channel() -> (Outlet, Updates) {
+    let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
+    let (end_tx, end_rx) = oneshot::channel();
+    let end_tx = std::sync::Arc::new(std::sync::Mutex::new(Some(end_tx)));
+    let updates = Updates { message_rx, end_rx: Some(end_rx), task: None };
+    (Outlet { message_tx, end_tx }, updates)
+}
+
+impl Outlet {
+    pub(super) async fn sync(&self) -> Result<(), End> {
+        self.send(Response::SyncResponse(true)).await
+    }
+
+    pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), End> {
+        self.send(Response::Update(notification)).await
+    }
+
+    async fn send(&self, response: Response) -> Result<(), End> {
+        let message = SubscribeResponse { response: Some(response), extension: Vec::new() };
+        match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(Refusal::stuck(format!("nothing was read for {STUCK_CLIENT:?}")).into()),
+        }
+    }
+
+    /// Ends the stream; after its messages the client gets the status.
+    pub(super) fn close(self, end: Result<(), End>) {
+        let status = match end {
+            Ok(()) | Err(End::Gone) => return,
+            Err(End::Refused(refusal)) => Status::from(refusal),
+        };
+        let mut end_tx = self.end_tx.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(end_tx) = end_tx.take() {
+            // A client that hung up does not want to know.
+            let _ = end_tx.send(status);
+        }
+    }
+}
+
+impl Updates {
+    pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
+        self.task = Some(task);
+    }
+}
+
+impl Stream for Updates {
+    type Item = Result<SubscribeResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.message_rx.poll_recv(cx) {
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                let Some(mut end_rx) = self.end_rx.take() else { return Poll::Ready(None) };
+                // All senders are gone, so the word is there or will never be.
+                Poll::Ready(end_rx.try_recv().ok().map(Err))
+            }
+        }
+    }
+}
+
+/// The time stamp of what is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Time {
+    /// When each leaf changed; removals are of the revision that shows them.
+    OfEvent { revision_ns: u64 },
+    /// When all of it was read.
+    OfReading { time_ns: u64 },
+}
+
+/// Which part of a walk is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tell {
+    All,
+    Deletes,
+    Updates,
+}
+
+/// Notifications in the making: what is told in a row and has one time goes into one.
+#[derive(Debug)]
+pub(super) struct Teller<'a> {
+    pub(super) outlet: &'a Outlet,
+    pub(super) schema: &'a Schema,
+    pub(super) encoding: Encoding,
+    pub(super) prefix: gnmi::Path,
+    pub(super) time: Time,
+    pending: gnmi::Notification,
+    octets: usize,
+}
+
+impl<'a> Teller<'a> {
+    pub(super) fn new(
+        outlet: &'a Outlet,
+        schema: &'a Schema,
+        encoding: Encoding,
+        prefix: gnmi::Path,
+        time: Time,
+    ) -> Self {
+        let pending = gnmi::Notification::default();
+        Self { outlet, schema, encoding, prefix, time, pending, octets: 0 }
+    }
+
+    pub(super) async fn tell(&mut self, mut walk: Walk, tell: Tell) -> Result<(), End> {
+        while let Some(item) = walk.next() {
+            let (time_ns, item) = self.to_wire(item);
+            let wanted = match &item {
+                Wire::Delete(_) => tell != Tell::Updates,
+                Wire::Update(_) => tell != Tell::Deletes,
+            };
+            if wanted {
+                self.add(time_ns, item).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was told and is not yet sent.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.octets = 0;
+        let notification = std::mem::take(&mut self.pending);
+        if notification.update.is_empty() && notification.delete.is_empty() {
+            return Ok(());
+        }
+        let prefix = Some(self.prefix.clone());
+        self.outlet.notify(gnmi::Notification { prefix, ..notification }).await
+    }
+
+    async fn add(&mut self, time_ns: u64, item: Wire) -> Result<(), End> {
+        let timestamp = time_ns.cast_signed();
+        let full = self.pending.update.len() + self.pending.delete.len() >= MAX_LEAVES
+            || self.octets >= MAX_OCTETS;
+        if full || self.pending.timestamp != timestamp {
+            self.flush().await?;
+        }
+        self.pending.timestamp = timestamp;
+        match item {
+            Wire::Delete(path) => self.pending.delete.push(path),
+            Wire::Update(update) => {
+                self.octets += update.encoded_len();
+                self.pending.update.push(update);
+            }
+        }
+        Ok(())
+    }
+
+    fn to_wire(&self, item: Item<'_>) -> (u64, Wire) {
+        match (item, self.time) {
+            (Item::Gone(path), Time::OfEvent { revision_ns: time_ns })
+            | (Item::Gone(path) | Item::Reborn { path, .. }, Time::OfReading { time_ns })
+            | (Item::Reborn { path, time_ns }, Time::OfEvent { .. }) => {
+                (time_ns, Wire::Delete(to_wire(self.schema, path)))
+            }
+            (Item::Leaf { path, leaf, missed }, time) => {
+                let time_ns = match time {
+                    Time::OfEvent { .. } => leaf.meta.time_ns,
+                    Time::OfReading { time_ns } => time_ns,
+                };
+                (time_ns, Wire::Update(self.update(path, &leaf.value, missed)))
+            }
+        }
+    }
+
+    fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u64) -> gnmi::Update {
+        let val = path.last().map(|step| self.encoding.leaf(self.schema.leaf(step.node), value));
+        gnmi::Update {
+            path: Some(to_wire(self.schema, path)),
+            val,
+            duplicates: u32::try_from(missed).unwrap_or(u32::MAX),
+            ..Default::default()
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Wire {
+    Delete(gnmi::Path),
+    Update(gnmi::Update),
+}

@@ -1,0 +1,185 @@
+//! What a subscription list asks for, checked and split by how each leaf becomes known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_proto::gnmi;
+use holdfast_proto::gnmi::subscribe_request::Request as Asked;
+use holdfast_proto::gnmi::subscription_list::Mode;
+
+use super::super::datastore::Datastore;
+use super::super::encoding::Encoding;
+use super::super::extensions;
+use super::super::path::Prefix;
+use super::super::request::{ReadPath, Reader};
+use super::super::status::Refusal;
+use crate::telemetry::{Class, Kind, Selection};
+
+/// The shortest interval between samples, and the one that interval 0 means. Reading all counters
+/// of a box takes milliseconds, and a client that needs more than this wants a packet capture.
+pub(in super::super) const MIN_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often leaves that have no events are read where the client leaves the choice to us.
+pub(in super::super) const DEFAULT_SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+/// Code points of the differentiated services field have six bits.
+const MAX_DSCP: u32 = 63;
+
+/// A subscription list that will be served.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) mode: Mode,
+    pub(super) encoding: Encoding,
+    pub(super) updates_only: bool,
+    pub(super) prefix: Prefix,
+    pub(super) parts: Vec<Part>,
+    pub(super) marking: Option<u8>,
+}
+
+/// Leaves of one subscription that are told in the same way.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) selection: Arc<Selection>,
+    /// Some of the leaves are read only when somebody asks.
+    pub(super) polled: bool,
+    pub(super) pace: Pace,
+}
+
+/// What makes a stream tell its leaves again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// A change; and the heartbeat, if there is one, all of them.
+    Changes { heartbeat: Option<Duration> },
+    Samples {
+        interval: Duration,
+        /// Only values that differ from the last one told, except at a heartbeat.
+        suppress: bool,
+        heartbeat: Option<Duration>,
+        /// What is gone is told as well. Not so for those leaves that go with others, whose
+        /// events tell it: a late word of it would wipe out what has come since.
+        deletes: bool,
+    },
+}
+
+impl Plan {
+    pub(super) fn read(
+        core: &impl Datastore,
+        request: gnmi::SubscribeRequest,
+    ) -> Result<Self, Refusal> {
+        extensions::check(&request.extension)?;
+        let Some(Asked::Subscribe(list)) = request.request else {
+            return Err(Refusal::invalid("a Subscribe RPC begins with a SubscriptionList"));
+        };
+        if list.subscription.is_empty() {
+            return Err(Refusal::invalid("the SubscriptionList has no subscription"));
+        }
+        let mode = Mode::try_from(list.mode)
+            .map_err(|_| Refusal::invalid(format!("there is no mode {}", list.mode)))?;
+        let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
+        let reader = Reader::new(core, list.prefix, Kind::All, &list.use_models)?;
+        let paths = reader.paths(list.subscription.iter().map(|it| it.path.as_ref()))?;
+        let mut parts = Vec::new();
+        for (wire, path) in list.subscription.iter().zip(&paths) {
+            let split = Split { reader: &reader, path };
+            match mode {
+                Mode::Once | Mode::Poll => parts.extend(split.at_once()),
+                Mode::Stream => parts.extend(split.stream(wire)?),
+            }
+        }
+        let encoding = Encoding::read(list.encoding)?;
+        let updates_only = list.updates_only;
+        Ok(Self { mode, encoding, updates_only, prefix: reader.prefix, parts, marking })
+    }
+}
+
+fn marking(marking: u32) -> Result<u8, Refusal> {
+    u8::try_from(marking).ok().filter(|_| marking <= MAX_DSCP).ok_or_else(|| {
+        Refusal::invalid(format!("qos.marking {marking} is no DSCP: 0 to {MAX_DSCP}"))
+    })
+}
+
+/// One subscription about to be split into parts.
+struct Split<'a, D> {
+    reader: &'a Reader<'a, D>,
+    path: &'a ReadPath,
+}
+
+impl<D: Datastore> Split<'_, D> {
+    fn at_once(&self) -> Option<Part> {
+        self.part(Class::All, Pace::Changes { heartbeat: None })
+    }
+
+    fn stream(&self, wire: &gnmi::Subscription) -> Result<Vec<Part>, Refusal> {
+        let heartbeat = interval("heartbeat_interval", wire.heartbeat_interval)?;
+        let parts = match gnmi::SubscriptionMode::try_from(wire.mode) {
+            Ok(gnmi::SubscriptionMode::TargetDefined) => self.target_defined(wire, heartbeat)?,
+            Ok(gnmi::SubscriptionMode::OnChange) => self.on_change(heartbeat)?,
+            Ok(gnmi::SubscriptionMode::Sample) => {
+                let every = interval("sample_interval", wire.sample_interval)?;
+                let pace = Pace::Samples {
+                    interval: every.unwrap_or(MIN_SAMPLE_INTERVAL),
+                    suppress: wire.suppress_redundant,
+                    heartbeat,
+                    deletes: true,
+                };
+                [self.part(Class::All, pace), None]
+            }
+            Err(_) => return Err(Refusal::invalid(format!("there is no mode {}", wire.mode))),
+        };
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    fn target_defined(
+        &self,
+        wire: &gnmi::Subscription,
+        heartbeat: Option<Duration>,
+    ) -> Result<[Option<Part>; 2], Refusal> {
+        if wire.sample_interval != 0 {
+            let reason = "a sample_interval on a TARGET_DEFINED subscription";
+            return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
+        }
+        let pace = Pace::Samples {
+            interval: DEFAULT_SAMPLE_INTERVAL,
+            suppress: false,
+            heartbeat,
+            deletes: false,
+        };
+        Ok([self.part(Class::Event, Pace::Changes { heartbeat }), self.part(Class::Polled, pace)])
+    }
+
+    /// Leaves without events that the path merely covers are watched at our own pace; a path that
+    /// names nothing else is refused.
+    fn on_change(&self, heartbeat: Option<Duration>) -> Result<[Option<Part>; 2], Refusal> {
+        let pace = Pace::Samples {
+            interval: DEFAULT_SAMPLE_INTERVAL,
+            suppress: true,
+            heartbeat,
+            deletes: false,
+        };
+        let events = self.part(Class::Event, Pace::Changes { heartbeat });
+        let polled = self.part(Class::Polled, pace);
+        if let (None, Some(polled)) = (&events, &polled) {
+            let schema = self.reader.schema(self.path.joined.origin);
+            let leaf = polled.selection.first_leaf(schema).unwrap_or_default();
+            let reason = format!("`{leaf}` has no events to tell of a change: SAMPLE it");
+            return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
+        }
+        Ok([events, polled])
+    }
+
+    fn part(&self, class: Class, pace: Pace) -> Option<Part> {
+        let selection = self.reader.selection(self.path, class)?;
+        let polled = self.reader.selection(self.path, Class::Polled).is_some();
+        Some(Part { selection, polled: polled && class != Class::Event, pace })
+    }
+}
+
+/// An interval in nanoseconds as the wire has it; 0 is none.
+fn interval(name: &str, nanoseconds: u64) -> Result<Option<Duration>, Refusal> {
+    let interval = Duration::from_nanos(nanoseconds);
+    match nanoseconds {
+        0 => Ok(None),
+        _ if interval < MIN_SAMPLE_INTERVAL => Err(Refusal::invalid(format!(
+            "{name} of {interval:?} is unsupported: the shortest is {MIN_SAMPLE_INTERVAL:?}"
+        ))),
+        _ => Ok(Some(interval)),
+    }
+}

@@ -1,0 +1,86 @@
+//! The instants at which samples are taken, the same for all streams, and one reading at each.
+
+use std::time::Duration;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::Tree;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::super::datastore::Datastore;
+use crate::telemetry::view::{now_ns, overlaid};
+use crate::telemetry::{Revision, Stamp};
+
+/// Far enough that nobody will see it, near enough that an `Instant` can hold it.
+const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Shared by the streams of one service.
+///
+/// Instants are whole multiples of the interval since the service began, so that streams with the
+/// same interval wake together, and what one of them reads serves them all.
+#[derive(Debug)]
+pub(in super::super) struct Sampler<D> {
+    core: D,
+    epoch: Instant,
+    openconfig: Mutex<Option<Sample>>,
+    native: Mutex<Option<Sample>>,
+}
+
+/// A revision with the leaves that were read on top.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) tree: Tree<Stamp>,
+    /// When they were read, in nanoseconds since 1970.
+    pub(super) time_ns: u64,
+    tick: Option<Instant>,
+}
+
+impl Sample {
+    /// A sample of leaves that nobody has to read.
+    pub(super) fn of(tree: Tree<Stamp>, time_ns: u64) -> Self {
+        Self { tree, time_ns, tick: None }
+    }
+}
+
+impl<D: Datastore> Sampler<D> {
+    pub(in super::super) fn new(core: D) -> Self {
+        let (openconfig, native) = (Mutex::new(None), Mutex::new(None));
+        Self { core, epoch: Instant::now(), openconfig, native }
+    }
+
+    pub(in super::super) fn core(&self) -> &D {
+        &self.core
+    }
+
+    /// The first instant after `now` at which something of this interval is due.
+    pub(super) fn tick_after(&self, now: Instant, interval: Duration) -> Instant {
+        let since = now.duration_since(self.epoch).as_nanos();
+        let ticks = since / interval.as_nanos().max(1) + 1;
+        let due = u64::try_from(ticks * interval.as_nanos()).map(Duration::from_nanos);
+        self.epoch + due.unwrap_or(FAR).min(now.duration_since(self.epoch) + FAR)
+    }
+
+    /// The sample of an instant; the first stream to ask takes it.
+    pub(super) async fn sample(&self, origin: Origin, tick: Instant) -> Sample {
+        let shared = match origin {
+            Origin::OpenConfig => &self.openconfig,
+            Origin::Native => &self.native,
+        };
+        let mut latest = shared.lock().await;
+        match &*latest {
+            Some(sample) if sample.tick == Some(tick) => sample.clone(),
+            _ => {
+                let sample = self.read(origin, &self.core.revision(), tick).await;
+                latest.insert(sample).clone()
+            }
+        }
+    }
+
+    /// A sample on top of this very revision.
+    pub(super) async fn read(&self, origin: Origin, revision: &Revision, tick: Instant) -> Sample {
+        let leaves = self.core.polled(origin).await;
+        let time_ns = now_ns();
+        let tree = overlaid(self.core.schema(origin), revision.tree(origin), leaves, time_ns);
+        Sample { tree, time_ns, tick: Some(tick) }
+    }
+}

@@ -1,0 +1,224 @@
+//! One subscriber: what is due, and the order in which it is told.
+
+use std::sync::Arc;
+
+use holdfast_proto::gnmi::subscription_list::Mode;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::super::datastore::Datastore;
+use super::super::status::Refusal;
+use super::outlet::{End, Outlet, Tell, Teller, Time};
+use super::plan::{Pace, Part, Plan};
+use super::sampler::{Sample, Sampler};
+use crate::telemetry::view::now_ns;
+use crate::telemetry::{Compare, Cursor, Revision, Walk};
+
+/// The task of one Subscribe RPC.
+#[derive(Debug)]
+pub(super) struct Subscriber<'a, D> {
+    sampler: &'a Sampler<D>,
+    plan: Plan,
+    outlet: Outlet,
+}
+
+/// A part of a stream, how far it is told, and when it is due again.
+#[derive(Debug)]
+struct Live {
+    part: Part,
+    cursor: Cursor,
+    sample_due: Option<Instant>,
+    heartbeat_due: Option<Instant>,
+}
+
+impl<'a, D: Datastore> Subscriber<'a, D> {
+    pub(super) fn new(sampler: &'a Sampler<D>, plan: Plan, outlet: Outlet) -> Self {
+        Self { sampler, plan, outlet }
+    }
+
+    pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), End> {
+        match self.plan.mode {
+            Mode::Once => self.tell_once().await,
+            Mode::Poll => {
+                self.tell_once().await?;
+                while poll_rx.recv().await.is_some() {
+                    self.tell_once().await?;
+                }
+                Ok(())
+            }
+            Mode::Stream => self.stream().await,
+        }
+    }
+
+    /// Everything as it is now, then sync; nothing but sync for a client that wants updates only.
+    async fn tell_once(&self) -> Result<(), End> {
+        if !self.plan.updates_only {
+            let revision = self.sampler.core().revision();
+            for part in &self.plan.parts {
+                let sample = self.sample_now(part, &revision).await;
+                let time = Time::OfReading { time_ns: sample.time_ns };
+                let mut teller = self.teller(part, time);
+                let walk = Walk::whole(part.selection.clone(), &sample.tree);
+                teller.tell(walk, Tell::All).await?;
+                teller.flush().await?;
+            }
+        }
+        self.outlet.sync().await
+    }
+
+    async fn stream(&self) -> Result<(), End> {
+        let mut revision_rx = self.sampler.core().watch();
+        let revision = revision_rx.borrow_and_update().clone();
+        let mut lives = self.begin(&revision).await?;
+        drop(revision);
+        self.outlet.sync().await?;
+        loop {
+            let due = lives.iter().filter_map(Live::due).min();
+            tokio::select! {
+                changed = revision_rx.changed() => {
+                    changed.map_err(|_| Refusal::stopping())?;
+                    self.tell_changes(&mut lives, &mut revision_rx).await?;
+                }
+                () = wait_until(due) => self.tell_due(&mut lives).await?,
+            }
+        }
+    }
+
+    /// The initial values of all parts.
+    async fn begin(&self, revision: &Arc<Revision>) -> Result<Vec<Live>, End> {
+        let mut lives = Vec::with_capacity(self.plan.parts.len());
+        for part in &self.plan.parts {
+            let sample = self.sample_now(part, revision).await;
+            let mut cursor = Cursor::new(part.selection.clone(), sample.tree.clone());
+            if !self.plan.updates_only {
+                let time = match part.pace {
+                    Pace::Changes { .. } => Time::OfEvent { revision_ns: revision.time_ns },
+                    Pace::Samples { .. } => Time::OfReading { time_ns: sample.time_ns },
+                };
+                let mut teller = self.teller(part, time);
+                teller.tell(cursor.whole(&sample.tree), Tell::All).await?;
+                teller.flush().await?;
+            }
+            let mut live =
+                Live { part: part.clone(), cursor, sample_due: None, heartbeat_due: None };
+            live.schedule(self.sampler, Instant::now());
+            lives.push(live);
+        }
+        Ok(lives)
+    }
+
+    async fn tell_changes(
+        &self,
+        lives: &mut [Live],
+        revision_rx: &mut watch::Receiver<Arc<Revision>>,
+    ) -> Result<(), End> {
+        let revision = revision_rx.borrow_and_update().clone();
+        for live in lives {
+            if let Pace::Changes { .. } = live.part.pace {
+                self.tell_news(live, &revision).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell_news(&self, live: &mut Live, revision: &Revision) -> Result<(), End> {
+        let tree = revision.tree(live.part.selection.origin);
+        let mut teller = self.teller(&live.part, Time::OfEvent { revision_ns: revision.time_ns });
+        teller.tell(live.cursor.next(tree, Compare::Events), Tell::All).await?;
+        teller.flush().await
+    }
+
+    async fn tell_due(&self, lives: &mut [Live]) -> Result<(), End> {
+        let now = Instant::now();
+        for live in lives {
+            let heartbeat = live.heartbeat_due.is_some_and(|due| due <= now);
+            let tick = live.sample_due.filter(|due| *due <= now);
+            if heartbeat || tick.is_some() {
+                let tick = tick.or(live.heartbeat_due).unwrap_or(now);
+                live.schedule(self.sampler, now);
+                self.tell_again(live, tick, heartbeat).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A sample, or a heartbeat of whichever kind.
+    async fn tell_again(&self, live: &mut Live, tick: Instant, heartbeat: bool) -> Result<(), End> {
+        let (suppress, deletes) = match live.part.pace {
+            Pace::Changes { .. } => {
+                // Removals that nobody was told of yet must not get lost under the repetition.
+                let revision = self.sampler.core().revision();
+                self.tell_news(live, &revision).await?;
+                (false, false)
+            }
+            Pace::Samples { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
+        };
+        let sample = self.sample_at(&live.part, tick).await;
+        let mut teller = self.teller(&live.part, Time::OfReading { time_ns: sample.time_ns });
+        if suppress {
+            let tell = if deletes { Tell::All } else { Tell::Updates };
+            teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell).await?;
+        } else {
+            if deletes {
+                let walk = live.cursor.next(&sample.tree, Compare::Values);
+                teller.tell(walk, Tell::Deletes).await?;
+            }
+            teller.tell(live.cursor.whole(&sample.tree), Tell::All).await?;
+        }
+        teller.flush().await
+    }
+
+    /// The leaves of a part on top of this very revision, read now if they have to be.
+    async fn sample_now(&self, part: &Part, revision: &Revision) -> Sample {
+        let origin = part.selection.origin;
+        if part.polled {
+            self.sampler.read(origin, revision, Instant::now()).await
+        } else {
+            Sample::of(revision.tree(origin).clone(), now_ns())
+        }
+    }
+
+    /// The leaves of a part at an instant that it shares with other streams.
+    async fn sample_at(&self, part: &Part, tick: Instant) -> Sample {
+        let origin = part.selection.origin;
+        if part.polled {
+            self.sampler.sample(origin, tick).await
+        } else {
+            Sample::of(self.sampler.core().revision().tree(origin).clone(), now_ns())
+        }
+    }
+
+    fn teller(&self, part: &Part, time: Time) -> Teller<'_> {
+        let origin = part.selection.origin;
+        let schema = self.sampler.core().schema(origin);
+        let prefix = self.plan.prefix.root(origin);
+        Teller::new(&self.outlet, schema, self.plan.encoding, prefix, time)
+    }
+}
+
+impl Live {
+    fn due(&self) -> Option<Instant> {
+        self.sample_due.into_iter().chain(self.heartbeat_due).min()
+    }
+
+    /// Sets what is due no longer to its next instant.
+    fn schedule<D: Datastore>(&mut self, sampler: &Sampler<D>, now: Instant) {
+        let (interval, heartbeat) = match self.part.pace {
+            Pace::Changes { heartbeat } => (None, heartbeat),
+            Pace::Samples { interval, heartbeat, .. } => (Some(interval), heartbeat),
+        };
+        let next = |due: Option<Instant>, interval| match due {
+            Some(due) if due > now => due,
+            _ => sampler.tick_after(now, interval),
+        };
+        self.sample_due = interval.map(|interval| next(self.sample_due, interval));
+        self.heartbeat_due = heartbeat.map(|heartbeat| next(self.heartbeat_due, heartbeat));
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

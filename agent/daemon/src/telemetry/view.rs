@@ -1,0 +1,47 @@
+//! A revision together with the leaves that are read only when somebody asks.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdfast_config::schema::Schema;
+use holdfast_config::tree::{Child, Leaf, Tree};
+use holdfast_config::{InstancePath, Value};
+
+use super::revision::Stamp;
+
+/// Nanoseconds since 1970, as gNMI counts time.
+pub fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The tree with `polled` leaves laid over it, as they were at `time_ns`.
+///
+/// A leaf of an entry that the tree does not hold is left out: the entry went away while the
+/// leaf was read.
+pub fn overlaid(
+    schema: &Schema,
+    tree: &Tree<Stamp>,
+    polled: Vec<(InstancePath, Value)>,
+    time_ns: u64,
+) -> Tree<Stamp> {
+    let mut view = tree.clone();
+    for (path, value) in polled {
+        if let Some(born) = birth(tree, &path) {
+            let stamp = Stamp { time_ns, changes: 1, born };
+            view.set_leaf(schema, &path, Leaf::new(value, stamp));
+        }
+    }
+    view
+}
+
+/// The revision in which the entry that holds the leaf appeared; 0 where there is no list above.
+/// So a leaf of an entry that came back counts as another leaf.
+fn birth(tree: &Tree<Stamp>, leaf: &InstancePath) -> Option<u64> {
+    let Some(last) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return Some(0) };
+    let entry = tree.branch(&InstancePath(leaf.0[..=last].to_vec()))?;
+    let stamp = entry.children().iter().find_map(|(_, child)| match child {
+        Child::Leaf(leaf) => Some(leaf.meta.born),
+        Child::Container(_) | Child::List(_) => None,
+    });
+    Some(stamp.unwrap_or_default())
+}

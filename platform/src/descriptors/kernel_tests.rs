@@ -1,0 +1,311 @@
+//! Codecs against the kernel of this machine: what is encoded is accepted, and what the kernel then
+//! shows decodes to a value that satisfies what was asked. Needs root; says so where it is not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_scheduler::{
+    Action, Key, OpId, Operation, Registry, SharedValue, TransportId, TxnId, Value,
+};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::RouteMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::{decode, encode, kinds, registry};
+use crate::codec::Request;
+use crate::links::LinkIndex;
+use crate::values::*;
+
+/// A network namespace that lives as long as the thread of the test.
+struct Kernel {
+    socket: Socket,
+    links: LinkIndex,
+    registry: Registry,
+}
+
+impl Kernel {
+    fn enter() -> Option<Self> {
+        if let Err(error) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+            eprintln!("skipped: a network namespace of its own needs root ({error})");
+            return None;
+        }
+        let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+        socket.bind_auto().unwrap();
+        socket.connect(&SocketAddr::new(0, 0)).unwrap();
+        let mut kernel = Self { socket, links: LinkIndex::new(), registry: registry() };
+        kernel.look();
+        Some(kernel)
+    }
+
+    fn create(&mut self, new: impl Value) {
+        self.run(Action::Create, None, Some(Arc::new(new)));
+    }
+
+    fn adopt(&mut self, old: impl Value, new: impl Value) {
+        self.run(Action::Adopt, Some(Arc::new(old)), Some(Arc::new(new)));
+    }
+
+    fn update(&mut self, old: impl Value, new: impl Value) {
+        self.run(Action::Update, Some(Arc::new(old)), Some(Arc::new(new)));
+    }
+
+    fn delete(&mut self, old: impl Value) {
+        let old: SharedValue = Arc::new(old);
+        let key = self.key(&*old);
+        self.run(Action::Delete, Some(old), None);
+        assert!(!self.look().contains_key(&key), "{key} is still there");
+    }
+
+    fn release(&mut self, old: impl Value, restore: impl Value) {
+        self.run(Action::Release, Some(Arc::new(old)), Some(Arc::new(restore)));
+    }
+
+    /// Carries an operation out and checks that the kernel shows what was asked.
+    #[track_caller]
+    fn run(&mut self, action: Action, old: Option<SharedValue>, new: Option<SharedValue>) {
+        let value = new.clone().or_else(|| old.clone()).unwrap();
+        let key = self.key(&*value);
+        let (id, txn, transport) = (OpId(1), TxnId(1), TransportId(1));
+        let operation = Operation { id, txn, action, key: key.clone(), old, new, transport };
+        let requests = encode(&operation, &mut self.links).unwrap();
+        for request in requests {
+            let Request::Netlink { message, flags, forgiven } = request else {
+                panic!("not for the kernel: {request:?}")
+            };
+            let errno = self.exchange(message.clone(), flags).1;
+            assert!(errno.is_none_or(|errno| forgiven.contains(&errno)), "{errno:?}: {message:?}");
+        }
+        let Some(expected) = operation.new else { return };
+        let observed = self.look();
+        let observed = observed.get(&key).unwrap_or_else(|| panic!("{key} is not shown"));
+        let descriptor = self.registry.descriptor(key.kind()).unwrap();
+        let satisfied = descriptor.satisfied_by(&*expected, &**observed);
+        assert!(satisfied, "{action}: asked {expected:?}, got {observed:?}");
+    }
+
+    fn key(&self, value: &dyn Value) -> Key {
+        let is = |kind| value.as_any().type_id() == kind;
+        let kind = match () {
+            () if is(std::any::TypeId::of::<Link>()) => kinds::LINK,
+            () if is(std::any::TypeId::of::<LinkMaster>()) => kinds::LINK_MASTER,
+            () if is(std::any::TypeId::of::<Address>()) => kinds::ADDRESS,
+            () if is(std::any::TypeId::of::<Neighbor>()) => kinds::NEIGHBOR,
+            () => kinds::ROUTE,
+        };
+        self.registry.descriptor(kind).unwrap().key(value)
+    }
+
+    /// All that the kernel shows.
+    fn look(&mut self) -> BTreeMap<Key, SharedValue> {
+        let mut shown = BTreeMap::new();
+        // Twice, so that a link that names another one finds it whatever their order.
+        for question in [
+            RouteNetlinkMessage::GetLink(LinkMessage::default()),
+            RouteNetlinkMessage::GetLink(LinkMessage::default()),
+            RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+            RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
+            RouteNetlinkMessage::GetRoute(RouteMessage::default()),
+        ] {
+            for message in self.exchange(question, NLM_F_REQUEST | NLM_F_DUMP).0 {
+                for (key, value) in decode(&message, 0, 1, &mut self.links) {
+                    shown.extend(value.map(|value| (key, value)));
+                }
+            }
+        }
+        shown
+    }
+
+    fn observed<V: Value + Clone>(&mut self, value: &V) -> V {
+        let key = self.key(value);
+        let shown = self.look();
+        shown[&key].as_any().downcast_ref::<V>().unwrap().clone()
+    }
+
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> (Vec<RouteNetlinkMessage>, Option<i32>) {
+        let mut packet = NetlinkMessage::from(message);
+        packet.header.flags = flags;
+        packet.finalize();
+        let mut octets = vec![0; packet.buffer_len()];
+        packet.serialize(&mut octets);
+        self.socket.send(&octets, 0).unwrap();
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full().unwrap();
+            let mut rest = &datagram[..];
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).unwrap();
+                let length = answer.header.length as usize;
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(message) => answers.push(message),
+                    NetlinkPayload::Error(error) => {
+                        return (answers, error.code.map(|code| -code.get()));
+                    }
+                    NetlinkPayload::Done(_) => return (answers, None),
+                    _ => {}
+                }
+                rest = &rest[(length.next_multiple_of(4)).min(rest.len())..];
+            }
+        }
+    }
+}
+
+fn veth(name: &str, peer: &str) -> Link {
+    Link::new(name, LinkKind::Veth { peer: Some(peer.into()) })
+}
+
+fn address(link: &str, prefix: &str) -> Address {
+    let net: ipnet::IpNet = prefix.parse().unwrap();
+    Address { link: link.into(), ip: net.addr(), prefix_len: net.prefix_len(), facts: None }
+}
+
+fn route(prefix: &str, metric: Option<u32>, hops: &[(Option<&str>, Option<&str>)]) -> KernelRoute {
+    let prefix = prefix.parse().unwrap();
+    let hop = |(gateway, link): &(Option<&str>, Option<&str>)| Hop {
+        gateway: gateway.map(|ip| ip.parse().unwrap()),
+        link: link.map(Into::into),
+    };
+    let target = match hops {
+        [] => RouteTarget::Blackhole,
+        hops => RouteTarget::Hops(hops.iter().map(hop).collect()),
+    };
+    let metric = KernelRoute::kernel_metric(prefix, metric);
+    KernelRoute { table: MAIN_TABLE, prefix, metric, target, source: None }
+}
+
+#[test]
+fn links_are_made_changed_and_deleted() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    let mac = |text: &str| Some(text.parse().unwrap());
+    let bridge = |params| Link::new("br0", LinkKind::Bridge(params));
+    let first = Link { mtu: Some(1400), description: Some("to the lab".into()), ..veth("a", "b") };
+    kernel.create(first.clone());
+    assert!(kernel.observed(&first).is_ours());
+    assert!(!kernel.observed(&veth("b", "a")).is_ours(), "no one asked for the far end");
+    let second = Link { mtu: Some(1300), mac: mac("02:00:00:00:00:01"), ..veth("a", "b") };
+    kernel.update(first, second.clone());
+    assert_eq!(kernel.observed(&second).description, None);
+    kernel.update(second.clone(), Link { enabled: false, ..veth("a", "b") });
+    assert_eq!(kernel.observed(&second).mtu, Some(1500));
+
+    // Not every kernel is built with VLAN filtering.
+    let params = BridgeParams { stp: true, ageing_time_s: 60, ..BridgeParams::default() };
+    kernel.create(bridge(BridgeParams::default()));
+    kernel.update(bridge(BridgeParams::default()), bridge(params.clone()));
+    let port = |master: Option<&str>| LinkMaster {
+        link: "a".into(),
+        master: master.map(Into::into),
+        on_our_link: false,
+    };
+    kernel.create(port(Some("br0")));
+    kernel.run(Action::Delete, Some(Arc::new(port(Some("br0")))), None);
+    assert_eq!(kernel.observed(&port(None)).master, None);
+
+    let tunnel = VxlanParams {
+        local: Some([192, 0, 2, 1].into()),
+        remote: Some([192, 0, 2, 2].into()),
+        device: Some("a".into()),
+        learning: false,
+        ..VxlanParams::new(77)
+    };
+    kernel.create(Link::new("vx0", LinkKind::Vxlan(tunnel.clone())));
+    kernel.delete(Link::new("vx0", LinkKind::Vxlan(tunnel)));
+    kernel.delete(bridge(params));
+    kernel.delete(veth("a", "b"));
+    assert_eq!(kernel.links.index("b"), None);
+}
+
+#[test]
+fn a_port_gets_back_what_it_had() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    kernel.create(veth("a", "b"));
+    let before = kernel.observed(&veth("b", "a"));
+    let wanted = Link {
+        mtu: Some(1400),
+        description: Some("uplink".into()),
+        mac: Some("02:00:00:00:00:02".parse().unwrap()),
+        ..Link::new("b", LinkKind::Physical)
+    };
+    kernel.adopt(before.clone(), wanted.clone());
+    assert!(!kernel.observed(&wanted).is_ours());
+    kernel.release(wanted.clone(), before.clone());
+    let after = kernel.observed(&before);
+    assert_eq!((after.mtu, after.mac, after.description), (before.mtu, before.mac, None));
+    assert!(!after.enabled);
+    // Without anything to go back to it is reset, never deleted.
+    kernel.adopt(before, wanted.clone());
+    kernel.run(Action::Delete, Some(Arc::new(wanted.clone())), None);
+    let after = kernel.observed(&wanted);
+    assert_eq!((after.mtu, after.description, after.enabled), (Some(1500), None, false));
+}
+
+#[test]
+fn both_ends_of_a_pair_may_be_configured() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    kernel.create(veth("a", "b"));
+    kernel.create(Link { mtu: Some(1400), ..veth("b", "a") });
+    kernel.delete(veth("a", "b"));
+    kernel.run(Action::Delete, Some(Arc::new(veth("b", "a"))), None);
+}
+
+#[test]
+fn addresses_neighbours_and_routes_are_made_changed_and_deleted() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    kernel.create(veth("a", "b"));
+    kernel.create(veth("b", "a"));
+    for prefix in ["192.0.2.1/24", "2001:db8::1/64", "192.0.2.9/32", "127.9.9.9/8"] {
+        kernel.create(address("a", prefix));
+        assert_eq!(
+            kernel.observed(&address("a", prefix)).facts.map(|facts| facts.ours),
+            Some(true)
+        );
+    }
+    let neighbor = |ip: &str, mac: &str| Neighbor {
+        link: "a".into(),
+        ip: ip.parse().unwrap(),
+        mac: Some(mac.parse().unwrap()),
+        facts: None,
+    };
+    for ip in ["192.0.2.7", "2001:db8::7"] {
+        kernel.create(neighbor(ip, "02:00:00:00:00:07"));
+        let new = neighbor(ip, "02:00:00:00:00:08");
+        kernel.update(neighbor(ip, "02:00:00:00:00:07"), new.clone());
+        assert_eq!(kernel.observed(&new).facts.map(|facts| facts.ours), Some(true));
+        kernel.delete(new);
+    }
+    for (prefix, gateway, other) in [
+        ("198.51.100.0/24", "192.0.2.2", "192.0.2.3"),
+        ("2001:db8:1::/48", "2001:db8::2", "2001:db8::3"),
+    ] {
+        let shapes = [
+            route(prefix, None, &[(Some(gateway), None)]),
+            route(prefix, None, &[(Some(other), Some("a"))]),
+            route(prefix, None, &[(Some(other), Some("a")), (Some(gateway), None)]),
+            route(prefix, None, &[(None, Some("a"))]),
+            route(prefix, None, &[]),
+            route(prefix, None, &[(Some(gateway), None)]),
+        ];
+        kernel.create(shapes[0].clone());
+        for pair in shapes.windows(2) {
+            kernel.update(pair[0].clone(), pair[1].clone());
+        }
+        kernel.create(route(prefix, Some(5), &[(Some(gateway), None)]));
+        kernel.delete(route(prefix, Some(5), &[(Some(gateway), None)]));
+        kernel.observed(&shapes[0]);
+        kernel.delete(shapes[0].clone());
+    }
+    let across = route("203.0.113.0/24", Some(7), &[(Some("2001:db8::2"), Some("a"))]);
+    kernel.create(across.clone());
+    kernel.delete(across);
+    kernel.create(route("0.0.0.0/0", None, &[(Some("192.0.2.2"), None)]));
+    kernel.create(route("::/0", None, &[(Some("2001:db8::2"), None)]));
+    kernel.delete(address("a", "192.0.2.1/24"));
+    kernel.delete(address("a", "2001:db8::1/64"));
+}
