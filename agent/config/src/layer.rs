@@ -128,6 +128,15 @@ impl Owners {
         self.0 & Self::of(layer).0 != 0
     }
 
+    /// For the database: bit `n` is layer `n` of [`LayerKey::ALL`].
+    pub(crate) fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
     /// Strongest first.
     pub fn iter(self) -> impl Iterator<Item = LayerKey> {
         LayerKey::ALL.into_iter().filter(move |layer| self.contains(*layer))

@@ -1,6 +1,7 @@
 //! Both schemas and the map between them.
 
 use crate::map::{Map, MapError};
+use crate::rows::{NameError, Names};
 use crate::schema::{Origin, Schema, SchemaError};
 
 /// All that is known of the models; made once at start.
@@ -9,6 +10,7 @@ pub struct Models {
     pub openconfig: Schema,
     pub native: Schema,
     pub map: Map,
+    names: [Names; 2],
 }
 
 /// Why the models that are part of the agent could not be made ready.
@@ -18,6 +20,8 @@ pub enum ModelsError {
     Schema(#[from] SchemaError),
     #[error(transparent)]
     Map(#[from] MapError),
+    #[error(transparent)]
+    Names(#[from] NameError),
 }
 
 impl Models {
@@ -28,7 +32,16 @@ impl Models {
     pub fn load() -> Result<Self, ModelsError> {
         let (openconfig, native) = (Schema::openconfig()?, Schema::native()?);
         let map = Map::new(&openconfig, &native)?;
-        Ok(Self { openconfig, native, map })
+        let names = [Names::new(&openconfig)?, Names::new(&native)?];
+        Ok(Self { openconfig, native, map, names })
+    }
+
+    /// What stored rows call the nodes of a schema.
+    pub(crate) fn names(&self, origin: Origin) -> &Names {
+        match origin {
+            Origin::OpenConfig => &self.names[0],
+            Origin::Native => &self.names[1],
+        }
     }
 
     pub fn schema(&self, origin: Origin) -> &Schema {

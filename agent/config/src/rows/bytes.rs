@@ -1,0 +1,152 @@
+//! Values as bytes: a tag, then as little as needed. Each says itself where it ends.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::value::Value;
+
+const FALSE: u8 = 0;
+const TRUE: u8 = 1;
+const INT: u8 = 2;
+const UINT: u8 = 3;
+const DECIMAL: u8 = 4;
+const STR: u8 = 5;
+const BINARY: u8 = 6;
+const ENUM: u8 = 7;
+const IDENTITY: u8 = 8;
+const BITS: u8 = 9;
+const EMPTY: u8 = 10;
+const LIST: u8 = 11;
+
+pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Bool(false) => out.push(FALSE),
+        Value::Bool(true) => out.push(TRUE),
+        Value::Int(number) => {
+            out.push(INT);
+            put_number(out, zigzag(*number));
+        }
+        Value::Uint(number) => {
+            out.push(UINT);
+            put_number(out, *number);
+        }
+        Value::Decimal { digits, scale } => {
+            out.extend([DECIMAL, *scale]);
+            put_number(out, zigzag(*digits));
+        }
+        Value::Str(text) => put_bytes(out, STR, text.as_bytes()),
+        Value::Binary(octets) => put_bytes(out, BINARY, octets),
+        Value::Enum(name) => put_bytes(out, ENUM, name.as_bytes()),
+        Value::Identity(name) => put_bytes(out, IDENTITY, name.as_bytes()),
+        Value::Bits(names) => {
+            out.push(BITS);
+            put_number(out, names.len() as u64);
+            names.iter().for_each(|name| put_bytes(out, STR, name.as_bytes()));
+        }
+        Value::Empty => out.push(EMPTY),
+        Value::List(values) => {
+            out.push(LIST);
+            put_number(out, values.len() as u64);
+            values.iter().for_each(|value| put_value(out, value));
+        }
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    out.push(tag);
+    put_number(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).unwrap_or_default());
+}
+
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
+/// What is still to be read.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+const SHORT: &str = "it ends too early";
+
+impl<'a> Reader<'a> {
+    pub(super) fn byte(&mut self) -> Result<u8, &'static str> {
+        let (first, rest) = self.0.split_first().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    pub(super) fn name(&mut self) -> Result<u32, &'static str> {
+        let (name, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(u32::from_be_bytes(*name))
+    }
+
+    pub(super) fn value(&mut self) -> Result<Value, &'static str> {
+        Ok(match self.byte()? {
+            FALSE => Value::Bool(false),
+            TRUE => Value::Bool(true),
+            INT => Value::Int(self.signed()?),
+            UINT => Value::Uint(self.number()?),
+            DECIMAL => {
+                let scale = self.byte()?;
+                Value::Decimal { digits: self.signed()?, scale }
+            }
+            STR => Value::Str(self.text()?),
+            BINARY => Value::Binary(Arc::from(self.bytes()?)),
+            ENUM => Value::Enum(self.text()?),
+            IDENTITY => Value::Identity(self.text()?),
+            BITS => Value::Bits(self.many(|reader| {
+                reader.byte()?;
+                reader.text()
+            })?),
+            EMPTY => Value::Empty,
+            LIST => Value::List(self.many(Self::value)?),
+            _ => return Err("a value is of an unknown kind"),
+        })
+    }
+
+    fn many<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, &'static str>,
+    ) -> Result<Arc<[T]>, &'static str> {
+        let count = self.number()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn text(&mut self) -> Result<SmolStr, &'static str> {
+        std::str::from_utf8(self.bytes()?).map(SmolStr::new).map_err(|_| "a text is not UTF-8")
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
+        let length = usize::try_from(self.number()?).map_err(|_| SHORT)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn number(&mut self) -> Result<u64, &'static str> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err("a number is too long")
+    }
+
+    fn signed(&mut self) -> Result<i64, &'static str> {
+        let number = self.number()?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+}

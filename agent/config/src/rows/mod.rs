@@ -1,0 +1,403 @@
+//! Layers as rows of a database: one for each list entry, one for what stands outside of lists.
+//!
+//! A key is the layer, the list and the keys of all entries on the way, a value the leaves of the
+//! entry itself. Nodes are named by a hash of their path with modules, never by their [`NodeId`]:
+//! another version of the agent may number them differently. What such a version does not know is
+//! skipped when rows are read, and told.
+
+mod bytes;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use self::bytes::Reader;
+use crate::instance::{Keys, Step};
+use crate::layer::{LayerKey, Layers, Mark, Owners};
+use crate::models::Models;
+use crate::schema::{NodeId, NodeKind, Origin, Schema};
+use crate::tree::{Branch, Child, List};
+use crate::value::Value;
+
+/// One row to be written, or removed when it has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowChange {
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// A stored row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read the stored row {}: {reason}", hex(.key))]
+pub struct RowError {
+    pub key: Vec<u8>,
+    pub reason: &'static str,
+}
+
+/// Two nodes of one schema have the same hash: one of them has to be renamed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{one}` and `{other}` cannot be told apart in stored rows")]
+pub struct NameError {
+    pub one: String,
+    pub other: String,
+}
+
+/// The first byte of the keys of rows that belong to no layer.
+const META: u8 = 0xff;
+const META_ANNOTATION: &[u8] = &[META, b'a'];
+const META_OFF: &[u8] = &[META, b'o'];
+/// In place of a mark: a presence container that was given.
+const GIVEN: u8 = 0xff;
+/// In the first byte of a value: the entry itself was given.
+const FLAG_GIVEN: u8 = 0x80;
+
+/// What stored rows call the nodes of one schema.
+#[derive(Debug)]
+pub(crate) struct Names {
+    by_node: Vec<u32>,
+    by_name: HashMap<u32, NodeId>,
+}
+
+impl Names {
+    pub(crate) fn new(schema: &Schema) -> Result<Self, NameError> {
+        let mut names = Self { by_node: Vec::new(), by_name: HashMap::new() };
+        for node in schema.nodes() {
+            let path = full_name(schema, node.id);
+            let name = fnv1a(path.as_bytes());
+            if let Some(other) = names.by_name.insert(name, node.id) {
+                return Err(NameError { one: path, other: full_name(schema, other) });
+            }
+            names.by_node.push(name);
+        }
+        Ok(names)
+    }
+
+    fn of(&self, node: NodeId) -> u32 {
+        self.by_node[node.0 as usize]
+    }
+
+    fn node(&self, name: u32) -> Option<NodeId> {
+        self.by_name.get(&name).copied()
+    }
+}
+
+/// The rows in which `new` differs from `old`. Costs in proportion to the difference.
+pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowChange> {
+    let mut changes = Vec::new();
+    let annotation = |layers: &Layers| layers.annotation.as_ref().map(|it| it.as_bytes().to_vec());
+    meta(META_ANNOTATION, annotation(old), annotation(new), &mut changes);
+    let off = |layers: &Layers| {
+        let bits = layers.off.bits();
+        (bits != 0).then(|| bits.to_be_bytes().to_vec())
+    };
+    meta(META_OFF, off(old), off(new), &mut changes);
+    for layer in LayerKey::ALL {
+        let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
+        let names = models.names(layer.origin);
+        let mut writer = Writer { models, layer, names, keys: Vec::new(), changes: &mut changes };
+        writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
+    }
+    changes
+}
+
+impl Layers {
+    /// The layers that rows were written of, and how many rows or leaves of them this version of
+    /// the models does not know.
+    ///
+    /// # Errors
+    /// When a row is not one that was written by [`layer_rows_diff`].
+    pub fn from_rows(
+        models: &Models,
+        rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Result<(Self, usize), RowError> {
+        let (mut layers, mut unknown) = (Self::new(), 0);
+        for (key, value) in rows {
+            let read = match &key[..] {
+                META_ANNOTATION => read_annotation(&mut layers, &value),
+                META_OFF => read_off(&mut layers, &value),
+                _ => read_row(models, &mut layers, &key, &value, &mut unknown),
+            };
+            read.map_err(|reason| RowError { key: key.clone(), reason })?;
+        }
+        Ok((layers, unknown))
+    }
+}
+
+fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut Vec<RowChange>) {
+    if old != value {
+        changes.push(RowChange { key: key.to_vec(), value });
+    }
+}
+
+type Held<'b> = Option<&'b Arc<Branch<Mark>>>;
+
+/// Walks what differs between two versions of one layer.
+struct Writer<'a> {
+    models: &'a Models,
+    layer: LayerKey,
+    names: &'a Names,
+    /// The keys of the entries on the way, as in row keys.
+    keys: Vec<u8>,
+    changes: &'a mut Vec<RowChange>,
+}
+
+impl Writer<'_> {
+    /// The row of one entry (`list` and its keys) or of the root, then those of the entries in it.
+    fn entry(&mut self, node: NodeId, keys: Option<&Keys>, old: Held<'_>, new: Held<'_>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && Arc::ptr_eq(old, new)
+        {
+            return;
+        }
+        let before = self.keys.len();
+        keys.iter()
+            .flat_map(|keys| &keys.0)
+            .for_each(|value| bytes::put_value(&mut self.keys, value));
+        let row = |it: Held<'_>| it.and_then(|entry| self.row(node, keys, entry));
+        let (was, is) = (row(old), row(new));
+        if was != is {
+            let mut key = vec![code(self.layer)];
+            key.extend(self.names.of(node).to_be_bytes());
+            key.extend(&self.keys);
+            self.changes.push(RowChange { key, value: is });
+        }
+        self.lists(old, new);
+        self.keys.truncate(before);
+    }
+
+    fn lists(&mut self, old: Held<'_>, new: Held<'_>) {
+        let empty = List::default();
+        let of = |branch: Held<'_>| -> Vec<NodeId> {
+            branch.into_iter().flat_map(|it| it.children()).map(|(node, _)| *node).collect()
+        };
+        let mut nodes = of(old);
+        nodes.extend(of(new));
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in nodes {
+            let (old, new) = (old.and_then(|it| it.child(node)), new.and_then(|it| it.child(node)));
+            match old.or(new) {
+                Some(Child::Container(_)) => self.lists(container(old), container(new)),
+                Some(Child::List(_)) => {
+                    let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+                    for it in List::differences(old, new) {
+                        self.entry(node, Some(it.keys), it.old, it.new);
+                    }
+                }
+                Some(Child::Leaf(_)) | None => {}
+            }
+        }
+    }
+
+    /// The value of an entry's row; none for a root without leaves.
+    fn row(&self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
+        let schema = self.models.schema(self.layer.origin);
+        let key_leaves = list_keys(schema, node);
+        let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
+        let flag = if entry.given { FLAG_GIVEN } else { 0 };
+        let mut row = vec![flag | mark.map_or(0, mark_code)];
+        let mirrors = self.models.map.mirrors(node);
+        let implied = |leaf: NodeId, value: &Value| {
+            key_leaves.contains(&leaf)
+                || mirrors.iter().any(|(_, mirror, place)| {
+                    *mirror == leaf && keys.is_some_and(|keys| keys.0[*place] == *value)
+                })
+        };
+        self.leaves(entry, &implied, &mut row);
+        (keys.is_some() || row.len() > 1).then_some(row)
+    }
+
+    fn leaves(
+        &self,
+        branch: &Branch<Mark>,
+        implied: &dyn Fn(NodeId, &Value) -> bool,
+        row: &mut Vec<u8>,
+    ) {
+        for (node, child) in branch.children() {
+            match child {
+                Child::Leaf(leaf) if !implied(*node, &leaf.value) => {
+                    row.extend(self.names.of(*node).to_be_bytes());
+                    row.push(mark_code(leaf.meta));
+                    bytes::put_value(row, &leaf.value);
+                }
+                Child::Container(branch) => {
+                    if branch.given {
+                        row.extend(self.names.of(*node).to_be_bytes());
+                        row.push(GIVEN);
+                    }
+                    self.leaves(branch, implied, row);
+                }
+                Child::Leaf(_) | Child::List(_) => {}
+            }
+        }
+    }
+}
+
+fn container(child: Option<&Child<Mark>>) -> Held<'_> {
+    match child? {
+        Child::Container(branch) => Some(branch),
+        Child::Leaf(_) | Child::List(_) => None,
+    }
+}
+
+fn list(child: Option<&Child<Mark>>) -> Option<&List<Mark>> {
+    match child? {
+        Child::List(list) => Some(list),
+        Child::Leaf(_) | Child::Container(_) => None,
+    }
+}
+
+fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
+    let text = std::str::from_utf8(value).map_err(|_| "the annotation is no text")?;
+    layers.annotation = Some(SmolStr::new(text));
+    Ok(())
+}
+
+fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
+    let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
+    layers.off = Owners::from_bits(u16::from_be_bytes(bits));
+    Ok(())
+}
+
+fn read_row(
+    models: &Models,
+    layers: &mut Layers,
+    key: &[u8],
+    value: &[u8],
+    unknown: &mut usize,
+) -> Result<(), &'static str> {
+    let (mut key, mut value) = (Reader(key), Reader(value));
+    let layer = key.byte()?;
+    let Some(layer) = LayerKey::ALL.into_iter().find(|it| code(*it) == layer) else {
+        *unknown += 1;
+        return Ok(());
+    };
+    let (schema, names) = (models.schema(layer.origin), models.names(layer.origin));
+    let Some(node) = names.node(key.name()?) else {
+        *unknown += 1;
+        return Ok(());
+    };
+    let steps = entry_steps(schema, node, &mut key)?;
+    let flags = value.byte()?;
+    let mark = mark_of(flags & !FLAG_GIVEN)?;
+    let entry = layers.tree_mut(layer).branch_mut(schema, &steps, &mark);
+    if let Some(Step { node, keys: Some(keys) }) = steps.last() {
+        entry.given = flags & FLAG_GIVEN != 0;
+        for (leaf, value) in list_keys(schema, *node).iter().zip(&keys.0) {
+            entry.put_leaf(*leaf, value.clone(), mark);
+        }
+        if layer.origin == Origin::OpenConfig {
+            for (config, leaf, place) in models.map.mirrors(*node) {
+                entry.container_mut(*config).put_leaf(*leaf, keys.0[*place].clone(), mark);
+            }
+        }
+    }
+    while !value.0.is_empty() {
+        let name = value.name()?;
+        let mark = value.byte()?;
+        let read = if mark == GIVEN { None } else { Some((value.value()?, mark_of(mark)?)) };
+        match names.node(name) {
+            Some(leaf) => put(schema, entry, node, leaf, read),
+            None => *unknown += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Puts a leaf, or a given container, in its place below `entry`.
+fn put(
+    schema: &Schema,
+    entry: &mut Branch<Mark>,
+    of: NodeId,
+    node: NodeId,
+    leaf: Option<(Value, Mark)>,
+) {
+    let up = |node: &NodeId| schema.node(*node).parent.filter(|parent| *parent != of);
+    let mut way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
+    match leaf {
+        Some((value, mark)) => {
+            let leaf = way.remove(0);
+            let branch = way.iter().rev().fold(entry, |branch, node| branch.container_mut(*node));
+            branch.put_leaf(leaf, value, mark);
+        }
+        None => {
+            way.iter().rev().fold(entry, |branch, node| branch.container_mut(*node)).given = true;
+        }
+    }
+}
+
+/// The way to the entry that a row key names.
+fn entry_steps(
+    schema: &Schema,
+    node: NodeId,
+    key: &mut Reader<'_>,
+) -> Result<Vec<Step>, &'static str> {
+    let up = |node: &NodeId| schema.node(*node).parent;
+    let mut way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
+    way.pop();
+    let step = |node: NodeId| match &schema.node(node).kind {
+        NodeKind::List { keys } => {
+            let values = keys.iter().map(|_| key.value()).collect::<Result<_, _>>()?;
+            Ok(Step::entry(node, Keys(values)))
+        }
+        _ => Ok(Step::node(node)),
+    };
+    way.into_iter().rev().map(step).collect()
+}
+
+fn list_keys(schema: &Schema, node: NodeId) -> &[NodeId] {
+    match &schema.node(node).kind {
+        NodeKind::List { keys } => keys,
+        _ => &[],
+    }
+}
+
+/// Stored: never to be given another meaning.
+fn code(layer: LayerKey) -> u8 {
+    match layer {
+        LayerKey::GNSI => 1,
+        LayerKey::BOOT_NATIVE => 2,
+        LayerKey::BOOT_OPENCONFIG => 3,
+        LayerKey::FENCE => 4,
+        LayerKey::CLIENT_NATIVE => 5,
+        LayerKey::CLIENT_OPENCONFIG => 6,
+        LayerKey::SERVICE_NATIVE => 7,
+        LayerKey::SERVICE_OPENCONFIG => 8,
+        _ => 9,
+    }
+}
+
+/// Stored: never to be given another meaning.
+fn mark_code(mark: Mark) -> u8 {
+    match mark {
+        Mark::Explicit => 0,
+        Mark::Factory => 1,
+        Mark::Default => 2,
+        Mark::Absent => 3,
+    }
+}
+
+fn mark_of(code: u8) -> Result<Mark, &'static str> {
+    let marks = [Mark::Explicit, Mark::Factory, Mark::Default, Mark::Absent];
+    marks.into_iter().find(|mark| mark_code(*mark) == code).ok_or("a leaf has an unknown mark")
+}
+
+fn full_name(schema: &Schema, node: NodeId) -> String {
+    let up = |node: &NodeId| schema.node(*node).parent;
+    let way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
+    let named = way.iter().rev().skip(1).map(|node| {
+        let node = schema.node(*node);
+        format!("/{}:{}", schema.module(node.module).name, node.name)
+    });
+    named.collect()
+}
+
+/// Fowler, Noll and Vo's hash, 32 bits, variant 1a: stable and good enough for a few hundred names.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
