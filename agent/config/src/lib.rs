@@ -8,6 +8,7 @@ pub mod changes;
 pub mod configuration;
 pub mod edit;
 pub mod instance;
+pub mod json;
 pub mod layer;
 pub mod map;
 pub mod models;

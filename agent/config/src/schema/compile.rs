@@ -77,8 +77,7 @@ struct Compiler {
 
 impl Compiler {
     fn new(origin: Origin) -> Self {
-        let schema =
-            Schema { origin, nodes: vec![root()], modules: Vec::new(), by_name: HashMap::new() };
+        let schema = Schema { origin, nodes: vec![root()], modules: Vec::new() };
         Self { schema, known: HashMap::new(), leafrefs: Vec::new(), regexes: HashMap::new() }
     }
 
@@ -138,7 +137,6 @@ impl Compiler {
             self.leafrefs.push((id, target));
         }
         self.known.insert(raw::address(from), id);
-        self.schema.by_name.entry((parent, node.name.clone())).or_default().push(id);
         self.schema.nodes.push(node);
         self.schema.nodes[parent.0 as usize].children.push(id);
         if from.is_list_key()

@@ -5,15 +5,14 @@
 mod compile;
 mod quick;
 mod raw;
+mod scalar;
 pub mod types;
 pub mod when;
 mod xsd;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub use self::types::{Type, ValueError};
@@ -127,8 +126,6 @@ pub struct Schema {
     origin: Origin,
     nodes: Vec<Node>,
     modules: Vec<Module>,
-    /// Children by parent and name; a name is in several modules only when the same parent has it twice.
-    by_name: HashMap<(NodeId, SmolStr), SmallVec<[NodeId; 1]>>,
 }
 
 /// Why the models that are part of the binary could not be read: a mistake of ours, found by the first test.
@@ -195,13 +192,11 @@ impl Schema {
 
     /// The data node of this name below `parent`; without a module, the first of that name.
     pub fn child(&self, parent: NodeId, module: Option<&str>, name: &str) -> Option<NodeId> {
-        let found = self.by_name.get(&(parent, SmolStr::new(name)))?;
-        match module {
-            None => found.first().copied(),
-            Some(module) => {
-                found.iter().copied().find(|&id| self.module(self.node(id).module).name == module)
-            }
-        }
+        // A scan: nodes have few children, and telling two names apart takes a word or two.
+        self.node(parent).children.iter().copied().find(|&id| {
+            let node = self.node(id);
+            node.name == name && module.is_none_or(|module| self.module(node.module).name == module)
+        })
     }
 
     /// The node at a schema path such as `/interfaces/interface/config/mtu`.

@@ -260,7 +260,7 @@ impl Type {
         if lengths != whole && !within(lengths, text.chars().count() as u64) {
             return Err(self.misfit(Quoted(text)));
         }
-        if text.chars().any(|c| !is_yang_char(c)) {
+        if !text.chars().all(is_yang_char) {
             return Err(ValueError(format!("{} has a control character", Quoted(text))));
         }
         match patterns.iter().find(|p| !p.accepts(text)) {
@@ -269,7 +269,7 @@ impl Type {
         }
     }
 
-    fn canonical(&self, text: SmolStr) -> SmolStr {
+    pub(crate) fn canonical(&self, text: SmolStr) -> SmolStr {
         self.canonical.and_then(|form| form.apply(&text)).unwrap_or(text)
     }
 

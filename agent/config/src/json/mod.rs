@@ -1,0 +1,73 @@
+//! JSON in both of gNMI's flavours, plain and RFC 7951 (`JSON_IETF`), to and from typed leaves.
+//!
+//! [`parse`] reads a document in one pass, straight into branches of a tree; [`print`] writes one.
+//! Never mixed: what only the other flavour writes is refused where the two contradict each other.
+
+mod parse;
+mod print;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::fmt;
+
+pub use parse::{Document, Parsed, parse};
+pub use print::{Shown, print, print_value};
+
+use crate::schema::ValueError;
+
+/// How names and values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Bare names, all numbers as numbers.
+    Plain,
+    /// RFC 7951: names with their module where it changes, 64-bit numbers as strings.
+    Ietf,
+}
+
+/// Why a document was refused: the full path of the culprit, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    pub path: String,
+    pub fault: Fault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    #[error("the model has no such node")]
+    Unknown,
+    #[error("{0}")]
+    Value(ValueError),
+    #[error("it is state, which cannot be written")]
+    ReadOnly,
+    #[error("null is no value; use a delete to remove something")]
+    Null,
+    #[error("{0} is expected here")]
+    Shape(&'static str),
+    #[error("it is given twice")]
+    Duplicate,
+    #[error("key `{0}` is missing")]
+    MissingKey(String),
+    #[error("key `{key}` is `{payload}`, but `{path}` in its path")]
+    KeyMismatch { key: String, path: String, payload: String },
+    #[error("annotations are kept at the root only")]
+    Annotation,
+    #[error("it is no JSON document: {0}")]
+    Syntax(String),
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.path, self.fault)
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+impl JsonError {
+    /// True when the model lacks the node, false when what was sent for it is wrong.
+    pub fn is_unknown(&self) -> bool {
+        self.fault == Fault::Unknown
+    }
+}

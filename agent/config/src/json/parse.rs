@@ -1,0 +1,601 @@
+//! JSON into typed leaves, in one pass and without a value in between.
+//!
+//! serde drives: each node has a seed that knows what may stand there. What went wrong is kept in
+//! [`Reader::failure`]; its path is put together on the way back up, so a good document pays nothing.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use smallvec::SmallVec;
+
+use super::value::{from_float, from_int, from_str, from_uint};
+use super::{Fault, Flavour, JsonError};
+use crate::instance::{InstancePath, Keys};
+use crate::path::Elem;
+use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
+use crate::tree::{Branch, Child, List};
+use crate::value::Value;
+
+/// Visits that end in "something else is expected here".
+macro_rules! other_shapes {
+    ($value:ty, $expected:literal: $($shape:ident)*) => { $(other_shapes!(@ $shape $value, $expected);)* };
+    (@ seq $value:ty, $expected:literal) => {
+        fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<$value, A::Error> {
+            Err(self.reader.fail(Fault::Shape($expected)))
+        }
+    };
+    (@ map $value:ty, $expected:literal) => {
+        fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<$value, A::Error> {
+            Err(self.reader.fail(Fault::Shape($expected)))
+        }
+    };
+    (@ bool $value:ty, $expected:literal) => { other_shapes!(@ visit_bool bool, $value, $expected); };
+    (@ i64 $value:ty, $expected:literal) => { other_shapes!(@ visit_i64 i64, $value, $expected); };
+    (@ u64 $value:ty, $expected:literal) => { other_shapes!(@ visit_u64 u64, $value, $expected); };
+    (@ f64 $value:ty, $expected:literal) => { other_shapes!(@ visit_f64 f64, $value, $expected); };
+    (@ str $value:ty, $expected:literal) => { other_shapes!(@ visit_str &str, $value, $expected); };
+    (@ $visit:ident $given:ty, $value:ty, $expected:literal) => {
+        fn $visit<E: serde::de::Error>(self, _: $given) -> Result<$value, E> {
+            Err(self.reader.fail(Fault::Shape($expected)))
+        }
+    };
+}
+
+/// The member that holds the annotations of the root.
+const ANNOTATIONS: &str = "@";
+
+/// What a document says about its target.
+#[derive(Debug)]
+pub struct Document<M> {
+    pub content: Parsed<M>,
+    /// The root's annotations by name, as they were sent; only documents for the root have any.
+    pub annotations: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// The typed content, of the shape of the target.
+#[derive(Debug)]
+pub enum Parsed<M> {
+    Leaf(Value),
+    /// The inside of a container, of a list entry (its keys included) or of the root. Entries and presence
+    /// containers in it are marked as given.
+    Branch(Branch<M>),
+    /// The entries of a list, for a target that names no keys.
+    List(List<M>),
+}
+
+/// Reads `text` as what `target` is to hold; every leaf carries `meta`.
+/// With `writable`, state is refused.
+///
+/// # Errors
+/// At the first thing that does not fit, with its full path.
+pub fn parse<M: Clone>(
+    schema: &Schema,
+    target: &InstancePath,
+    text: &[u8],
+    flavour: Flavour,
+    writable: bool,
+    meta: M,
+) -> Result<Document<M>, JsonError> {
+    let reader = Reader { schema, flavour, writable, meta, failure: RefCell::default() };
+    let mut annotations = None;
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let result = reader.document(target, &mut json, &mut annotations);
+    match result.and_then(|content| json.end().map(|()| content)) {
+        Ok(content) => Ok(Document { content, annotations }),
+        Err(error) => Err(reader.failed(target, &error)),
+    }
+}
+
+/// What all seeds share.
+struct Reader<'a, M> {
+    schema: &'a Schema,
+    flavour: Flavour,
+    writable: bool,
+    meta: M,
+    failure: RefCell<Failure>,
+}
+
+/// Set once, at the first fault; the trail grows while the parser unwinds, innermost first.
+#[derive(Default)]
+struct Failure {
+    fault: Option<Fault>,
+    trail: Vec<String>,
+}
+
+impl<M: Clone> Reader<'_, M> {
+    fn document<'de, D: Deserializer<'de>>(
+        &self,
+        target: &InstancePath,
+        json: D,
+        annotations: &mut Option<serde_json::Map<String, serde_json::Value>>,
+    ) -> Result<Parsed<M>, D::Error> {
+        let (id, keys) = target
+            .last()
+            .map_or((self.schema.root(), None), |step| (step.node, step.keys.as_ref()));
+        let node = self.schema.node(id);
+        if self.writable && !node.config {
+            return Err(self.fail(Fault::ReadOnly));
+        }
+        match (&node.kind, keys) {
+            (NodeKind::Leaf, _) => {
+                LeafSeed { reader: self, node }.deserialize(json).map(Parsed::Leaf)
+            }
+            (NodeKind::LeafList, _) => {
+                LeafListSeed { reader: self, node }.deserialize(json).map(Parsed::Leaf)
+            }
+            (NodeKind::List { .. }, None) => {
+                ListSeed { reader: self, node }.deserialize(json).map(Parsed::List)
+            }
+            (kind, keys) => {
+                let mut branch = new_branch(is_given(kind), 0);
+                if let (NodeKind::List { keys: leaves }, Some(keys)) = (kind, keys) {
+                    for (leaf, value) in leaves.iter().zip(&keys.0) {
+                        branch.put_leaf(*leaf, value.clone(), self.meta.clone());
+                    }
+                }
+                let seed = BranchSeed {
+                    reader: self,
+                    node,
+                    branch: &mut branch,
+                    top: Some(annotations),
+                    keys,
+                };
+                seed.deserialize(json)?;
+                if matches!(kind, NodeKind::List { .. }) {
+                    self.check_twins(node, &branch).map_err(|fault| self.fail(fault))?;
+                }
+                Ok(Parsed::Branch(branch))
+            }
+        }
+    }
+
+    /// Notes the fault; the error that serde carries up says nothing.
+    fn fail<E: serde::de::Error>(&self, fault: Fault) -> E {
+        self.failure.borrow_mut().fault.get_or_insert(fault);
+        E::custom("")
+    }
+
+    fn value<E: serde::de::Error>(&self, value: Result<Value, ValueError>) -> Result<Value, E> {
+        value.map_err(|error| self.fail(Fault::Value(error)))
+    }
+
+    fn at(&self, segment: impl FnOnce() -> String) {
+        self.failure.borrow_mut().trail.push(segment());
+    }
+
+    fn failed(&self, target: &InstancePath, error: &serde_json::Error) -> JsonError {
+        let Failure { fault, trail } = self.failure.take();
+        let base = target.to_path(self.schema).to_string();
+        let path = trail
+            .iter()
+            .rev()
+            .fold(base.trim_end_matches('/').to_owned(), |path, part| path + "/" + part);
+        let path = if path.is_empty() { "/".to_owned() } else { path };
+        JsonError { path, fault: fault.unwrap_or_else(|| Fault::Syntax(error.to_string())) }
+    }
+
+    /// The child that a member's name stands for. RFC 7951 wants the module where it changes, and at the top
+    /// of a whole document; a document for a node further down may leave it out there.
+    fn member(&self, parent: &Node, top: bool, name: &str) -> Result<NodeId, Fault> {
+        if name.starts_with('@') {
+            return Err(Fault::Annotation);
+        }
+        let found = match name.split_once(':') {
+            Some((module, bare)) => self.schema.child(parent.id, Some(module), bare),
+            None => match self.schema.child(parent.id, None, name) {
+                Some(id) if self.flavour == Flavour::Ietf && !(top && parent.parent.is_some()) => {
+                    let same =
+                        parent.parent.is_some() && self.schema.node(id).module == parent.module;
+                    same.then_some(id)
+                }
+                found => found,
+            },
+        };
+        let id = found.ok_or(Fault::Unknown)?;
+        if self.writable && !self.schema.node(id).config {
+            return Err(Fault::ReadOnly);
+        }
+        Ok(id)
+    }
+
+    /// The keys of a parsed entry.
+    fn keys(&self, node: &Node, branch: &Branch<M>) -> Result<Keys, Fault> {
+        let NodeKind::List { keys } = &node.kind else { return Ok(Keys::default()) };
+        let value = |key: &NodeId| {
+            let missing = || Fault::MissingKey(self.schema.node(*key).name.to_string());
+            branch.value(*key).cloned().ok_or_else(missing)
+        };
+        let keys = keys.iter().map(value).collect::<Result<SmallVec<_>, _>>()?;
+        self.check_twins(node, branch)?;
+        Ok(Keys(keys))
+    }
+
+    /// OpenConfig repeats each key in the entry's `config` container, where it must say the same.
+    fn check_twins(&self, node: &Node, branch: &Branch<M>) -> Result<(), Fault> {
+        let NodeKind::List { keys } = &node.kind else { return Ok(()) };
+        for key in keys {
+            let Some(twin) = self.schema.leaf(*key).leafref else { continue };
+            let Some(container) = self
+                .schema
+                .node(twin)
+                .parent
+                .filter(|c| self.schema.node(*c).parent == Some(node.id))
+            else {
+                continue;
+            };
+            let said = branch.container(container).and_then(|c| c.value(twin));
+            if let (Some(said), Some(is)) = (said, branch.value(*key))
+                && said != is
+            {
+                return Err(mismatch(self.schema.node(*key), is, said));
+            }
+        }
+        Ok(())
+    }
+
+    /// `name[key=value]` as far as the keys are known, else the entry's position.
+    fn entry_segment(&self, node: &Node, branch: &Branch<M>, position: usize) -> String {
+        let NodeKind::List { keys } = &node.kind else { return node.name.to_string() };
+        let mut elem = Elem::new(node.name.as_str());
+        for key in keys {
+            match branch.value(*key) {
+                Some(value) => {
+                    elem.keys.push((self.schema.node(*key).name.to_string(), value.to_string()))
+                }
+                None => return format!("{} (entry {})", node.name, position + 1),
+            }
+        }
+        elem.to_string()
+    }
+}
+
+fn mismatch(key: &Node, path: &Value, payload: &Value) -> Fault {
+    Fault::KeyMismatch {
+        key: key.name.to_string(),
+        path: path.to_string(),
+        payload: payload.to_string(),
+    }
+}
+
+fn new_branch<M>(given: bool, room: usize) -> Branch<M> {
+    let mut branch = Branch::with_capacity(room);
+    branch.given = given;
+    branch
+}
+
+/// A thing whose mere being there counts.
+fn is_given(kind: &NodeKind) -> bool {
+    matches!(kind, NodeKind::List { .. } | NodeKind::Container { presence: true })
+}
+
+/// Reads an object into `branch`.
+struct BranchSeed<'a, 'r, M> {
+    reader: &'a Reader<'r, M>,
+    node: &'a Node,
+    branch: &'a mut Branch<M>,
+    /// Set for the outermost object of the document: where annotations go.
+    top: Option<&'a mut Option<serde_json::Map<String, serde_json::Value>>>,
+    /// Keys that the path has given already; the document may repeat them.
+    keys: Option<&'a Keys>,
+}
+
+impl<'de, M: Clone> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, M: Clone> Visitor<'de> for BranchSeed<'_, '_, M> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let top = self.top.is_some();
+        while let Some(member) =
+            map.next_key_seed(MemberSeed { reader: self.reader, parent: self.node, top })?
+        {
+            match member {
+                Member::Child(id) => self.child(id, &mut map)?,
+                Member::Annotations => {
+                    let read = map.next_value::<serde_json::Map<String, serde_json::Value>>();
+                    let read = read.inspect_err(|_| self.reader.at(|| ANNOTATIONS.to_owned()))?;
+                    if let Some(annotations) = &mut self.top {
+                        **annotations = Some(read);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Err(self.reader.fail(Fault::Null))
+    }
+
+    other_shapes!((), "an object": bool i64 u64 f64 str seq);
+}
+
+impl<M: Clone> BranchSeed<'_, '_, M> {
+    fn child<'de, A: MapAccess<'de>>(&mut self, id: NodeId, map: &mut A) -> Result<(), A::Error> {
+        let node = self.reader.schema.node(id);
+        let known_key = match (&self.node.kind, self.keys) {
+            (NodeKind::List { keys: leaves }, Some(keys)) => {
+                leaves.iter().position(|k| *k == id).map(|at| &keys.0[at])
+            }
+            _ => None,
+        };
+        let result = match (known_key, self.branch.child(id)) {
+            (None, Some(_)) => Err(self.reader.fail(Fault::Duplicate)),
+            (Some(known), _) => map
+                .next_value_seed(LeafSeed { reader: self.reader, node })
+                .and_then(|said| match said == *known {
+                    true => Ok(()),
+                    false => Err(self.reader.fail(mismatch(node, known, &said))),
+                }),
+            (None, None) => self.new_child(node, map),
+        };
+        result.inspect_err(|_| match &node.kind {
+            NodeKind::List { .. }
+                if self
+                    .reader
+                    .failure
+                    .borrow()
+                    .trail
+                    .last()
+                    .is_some_and(|t| is_entry_of(t, node)) => {}
+            _ => self.reader.at(|| node.name.to_string()),
+        })
+    }
+
+    fn new_child<'de, A: MapAccess<'de>>(
+        &mut self,
+        node: &Node,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let reader = self.reader;
+        let child = match &node.kind {
+            NodeKind::Leaf => self.leaf(map.next_value_seed(LeafSeed { reader, node })?),
+            NodeKind::LeafList => match map.next_value_seed(LeafListSeed { reader, node })? {
+                Value::List(values) if values.is_empty() => return Ok(()),
+                values => self.leaf(values),
+            },
+            NodeKind::List { .. } => Child::List(map.next_value_seed(ListSeed { reader, node })?),
+            kind => {
+                let mut branch = new_branch(is_given(kind), 0);
+                map.next_value_seed(BranchSeed {
+                    reader,
+                    node,
+                    branch: &mut branch,
+                    top: None,
+                    keys: None,
+                })?;
+                Child::Container(Arc::new(branch))
+            }
+        };
+        if !child.is_empty() {
+            self.branch.put(node.id, child);
+        }
+        Ok(())
+    }
+
+    fn leaf(&self, value: Value) -> Child<M> {
+        Child::Leaf(crate::tree::Leaf::new(value, self.reader.meta.clone()))
+    }
+}
+
+/// True when the segment names an entry of this list already, so that the list need not be named again.
+fn is_entry_of(segment: &str, node: &Node) -> bool {
+    segment
+        .strip_prefix(node.name.as_str())
+        .is_some_and(|rest| rest.starts_with('[') || rest.starts_with(" (entry"))
+}
+
+enum Member {
+    Child(NodeId),
+    Annotations,
+}
+
+/// Reads a member's name.
+struct MemberSeed<'a, 'r, M> {
+    reader: &'a Reader<'r, M>,
+    parent: &'a Node,
+    top: bool,
+}
+
+impl<'de, M: Clone> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
+    type Value = Member;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Member, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl<M: Clone> Visitor<'_> for MemberSeed<'_, '_, M> {
+    type Value = Member;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Member, E> {
+        if name == ANNOTATIONS && self.parent.kind == NodeKind::Root {
+            return Ok(Member::Annotations);
+        }
+        self.reader.member(self.parent, self.top, name).map(Member::Child).map_err(|fault| {
+            self.reader.at(|| name.to_owned());
+            self.reader.fail(fault)
+        })
+    }
+}
+
+/// Reads an array of entries.
+struct ListSeed<'a, 'r, M> {
+    reader: &'a Reader<'r, M>,
+    node: &'a Node,
+}
+
+impl<'de, M: Clone> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
+    type Value = List<M>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<List<M>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, M: Clone> Visitor<'de> for ListSeed<'_, '_, M> {
+    type Value = List<M>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
+        let Self { reader, node } = self;
+        let mut list = List::default();
+        for position in 0.. {
+            let mut branch = new_branch(true, node.children.len().min(ENTRY_ROOM));
+            let seed = BranchSeed { reader, node, branch: &mut branch, top: None, keys: None };
+            let read = seq.next_element_seed(seed);
+            let segment =
+                |branch: &Branch<M>| reader.at(|| reader.entry_segment(node, branch, position));
+            if read.inspect_err(|_| segment(&branch))?.is_none() {
+                break;
+            }
+            let keys = reader.keys(node, &branch).map_err(|fault| {
+                segment(&branch);
+                reader.fail(fault)
+            })?;
+            let branch = Arc::new(branch);
+            if list.put(keys, branch.clone()).is_some() {
+                segment(&branch);
+                return Err(reader.fail(Fault::Duplicate));
+            }
+        }
+        Ok(list)
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<List<M>, E> {
+        Err(self.reader.fail(Fault::Null))
+    }
+
+    other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
+}
+
+/// Children that a new entry has room for at first: most have no more.
+const ENTRY_ROOM: usize = 4;
+
+/// Reads a leaf's value.
+struct LeafSeed<'a, 'r, M> {
+    reader: &'a Reader<'r, M>,
+    node: &'a Node,
+}
+
+impl<'de, M: Clone> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, M: Clone> Visitor<'de> for LeafSeed<'_, '_, M> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        self.reader.value(from_str(&self.reader.schema.leaf(self.node.id).ty, text))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
+        self.reader.value(self.reader.schema.leaf(self.node.id).ty.bool(value))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        self.reader.value(from_uint(
+            &self.reader.schema.leaf(self.node.id).ty,
+            value,
+            self.reader.flavour,
+        ))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
+        self.reader.value(from_int(
+            &self.reader.schema.leaf(self.node.id).ty,
+            value,
+            self.reader.flavour,
+        ))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        self.reader.value(from_float(
+            &self.reader.schema.leaf(self.node.id).ty,
+            value,
+            self.reader.flavour,
+        ))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
+        Err(self.reader.fail(Fault::Null))
+    }
+
+    /// `[null]` is the value of type empty.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let shape = || self.reader.fail(Fault::Shape("one value"));
+        if seq.next_element::<Option<serde::de::IgnoredAny>>()?.is_none_or(|first| first.is_some())
+            || seq.next_element::<serde::de::IgnoredAny>()?.is_some()
+        {
+            return Err(shape());
+        }
+        self.reader.schema.leaf(self.node.id).ty.empty().map_err(|_| shape())
+    }
+
+    other_shapes!(Value, "one value": map);
+}
+
+/// Reads the array of a leaf-list.
+struct LeafListSeed<'a, 'r, M> {
+    reader: &'a Reader<'r, M>,
+    node: &'a Node,
+}
+
+impl<'de, M: Clone> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, M: Clone> Visitor<'de> for LeafListSeed<'_, '_, M> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) =
+            seq.next_element_seed(LeafSeed { reader: self.reader, node: self.node })?
+        {
+            values.push(value);
+        }
+        self.reader.value(self.node.leaf_list(values))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
+        Err(self.reader.fail(Fault::Null))
+    }
+
+    other_shapes!(Value, "an array of values": bool i64 u64 f64 str map);
+}

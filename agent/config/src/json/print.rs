@@ -1,0 +1,140 @@
+//! A tree, or a part of it, as JSON.
+
+use super::Flavour;
+use super::value::{write, write_text};
+use crate::schema::{ModuleId, Node, NodeId, NodeKind, Schema};
+use crate::tree::{Branch, Child, Found, List};
+use crate::value::Value;
+
+/// Which leaves are printed: asked for each leaf; containers and lists appear when something in them does.
+pub type Shown<'a> = &'a dyn Fn(&Node) -> bool;
+
+/// What stands at `node`, without its own name: a leaf's bare value, an object, or an array of entries.
+/// None when nothing of it is shown.
+pub fn print<M>(
+    schema: &Schema,
+    node: NodeId,
+    found: Found<'_, M>,
+    flavour: Flavour,
+    shown: Shown<'_>,
+) -> Option<Vec<u8>> {
+    let mut printer = Printer { schema, flavour, shown, out: Vec::new() };
+    let node = schema.node(node);
+    let printed = match found {
+        Found::Leaf(leaf) => printer.leaf(node, &leaf.value),
+        // The names at the top of a document always carry their module, like those of a whole one.
+        Found::Branch(branch) => printer.object(node, branch, None),
+        Found::List(list) => printer.array(node, list, None),
+    };
+    printed.then_some(printer.out)
+}
+
+/// One value of the leaf `node`.
+pub fn print_value(schema: &Schema, node: NodeId, value: &Value, flavour: Flavour) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out, schema.node(node), value, flavour);
+    out
+}
+
+struct Printer<'a> {
+    schema: &'a Schema,
+    flavour: Flavour,
+    shown: Shown<'a>,
+    out: Vec<u8>,
+}
+
+impl Printer<'_> {
+    /// Each of these returns whether it wrote anything that is worth having; if not, the output is as before.
+    fn leaf(&mut self, node: &Node, value: &Value) -> bool {
+        let shown = (self.shown)(node);
+        if shown {
+            write(&mut self.out, node, value, self.flavour);
+        }
+        shown
+    }
+
+    /// `outer` is the module of the object's own name, none at the top of the document.
+    fn object<M>(&mut self, node: &Node, branch: &Branch<M>, outer: Option<ModuleId>) -> bool {
+        let start = self.out.len();
+        let mut worth = branch.given && (self.shown)(node);
+        let mut first = true;
+        self.out.push(b'{');
+        for (id, child) in branch.children() {
+            let before = self.out.len();
+            if !first {
+                self.out.push(b',');
+            }
+            let node = self.schema.node(*id);
+            self.name(node, outer);
+            let shown = self.child(node, child);
+            worth |= shown;
+            if shown || self.key(node, child) {
+                first = false;
+            } else {
+                self.out.truncate(before);
+            }
+        }
+        self.out.push(b'}');
+        if !worth {
+            self.out.truncate(start);
+        }
+        worth
+    }
+
+    fn child<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
+        match child {
+            Child::Leaf(leaf) => self.leaf(node, &leaf.value),
+            Child::Container(branch) => self.object(node, branch, Some(node.module)),
+            Child::List(list) => self.array(node, list, Some(node.module)),
+        }
+    }
+
+    /// An entry's keys are printed even where leaves like them are not asked for: without them nobody
+    /// could tell which entry it is. They alone are no reason to print the entry.
+    fn key<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
+        match child {
+            Child::Leaf(leaf) if is_list_key(self.schema, node) => {
+                write(&mut self.out, node, &leaf.value, self.flavour);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn array<M>(&mut self, node: &Node, list: &List<M>, outer: Option<ModuleId>) -> bool {
+        let start = self.out.len();
+        let mut first = true;
+        self.out.push(b'[');
+        for (_, entry) in list.iter() {
+            let before = self.out.len();
+            if !first {
+                self.out.push(b',');
+            }
+            if self.object(node, entry, outer) {
+                first = false;
+            } else {
+                self.out.truncate(before);
+            }
+        }
+        self.out.push(b']');
+        if first {
+            self.out.truncate(start);
+        }
+        !first
+    }
+
+    fn name(&mut self, node: &Node, outer: Option<ModuleId>) {
+        if self.flavour == Flavour::Ietf && outer != Some(node.module) {
+            let module = &self.schema.module(node.module).name;
+            write_text(&mut self.out, &format!("{module}:{}", node.name));
+        } else {
+            write_text(&mut self.out, &node.name);
+        }
+        self.out.push(b':');
+    }
+}
+
+fn is_list_key(schema: &Schema, node: &Node) -> bool {
+    let parent = node.parent.map(|id| &schema.node(id).kind);
+    matches!(parent, Some(NodeKind::List { keys }) if keys.contains(&node.id))
+}

@@ -1,0 +1,157 @@
+//! Single JSON values: what they are as values of a type, and how those are written.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::Flavour;
+use crate::schema::types::{Base, Type, decimal_digits};
+use crate::schema::{Node, NodeKind, ValueError};
+use crate::value::{Value, bare_identity};
+
+/// A JSON string. RFC 7951 writes 64-bit numbers so; many clients do in plain JSON too.
+pub(super) fn from_str(ty: &Type, text: &str) -> Result<Value, ValueError> {
+    match &ty.base {
+        Base::Int { bits: 64, .. } | Base::Uint { bits: 64, .. } | Base::Decimal { .. } => {
+            ty.parse_text(text)
+        }
+        Base::Int { .. } | Base::Uint { .. } => {
+            Err(ValueError(format!("the string \"{text}\" is not {ty}")))
+        }
+        Base::Union(members) => match members.iter().find_map(|m| from_str(m, text).ok()) {
+            Some(Value::Str(text)) => Ok(Value::Str(ty.canonical(text))),
+            Some(value) => Ok(value),
+            None => ty.str(text),
+        },
+        _ => ty.str(text),
+    }
+}
+
+pub(super) fn from_uint(ty: &Type, value: u64, flavour: Flavour) -> Result<Value, ValueError> {
+    match (&ty.base, i64::try_from(value)) {
+        (Base::Uint { bits: 64, .. }, _) if flavour == Flavour::Plain => ty.uint(value),
+        (Base::Uint { bits: 64, .. }, _) => Err(wide(ty, value)),
+        (_, Ok(value)) => from_int(ty, value, flavour),
+        (_, Err(_)) => ty.uint(value),
+    }
+}
+
+pub(super) fn from_int(ty: &Type, value: i64, flavour: Flavour) -> Result<Value, ValueError> {
+    match &ty.base {
+        Base::Int { bits: 64, .. } | Base::Uint { bits: 64, .. } | Base::Decimal { .. }
+            if flavour == Flavour::Ietf =>
+        {
+            Err(wide(ty, value))
+        }
+        Base::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
+            Some(digits) => ty.decimal(digits),
+            None => Err(ValueError(format!("`{value}` is not {ty}"))),
+        },
+        Base::Union(members) => match members.iter().find_map(|m| from_int(m, value, flavour).ok())
+        {
+            Some(value) => Ok(value),
+            None => ty.int(value),
+        },
+        _ => ty.int(value),
+    }
+}
+
+/// A number with a point or an exponent, or a very large one.
+pub(super) fn from_float(ty: &Type, value: f64, flavour: Flavour) -> Result<Value, ValueError> {
+    /// Up to here each integer is a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match &ty.base {
+        Base::Decimal { .. } if flavour == Flavour::Ietf => Err(wide(ty, value)),
+        Base::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
+            Some(digits) => ty.decimal(digits),
+            None => Err(ValueError(format!("`{value}` is not {ty}"))),
+        },
+        #[allow(clippy::cast_possible_truncation, reason = "whole and within the exact integers")]
+        Base::Int { .. } | Base::Uint { .. } if value.fract() == 0.0 && value.abs() <= EXACT => {
+            from_int(ty, value as i64, flavour)
+        }
+        Base::Union(members) => {
+            match members.iter().find_map(|m| from_float(m, value, flavour).ok()) {
+                Some(value) => Ok(value),
+                None => Err(ValueError(format!("`{value}` is not {ty}"))),
+            }
+        }
+        _ => Err(ValueError(format!("`{value}` is not {ty}"))),
+    }
+}
+
+fn wide(ty: &Type, value: impl std::fmt::Display) -> ValueError {
+    ValueError(format!("`{value}` is not {ty} as RFC 7951 writes it: as a string"))
+}
+
+impl Node {
+    /// The entries of this leaf-list in their order.
+    ///
+    /// # Errors
+    /// When a value is there twice, which configuration must not have (RFC 7950 7.7).
+    pub fn leaf_list(&self, mut values: Vec<Value>) -> Result<Value, ValueError> {
+        if self.user_ordered {
+            let twice = values.iter().enumerate().find(|(i, value)| values[..*i].contains(value));
+            if let (Some((_, value)), true) = (twice, self.config) {
+                return Err(ValueError(format!("`{value}` is there twice")));
+            }
+            return Ok(Value::List(values.into()));
+        }
+        values.sort();
+        match values.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) if self.config => Err(ValueError(format!("`{}` is there twice", pair[0]))),
+            _ => Ok(Value::List(values.into())),
+        }
+    }
+}
+
+/// Appends the value of `node` to `out`.
+pub(super) fn write(out: &mut Vec<u8>, node: &Node, value: &Value, flavour: Flavour) {
+    let Some(leaf) = &node.leaf else { return };
+    match value {
+        Value::List(values) if node.kind == NodeKind::LeafList => {
+            out.push(b'[');
+            for (i, value) in values.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_one(out, &leaf.ty, value, flavour);
+            }
+            out.push(b']');
+        }
+        value => write_one(out, &leaf.ty, value, flavour),
+    }
+}
+
+fn write_one(out: &mut Vec<u8>, ty: &Type, value: &Value, flavour: Flavour) {
+    match value {
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Empty => out.extend_from_slice(b"[null]"),
+        Value::Int(_) | Value::Uint(_) | Value::Decimal { .. } => {
+            let quoted = flavour == Flavour::Ietf && ty.is_wide(value);
+            let text = if quoted { format!("\"{value}\"") } else { value.to_string() };
+            out.extend_from_slice(text.as_bytes());
+        }
+        Value::Str(text) | Value::Enum(text) => write_text(out, text),
+        Value::Identity(name) if flavour == Flavour::Ietf => write_text(out, name),
+        Value::Identity(name) => write_text(out, bare_identity(name)),
+        Value::Binary(bytes) => write_text(out, &BASE64.encode(bytes)),
+        Value::Bits(_) | Value::List(_) => write_text(out, &value.to_string()),
+    }
+}
+
+pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    for c in text.chars() {
+        match c {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            c if c < ' ' => out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes()),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out.push(b'"');
+}

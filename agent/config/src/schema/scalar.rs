@@ -1,0 +1,203 @@
+//! Values as gNMI's PROTO encoding carries them.
+
+use super::types::{Base, Type, ValueError, decimal_digits};
+use super::{Node, NodeKind};
+use crate::value::{Scalar, Value, bare_identity};
+
+impl Node {
+    /// Reads the scalar of a leaf, or the list of a leaf-list.
+    ///
+    /// # Errors
+    /// When it is no value of this leaf, or the node is no leaf.
+    pub fn parse_scalar(&self, scalar: &Scalar) -> Result<Value, ValueError> {
+        let Some(leaf) = &self.leaf else {
+            return Err(ValueError("a container or list takes no single value".into()));
+        };
+        match (&self.kind, scalar) {
+            (NodeKind::LeafList, Scalar::List(items)) => self.leaf_list(
+                items.iter().map(|item| leaf.ty.parse_scalar(item)).collect::<Result<_, _>>()?,
+            ),
+            (NodeKind::LeafList, _) => Err(ValueError("a leaf-list takes a list of values".into())),
+            _ => leaf.ty.parse_scalar(scalar),
+        }
+    }
+
+    /// Reads the text of the command line: one value, or those of a leaf-list.
+    ///
+    /// # Errors
+    /// When one is no value of this leaf, or the node is no leaf.
+    pub fn parse_texts(&self, texts: &[&str]) -> Result<Value, ValueError> {
+        match (&self.leaf, &self.kind, texts) {
+            (Some(leaf), NodeKind::LeafList, _) => self.leaf_list(
+                texts.iter().map(|text| leaf.ty.parse_text(text)).collect::<Result<_, _>>()?,
+            ),
+            (Some(leaf), _, [text]) => leaf.ty.parse_text(text),
+            _ => Err(ValueError("one value is expected here".into())),
+        }
+    }
+}
+
+impl Type {
+    /// Reads one scalar. Names, addresses and the like are strings; numbers of either sign fit where they are
+    /// in range; the deprecated float and decimal forms are read and never written.
+    ///
+    /// # Errors
+    /// When it is no value of this type.
+    pub fn parse_scalar(&self, scalar: &Scalar) -> Result<Value, ValueError> {
+        match scalar {
+            Scalar::Str(text) => self.scalar_text(text),
+            Scalar::Bool(true) if self.has_empty() => self.empty(),
+            Scalar::Bool(value) => self.bool(*value),
+            Scalar::Int(value) => self.whole(*value).unwrap_or_else(|| self.int(*value)),
+            Scalar::Uint(value) => i64::try_from(*value)
+                .ok()
+                .and_then(|v| self.whole(v))
+                .unwrap_or_else(|| self.uint(*value)),
+            Scalar::Double(value) => self.fraction(&value.to_string()),
+            Scalar::Decimal { digits, precision } => {
+                let scale = u8::try_from(*precision)
+                    .map_err(|_| ValueError("too many fraction digits".into()))?;
+                self.fraction(&Value::Decimal { digits: *digits, scale }.to_string())
+            }
+            Scalar::Bytes(bytes) => self.binary(bytes.clone()),
+            Scalar::List(_) => Err(ValueError(format!("a list of values is not {self}"))),
+        }
+    }
+
+    fn scalar_text(&self, text: &str) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Str { .. } | Base::Enum(_) | Base::Identity(_) | Base::Bits(_) => self.str(text),
+            Base::Union(members) => match members.iter().find_map(|m| m.scalar_text(text).ok()) {
+                Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
+                Some(value) => Ok(value),
+                None => Err(ValueError(format!("`{text}` is not {self}"))),
+            },
+            _ => Err(ValueError(format!("the string \"{text}\" is not {self}"))),
+        }
+    }
+
+    /// An integer for a decimal64; none when this is no such type.
+    fn whole(&self, value: i64) -> Option<Result<Value, ValueError>> {
+        matches!(self.base, Base::Decimal { .. }).then(|| self.fraction(&value.to_string()))
+    }
+
+    fn fraction(&self, text: &str) -> Result<Value, ValueError> {
+        match &self.base {
+            Base::Decimal { scale, .. } => match decimal_digits(text, *scale) {
+                Some(digits) => self.decimal(digits),
+                None => Err(ValueError(format!("`{text}` is not {self}"))),
+            },
+            Base::Union(members) => match members.iter().find_map(|m| m.fraction(text).ok()) {
+                Some(value) => Ok(value),
+                None => Err(ValueError(format!("`{text}` is not {self}"))),
+            },
+            _ => Err(ValueError(format!("`{text}` is not {self}"))),
+        }
+    }
+
+    fn has_empty(&self) -> bool {
+        match &self.base {
+            Base::Empty => true,
+            Base::Union(members) => {
+                members.iter().any(|m| m.has_empty()) && self.bool(true).is_err()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Value {
+    /// The value as PROTO carries it: names and texts as strings, identities without their module, decimal64 as
+    /// a double, `empty` as true.
+    pub fn to_scalar(&self) -> Scalar {
+        match self {
+            Self::Bool(value) => Scalar::Bool(*value),
+            Self::Int(value) => Scalar::Int(*value),
+            Self::Uint(value) => Scalar::Uint(*value),
+            Self::Decimal { .. } => Scalar::Double(self.to_string().parse().unwrap_or_default()),
+            Self::Str(text) | Self::Enum(text) => Scalar::Str(text.to_string()),
+            Self::Identity(name) => Scalar::Str(bare_identity(name).to_owned()),
+            Self::Binary(bytes) => Scalar::Bytes(bytes.to_vec()),
+            Self::Bits(_) => Scalar::Str(self.to_string()),
+            Self::Empty => Scalar::Bool(true),
+            Self::List(values) => Scalar::List(values.iter().map(Value::to_scalar).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Schema;
+    use super::*;
+
+    // proves 1.39, 1.44
+    #[test]
+    fn scalars_are_read_by_the_type_of_their_leaf() {
+        let text = |t: &str| Scalar::Str(t.into());
+        check("/interfaces/interface/config/mtu", &Scalar::Uint(1500), "1500");
+        check("/interfaces/interface/config/mtu", &Scalar::Int(1500), "1500");
+        check(
+            "/interfaces/interface/config/mtu",
+            &Scalar::Int(-1),
+            "`-1` is not a uint16 within 0..65535",
+        );
+        check(
+            "/interfaces/interface/config/mtu",
+            &Scalar::Uint(70000),
+            "`70000` is not a uint16 within 0..65535",
+        );
+        check(
+            "/interfaces/interface/config/mtu",
+            &text("1500"),
+            "the string \"1500\" is not a uint16 within 0..65535",
+        );
+        check("/interfaces/interface/config/enabled", &Scalar::Bool(false), "false");
+        check(
+            "/interfaces/interface/config/enabled",
+            &text("false"),
+            "the string \"false\" is not true or false",
+        );
+        check("/interfaces/interface/config/type", &text("iana-if-type:bridge"), "bridge");
+        check("/interfaces/interface/config/type", &text("bridge"), "bridge");
+        check("/system/config/login-banner", &text("hello\n"), "hello\n");
+        check(
+            "/system/config/login-banner",
+            &Scalar::List(vec![]),
+            "a list of values is not a string",
+        );
+        check("/system/config", &text("x"), "a container or list takes no single value");
+    }
+
+    // proves 1.39
+    #[test]
+    fn a_decimal_is_written_as_a_double_and_read_in_every_form() {
+        let ty = Type {
+            base: Base::Decimal { scale: 2, ranges: [(i64::MIN, i64::MAX)].into() },
+            canonical: None,
+        };
+        let value = Value::Decimal { digits: 150, scale: 2 };
+        for scalar in [
+            Scalar::Double(1.5),
+            Scalar::Decimal { digits: 15, precision: 1 },
+            Scalar::Decimal { digits: 1500, precision: 3 },
+        ] {
+            assert_eq!(ty.parse_scalar(&scalar), Ok(value.clone()));
+        }
+        assert_eq!(ty.parse_scalar(&Scalar::Int(2)), Ok(Value::Decimal { digits: 200, scale: 2 }));
+        assert!(ty.parse_scalar(&Scalar::Double(0.125)).is_err());
+        assert_eq!(value.to_scalar(), Scalar::Double(1.5));
+        let list = Value::List([Value::Identity("m:A".into()), Value::Empty].into());
+        assert_eq!(
+            list.to_scalar(),
+            Scalar::List(vec![Scalar::Str("A".into()), Scalar::Bool(true)])
+        );
+    }
+
+    #[track_caller]
+    fn check(path: &str, scalar: &Scalar, want: &str) {
+        let schema = Schema::openconfig().unwrap();
+        let node = schema.node(schema.find(path).unwrap());
+        let got = node.parse_scalar(scalar).map_or_else(|e| e.to_string(), |v| v.to_string());
+        assert_eq!(got, want);
+    }
+}
