@@ -9,5 +9,6 @@ pub mod codec;
 pub mod descriptors;
 pub mod links;
 pub mod netns;
+pub mod objects;
 pub mod transport;
 pub mod values;

@@ -1,0 +1,144 @@
+//! `interface` entries as links.
+
+use std::net::IpAddr;
+
+use smol_str::SmolStr;
+
+use super::{Entry, ObjectError, Registry};
+use crate::values::{BridgeParams, Link, LinkKind, MacAddr, VxlanParams};
+
+/// Octets of the longest interface name (`IFNAMSIZ` less the final zero).
+const MAX_NAME_OCTETS: usize = 15;
+
+/// IANA's port for VXLAN, the default of the native model.
+const VXLAN_PORT: u16 = 4789;
+
+impl Registry {
+    pub(super) fn link<M>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<Link, ObjectError> {
+        if let Some(reason) = name_fault(name) {
+            return Err(entry.error(format!("no link can be called `{name}`: {reason}")));
+        }
+        let nodes = &self.nodes.link;
+        let mac: Option<MacAddr> = entry.parsed(nodes.mac)?;
+        if let Some(mac) = mac.filter(|mac| mac.0[0] & 1 == 1) {
+            return Err(entry.leaf_error(nodes.mac, format!("{mac} is a group address")));
+        }
+        let master = entry.text(nodes.master);
+        if master.as_ref() == Some(name) {
+            return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
+        }
+        let forwarding = |container, leaf| entry.container(container)?.bool(leaf);
+        Ok(Link {
+            name: name.clone(),
+            kind: self.link_kind(name, entry)?,
+            enabled: entry.bool(nodes.enabled).unwrap_or(true),
+            description: entry.text(nodes.description),
+            mtu: entry.number(nodes.mtu),
+            mac,
+            master,
+            ipv4_forwarding: forwarding(self.nodes.v4.container, self.nodes.v4.forwarding),
+            ipv6_forwarding: forwarding(self.nodes.v6.container, self.nodes.v6.forwarding),
+            facts: None,
+        })
+    }
+
+    fn link_kind<M>(&self, name: &SmolStr, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes.link;
+        let kind = entry.text(nodes.kind);
+        let fault = |reason: &str| Err(entry.leaf_error(nodes.kind, reason));
+        match kind.as_deref().unwrap_or("physical") {
+            // OpenConfig calls the loopback device by its own type; natively either will do.
+            "physical" if name == "lo" => Ok(LinkKind::Loopback),
+            "physical" => Ok(LinkKind::Physical),
+            "loopback" if name == "lo" => Ok(LinkKind::Loopback),
+            "loopback" => fault("the kernel's only loopback link is `lo`"),
+            other if name == "lo" => {
+                fault(&format!("`lo` is the loopback link, not a {other} one"))
+            }
+            "veth" => self.veth(name, entry),
+            "bridge" => Ok(LinkKind::Bridge(self.bridge(entry))),
+            "vxlan" => self.vxlan(entry),
+            "dummy" => Ok(LinkKind::Dummy),
+            other => fault(&format!("the agent makes no links of type {other}")),
+        }
+    }
+
+    fn veth<M>(&self, name: &SmolStr, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes.link;
+        let peer = entry.container(nodes.veth).and_then(|veth| veth.text(nodes.veth_peer));
+        let Some(peer) = peer else {
+            let error = entry.inner_error(nodes.veth, nodes.veth_peer, "this leaf is mandatory");
+            return Err(ObjectError { incomplete: true, ..error });
+        };
+        let fault = match name_fault(&peer) {
+            Some(reason) => Some(format!("no link can be called `{peer}`: {reason}")),
+            None if peer == *name => Some("a link cannot be the other end of itself".to_owned()),
+            None => None,
+        };
+        match fault {
+            Some(reason) => Err(entry.inner_error(nodes.veth, nodes.veth_peer, reason)),
+            None => Ok(LinkKind::Veth { peer: Some(peer) }),
+        }
+    }
+
+    fn bridge<M>(&self, entry: &Entry<'_, M>) -> BridgeParams {
+        let nodes = &self.nodes.link;
+        let default = BridgeParams::default();
+        let Some(bridge) = entry.container(nodes.bridge) else { return default };
+        BridgeParams {
+            stp: bridge.bool(nodes.bridge_stp).unwrap_or(default.stp),
+            vlan_filtering: bridge
+                .bool(nodes.bridge_vlan_filtering)
+                .unwrap_or(default.vlan_filtering),
+            ageing_time_s: bridge.number(nodes.bridge_ageing_time).unwrap_or(default.ageing_time_s),
+        }
+    }
+
+    fn vxlan<M>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes.link;
+        let vxlan = entry.container(nodes.vxlan);
+        let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));
+        let (Some(vxlan), Some(vni)) = (vxlan, vni) else {
+            let error = entry.inner_error(nodes.vxlan, nodes.vxlan_vni, "this leaf is mandatory");
+            return Err(ObjectError { incomplete: true, ..error });
+        };
+        let local: Option<IpAddr> = vxlan.parsed(nodes.vxlan_local)?;
+        let remote: Option<IpAddr> = vxlan.parsed(nodes.vxlan_remote)?;
+        if let (Some(local), Some(remote)) = (local, remote)
+            && local.is_ipv4() != remote.is_ipv4()
+        {
+            let reason = "local and remote address must be of one family";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_remote, reason));
+        }
+        let device = vxlan.text(nodes.vxlan_device);
+        if remote.is_some_and(|remote| remote.is_multicast()) && device.is_none() {
+            let reason = "a multicast group needs a device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
+        Ok(LinkKind::Vxlan(VxlanParams {
+            vni,
+            local,
+            remote,
+            port: vxlan.number(nodes.vxlan_port).unwrap_or(VXLAN_PORT),
+            device,
+            learning: vxlan.bool(nodes.vxlan_learning).unwrap_or(true),
+        }))
+    }
+}
+
+/// Why the kernel takes no link of this name (`dev_valid_name()`, and the folders of the sysctls).
+fn name_fault(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("it is empty"),
+        _ if name.len() > MAX_NAME_OCTETS => Some("it has more than 15 octets"),
+        "." | ".." => Some("it means a folder"),
+        "all" | "default" => Some("the kernel's settings for all links have this name"),
+        _ if name.contains(['/', ':']) => Some("it has a slash or a colon"),
+        _ if name.chars().any(|c| c.is_whitespace() || c.is_control()) => Some("it has a space"),
+        _ => None,
+    }
+}

@@ -1,0 +1,321 @@
+//! Objects of the native model as values.
+//!
+//! Start at [`Registry::value`]: one entry of the native tree, all of its own leaves, becomes one
+//! typed value and its key. What a value cannot say is refused with the path and the reason. What
+//! the values amount to is read the other way, in [`state`].
+
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use holdfast_config::{Branch, InstancePath, Keys, NodeId, Schema, Step, Value};
+use holdfast_scheduler::{Key, SharedValue};
+use ipnet::IpNet;
+use smol_str::SmolStr;
+
+mod link;
+mod nodes;
+mod route;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+use crate::descriptors;
+use crate::values::{Address, Family, Link, LinkKind, MacAddr, Neighbor, System};
+use nodes::Nodes;
+
+pub use nodes::ModelError;
+
+/// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
+const MAX_HOSTNAME_OCTETS: usize = 64;
+
+/// Why an object of the configuration has no value.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{reason}")]
+pub struct ObjectError {
+    /// The leaf or entry at fault, in the native tree.
+    pub path: InstancePath,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Only a mandatory leaf is missing: whoever holds it may still come.
+    pub incomplete: bool,
+}
+
+/// Makes values of native objects, and native state of values.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    nodes: Nodes,
+}
+
+impl Registry {
+    /// Finds the nodes of the native model.
+    ///
+    /// # Errors
+    /// When the model lacks one of them.
+    pub fn new(native: &Schema) -> Result<Self, ModelError> {
+        Ok(Self { nodes: Nodes::find(native)? })
+    }
+
+    /// The value of one native object and its key: `path` is its entry, `branch` what stands in it.
+    ///
+    /// # Errors
+    /// When no value can say what the object asks for; names the leaf at fault.
+    pub fn value<M>(
+        &self,
+        path: &InstancePath,
+        branch: &Branch<M>,
+    ) -> Result<(Key, SharedValue), ObjectError> {
+        let key = self.key(path)?;
+        let entry = Entry { path, branch };
+        let value: SharedValue = match Object::of(&self.nodes, path) {
+            Some(Object::System) => Arc::new(self.system(&entry)?),
+            Some(Object::Link(name)) => Arc::new(self.link(name, &entry)?),
+            Some(Object::Address(link, family)) => Arc::new(self.address(link, family, &entry)?),
+            Some(Object::Neighbor(link, family)) => Arc::new(self.neighbor(link, family, &entry)?),
+            Some(Object::Instance(name)) => Arc::new(self.instance(name, &entry)?),
+            Some(Object::Protocol(instance, name)) => Arc::new(self.protocol(instance, name)),
+            Some(Object::Route(instance, protocol)) => {
+                Arc::new(self.route(instance, protocol, &entry)?)
+            }
+            None => return Err(entry.error("the agent knows no such object")),
+        };
+        Ok((key, value))
+    }
+
+    /// The key of the native object at `path`, for one that is gone.
+    ///
+    /// # Errors
+    /// When the path is none of an object, or a key in it is not what its leaf says.
+    pub fn key(&self, path: &InstancePath) -> Result<Key, ObjectError> {
+        let branch: Branch<()> = Branch::default();
+        let entry = Entry { path, branch: &branch };
+        Ok(match Object::of(&self.nodes, path) {
+            Some(Object::System) => descriptors::system::key(),
+            Some(Object::Link(name)) => descriptors::link::key(name),
+            Some(Object::Address(link, _)) => descriptors::address::key(link, entry.key_as()?),
+            Some(Object::Neighbor(link, _)) => descriptors::neighbor::key(link, entry.key_as()?),
+            Some(Object::Instance(name)) => descriptors::route::instance_key(name),
+            Some(Object::Protocol(instance, name)) => {
+                descriptors::route::protocol_key(instance, name)
+            }
+            Some(Object::Route(instance, protocol)) => {
+                let prefix: IpNet = entry.key_as()?;
+                descriptors::route::static_key(instance, protocol, prefix.trunc())
+            }
+            None => return Err(entry.error("the agent knows no such object")),
+        })
+    }
+
+    /// Refuses a value that the object of the same key in the kernel contradicts: a link of one
+    /// kind does not become one of another, unless we made it.
+    ///
+    /// # Errors
+    /// Names the leaf that would have to change.
+    pub fn admit(
+        &self,
+        path: &InstancePath,
+        value: &dyn holdfast_scheduler::Value,
+        observed: Option<&dyn holdfast_scheduler::Value>,
+    ) -> Result<(), ObjectError> {
+        let link = value.as_any().downcast_ref::<Link>();
+        let shown = observed.and_then(|observed| observed.as_any().downcast_ref::<Link>());
+        let (Some(link), Some(shown)) = (link, shown) else { return Ok(()) };
+        let contradicts = link.kind != LinkKind::Physical
+            && !link.kind.same_kind(&shown.kind)
+            && !shown.is_ours();
+        if !contradicts {
+            return Ok(());
+        }
+        let reason = format!(
+            "link `{}` exists and is a {} link, not a {} one",
+            link.name,
+            shown.kind.name(),
+            link.kind.name()
+        );
+        let path = path.join(Step::node(self.nodes.link.kind));
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+
+    fn system<M>(&self, entry: &Entry<'_, M>) -> Result<System, ObjectError> {
+        let nodes = &self.nodes.system;
+        let hostname = entry.text(nodes.hostname);
+        if hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
+            let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} octets");
+            return Err(entry.leaf_error(nodes.hostname, reason));
+        }
+        Ok(System {
+            hostname,
+            domain_name: entry.text(nodes.domain_name),
+            login_banner: entry.text(nodes.login_banner),
+            motd_banner: entry.text(nodes.motd_banner),
+        })
+    }
+
+    fn address<M>(
+        &self,
+        link: &SmolStr,
+        family: Family,
+        entry: &Entry<'_, M>,
+    ) -> Result<Address, ObjectError> {
+        let leaf = self.nodes.family(family).prefix_len;
+        let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
+        Ok(Address { link: link.clone(), ip: entry.key_as()?, prefix_len, facts: None })
+    }
+
+    fn neighbor<M>(
+        &self,
+        link: &SmolStr,
+        family: Family,
+        entry: &Entry<'_, M>,
+    ) -> Result<Neighbor, ObjectError> {
+        let leaf = self.nodes.family(family).mac;
+        let mac: MacAddr = entry.parsed(leaf)?.ok_or_else(|| entry.incomplete(leaf))?;
+        if mac.0[0] & 1 == 1 {
+            return Err(entry.leaf_error(leaf, format!("{mac} is a group address")));
+        }
+        Ok(Neighbor { link: link.clone(), ip: entry.key_as()?, mac: Some(mac), facts: None })
+    }
+}
+
+/// Which object a path leads to, with the names of what it is in.
+enum Object<'a> {
+    System,
+    Link(&'a SmolStr),
+    Address(&'a SmolStr, Family),
+    Neighbor(&'a SmolStr, Family),
+    Instance(&'a SmolStr),
+    Protocol(&'a SmolStr, &'a SmolStr),
+    Route(&'a SmolStr, &'a SmolStr),
+}
+
+impl<'a> Object<'a> {
+    fn of(nodes: &Nodes, path: &'a InstancePath) -> Option<Self> {
+        let family = |node: NodeId| match node {
+            node if node == nodes.v4.container => Some(Family::V4),
+            node if node == nodes.v6.container => Some(Family::V6),
+            _ => None,
+        };
+        let name = |step: &'a Step| step.keys.as_ref().and_then(only_text);
+        match path.0.as_slice() {
+            [system] if system.node == nodes.system.system => Some(Self::System),
+            [_, link] if link.node == nodes.link.entry => Some(Self::Link(name(link)?)),
+            [_, instance, protocol, route] if route.node == nodes.route.route => {
+                Some(Self::Route(name(instance)?, name(protocol)?))
+            }
+            [_, link, container, entry] => {
+                let family = family(container.node)?;
+                let list = nodes.family(family);
+                match entry.node {
+                    node if node == list.address => Some(Self::Address(name(link)?, family)),
+                    node if node == list.neighbor => Some(Self::Neighbor(name(link)?, family)),
+                    _ => None,
+                }
+            }
+            [_, instance] if instance.node == nodes.route.instance => {
+                Some(Self::Instance(name(instance)?))
+            }
+            [_, instance, protocol] if protocol.node == nodes.route.protocol => {
+                Some(Self::Protocol(name(instance)?, name(protocol)?))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn only_text(keys: &Keys) -> Option<&SmolStr> {
+    match keys.0.as_slice() {
+        [Value::Str(text) | Value::Enum(text)] => Some(text),
+        _ => None,
+    }
+}
+
+/// One object's entry, as values are read from it.
+struct Entry<'a, M> {
+    path: &'a InstancePath,
+    branch: &'a Branch<M>,
+}
+
+impl<M> Entry<'_, M> {
+    fn value(&self, leaf: NodeId) -> Option<&Value> {
+        self.branch.value(leaf)
+    }
+
+    fn text(&self, leaf: NodeId) -> Option<SmolStr> {
+        text(self.value(leaf)?)
+    }
+
+    fn number<N: TryFrom<u64>>(&self, leaf: NodeId) -> Option<N> {
+        number(self.value(leaf)?)
+    }
+
+    fn bool(&self, leaf: NodeId) -> Option<bool> {
+        match self.value(leaf)? {
+            Value::Bool(on) => Some(*on),
+            _ => None,
+        }
+    }
+
+    /// A leaf whose text has a type of its own here.
+    fn parsed<T: FromStr<Err: std::fmt::Display>>(
+        &self,
+        leaf: NodeId,
+    ) -> Result<Option<T>, ObjectError> {
+        let Some(text) = self.text(leaf) else { return Ok(None) };
+        let parsed = text.parse().map_err(|error| self.leaf_error(leaf, format!("{error}")));
+        parsed.map(Some)
+    }
+
+    /// The entry's only key.
+    fn key_as<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ObjectError> {
+        let text = self.path.last().and_then(|step| step.keys.as_ref()).and_then(only_text);
+        let text = text.ok_or_else(|| self.error("its key is no text"))?;
+        text.parse().map_err(|error| self.error(format!("`{text}`: {error}")))
+    }
+
+    fn container(&self, node: NodeId) -> Option<Entry<'_, M>> {
+        Some(Entry { path: self.path, branch: self.branch.container(node)? })
+    }
+
+    fn error(&self, reason: impl Into<String>) -> ObjectError {
+        ObjectError { path: self.path.clone(), reason: reason.into(), incomplete: false }
+    }
+
+    fn leaf_error(&self, leaf: NodeId, reason: impl Into<String>) -> ObjectError {
+        let path = self.path.join(Step::node(leaf));
+        ObjectError { path, reason: reason.into(), incomplete: false }
+    }
+
+    fn inner_error(
+        &self,
+        container: NodeId,
+        leaf: NodeId,
+        reason: impl Into<String>,
+    ) -> ObjectError {
+        let path = self.path.join(Step::node(container)).join(Step::node(leaf));
+        ObjectError { path, reason: reason.into(), incomplete: false }
+    }
+
+    fn incomplete(&self, leaf: NodeId) -> ObjectError {
+        ObjectError { incomplete: true, ..self.leaf_error(leaf, "this leaf is mandatory") }
+    }
+}
+
+fn text(value: &Value) -> Option<SmolStr> {
+    match value {
+        Value::Str(text) | Value::Enum(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn number<N: TryFrom<u64>>(value: &Value) -> Option<N> {
+    match value {
+        Value::Uint(number) => N::try_from(*number).ok(),
+        Value::Int(number) => N::try_from(u64::try_from(*number).ok()?).ok(),
+        _ => None,
+    }
+}
+
+fn ip_text(ip: IpAddr) -> Value {
+    Value::Str(ip.to_string().into())
+}

@@ -1,0 +1,174 @@
+//! The nodes of the native model that values are made of, found once by their paths.
+
+use holdfast_config::{NodeId, Schema};
+
+use crate::values::Family;
+
+/// The native model lacks a node that this platform builds on.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the native model has no node {0}")]
+pub struct ModelError(pub String);
+
+/// Declares a struct of nodes and how each is found below a path.
+macro_rules! nodes {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $path:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $name { $(pub(crate) $field: NodeId),* }
+
+        impl $name {
+            fn find(schema: &Schema, below: &str) -> Result<Self, ModelError> {
+                $(let $field = find(schema, &format!("{below}{}", $path))?;)*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
+
+nodes!(
+    /// `system`, of configuration and below `state`.
+    SystemNodes {
+        system: "",
+        hostname: "/hostname",
+        domain_name: "/domain-name",
+        login_banner: "/login-banner",
+        motd_banner: "/motd-banner",
+        state: "/state",
+        state_hostname: "/state/hostname",
+        state_domain_name: "/state/domain-name",
+        state_login_banner: "/state/login-banner",
+        state_motd_banner: "/state/motd-banner",
+        state_boot_time: "/state/boot-time",
+        state_software_version: "/state/software-version",
+    }
+);
+
+nodes!(
+    /// `interface` without the lists below it.
+    LinkNodes {
+        entry: "",
+        kind: "/type",
+        enabled: "/enabled",
+        description: "/description",
+        mtu: "/mtu",
+        mac: "/mac-address",
+        master: "/master",
+        veth: "/veth",
+        veth_peer: "/veth/peer",
+        vxlan: "/vxlan",
+        vxlan_vni: "/vxlan/vni",
+        vxlan_local: "/vxlan/local",
+        vxlan_remote: "/vxlan/remote",
+        vxlan_port: "/vxlan/port",
+        vxlan_device: "/vxlan/device",
+        vxlan_learning: "/vxlan/learning",
+        bridge: "/bridge",
+        bridge_stp: "/bridge/stp",
+        bridge_vlan_filtering: "/bridge/vlan-filtering",
+        bridge_ageing_time: "/bridge/ageing-time",
+        state: "/state",
+        state_name: "/state/name",
+        state_kind: "/state/type",
+        state_enabled: "/state/enabled",
+        state_admin: "/state/admin-status",
+        state_oper: "/state/oper-status",
+        state_index: "/state/ifindex",
+        state_mtu: "/state/mtu",
+        state_mac: "/state/mac-address",
+        state_description: "/state/description",
+        state_master: "/state/master",
+        state_peer: "/state/peer",
+        state_last_change: "/state/last-change",
+        state_ipv4_forwarding: "/state/ipv4-forwarding",
+        state_ipv6_forwarding: "/state/ipv6-forwarding",
+        state_counters: "/state/counters",
+        state_carrier_transitions: "/state/counters/carrier-transitions",
+    }
+);
+
+nodes!(
+    /// One family of an interface with its lists.
+    FamilyNodes {
+        container: "",
+        forwarding: "/forwarding",
+        address: "/address",
+        prefix_len: "/address/prefix-length",
+        address_state: "/address/state",
+        address_state_ip: "/address/state/ip",
+        address_state_prefix_len: "/address/state/prefix-length",
+        address_state_origin: "/address/state/origin",
+        neighbor: "/neighbor",
+        mac: "/neighbor/link-layer-address",
+        neighbor_state: "/neighbor/state",
+        neighbor_state_ip: "/neighbor/state/ip",
+        neighbor_state_mac: "/neighbor/state/link-layer-address",
+        neighbor_state_origin: "/neighbor/state/origin",
+        neighbor_state_state: "/neighbor/state/neighbor-state",
+    }
+);
+
+nodes!(
+    /// `network-instance` and the static routes below it.
+    RouteNodes {
+        instance: "",
+        instance_kind: "/type",
+        instance_state: "/state",
+        instance_state_name: "/state/name",
+        instance_state_kind: "/state/type",
+        protocol: "/static",
+        protocol_state: "/static/state",
+        protocol_state_name: "/static/state/name",
+        route: "/static/route",
+        description: "/static/route/description",
+        route_state: "/static/route/state",
+        route_state_prefix: "/static/route/state/prefix",
+        route_state_description: "/static/route/state/description",
+        hop: "/static/route/next-hop",
+        hop_target: "/static/route/next-hop/next-hop",
+        hop_interface: "/static/route/next-hop/interface",
+        hop_metric: "/static/route/next-hop/metric",
+        hop_state: "/static/route/next-hop/state",
+        hop_state_index: "/static/route/next-hop/state/index",
+        hop_state_target: "/static/route/next-hop/state/next-hop",
+        hop_state_interface: "/static/route/next-hop/state/interface",
+        hop_state_metric: "/static/route/next-hop/state/metric",
+    }
+);
+
+/// All nodes this platform reads and writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    pub(crate) interfaces: NodeId,
+    pub(crate) instances: NodeId,
+    pub(crate) system: SystemNodes,
+    pub(crate) link: LinkNodes,
+    pub(crate) v4: FamilyNodes,
+    pub(crate) v6: FamilyNodes,
+    pub(crate) route: RouteNodes,
+}
+
+impl Nodes {
+    pub(crate) fn find(schema: &Schema) -> Result<Self, ModelError> {
+        const INTERFACE: &str = "/interfaces/interface";
+        Ok(Self {
+            interfaces: find(schema, "/interfaces")?,
+            instances: find(schema, "/network-instances")?,
+            system: SystemNodes::find(schema, "/system")?,
+            link: LinkNodes::find(schema, INTERFACE)?,
+            v4: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
+            v6: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            route: RouteNodes::find(schema, "/network-instances/network-instance")?,
+        })
+    }
+
+    pub(crate) fn family(&self, family: Family) -> &FamilyNodes {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+}
+
+fn find(schema: &Schema, path: &str) -> Result<NodeId, ModelError> {
+    schema.find(path).ok_or_else(|| ModelError(path.to_owned()))
+}

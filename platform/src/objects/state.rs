@@ -1,0 +1,352 @@
+//! What the kernel shows, as state leaves of the native model.
+//!
+//! The leaves of one key are those of no other key, so a reader keeps what it published of a key
+//! and publishes the difference when the key changes.
+
+use std::net::IpAddr;
+
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_scheduler::Key;
+use smol_str::SmolStr;
+
+use super::{Registry, ip_text};
+use crate::descriptors::{kinds, system};
+use crate::values::{
+    Address, Content, Family, Forwarding, Hop, Hostname, KernelRoute, Link, LinkKind, Neighbor,
+    NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState, RouteTarget, StaticProtocol,
+    StaticRoute, TextFile,
+};
+
+/// The state leaves of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateEntry {
+    /// The native entry they are in.
+    pub path: InstancePath,
+    /// The leaves, whole paths.
+    pub leaves: Vec<(InstancePath, Value)>,
+}
+
+/// What the engine holds of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planes<'a> {
+    /// What is wanted.
+    pub intended: Option<&'a dyn holdfast_scheduler::Value>,
+    /// What was carried out last.
+    pub applied: Option<&'a dyn holdfast_scheduler::Value>,
+    /// What the system shows.
+    pub observed: Option<&'a dyn holdfast_scheduler::Value>,
+}
+
+impl<'a> Planes<'a> {
+    fn observed<V: 'static>(&self) -> Option<&'a V> {
+        self.observed?.as_any().downcast_ref()
+    }
+
+    fn applied<V: 'static>(&self) -> Option<&'a V> {
+        self.applied?.as_any().downcast_ref()
+    }
+
+    fn intended<V: 'static>(&self) -> Option<&'a V> {
+        self.intended?.as_any().downcast_ref()
+    }
+}
+
+impl Registry {
+    /// The state leaves of one key; `None` when nothing of it is to be seen.
+    ///
+    /// Shows what is, not what was asked: leaves come from the observed plane wherever the kernel
+    /// shows the object. Objects without one of their own (a set of static routes) are shown as
+    /// applied. Links and addresses of others are shown, their routes are not.
+    pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        match key.kind() {
+            kinds::LINK => self.link_state(planes),
+            kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
+            kinds::ADDRESS => Some(self.address_state(planes.observed()?)),
+            kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
+            kinds::NETWORK_INSTANCE => Some(self.instance_state(planes.applied()?)),
+            kinds::STATIC_PROTOCOL => Some(self.protocol_state(planes.applied()?)),
+            kinds::STATIC_ROUTE => Some(self.static_state(planes.applied()?)),
+            kinds::ROUTE => self.route_state(planes.applied()?, planes.observed()?),
+            kinds::HOSTNAME => {
+                let hostname: &Hostname = planes.observed()?;
+                self.system_leaf(self.nodes.system.state_hostname, &hostname.name)
+            }
+            kinds::TEXT_FILE => self.file_state(planes.observed()?),
+            _ => None,
+        }
+    }
+
+    /// State of the system that no key stands for: `boot_time_ns` since 1970, and which agent runs.
+    pub fn system_state(&self, boot_time_ns: u64, software_version: &str) -> StateEntry {
+        let nodes = &self.nodes.system;
+        let path = InstancePath(vec![Step::node(nodes.system)]);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        leaves.put(nodes.state_boot_time, Value::Uint(boot_time_ns));
+        leaves.text(nodes.state_software_version, software_version);
+        leaves.entry(path)
+    }
+
+    fn link_state(&self, planes: Planes<'_>) -> Option<StateEntry> {
+        let nodes = &self.nodes.link;
+        if let Some(link) = planes.observed::<Link>() {
+            return Some(self.shown_link(link));
+        }
+        // Configured, and not there: a port that is not plugged in, a link that waits for another.
+        let link: &Link = planes.intended()?;
+        let path = self.link_path(&link.name);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        leaves.text(nodes.state_name, &link.name);
+        leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
+        leaves.text_enum(nodes.state_oper, OperState::NotPresent.name());
+        Some(leaves.entry(path))
+    }
+
+    fn shown_link(&self, link: &Link) -> StateEntry {
+        let nodes = &self.nodes.link;
+        let path = self.link_path(&link.name);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        leaves.text(nodes.state_name, &link.name);
+        let kind = match &link.kind {
+            LinkKind::Other(_) => LinkKind::Physical.name(),
+            kind => kind.name(),
+        };
+        leaves.text_enum(nodes.state_kind, kind);
+        leaves.put(nodes.state_enabled, Value::Bool(link.enabled));
+        leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
+        leaves.optional(nodes.state_mtu, link.mtu.map(|mtu| Value::Uint(mtu.into())));
+        leaves.optional(nodes.state_mac, link.mac.map(|mac| text_value(&mac.to_string())));
+        leaves.optional(nodes.state_description, link.description.as_deref().map(text_value));
+        leaves.optional(nodes.state_master, link.master.as_deref().map(text_value));
+        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
+            leaves.text(nodes.state_peer, peer);
+        }
+        if let Some(facts) = &link.facts {
+            leaves.text_enum(nodes.state_oper, facts.oper.name());
+            leaves.put(nodes.state_index, Value::Uint(facts.index.into()));
+            leaves.put(nodes.state_last_change, Value::Uint(facts.last_change_ns));
+            let changes = Value::Uint(facts.carrier_changes.into());
+            leaves.put_below(nodes.state_counters, nodes.state_carrier_transitions, changes);
+        }
+        leaves.entry(path)
+    }
+
+    fn forwarding_state(&self, part: &Forwarding) -> StateEntry {
+        let nodes = &self.nodes.link;
+        let path = self.link_path(&part.link);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        let leaf = match part.family {
+            Family::V4 => nodes.state_ipv4_forwarding,
+            Family::V6 => nodes.state_ipv6_forwarding,
+        };
+        leaves.put(leaf, Value::Bool(part.enabled));
+        leaves.entry(path)
+    }
+
+    fn address_state(&self, address: &Address) -> StateEntry {
+        let nodes = self.nodes.family(Family::of(address.ip));
+        let path = self.family_path(&address.link, nodes.container, nodes.address, address.ip);
+        let mut leaves = Leaves::below(&path, nodes.address_state);
+        leaves.put(nodes.address_state_ip, ip_text(address.ip));
+        leaves.put(nodes.address_state_prefix_len, Value::Uint(address.prefix_len.into()));
+        let origin = address.facts.as_ref().map(|facts| enum_value(facts.origin.name()));
+        leaves.optional(nodes.address_state_origin, origin);
+        leaves.entry(path)
+    }
+
+    fn neighbor_state(&self, neighbor: &Neighbor) -> StateEntry {
+        let nodes = self.nodes.family(Family::of(neighbor.ip));
+        let path = self.family_path(&neighbor.link, nodes.container, nodes.neighbor, neighbor.ip);
+        let mut leaves = Leaves::below(&path, nodes.neighbor_state);
+        leaves.put(nodes.neighbor_state_ip, ip_text(neighbor.ip));
+        let mac = neighbor.mac.map(|mac| text_value(&mac.to_string()));
+        leaves.optional(nodes.neighbor_state_mac, mac);
+        if let Some(facts) = &neighbor.facts {
+            let permanent = facts.state == NeighborState::Permanent;
+            let origin = if permanent { "STATIC" } else { "DYNAMIC" };
+            leaves.text_enum(nodes.neighbor_state_origin, origin);
+            leaves.text_enum(nodes.neighbor_state_state, facts.state.name());
+        }
+        leaves.entry(path)
+    }
+
+    fn instance_state(&self, instance: &NetworkInstance) -> StateEntry {
+        let nodes = &self.nodes.route;
+        let path = self.instance_path(&instance.name);
+        let mut leaves = Leaves::below(&path, nodes.instance_state);
+        leaves.text(nodes.instance_state_name, &instance.name);
+        leaves.text_enum(nodes.instance_state_kind, "default-instance");
+        leaves.entry(path)
+    }
+
+    fn protocol_state(&self, protocol: &StaticProtocol) -> StateEntry {
+        let nodes = &self.nodes.route;
+        let path = self.protocol_path(&protocol.instance, &protocol.name);
+        let mut leaves = Leaves::below(&path, nodes.protocol_state);
+        leaves.text(nodes.protocol_state_name, &protocol.name);
+        leaves.entry(path)
+    }
+
+    fn static_state(&self, route: &StaticRoute) -> StateEntry {
+        let nodes = &self.nodes.route;
+        let prefix = text_value(&route.prefix.to_string());
+        let path = self.protocol_path(&route.instance, &route.protocol);
+        let path = path.join(Step::entry(nodes.route, Keys::single(prefix.clone())));
+        let mut leaves = Leaves::below(&path, nodes.route_state);
+        leaves.put(nodes.route_state_prefix, prefix);
+        let description = route.description.as_deref().map(text_value);
+        leaves.optional(nodes.route_state_description, description);
+        leaves.entry(path)
+    }
+
+    /// The configured next hops that the kernel has.
+    fn route_state(&self, applied: &KernelRoute, observed: &KernelRoute) -> Option<StateEntry> {
+        let nodes = &self.nodes.route;
+        let source = applied.source.as_ref()?;
+        let prefix = text_value(&applied.prefix.to_string());
+        let path = self.protocol_path(&source.instance, &source.protocol);
+        let path = path.join(Step::entry(nodes.route, Keys::single(prefix)));
+        let mut all = Vec::new();
+        for next_hop in &source.next_hops {
+            let Some(link) = in_kernel(next_hop, &observed.target) else { continue };
+            let keys = Keys::single(Value::Str(next_hop.index.clone()));
+            let entry = path.join(Step::entry(nodes.hop, keys));
+            let mut leaves = Leaves::below(&entry, nodes.hop_state);
+            leaves.text(nodes.hop_state_index, &next_hop.index);
+            leaves.optional(
+                nodes.hop_state_target,
+                match next_hop.target {
+                    NextHopTarget::Gateway(ip) => Some(ip_text(ip)),
+                    NextHopTarget::Drop => Some(enum_value("drop")),
+                    NextHopTarget::OnLink => None,
+                },
+            );
+            leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
+            leaves.put(nodes.hop_state_metric, Value::Uint(observed.metric.into()));
+            all.append(&mut leaves.leaves);
+        }
+        Some(StateEntry { path, leaves: all })
+    }
+
+    fn file_state(&self, file: &TextFile) -> Option<StateEntry> {
+        let nodes = &self.nodes.system;
+        let text = match &file.content {
+            Content::Whole(text) | Content::Block(text) => text.as_str(),
+            Content::Absent => return None,
+        };
+        match file.path.as_str() {
+            system::HOSTS_FILE => {
+                self.system_leaf(nodes.state_domain_name, system::domain_of(text)?)
+            }
+            system::ISSUE_FILE => {
+                self.system_leaf(nodes.state_login_banner, last_newline_off(text))
+            }
+            system::MOTD_FILE => self.system_leaf(nodes.state_motd_banner, last_newline_off(text)),
+            _ => None,
+        }
+    }
+
+    fn system_leaf(&self, leaf: NodeId, text: &str) -> Option<StateEntry> {
+        let path = InstancePath(vec![Step::node(self.nodes.system.system)]);
+        let mut leaves = Leaves::below(&path, self.nodes.system.state);
+        leaves.text(leaf, text);
+        Some(leaves.entry(path))
+    }
+
+    fn link_path(&self, name: &SmolStr) -> InstancePath {
+        let keys = Keys::single(Value::Str(name.clone()));
+        let (list, entry) = (self.nodes.interfaces, self.nodes.link.entry);
+        InstancePath(vec![Step::node(list), Step::entry(entry, keys)])
+    }
+
+    fn family_path(
+        &self,
+        link: &SmolStr,
+        family: NodeId,
+        list: NodeId,
+        ip: IpAddr,
+    ) -> InstancePath {
+        let entry = Step::entry(list, Keys::single(ip_text(ip)));
+        self.link_path(link).join(Step::node(family)).join(entry)
+    }
+
+    fn instance_path(&self, name: &SmolStr) -> InstancePath {
+        let keys = Keys::single(Value::Str(name.clone()));
+        let entry = Step::entry(self.nodes.route.instance, keys);
+        InstancePath(vec![Step::node(self.nodes.instances), entry])
+    }
+
+    fn protocol_path(&self, instance: &SmolStr, protocol: &SmolStr) -> InstancePath {
+        let keys = Keys::single(Value::Str(protocol.clone()));
+        self.instance_path(instance).join(Step::entry(self.nodes.route.protocol, keys))
+    }
+}
+
+/// Leaves of one `state` container under way.
+struct Leaves {
+    state: InstancePath,
+    leaves: Vec<(InstancePath, Value)>,
+}
+
+impl Leaves {
+    fn below(entry: &InstancePath, state: NodeId) -> Self {
+        Self { state: entry.join(Step::node(state)), leaves: Vec::new() }
+    }
+
+    fn put(&mut self, leaf: NodeId, value: Value) {
+        self.leaves.push((self.state.join(Step::node(leaf)), value));
+    }
+
+    fn put_below(&mut self, container: NodeId, leaf: NodeId, value: Value) {
+        let path = self.state.join(Step::node(container)).join(Step::node(leaf));
+        self.leaves.push((path, value));
+    }
+
+    fn optional(&mut self, leaf: NodeId, value: Option<Value>) {
+        if let Some(value) = value {
+            self.put(leaf, value);
+        }
+    }
+
+    fn text(&mut self, leaf: NodeId, text: &str) {
+        self.put(leaf, text_value(text));
+    }
+
+    fn text_enum(&mut self, leaf: NodeId, name: &str) {
+        self.put(leaf, enum_value(name));
+    }
+
+    fn entry(self, path: InstancePath) -> StateEntry {
+        StateEntry { path, leaves: self.leaves }
+    }
+}
+
+fn text_value(text: &str) -> Value {
+    Value::Str(text.into())
+}
+
+fn enum_value(name: &str) -> Value {
+    Value::Enum(name.into())
+}
+
+fn admin_status(enabled: bool) -> &'static str {
+    if enabled { "UP" } else { "DOWN" }
+}
+
+fn last_newline_off(text: &str) -> &str {
+    text.strip_suffix('\n').unwrap_or(text)
+}
+
+/// Whether the kernel's route has a configured next hop, and the link it leaves by.
+fn in_kernel(next_hop: &NextHop, target: &RouteTarget) -> Option<Option<SmolStr>> {
+    let gateway = match (next_hop.target, target) {
+        (NextHopTarget::Drop, RouteTarget::Blackhole) => return Some(None),
+        (NextHopTarget::Gateway(ip), _) => Some(ip),
+        (NextHopTarget::OnLink, _) => None,
+        (NextHopTarget::Drop, RouteTarget::Hops(_)) => return None,
+    };
+    let RouteTarget::Hops(hops) = target else { return None };
+    let matches = |hop: &&Hop| {
+        hop.gateway == gateway && (next_hop.link.is_none() || next_hop.link == hop.link)
+    };
+    hops.iter().find(matches).map(|hop| hop.link.clone())
+}

@@ -1,0 +1,264 @@
+use holdfast_config::Path;
+use holdfast_config::tree::{Leaf, Tree};
+
+use super::state::Planes;
+use super::*;
+use crate::values::{LinkFacts, OperState};
+
+/// Configuration as `path = value` lines of the native model; the registry and its schema.
+struct Model {
+    schema: Schema,
+    registry: Registry,
+}
+
+impl Model {
+    fn new() -> Self {
+        let schema = Schema::native().unwrap();
+        let registry = Registry::new(&schema).unwrap();
+        Self { schema, registry }
+    }
+
+    fn path(&self, text: &str) -> InstancePath {
+        let path: Path = text.parse().unwrap();
+        self.schema.resolve_write(&path).unwrap()
+    }
+
+    fn tree(&self, lines: &str) -> Tree<()> {
+        let mut tree = Tree::new();
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (path, text) = line.split_once(" = ").unwrap();
+            let path = self.path(path);
+            let leaf = self.schema.leaf(path.last().unwrap().node);
+            let value = leaf.ty.parse_text(text).unwrap();
+            tree.set_leaf(&self.schema, &path, Leaf::new(value, ()));
+        }
+        tree
+    }
+
+    fn value(&self, object: &str, lines: &str) -> Result<(Key, SharedValue), ObjectError> {
+        let (tree, path) = (self.tree(lines), self.path(object));
+        let empty = Arc::new(Branch::default());
+        let branch = tree.branch(&path).unwrap_or(&empty);
+        self.registry.value(&path, branch)
+    }
+
+    fn state(&self, key: &Key, planes: Planes<'_>) -> String {
+        let Some(entry) = self.registry.state(key, planes) else { return String::new() };
+        let line = |(path, value): &(InstancePath, Value)| {
+            assert!(path.starts_with(&entry.path));
+            format!("{} = {value}", path.to_path(&self.schema))
+        };
+        entry.leaves.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[test]
+fn objects_become_values() {
+    let check = |object: &str, lines: &str, label: &str, want: &[&str]| {
+        let (key, value) = Model::new().value(object, lines).unwrap();
+        let registry = descriptors::registry();
+        assert_eq!(registry.label(&key, Some(&*value)), label);
+        assert_eq!(key, registry.descriptor(key.kind()).unwrap().key(&*value));
+        let text = format!("{value:?}");
+        want.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
+    };
+    let eth0 = "/interfaces/interface[name=eth0]";
+    check(
+        eth0,
+        "/interfaces/interface[name=eth0]/mtu = 1400
+         /interfaces/interface[name=eth0]/enabled = false
+         /interfaces/interface[name=eth0]/mac-address = 02:00:00:00:00:01
+         /interfaces/interface[name=eth0]/ipv6/forwarding = true",
+        "link eth0",
+        &["Physical", "enabled: false", "mtu: Some(1400)", "ipv6_forwarding: Some(true)"],
+    );
+    check("/interfaces/interface[name=lo]", "", "link lo", &["Loopback"]);
+    check(
+        "/interfaces/interface[name=v0]",
+        "/interfaces/interface[name=v0]/type = veth
+         /interfaces/interface[name=v0]/veth/peer = v1",
+        "link v0",
+        &["Veth { peer: Some(\"v1\") }"],
+    );
+    check(
+        "/interfaces/interface[name=vx]",
+        "/interfaces/interface[name=vx]/type = vxlan
+         /interfaces/interface[name=vx]/vxlan/vni = 7",
+        "link vx",
+        &["vni: 7", "port: 4789", "learning: true"],
+    );
+    check(
+        "/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.1]",
+        "/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.1]/prefix-length = 24",
+        "address 192.0.2.1/24 of eth0",
+        &[],
+    );
+    check(
+        "/interfaces/interface[name=eth0]/ipv6/neighbor[ip=2001:db8::7]",
+        "/interfaces/interface[name=eth0]/ipv6/neighbor[ip=2001:db8::7]/link-layer-address = 02:00:00:00:00:07",
+        "neighbor 2001:db8::7 of eth0",
+        &[],
+    );
+    check("/system", "/system/hostname = box", "system", &["hostname: Some(\"box\")"]);
+    let route =
+        "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]";
+    check(
+        route,
+        &format!(
+            "{route}/next-hop[index=a]/next-hop = 192.0.2.2
+             {route}/next-hop[index=b]/interface = eth1
+             {route}/next-hop[index=b]/metric = 5
+             {route}/next-hop[index=c]/next-hop = drop
+             {route}/next-hop[index=c]/metric = 9"
+        ),
+        "static route 10.0.0.0/8",
+        &["Gateway(192.0.2.2)", "OnLink", "metric: Some(5)", "Drop"],
+    );
+}
+
+#[test]
+fn what_cannot_exist_is_refused() {
+    let check = |object: &str, lines: &str, path: &str, reason: &str| {
+        let model = Model::new();
+        let error = model.value(object, lines).unwrap_err();
+        assert_eq!(error.path.to_path(&model.schema).to_string(), path);
+        assert!(error.reason.contains(reason), "{reason} in {}", error.reason);
+    };
+    let bad = |name: &str, reason: &str| {
+        let entry = format!("/interfaces/interface[name={name}]");
+        check(&entry, &format!("{entry}/mtu = 1400"), &entry, reason);
+    };
+    bad("..", "means a folder");
+    bad("all", "settings for all links");
+    let eth0 = "/interfaces/interface[name=eth0]";
+    let leaf = |lines: &str, leaf: &str, reason: &str| {
+        let line = |line: &str| format!("{eth0}/{}", line.trim());
+        let lines: Vec<_> = lines.lines().map(line).collect();
+        check(eth0, &lines.join("\n"), &format!("{eth0}/{leaf}"), reason);
+    };
+    leaf("type = loopback", "type", "is `lo`");
+    leaf("type = veth", "veth/peer", "mandatory");
+    leaf("type = veth\nveth/peer = eth0", "veth/peer", "of itself");
+    leaf("type = vxlan", "vxlan/vni", "mandatory");
+    leaf("type = vxlan\nvxlan/vni = 1\nvxlan/remote = 239.1.1.1", "vxlan/device", "needs a device");
+    leaf("mac-address = 01:00:00:00:00:01", "mac-address", "group address");
+    leaf("master = eth0", "master", "port of itself");
+    let route = |prefix: &str, lines: &str, path: &str, reason: &str| {
+        let entry = format!(
+            "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix={prefix}]"
+        );
+        let line = |line: &str| format!("{entry}/next-hop{}", line.trim());
+        let lines: Vec<_> = lines.lines().map(line).collect();
+        check(&entry, &lines.join("\n"), &format!("{entry}{path}"), reason);
+    };
+    route("10.0.0.1/8", "[index=a]/next-hop = drop", "", "10.0.0.0/8");
+    let hop = "/next-hop[index=a]/next-hop";
+    route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
+    route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "no gateway");
+    route("10.0.0.0/8", "[index=a]/next-hop = drop\n[index=b]/interface = e", "", "drops what");
+    route(
+        "10.0.0.0/8",
+        "[index=a]/next-hop = 192.0.2.1\n[index=b]/next-hop = 192.0.2.1",
+        "",
+        "are the same",
+    );
+    route("10.0.0.0/8", "[index=a]/metric = 5", "/next-hop[index=a]", "needs an address");
+}
+
+#[test]
+fn a_type_that_the_existing_link_contradicts_is_refused() {
+    let check = |wanted: &str, shown: LinkKind, ours: bool, refused: bool| {
+        let model = Model::new();
+        let entry = "/interfaces/interface[name=x0]";
+        let lines = format!("{entry}/type = {wanted}\n{entry}/veth/peer = y0");
+        let (_, value) = model.value(entry, &lines).unwrap();
+        let facts = Some(LinkFacts { ours, ..LinkFacts::default() });
+        let shown = Link { facts, ..Link::new("x0", shown) };
+        let result = model.registry.admit(&model.path(entry), &*value, Some(&shown));
+        assert_eq!(result.is_err(), refused, "{wanted} over {shown:?}");
+    };
+    check("bridge", LinkKind::Physical, false, true);
+    check("bridge", LinkKind::Bridge(crate::values::BridgeParams::default()), false, false);
+    check("bridge", LinkKind::Dummy, true, false);
+    check("veth", LinkKind::Veth { peer: None }, false, false);
+    check("physical", LinkKind::Veth { peer: None }, false, false);
+    check("physical", LinkKind::Other("tun".into()), false, false);
+}
+
+#[test]
+fn state_shows_what_the_kernel_has() {
+    let model = Model::new();
+    let facts = LinkFacts {
+        index: 7,
+        oper: OperState::LowerLayerDown,
+        last_change_ns: 5,
+        carrier_changes: 3,
+        ..LinkFacts::default()
+    };
+    let shown = Link {
+        mtu: Some(1500),
+        description: Some("up".into()),
+        facts: Some(facts),
+        ..Link::new("eth0", LinkKind::Physical)
+    };
+    let wanted = Link { enabled: false, mtu: Some(1400), ..Link::new("eth0", LinkKind::Physical) };
+    let key = descriptors::link::key("eth0");
+    let planes = Planes { intended: Some(&wanted), applied: Some(&wanted), observed: Some(&shown) };
+    let state = "/interfaces/interface[name=eth0]/state";
+    let want = [
+        "name = eth0",
+        "type = physical",
+        "enabled = true",
+        "admin-status = UP",
+        "mtu = 1500",
+        "description = up",
+        "oper-status = LOWER_LAYER_DOWN",
+        "ifindex = 7",
+        "last-change = 5",
+        "counters/carrier-transitions = 3",
+    ];
+    assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
+    assert_eq!(model.state(&key, Planes::default()), "");
+}
+
+#[test]
+fn a_port_that_is_not_there_is_not_present() {
+    let model = Model::new();
+    let wanted = Link::new("eth9", LinkKind::Physical);
+    let planes = Planes { intended: Some(&wanted), ..Planes::default() };
+    let state = "/interfaces/interface[name=eth9]/state";
+    let want = ["name = eth9", "admin-status = UP", "oper-status = NOT_PRESENT"];
+    assert_eq!(
+        model.state(&descriptors::link::key("eth9"), planes),
+        want.map(|leaf| format!("{state}/{leaf}")).join("\n")
+    );
+}
+
+#[test]
+fn next_hops_are_shown_as_the_kernel_has_them() {
+    let model = Model::new();
+    let route =
+        "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]";
+    let lines = format!(
+        "{route}/next-hop[index=a]/next-hop = 192.0.2.2
+         {route}/next-hop[index=b]/next-hop = 192.0.2.3"
+    );
+    let (key, value) = model.value(route, &lines).unwrap();
+    let registry = descriptors::registry();
+    let parts = registry.descriptor(key.kind()).unwrap().parts(&*value);
+    let [(part_key, part)] = parts.as_slice() else { panic!("{parts:?}") };
+    let applied = part.as_any().downcast_ref::<crate::values::KernelRoute>().unwrap();
+    let mut observed = applied.clone();
+    let hop =
+        crate::values::Hop { gateway: Some([192, 0, 2, 3].into()), link: Some("eth1".into()) };
+    observed.target = crate::values::RouteTarget::Hops(vec![hop]);
+    let planes = Planes { applied: Some(applied), observed: Some(&observed), ..Planes::default() };
+    let state = format!("{route}/next-hop[index=b]/state");
+    let want = ["index = b", "next-hop = 192.0.2.3", "interface = eth1", "metric = 0"];
+    assert_eq!(
+        model.state(part_key, planes),
+        want.map(|leaf| format!("{state}/{leaf}")).join("\n")
+    );
+    let planes = Planes { applied: Some(&*value), ..Planes::default() };
+    assert_eq!(model.state(&key, planes), format!("{route}/state/prefix = 10.0.0.0/8"));
+}
