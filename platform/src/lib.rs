@@ -10,5 +10,6 @@ pub mod descriptors;
 pub mod links;
 pub mod netns;
 pub mod objects;
+pub mod stored;
 pub mod transport;
 pub mod values;

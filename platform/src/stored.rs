@@ -1,0 +1,234 @@
+//! What an object was before us, as the octets of a database row.
+//!
+//! Only values that [`Descriptor::restore`](holdfast_scheduler::Descriptor::restore) gives are
+//! stored: the attributes to put back when a port, a setting or a file is given up.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_scheduler::{Key, SharedValue, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::descriptors::{address, forwarding, link, neighbor, system};
+use crate::values::{
+    Address, BridgeParams, Content, Family, Forwarding, Hostname, Link, LinkKind, LinkMaster,
+    MacAddr, Neighbor, TextFile,
+};
+
+/// The octets are no stored value.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read what an object was before us")]
+pub struct StoredError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+/// The format. Fields are only ever added, with a default.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Row {
+    Link {
+        name: String,
+        enabled: bool,
+        description: Option<String>,
+        mtu: Option<u32>,
+        mac: Option<String>,
+        bridge: Option<BridgeRow>,
+    },
+    Master {
+        link: String,
+        master: Option<String>,
+    },
+    Forwarding {
+        link: String,
+        ipv6: bool,
+        enabled: bool,
+    },
+    Address {
+        link: String,
+        ip: IpAddr,
+        prefix_len: u8,
+    },
+    Neighbor {
+        link: String,
+        ip: IpAddr,
+        mac: Option<String>,
+    },
+    Hostname {
+        name: String,
+    },
+    File {
+        path: String,
+        whole: Option<String>,
+        block: Option<String>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct BridgeRow {
+    stp: bool,
+    vlan_filtering: bool,
+    ageing_time_s: u32,
+}
+
+/// The octets of a value; `None` for a kind that has nothing to put back.
+pub fn to_bytes(value: &dyn Value) -> Option<Vec<u8>> {
+    let row = row(value)?;
+    Some(serde_json::to_vec(&row).expect("the rows have no maps and no foreign types"))
+}
+
+/// The key and the value that [`to_bytes`] wrote.
+///
+/// # Errors
+/// When the octets are none of its.
+pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), StoredError> {
+    let row: Row = serde_json::from_slice(octets).map_err(|error| StoredError(error.into()))?;
+    value(row)
+}
+
+fn row(value: &dyn Value) -> Option<Row> {
+    let any = value.as_any();
+    let mac = |mac: Option<MacAddr>| mac.map(|mac| mac.to_string());
+    if let Some(it) = any.downcast_ref::<Link>() {
+        let bridge = match &it.kind {
+            LinkKind::Bridge(params) => Some(BridgeRow {
+                stp: params.stp,
+                vlan_filtering: params.vlan_filtering,
+                ageing_time_s: params.ageing_time_s,
+            }),
+            _ => None,
+        };
+        return Some(Row::Link {
+            name: it.name.to_string(),
+            enabled: it.enabled,
+            description: it.description.as_ref().map(ToString::to_string),
+            mtu: it.mtu,
+            mac: mac(it.mac),
+            bridge,
+        });
+    }
+    if let Some(it) = any.downcast_ref::<LinkMaster>() {
+        let master = it.master.as_ref().map(ToString::to_string);
+        return Some(Row::Master { link: it.link.to_string(), master });
+    }
+    if let Some(it) = any.downcast_ref::<Forwarding>() {
+        let (link, ipv6) = (it.link.to_string(), it.family == Family::V6);
+        return Some(Row::Forwarding { link, ipv6, enabled: it.enabled });
+    }
+    if let Some(it) = any.downcast_ref::<Address>() {
+        let link = it.link.to_string();
+        return Some(Row::Address { link, ip: it.ip, prefix_len: it.prefix_len });
+    }
+    if let Some(it) = any.downcast_ref::<Neighbor>() {
+        return Some(Row::Neighbor { link: it.link.to_string(), ip: it.ip, mac: mac(it.mac) });
+    }
+    if let Some(it) = any.downcast_ref::<Hostname>() {
+        return Some(Row::Hostname { name: it.name.to_string() });
+    }
+    let it = any.downcast_ref::<TextFile>()?;
+    let (whole, block) = match &it.content {
+        Content::Whole(text) => (Some(text.clone()), None),
+        Content::Block(text) => (None, Some(text.clone())),
+        Content::Absent => (None, None),
+    };
+    Some(Row::File { path: it.path.to_string(), whole, block })
+}
+
+fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
+    let mac = |text: Option<String>| {
+        text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| StoredError(e.into()))
+    };
+    Ok(match row {
+        Row::Link { name, enabled, description, mtu, mac: text, bridge } => {
+            // Only attributes are put back, so of other kinds nothing needs to be known.
+            let kind = bridge.map_or(LinkKind::Physical, |bridge| {
+                LinkKind::Bridge(BridgeParams {
+                    stp: bridge.stp,
+                    vlan_filtering: bridge.vlan_filtering,
+                    ageing_time_s: bridge.ageing_time_s,
+                })
+            });
+            let description = description.map(Into::into);
+            let link = Link { enabled, description, mtu, mac: mac(text)?, ..Link::new(name, kind) };
+            (link::key(&link.name), Arc::new(link))
+        }
+        Row::Master { link, master } => {
+            let master = master.map(Into::into);
+            let part = LinkMaster { link: link.into(), master, on_our_link: false };
+            (link::master_key(&part.link), Arc::new(part))
+        }
+        Row::Forwarding { link, ipv6, enabled } => {
+            let family = if ipv6 { Family::V6 } else { Family::V4 };
+            let part = Forwarding { link: link.into(), family, enabled, on_our_link: false };
+            (forwarding::key(&part.link, family), Arc::new(part))
+        }
+        Row::Address { link, ip, prefix_len } => {
+            let address = Address { link: link.into(), ip, prefix_len, facts: None };
+            (address::key(&address.link, ip), Arc::new(address))
+        }
+        Row::Neighbor { link, ip, mac: text } => {
+            let neighbor = Neighbor { link: link.into(), ip, mac: mac(text)?, facts: None };
+            (neighbor::key(&neighbor.link, ip), Arc::new(neighbor))
+        }
+        Row::Hostname { name } => {
+            (system::hostname_key(), Arc::new(Hostname { name: name.into() }))
+        }
+        Row::File { path, whole, block } => {
+            let content = match (whole, block) {
+                (Some(text), _) => Content::Whole(text),
+                (None, Some(text)) => Content::Block(text),
+                (None, None) => Content::Absent,
+            };
+            let key = system::file_key(&path);
+            (key, Arc::new(TextFile { path: path.into(), content }))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{AddressFacts, AddressOrigin, StaticProtocol};
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
+        let port = Link {
+            enabled: false,
+            mtu: Some(1500),
+            mac,
+            description: Some("\"quoted\"".into()),
+            ..Link::new("eth0", LinkKind::Physical)
+        };
+        let bridge = BridgeParams { stp: true, ..BridgeParams::default() };
+        let (link, ip) = ("eth0".into(), [192, 0, 2, 1].into());
+        check(port);
+        check(Link::new("br0", LinkKind::Bridge(bridge)));
+        check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });
+        let family = Family::V6;
+        check(Forwarding { link: "eth0".into(), family, enabled: true, on_our_link: false });
+        check(Address { link: "eth0".into(), ip, prefix_len: 24, facts: None });
+        check(Neighbor { link, ip, mac, facts: None });
+        check(Hostname { name: "box".into() });
+        for content in [Content::Whole("a\n".into()), Content::Block("b".into()), Content::Absent] {
+            check(TextFile { path: "etc/motd".into(), content });
+        }
+    }
+
+    #[track_caller]
+    fn check(value: impl Value) {
+        let octets = to_bytes(&value).unwrap();
+        let (key, read) = from_bytes(&octets).unwrap();
+        assert!(value.same(&*read), "{value:?} {read:?}");
+        let registry = crate::descriptors::registry();
+        assert_eq!(key, registry.descriptor(key.kind()).unwrap().key(&*read));
+    }
+
+    #[test]
+    fn what_the_kernel_alone_knows_is_not_stored() {
+        let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static });
+        let ip = [192, 0, 2, 1].into();
+        let shown = Address { link: "eth0".into(), ip, prefix_len: 24, facts };
+        let (_, read) = from_bytes(&to_bytes(&shown).unwrap()).unwrap();
+        assert!(read.same(&Address { facts: None, ..shown }));
+        assert!(to_bytes(&StaticProtocol { instance: "i".into(), name: "n".into() }).is_none());
+        assert!(from_bytes(b"{\"kind\":\"link\"}").is_err());
+    }
+}
