@@ -6,10 +6,16 @@
 #![warn(missing_docs)]
 
 pub mod codec;
+mod collector;
 pub mod descriptors;
 pub mod links;
 pub mod netns;
 pub mod objects;
+mod platform;
 pub mod stored;
+
 pub mod transport;
 pub mod values;
+
+pub use collector::{Collector, Leaves};
+pub use platform::{Platform, PlatformError, PlatformSettings};

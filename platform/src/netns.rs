@@ -69,6 +69,12 @@ pub enum NetnsError {
         /// The reason.
         source: io::Error,
     },
+    /// No thread to work in it.
+    #[error("cannot start a thread for the managed namespace")]
+    Thread {
+        /// The reason.
+        source: io::Error,
+    },
     /// No private UTS namespace.
     #[error(
         "cannot make a UTS namespace for the managed box: that needs CAP_SYS_ADMIN; run the agent as root"

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,9 +12,10 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::net::UnixDatagram;
 use tokio::time::{Instant, timeout};
+use tonic::transport::Channel;
 
 use crate::eventually::{PATIENCE, eventually};
-use crate::gnmi::{Credentials, GnmiClient};
+use crate::gnmi::{Credentials, GnmiClient, connect};
 use crate::netns::Netns;
 
 /// The user that `--admin-password-file` makes.
@@ -129,9 +130,24 @@ impl AgentProcess {
     /// # Panics
     /// When the agent does not take the connection.
     pub async fn gnmi(&self) -> GnmiClient {
-        let credentials = Credentials::new(ADMIN, PASSWORD).expect("plain ASCII");
-        let client = GnmiClient::connect(self.address, &self.ca(), credentials).await;
-        client.unwrap_or_else(|error| panic!("{error:?}\n{}", self.log_tail()))
+        GnmiClient::over(self.channel().await, self.credentials())
+    }
+
+    /// A connection without a user, for clients of other services and other users.
+    ///
+    /// # Panics
+    /// When the agent does not take the connection.
+    pub async fn channel(&self) -> Channel {
+        let channel = connect(self.address, &self.ca()).await;
+        channel.unwrap_or_else(|error| panic!("{error:?}\n{}", self.log_tail()))
+    }
+
+    /// The right name and password.
+    ///
+    /// # Panics
+    /// Never: both can be sent.
+    pub fn credentials(&self) -> Credentials {
+        Credentials::new(ADMIN, PASSWORD).expect("plain ASCII")
     }
 
     /// Ends it the way a power cut does, and waits until it is gone.
@@ -182,6 +198,19 @@ impl AgentProcess {
             String::from_utf8_lossy(&output.stderr)
         );
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs `holdfast user ARGUMENTS` with a password on standard input.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn user(&self, arguments: &[&str], password: &str) -> Output {
+        let file = self.folder.path().join("new-password");
+        fs::write(&file, password).expect("a file in our own folder");
+        let stdin = File::open(&file).expect("it was just written");
+        let mut command = Command::new(binary());
+        command.arg("user").args(arguments).arg("--state-dir").arg(self.state_dir()).stdin(stdin);
+        command.output().expect("the binary starts")
     }
 
     /// `holdfast COMMAND --state-dir ...`, which dies with this thread.

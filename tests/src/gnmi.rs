@@ -48,21 +48,7 @@ impl Interceptor for Credentials {
 }
 
 impl GnmiClient {
-    /// Connects over TLS to a server that shows a certificate for `localhost` signed by `ca` (PEM).
-    ///
-    /// # Errors
-    /// When the server is not there or not who it should be.
-    pub async fn connect(address: SocketAddr, ca: &str, credentials: Credentials) -> Result<Self> {
-        let tls = ClientTlsConfig::new()
-            .ca_certificate(Certificate::from_pem(ca))
-            .domain_name("localhost");
-        let endpoint = Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?;
-        let channel =
-            endpoint.connect().await.with_context(|| format!("cannot connect to {address}"))?;
-        Ok(Self::over(channel, credentials))
-    }
-
-    /// A client over a connection that exists, as another user for instance.
+    /// Asks as one user over a connection.
     pub fn over(channel: Channel, credentials: Credentials) -> Self {
         let inner = GNmiClient::with_interceptor(channel, credentials)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -155,6 +141,17 @@ impl GnmiClient {
     pub fn raw(&self) -> GNmiClient<InterceptedService<Channel, Credentials>> {
         self.inner.clone()
     }
+}
+
+/// Connects over TLS to a server that shows a certificate for `localhost` signed by `ca` (PEM).
+///
+/// # Errors
+/// When the server is not there or not who it should be.
+pub async fn connect(address: SocketAddr, ca: &str) -> Result<Channel> {
+    let tls =
+        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost");
+    let endpoint = Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?;
+    endpoint.connect().await.with_context(|| format!("cannot connect to {address}"))
 }
 
 /// A path written as text: `/interfaces/interface[name=eth0]`, or `origin:/...`.

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -12,6 +14,8 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Netns {
     path: String,
+    /// Of a namespace beside that of this thread: what keeps it alive until dropped.
+    keeper: Option<mpsc::SyncSender<()>>,
 }
 
 /// What `ip link` tells of one link.
@@ -38,9 +42,27 @@ impl Netns {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS)
             .expect("root, or a user namespace, to make a network namespace: run `make e2e`");
         let thread = nix::unistd::gettid();
-        let net = Self { path: format!("/proc/{}/task/{thread}/ns/net", std::process::id()) };
+        let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
+        let net = Self { path, keeper: None };
         net.ip("link set lo up");
         net
+    }
+
+    /// Makes a namespace that this thread is not in; it lives as long as what is returned.
+    ///
+    /// # Panics
+    /// Without the privilege to make one.
+    #[must_use]
+    pub fn beside() -> Self {
+        let (path_tx, path_rx) = mpsc::sync_channel(1);
+        let (keeper, dropped) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            // Each end may be gone first; then there is nothing left to keep.
+            let _ = path_tx.send(Self::enter().path);
+            let _ = dropped.recv();
+        });
+        let path = path_rx.recv().expect("the thread sends before it ends");
+        Self { path, keeper: Some(keeper) }
     }
 
     /// Adds a port with a cable to `peer`, both down.
@@ -58,7 +80,14 @@ impl Netns {
     /// Runs `ip` with arguments separated by spaces, and returns what it prints.
     #[track_caller]
     pub fn ip(&self, arguments: &str) -> String {
-        let output = run("ip", arguments.split_whitespace());
+        let words = arguments.split_whitespace();
+        let output = match self.keeper {
+            None => run("ip", words),
+            Some(_) => run(
+                "nsenter",
+                [format!("--net={}", self.path).as_str(), "ip"].into_iter().chain(words),
+            ),
+        };
         assert!(
             output.status.success(),
             "ip {arguments}: {}",
@@ -167,7 +196,8 @@ mod tests {
         assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
         assert_eq!(net.routes("150"), ["198.51.100.0/24 via 192.0.2.2 dev eth0 onlink linkdown"]);
 
-        let outside = std::thread::spawn(|| Netns::enter().find_link("eth0")).join().unwrap();
-        assert_eq!(outside, None);
+        let beside = Netns::beside().with_veth("eth7", "peer7");
+        assert_eq!((beside.find_link("eth0"), net.find_link("eth7")), (None, None));
+        assert_eq!(beside.link("eth7").kind, "veth");
     }
 }

@@ -6,14 +6,18 @@
 
 use holdfast_scheduler::{Completion, Fact, Key, Operation, Scope, TransportId};
 
-mod dialect;
+pub(crate) mod codecs;
 mod files;
 mod mailbox;
-mod rtnetlink;
+pub(crate) mod rtnetlink;
 mod sysctl;
+pub(crate) mod texts;
 mod uts;
 
+pub(crate) use codecs::Query;
 pub use mailbox::Events;
+pub(crate) use mailbox::mailbox;
+pub use rtnetlink::RtnetlinkError;
 
 /// Links, addresses, neighbours and routes: rtnetlink of the managed namespace.
 pub const RTNETLINK: TransportId = TransportId(1);
@@ -55,4 +59,10 @@ pub enum Event {
         /// What is there.
         facts: Vec<Fact>,
     },
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -9,16 +9,14 @@ use tracing::{debug, error, warn};
 
 use super::frame::{Frame, u32_at};
 use super::listener::{
-    NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK,
-    RTM_NEWNEIGH, RTM_NEWNETCONF, RTM_NEWROUTE,
+    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH,
+    RTM_NEWNETCONF, RTM_NEWROUTE,
 };
-use super::{Event, Task, netconf, now_ns};
+use super::{Event, Task, netconf};
 use crate::links::LinkIndex;
-use crate::transport::dialect::{ALL_CLASSES, Class, Dialect};
-use crate::values::OUR_PROTOCOL;
+use crate::transport::codecs::{Class, Codecs};
+use crate::transport::now_ns;
 
-/// `struct rtmsg`: offset of the protocol.
-const ROUTE_PROTOCOL: usize = 5;
 /// `struct ifinfomsg`: offsets of index and flags.
 const LINK_INDEX: usize = 4;
 const LINK_FLAGS: usize = 8;
@@ -75,11 +73,11 @@ impl Task {
     pub(super) fn hear(&mut self) {
         loop {
             let time_ns = now_ns();
-            let (dialect, links, doubts) = (&*self.dialect, &mut self.links, &mut self.doubts);
+            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.doubts);
             let mut facts = Vec::new();
             let heard = self.listener.hear(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
-                facts_of(&frame, dialect, links, time_ns, &mut facts);
+                facts_of(&frame, codecs, links, time_ns, &mut facts);
             });
             self.mailbox.post(Event::Observed(facts));
             match heard {
@@ -104,7 +102,7 @@ impl Task {
     pub(super) fn clear_doubts(&mut self) {
         if std::mem::take(&mut self.doubts.everything) {
             self.doubts.routes = false;
-            self.read_classes(&ALL_CLASSES);
+            self.read_classes(&Class::ALL);
         } else if std::mem::take(&mut self.doubts.routes) {
             self.read_classes(&[Class::Routes]);
         }
@@ -115,12 +113,12 @@ impl Task {
 /// it is logged.
 pub(super) fn facts_of(
     frame: &Frame<'_>,
-    dialect: &dyn Dialect,
+    codecs: Codecs,
     links: &mut LinkIndex,
     time_ns: u64,
     facts: &mut Vec<Fact>,
 ) {
-    let decoded = catch_unwind(AssertUnwindSafe(|| decode(frame, dialect, links, time_ns, facts)));
+    let decoded = catch_unwind(AssertUnwindSafe(|| decode(frame, codecs, links, time_ns, facts)));
     if decoded.is_err() {
         error!(kind = frame.kind, "decoding a message panicked");
     }
@@ -128,45 +126,23 @@ pub(super) fn facts_of(
 
 fn decode(
     frame: &Frame<'_>,
-    dialect: &dyn Dialect,
+    codecs: Codecs,
     links: &mut LinkIndex,
     time_ns: u64,
     facts: &mut Vec<Fact>,
 ) {
-    let mut copy;
-    let mut gone = false;
-    let frame = match frame.kind {
-        RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR if is_bridge_port(frame) => return,
-        RTM_NEWNEIGH | RTM_DELNEIGH if is_bridge_port(frame) => return,
-        RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR | RTM_NEWNEIGH | RTM_DELNEIGH => {
-            frame
-        }
-        RTM_NEWROUTE | RTM_DELROUTE if frame.payload.get(ROUTE_PROTOCOL) == Some(&OUR_PROTOCOL) => {
-            frame
-        }
-        RTM_NEWROUTE
-            if frame.flags & NLM_F_REPLACE != 0 && frame.payload.len() > ROUTE_PROTOCOL =>
-        {
-            // A foreign route took the place of one that may have been ours: ours is gone.
-            copy = frame.payload.to_vec();
-            copy[ROUTE_PROTOCOL] = OUR_PROTOCOL;
-            gone = true;
-            &Frame { payload: &copy, ..*frame }
-        }
-        RTM_NEWNETCONF => {
-            facts.extend(netconf::fact(frame, dialect, links, time_ns));
-            return;
-        }
+    match frame.kind {
+        RTM_NEWLINK | RTM_DELLINK | RTM_NEWNEIGH | RTM_DELNEIGH if is_bridge_port(frame) => return,
+        RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR | RTM_NEWNEIGH | RTM_DELNEIGH => {}
+        RTM_NEWROUTE | RTM_DELROUTE => {}
+        RTM_NEWNETCONF => return facts.extend(netconf::fact(frame, links, time_ns)),
         _ => return,
-    };
+    }
     match frame.decode() {
         Ok(message) => {
-            let observations = dialect.decode(&message, links, time_ns);
-            facts.extend(observations.into_iter().map(|(key, value)| Fact {
-                key,
-                value: value.filter(|_| !gone),
-                time_ns,
-            }));
+            let observations = (codecs.decode)(&message, frame.flags, time_ns, links);
+            let facts_of = |(key, value)| Fact { key, value, time_ns };
+            facts.extend(observations.into_iter().map(facts_of));
         }
         Err(error) => debug!(kind = frame.kind, %error, "a message cannot be decoded"),
     }

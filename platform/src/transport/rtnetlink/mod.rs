@@ -16,6 +16,7 @@ use holdfast_scheduler::{Fact, Key, Operation};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 mod ask;
@@ -36,7 +37,7 @@ use submit::InHand;
 use window::Window;
 
 use super::Event;
-use super::dialect::Dialect;
+use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
@@ -65,10 +66,25 @@ pub enum RtnetlinkError {
 /// The transport's thread, from the outside. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Rtnetlink {
-    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
-    commands: Option<Sender<Command>>,
-    wake: Arc<EventFd>,
+    line: Line,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The way to the thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
+    commands: Sender<Command>,
+    wake: Arc<EventFd>,
+}
+
+impl Line {
+    /// Hands a command over. After the thread has ended it has no effect.
+    pub(crate) fn command(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            let _ = self.wake.write(1);
+        }
+    }
 }
 
 /// What the thread is asked to do, in order.
@@ -81,18 +97,17 @@ pub(crate) enum Command {
         others: Vec<Fact>,
         done: Sender<()>,
     },
-    Counters(Sender<Vec<LinkCounters>>),
+    Counters(oneshot::Sender<Vec<LinkCounters>>),
+    Stop,
 }
 
 /// The counters of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkCounters {
+pub(crate) struct LinkCounters {
     /// Its name.
     pub link: smol_str::SmolStr,
     /// 64-bit counters (`IFLA_STATS64`).
     pub counters: netlink_packet_route::link::Stats64,
-    /// How often the carrier came or went (`IFLA_CARRIER_CHANGES`).
-    pub carrier_changes: u32,
 }
 
 impl Rtnetlink {
@@ -102,7 +117,7 @@ impl Rtnetlink {
     /// When the namespace cannot be entered, or its network not be changed.
     pub(crate) fn start(
         netns: Arc<Netns>,
-        dialect: Arc<dyn Dialect>,
+        codecs: Codecs,
         mailbox: Mailbox,
         receive_buffer: Option<usize>,
     ) -> Result<Self, RtnetlinkError> {
@@ -115,9 +130,10 @@ impl Rtnetlink {
         let thread = std::thread::Builder::new()
             .name("rtnetlink".into())
             .spawn(move || {
-                let opened = netns.enter().map_err(RtnetlinkError::from).and_then(|()| {
-                    Task::open(dialect, mailbox, commands_rx, woken, receive_buffer)
-                });
+                let opened = netns
+                    .enter()
+                    .map_err(RtnetlinkError::from)
+                    .and_then(|()| Task::open(codecs, mailbox, commands_rx, woken, receive_buffer));
                 match opened {
                     Ok(task) => {
                         let _ = ready_tx.send(Ok(()));
@@ -129,23 +145,18 @@ impl Rtnetlink {
             .map_err(RtnetlinkError::Thread)?;
         let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
         ready.recv().map_err(|_| vanished())??;
-        Ok(Self { commands: Some(commands), wake, thread: Some(thread) })
+        Ok(Self { line: Line { commands, wake }, thread: Some(thread) })
     }
 
-    /// Hands a command over. After the thread has ended it has no effect.
-    pub(crate) fn command(&self, command: Command) {
-        if let Some(commands) = &self.commands {
-            let _ = commands.send(command);
-            let _ = self.wake.write(1);
-        }
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 }
 
 impl Drop for Rtnetlink {
-    /// Lets the command at hand end.
+    /// Lets the commands given so far end.
     fn drop(&mut self) {
-        self.commands = None;
-        let _ = self.wake.write(1);
+        self.line.command(Command::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -154,7 +165,7 @@ impl Drop for Rtnetlink {
 
 /// The thread's state.
 pub(super) struct Task {
-    dialect: Arc<dyn Dialect>,
+    codecs: Codecs,
     links: LinkIndex,
     requests: RouteSocket,
     asker: Asker,
@@ -170,7 +181,7 @@ pub(super) struct Task {
 
 impl Task {
     fn open(
-        dialect: Arc<dyn Dialect>,
+        codecs: Codecs,
         mailbox: Mailbox,
         commands: Receiver<Command>,
         wake: Arc<EventFd>,
@@ -181,7 +192,7 @@ impl Task {
         let asker = Asker::new().map_err(RtnetlinkError::Open)?;
         let window = Window::new(requests.receive_buffer().min(listener.receive_buffer()));
         let mut task = Self {
-            dialect,
+            codecs,
             links: LinkIndex::new(),
             requests,
             asker,
@@ -220,9 +231,9 @@ impl Task {
         self.hear();
         loop {
             match self.commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Ok(command) => self.obey(command),
                 Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return false,
             }
             self.hear();
         }
@@ -239,6 +250,7 @@ impl Task {
                 drop(done);
             }
             Command::Counters(answer) => drop(answer.send(self.counters())),
+            Command::Stop => {}
         }
     }
 
@@ -263,10 +275,4 @@ impl Task {
         self.doubts.all();
         self.mailbox.post(Event::Completed(completions));
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -6,7 +6,7 @@ use holdfast_scheduler::Fact;
 
 use super::frame::{Frame, u32_at};
 use crate::links::LinkIndex;
-use crate::transport::dialect::Dialect;
+use crate::transport::codecs;
 use crate::values::Family;
 
 /// `struct netconfmsg` is one octet, padded.
@@ -18,21 +18,16 @@ const ATTRIBUTE_LEN: usize = 8;
 
 /// The fact a message tells; none for the pseudo interfaces `all` and `default` (negative
 /// indices), and for messages about other variables.
-pub(super) fn fact(
-    frame: &Frame<'_>,
-    dialect: &dyn Dialect,
-    links: &LinkIndex,
-    time_ns: u64,
-) -> Option<Fact> {
+pub(super) fn fact(frame: &Frame<'_>, links: &LinkIndex, time_ns: u64) -> Option<Fact> {
     let family = match i32::from(*frame.payload.first()?) {
         nix::libc::AF_INET => Family::V4,
         nix::libc::AF_INET6 => Family::V6,
         _ => return None,
     };
     let link = links.name(attribute(frame.payload, NETCONFA_IFINDEX)?)?;
-    let enabled = attribute(frame.payload, NETCONFA_FORWARDING)? != 0;
-    let (key, value) = dialect.forwarding(link, family, enabled);
-    Some(Fact { key, value: Some(value), time_ns })
+    let text = attribute(frame.payload, NETCONFA_FORWARDING)?.to_string();
+    let (key, value) = codecs::forwarding(link, family, &text, links)?;
+    Some(Fact { key, value, time_ns })
 }
 
 /// All attributes of this message hold four octets.

@@ -1,6 +1,7 @@
 //! Reading back: single objects, whole classes, everything, counters.
 
 use std::collections::HashSet;
+use std::io;
 
 use holdfast_scheduler::{Fact, Key, KindId, Scope};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -11,9 +12,10 @@ use tracing::warn;
 
 use super::ask::{self, AskError, Listing};
 use super::hear::facts_of;
-use super::{Event, LinkCounters, Task, now_ns};
-use crate::transport::dialect::{ALL_CLASSES, Class, Query};
-use crate::values::Family;
+use super::{Event, LinkCounters, Task};
+use crate::transport::codecs::{self, Class, Query};
+use crate::transport::{now_ns, sysctl};
+use crate::values::{Family, Forwarding};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// Most routes asked for one by one; a list of all costs about as much as some hundred questions.
@@ -29,7 +31,7 @@ impl Task {
             return;
         }
         let mut wanted: HashSet<Key> = keys.iter().cloned().collect();
-        let mut questions: Vec<Query> = keys.iter().map(|key| self.dialect.query(key)).collect();
+        let mut questions: Vec<Query> = keys.iter().map(|key| Query::of(key)).collect();
         let mut seen = HashSet::new();
         questions.retain(|question| seen.insert(question.clone()));
         let mut answers = Vec::new();
@@ -43,8 +45,7 @@ impl Task {
                 return; // everything is read anew instead
             }
         }
-        let route_left =
-            wanted.iter().any(|key| matches!(self.dialect.query(key), Query::Route(_)));
+        let route_left = wanted.iter().any(|key| matches!(Query::of(key), Query::Route(_)));
         if route_left {
             let facts = self.list_routes();
             if self.take(facts, &mut wanted, &mut answers).is_err() {
@@ -77,7 +78,7 @@ impl Task {
         }
     }
 
-    fn ask(&mut self, question: &Query) -> Facts {
+    pub(super) fn ask(&mut self, question: &Query) -> Facts {
         match question {
             Query::Link(name) => self.get_link(name),
             Query::Addresses(link) => self.list_of_link(link, ask::addresses),
@@ -89,7 +90,8 @@ impl Task {
                     other => Err(other),
                 })
             }
-            Query::Sysctl(_) | Query::File(_) | Query::Hostname | Query::Nothing => Ok(Vec::new()),
+            Query::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
+            Query::File(_) | Query::Hostname | Query::Nothing => Ok(Vec::new()),
         }
     }
 
@@ -101,6 +103,15 @@ impl Task {
             }
             other => other,
         }
+    }
+
+    fn get_forwarding(&mut self, link: &str, family: Family) -> io::Result<Vec<Fact>> {
+        let Some(text) = sysctl::read(&forwarding_path(link, family))? else {
+            return Ok(Vec::new());
+        };
+        let observed = codecs::forwarding(link, family, &text, &self.links);
+        let time_ns = now_ns();
+        Ok(observed.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
     fn list_of_link(
@@ -137,7 +148,7 @@ impl Task {
     /// Links may refer to others that come later in the list, so names are learnt first.
     fn list_links(&mut self) -> Facts {
         let mut messages = Vec::new();
-        let Self { asker, buffer, dialect, links, doubts, .. } = self;
+        let Self { asker, buffer, codecs, links, doubts, .. } = self;
         asker.list(&ask::links(), buffer, &mut |listing| match listing {
             Listing::Begin => messages.clear(),
             Listing::Object(frame) => {
@@ -149,9 +160,9 @@ impl Task {
         let there: HashSet<u32> = messages.iter().filter_map(index_of).collect();
         links.retain(|index| there.contains(&index));
         for message in &messages {
-            dialect.decode(message, links, time_ns);
+            (codecs.decode)(message, 0, time_ns, links);
         }
-        let facts = messages.iter().flat_map(|message| dialect.decode(message, links, time_ns));
+        let facts = messages.iter().flat_map(|message| (codecs.decode)(message, 0, time_ns, links));
         Ok(facts.map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
@@ -159,11 +170,11 @@ impl Task {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let start = facts.len();
-            let Self { asker, buffer, dialect, links, .. } = self;
+            let Self { asker, buffer, codecs, links, .. } = self;
             let time_ns = now_ns();
             asker.list_forwarding(family, buffer, &mut |listing| match listing {
                 Listing::Begin => facts.truncate(start),
-                Listing::Object(frame) => facts_of(&frame, &**dialect, links, time_ns, &mut facts),
+                Listing::Object(frame) => facts_of(&frame, *codecs, links, time_ns, &mut facts),
             })?;
         }
         Ok(facts)
@@ -171,22 +182,22 @@ impl Task {
 
     fn list(&mut self, question: &RouteNetlinkMessage) -> Facts {
         let mut facts = Vec::new();
-        let Self { asker, buffer, dialect, links, .. } = self;
+        let Self { asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
         asker.list(question, buffer, &mut |listing| match listing {
             Listing::Begin => facts.clear(),
-            Listing::Object(frame) => facts_of(&frame, &**dialect, links, time_ns, &mut facts),
+            Listing::Object(frame) => facts_of(&frame, *codecs, links, time_ns, &mut facts),
         })?;
         Ok(facts)
     }
 
     fn get(&mut self, question: &RouteNetlinkMessage) -> Facts {
         let mut facts = Vec::new();
-        let Self { asker, buffer, dialect, links, .. } = self;
+        let Self { asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
         asker.get(question, buffer, &mut |listing| {
             if let Listing::Object(frame) = listing {
-                facts_of(&frame, &**dialect, links, time_ns, &mut facts);
+                facts_of(&frame, *codecs, links, time_ns, &mut facts);
             }
         })?;
         Ok(facts)
@@ -215,7 +226,7 @@ impl Task {
             match self.list_class(*class) {
                 Ok(more) => {
                     facts.extend(more);
-                    kinds.extend(self.dialect.kinds(*class));
+                    kinds.extend(class.kinds());
                 }
                 Err(error) => {
                     warn!(?class, %error, "cannot list what the kernel has");
@@ -232,13 +243,13 @@ impl Task {
     /// was not seen must not be taken for gone.
     pub(super) fn retrieve(&mut self, others: Vec<Fact>) {
         let mut facts = others;
-        for class in ALL_CLASSES {
+        for class in Class::ALL {
             match self.list_class(class) {
                 Ok(more) => facts.extend(more),
                 Err(error) => {
                     warn!(?class, %error, "cannot list what the kernel has");
                     self.mailbox.post(Event::Observed(facts));
-                    self.read_classes(&ALL_CLASSES);
+                    self.read_classes(&Class::ALL);
                     return;
                 }
             }
@@ -264,6 +275,10 @@ impl Task {
     }
 }
 
+fn forwarding_path(link: &str, family: Family) -> String {
+    Forwarding { link: link.into(), family, enabled: false, on_our_link: false }.path()
+}
+
 fn index_of(message: &RouteNetlinkMessage) -> Option<u32> {
     match message {
         RouteNetlinkMessage::NewLink(link) => Some(link.header.index),
@@ -273,14 +288,13 @@ fn index_of(message: &RouteNetlinkMessage) -> Option<u32> {
 
 fn counters_of(message: RouteNetlinkMessage) -> Option<LinkCounters> {
     let RouteNetlinkMessage::NewLink(message) = message else { return None };
-    let (mut link, mut counters, mut carrier_changes) = (None, None, 0);
+    let (mut link, mut counters) = (None, None);
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link = Some(SmolStr::from(name)),
             LinkAttribute::Stats64(stats) => counters = Some(stats),
-            LinkAttribute::CarrierChanges(count) => carrier_changes = count,
             _ => {}
         }
     }
-    Some(LinkCounters { link: link?, counters: counters?, carrier_changes })
+    Some(LinkCounters { link: link?, counters: counters? })
 }

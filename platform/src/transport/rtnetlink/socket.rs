@@ -48,7 +48,7 @@ impl RouteSocket {
     ///
     /// `receive_buffer` is for tests that want an overrun; else the largest to be had.
     pub(crate) fn for_groups(groups: &[u32], receive_buffer: Option<usize>) -> io::Result<Self> {
-        let mut socket = Self::open(receive_buffer)?;
+        let socket = Self::open(receive_buffer)?;
         for group in groups {
             socket.socket.add_membership(*group)?;
         }

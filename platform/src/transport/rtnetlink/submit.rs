@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use holdfast_scheduler::{Action, Completion, OpId, Operation, OperationError};
+use holdfast_scheduler::{Action, Completion, Fact, OpId, Operation, OperationError};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use nix::errno::Errno;
@@ -14,6 +14,8 @@ use super::frame::Refusal;
 use super::window::Answers;
 use super::{Event, RtnetlinkError, Task};
 use crate::codec::{Request, Requests};
+use crate::transport::codecs::Query;
+use crate::transport::{sysctl, texts};
 
 /// An index that no link has: `ifi_index` is signed and the kernel counts from 1.
 const NO_LINK: u32 = i32::MAX as u32;
@@ -42,6 +44,8 @@ struct Batch {
     /// Of the operations before `reported`, the outcome has been told.
     reported: usize,
     failures: Vec<Failure>,
+    /// What was read back right after an operation, by its position.
+    observed: Vec<(usize, Fact)>,
 }
 
 struct Failure {
@@ -71,7 +75,13 @@ impl Task {
     /// completions they belong to.
     pub(super) fn submit(&mut self, operations: Vec<Operation>) {
         self.in_hand.take_over(&operations);
-        let mut batch = Batch { operations, owners: Vec::new(), reported: 0, failures: Vec::new() };
+        let mut batch = Batch {
+            operations,
+            owners: Vec::new(),
+            reported: 0,
+            failures: Vec::new(),
+            observed: Vec::new(),
+        };
         for position in 0..batch.operations.len() {
             match self.encode(&batch.operations[position]) {
                 Ok(requests) => self.collect(&mut batch, position, requests),
@@ -87,8 +97,8 @@ impl Task {
 
     /// A panic of the codec is a failed operation.
     fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
-        let (dialect, links) = (&self.dialect, &mut self.links);
-        match catch_unwind(AssertUnwindSafe(|| dialect.encode(operation, links))) {
+        let (codecs, links) = (self.codecs, &mut self.links);
+        match catch_unwind(AssertUnwindSafe(|| (codecs.encode)(operation, links))) {
             Ok(Ok(requests)) => Ok(requests),
             Ok(Err(error)) => Err(OperationError::message(error.to_string())),
             Err(_) => Err(OperationError::message("its codec panicked")),
@@ -102,11 +112,28 @@ impl Task {
                     self.window.push(&message, flags);
                     batch.owners.push(Owner { operation, nth, forgiven });
                 }
+                Request::Sysctl { path, value } => {
+                    self.flush(batch, operation); // it may be about a link that is made just now
+                    match sysctl::write(&path, &value) {
+                        Ok(()) => self.note_written(batch, operation),
+                        Err(error) => {
+                            let error = texts::failed(&format!("cannot write {path}"), &error);
+                            batch.failures.push(Failure { operation, nth, error });
+                        }
+                    }
+                }
                 other => {
                     let error = OperationError::message(format!("no netlink request: {other:?}"));
                     batch.failures.push(Failure { operation, nth, error });
                 }
             }
+        }
+    }
+
+    fn note_written(&mut self, batch: &mut Batch, operation: usize) {
+        let key = &batch.operations[operation].key;
+        if let Ok(Some(fact)) = self.ask(&Query::of(key)).map(|mut facts| facts.pop()) {
+            batch.observed.push((operation, fact));
         }
     }
 
@@ -117,15 +144,24 @@ impl Task {
             Err(error) => batch.fail_window(&not_sent(&error)),
         }
         batch.owners.clear();
-        self.clean_up(batch);
+        let failures = batch.take_failures(end);
+        self.clean_up(batch, &failures);
         self.hear();
-        let completions = batch.completions(end);
+        let completions = batch.completions(end, failures);
         self.in_hand.done(completions.len());
         self.mailbox.post(Event::Completed(completions));
     }
 
     fn judge(&mut self, batch: &mut Batch, answers: Answers) {
-        let mut refused = answers.refused.into_iter().peekable();
+        for (position, refusal) in answers.refused {
+            let Some(owner) = batch.owners.get(position) else { continue };
+            if owner.forgiven.contains(&refusal.errno) {
+                continue;
+            }
+            let failure =
+                Failure { operation: owner.operation, nth: owner.nth, error: failed(&refusal) };
+            batch.failures.push(failure);
+        }
         if answers.lost {
             warn!("answers of the kernel were lost: the operations of a window are in doubt");
             self.doubts.all();
@@ -135,24 +171,13 @@ impl Task {
                 transient: true,
             });
         }
-        while let Some((position, refusal)) = refused.next() {
-            let Some(owner) = batch.owners.get(position) else { continue };
-            if owner.forgiven.contains(&refusal.errno) {
-                continue;
-            }
-            let failure =
-                Failure { operation: owner.operation, nth: owner.nth, error: failed(&refusal) };
-            batch.failures.push(failure);
-        }
     }
 
     /// What failed halfway is taken back, and each failed object is read so that the engine sees
     /// what there really is.
-    fn clean_up(&mut self, batch: &mut Batch) {
-        batch.failures.sort_by_key(|failure| (failure.operation, failure.nth));
-        batch.failures.dedup_by_key(|failure| failure.operation);
+    fn clean_up(&mut self, batch: &Batch, failures: &[Failure]) {
         let mut keys = Vec::new();
-        for failure in &batch.failures {
+        for failure in failures {
             let operation = &batch.operations[failure.operation];
             debug!(key = %operation.key, error = %failure.error, "an operation failed");
             if operation.action == Action::Create {
@@ -208,15 +233,25 @@ impl Batch {
         }
     }
 
-    /// The outcome of the operations up to `end` that was not told yet.
-    fn completions(&mut self, end: usize) -> Vec<Completion> {
-        let mut failures = self.failures.drain(..).peekable();
+    /// The first failure of each operation before `end`, in order.
+    fn take_failures(&mut self, end: usize) -> Vec<Failure> {
+        self.failures.sort_by_key(|failure| (failure.operation, failure.nth));
+        self.failures.dedup_by_key(|failure| failure.operation);
+        let count = self.failures.partition_point(|failure| failure.operation < end);
+        self.failures.drain(..count).collect()
+    }
+
+    /// The outcome of the operations before `end` that was not told yet.
+    fn completions(&mut self, end: usize, failures: Vec<Failure>) -> Vec<Completion> {
+        let mut failures = failures.into_iter().peekable();
+        let mut seen = std::mem::take(&mut self.observed).into_iter().peekable();
         let told = self.operations[self.reported..end].iter().zip(self.reported..);
         let completions = told
             .map(|(operation, position)| {
                 let failure = failures.next_if(|failure| failure.operation == position);
                 let result = failure.map_or(Ok(()), |failure| Err(failure.error));
-                Completion { op: operation.id, result, observed: None }
+                let observed = seen.next_if(|(of, _)| *of == position).map(|(_, fact)| fact);
+                Completion { op: operation.id, result, observed }
             })
             .collect();
         self.reported = end;

@@ -1,0 +1,206 @@
+//! Polled state: counters and clocks, read when somebody asks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use holdfast_config::instance::{InstancePath, Keys, Step};
+use holdfast_config::schema::{NodeId, Schema};
+use holdfast_config::value::Value;
+use netlink_packet_route::link::Stats64;
+use nix::time::{ClockId, clock_gettime};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::transport::rtnetlink::{Command, Line, LinkCounters};
+
+/// Readers that ask within this time of one another share one reading.
+const SHARED_FOR: Duration = Duration::from_millis(20);
+
+/// Reads the leaves that change without an event, once for all readers of the same moment.
+#[derive(Debug)]
+pub struct Collector {
+    line: Line,
+    nodes: Nodes,
+    latest: Mutex<Option<Reading>>,
+}
+
+/// Leaves of the native schema and what they hold.
+pub type Leaves = Arc<Vec<(InstancePath, Value)>>;
+
+#[derive(Debug)]
+struct Reading {
+    begun: Instant,
+    leaves: Leaves,
+}
+
+/// Where the polled leaves are. What the schema lacks is left out.
+#[derive(Debug)]
+struct Nodes {
+    current_datetime: Option<InstancePath>,
+    up_time: Option<InstancePath>,
+    /// The list, then the containers down to the counters.
+    counters: Option<(NodeId, NodeId, Vec<NodeId>)>,
+    leaves: Vec<(NodeId, fn(&Stats64) -> u64)>,
+}
+
+/// Leaves below `interface/state/counters`, and what they count. `rx_packets` counts multicast,
+/// too. What Linux does not count per link (unicast and multicast sent, unknown protocols) is left
+/// out rather than made up.
+const COUNTERS: [(&str, fn(&Stats64) -> u64); 11] = [
+    ("in-octets", |stats| stats.rx_bytes),
+    ("in-pkts", |stats| stats.rx_packets),
+    ("in-unicast-pkts", |stats| stats.rx_packets.saturating_sub(stats.multicast)),
+    ("in-multicast-pkts", |stats| stats.multicast),
+    ("in-errors", |stats| stats.rx_errors),
+    ("in-discards", |stats| stats.rx_dropped),
+    ("in-fcs-errors", |stats| stats.rx_crc_errors),
+    ("out-octets", |stats| stats.tx_bytes),
+    ("out-pkts", |stats| stats.tx_packets),
+    ("out-errors", |stats| stats.tx_errors),
+    ("out-discards", |stats| stats.tx_dropped),
+];
+
+impl Collector {
+    pub(crate) fn new(native: &Schema, line: Line) -> Self {
+        Self { line, nodes: Nodes::of(native), latest: Mutex::new(None) }
+    }
+
+    /// The polled leaves of the box and all its links.
+    ///
+    /// A reading that began at most 20 ms ago is shared; links without counters are left out.
+    pub async fn read(&self) -> Leaves {
+        let asked = Instant::now();
+        let mut latest = self.latest.lock().await;
+        if let Some(reading) = &*latest
+            && asked.saturating_duration_since(reading.begun) < SHARED_FOR
+        {
+            return Arc::clone(&reading.leaves);
+        }
+        let begun = Instant::now();
+        let leaves = Arc::new(self.nodes.leaves(&self.counters().await));
+        *latest = Some(Reading { begun, leaves: Arc::clone(&leaves) });
+        leaves
+    }
+
+    async fn counters(&self) -> Vec<LinkCounters> {
+        let (answer_tx, answer) = oneshot::channel();
+        self.line.command(Command::Counters(answer_tx));
+        answer.await.unwrap_or_default() // none when the transport has ended
+    }
+
+    /// When the kernel started, nanoseconds since 1970. It does not change while the agent runs, so
+    /// it is no polled leaf. `None` when the kernel does not tell (`btime` in proc_stat(5)).
+    pub fn boot_time_ns() -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+        seconds.trim().parse::<u64>().ok()?.checked_mul(1_000_000_000)
+    }
+}
+
+impl Nodes {
+    fn of(native: &Schema) -> Self {
+        let system = |leaf: &str| {
+            let names = ["system", "state", leaf];
+            let mut at = native.root();
+            let steps = names.iter().map(|name| {
+                at = native.child(at, None, name)?;
+                Some(Step::node(at))
+            });
+            steps.collect::<Option<Vec<_>>>().map(InstancePath)
+        };
+        let find = |path: &str| native.find(path);
+        let state = find("/interfaces/interface/state");
+        let counters = find("/interfaces/interface/state/counters");
+        let list = find("/interfaces").zip(find("/interfaces/interface"));
+        let leaf = |(name, value): (&str, _)| Some((native.child(counters?, None, name)?, value));
+        Self {
+            current_datetime: system("current-datetime"),
+            up_time: system("up-time"),
+            counters: list
+                .zip(state.zip(counters))
+                .map(|((top, list), (state, counters))| (top, list, vec![state, counters])),
+            leaves: COUNTERS.into_iter().filter_map(leaf).collect(),
+        }
+    }
+
+    fn leaves(&self, links: &[LinkCounters]) -> Vec<(InstancePath, Value)> {
+        let mut all = Vec::with_capacity(2 + links.len() * self.leaves.len());
+        if let Some(path) = &self.current_datetime {
+            let text = rfc3339(SystemTime::now());
+            all.push((path.clone(), Value::Str(text.into())));
+        }
+        if let Some((path, up)) = self.up_time.as_ref().zip(up_time_ns()) {
+            all.push((path.clone(), Value::Uint(up)));
+        }
+        if let Some((top, list, below)) = &self.counters {
+            for link in links {
+                let mut steps = vec![Step::node(*top)];
+                steps.push(Step::entry(*list, Keys::single(Value::Str(link.link.clone()))));
+                steps.extend(below.iter().map(|node| Step::node(*node)));
+                let counters = InstancePath(steps);
+                all.extend(self.leaves.iter().map(|(node, value)| {
+                    (counters.join(Step::node(*node)), Value::Uint(value(&link.counters)))
+                }));
+            }
+        }
+        all
+    }
+}
+
+/// Time since the kernel started, suspension included.
+fn up_time_ns() -> Option<u64> {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?;
+    u64::try_from(Duration::from(time).as_nanos()).ok()
+}
+
+/// Date and time in UTC as RFC 3339 writes it, with nanoseconds.
+fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, rest) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    let fraction = since.subsec_nanos();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+///
+/// Years are counted from March, so that the leap day is the last of a year and the months before
+/// it have a regular pattern of 153 days in five.
+fn civil(days: u64) -> (u64, u64, u64) {
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    let shifted = days + 719_468; // days from 0000-03-01 to 1970-01-01
+    let (era, day) = (shifted / DAYS_IN_400_YEARS, shifted % DAYS_IN_400_YEARS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_rfc_3339_says() {
+        for (seconds, want) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000000000Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.000000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000000Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), want);
+        }
+    }
+
+    #[test]
+    fn every_polled_leaf_that_linux_counts_is_in_the_native_model() {
+        let nodes = Nodes::of(&Schema::native().unwrap());
+        assert!(nodes.current_datetime.is_some() && nodes.up_time.is_some());
+        assert!(nodes.counters.is_some());
+        assert_eq!(nodes.leaves.len(), COUNTERS.len());
+    }
+}

@@ -1,0 +1,145 @@
+//! What the transports need to know of kinds of values: the one place where both meet.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Key, KindId, Operation, Segment, SharedValue};
+use ipnet::IpNet;
+use netlink_packet_route::RouteNetlinkMessage;
+use smol_str::SmolStr;
+
+use super::files;
+use crate::codec::{EncodeError, Observation, Requests};
+use crate::descriptors::{self, forwarding, kinds, system};
+use crate::links::LinkIndex;
+use crate::values::{Content, Family, Hostname, TextFile};
+
+/// Encoding and decoding, as [`descriptors`] does it; tests put in their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Codecs {
+    pub(crate) encode: fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>,
+    pub(crate) decode: fn(&RouteNetlinkMessage, u16, u64, &mut LinkIndex) -> Vec<Observation>,
+}
+
+impl Default for Codecs {
+    fn default() -> Self {
+        Self { encode: descriptors::encode, decode: descriptors::decode }
+    }
+}
+
+/// How an object is read back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Query {
+    /// `RTM_GETLINK` by name.
+    Link(SmolStr),
+    /// The addresses of a link.
+    Addresses(SmolStr),
+    /// The neighbours of a link.
+    Neighbors(SmolStr),
+    /// The route of ours to this destination (of whatever metric).
+    Route(IpNet),
+    /// The sysctl of a link's forwarding.
+    Forwarding(SmolStr, Family),
+    /// A file below the root.
+    File(SmolStr),
+    /// The name in the UTS namespace.
+    Hostname,
+    /// It cannot be read.
+    Nothing,
+}
+
+/// A group of objects that the kernel lists together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Links,
+    Forwarding,
+    Addresses,
+    Neighbors,
+    Routes,
+}
+
+impl Class {
+    /// Everything the rtnetlink transport watches.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Links, Self::Forwarding, Self::Addresses, Self::Neighbors, Self::Routes];
+
+    /// The kinds whose values a list of this class tells all about.
+    pub(crate) fn kinds(self) -> &'static [KindId] {
+        match self {
+            Self::Links => &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER],
+            Self::Forwarding => &[kinds::FORWARDING],
+            Self::Addresses => &[kinds::ADDRESS],
+            Self::Neighbors => &[kinds::NEIGHBOR],
+            Self::Routes => &[kinds::ROUTE],
+        }
+    }
+}
+
+impl Query {
+    /// How the object of this key is read back.
+    pub(crate) fn of(key: &Key) -> Self {
+        let mut segments = key.segments();
+        let first = segments.next();
+        match (key.kind(), first) {
+            (kinds::HOSTNAME, _) => Self::Hostname,
+            (kinds::TEXT_FILE, Some(Segment::Str(path))) => Self::File(path.into()),
+            (kinds::PORT | kinds::LINK | kinds::LINK_MASTER, Some(Segment::Str(name))) => {
+                Self::Link(name.into())
+            }
+            (kinds::FORWARDING, Some(Segment::Str(name))) => match segments.next() {
+                Some(Segment::Int(4)) => Self::Forwarding(name.into(), Family::V4),
+                _ => Self::Forwarding(name.into(), Family::V6),
+            },
+            (kinds::ADDRESS, Some(Segment::Str(link))) => Self::Addresses(link.into()),
+            (kinds::NEIGHBOR, Some(Segment::Str(link))) => Self::Neighbors(link.into()),
+            (kinds::ROUTE, _) => match segments.next() {
+                Some(Segment::Prefix(prefix)) => Self::Route(prefix),
+                _ => Self::Nothing,
+            },
+            _ => Self::Nothing,
+        }
+    }
+
+    /// True when the transport of files and host name answers it.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Hostname)
+    }
+}
+
+/// The files and the host name: what a complete report reads beside rtnetlink.
+pub(crate) fn texts() -> Vec<Key> {
+    let files = system::FILES.iter().map(|(path, _)| system::file_key(path));
+    files.chain([system::hostname_key()]).collect()
+}
+
+/// True when only a block of this file is ours, so that it is never removed.
+pub(crate) fn is_shared_file(path: &str) -> bool {
+    system::FILES.contains(&(path, false))
+}
+
+/// What a file holds of ours.
+pub(crate) fn text_file(path: &SmolStr, text: Option<&str>) -> SharedValue {
+    let content = match text {
+        Some(text) if is_shared_file(path) => {
+            files::block(text).map_or(Content::Absent, |lines| Content::Block(lines.to_owned()))
+        }
+        Some(text) => Content::Whole(text.to_owned()),
+        None => Content::Absent,
+    };
+    Arc::new(TextFile { path: path.clone(), content })
+}
+
+/// The name of the host as a value.
+pub(crate) fn hostname(name: &str) -> SharedValue {
+    Arc::new(Hostname { name: name.into() })
+}
+
+/// A link's forwarding as a fact.
+pub(crate) fn forwarding(
+    link: &str,
+    family: Family,
+    text: &str,
+    links: &LinkIndex,
+) -> Option<Observation> {
+    let value = forwarding::observed(link, family, text, links.is_ours(link))?;
+    Some((forwarding::key(link, family), Some(Arc::new(value))))
+}

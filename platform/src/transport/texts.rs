@@ -1,0 +1,166 @@
+//! The thread that writes files and the host name: what may wait for a disk keeps no netlink
+//! request waiting.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError, SharedValue};
+use tracing::warn;
+
+use super::codecs::{self, Codecs, Query};
+use super::files::Root;
+use super::mailbox::Mailbox;
+use super::{Event, now_ns, uts};
+use crate::codec::Request;
+use crate::links::LinkIndex;
+use crate::netns::{Netns, NetnsError};
+use crate::values::Content;
+
+/// The transport's thread, from the outside. It ends when this is dropped, after what it was asked.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is asked to do, in order.
+pub(crate) enum Command {
+    Submit(Vec<Operation>),
+    Read(Vec<Key>),
+    /// Reads everything and hands it on; the next command waits until that is done.
+    Retrieve(Box<dyn FnOnce(Vec<Fact>) + Send>),
+}
+
+struct Task {
+    root: Root,
+    codecs: Codecs,
+    mailbox: Mailbox,
+}
+
+impl Texts {
+    /// Starts the thread, in a UTS namespace of its own when a namespace is managed.
+    ///
+    /// # Errors
+    /// When there is no permission for that, or no thread to be had.
+    pub(crate) fn start(
+        netns: Arc<Netns>,
+        root: PathBuf,
+        codecs: Codecs,
+        mailbox: Mailbox,
+    ) -> Result<Self, NetnsError> {
+        let (commands, commands_rx) = channel();
+        let (ready_tx, ready) = channel();
+        let task = Task { root: Root::new(root), codecs, mailbox };
+        let thread = std::thread::Builder::new()
+            .name("texts".into())
+            .spawn(move || {
+                let entered = netns.enter_uts();
+                let go = entered.is_ok();
+                drop(ready_tx.send(entered));
+                if go {
+                    task.run(&commands_rx);
+                }
+            })
+            .map_err(|source| NetnsError::Thread { source })?;
+        let ended = || NetnsError::Thread { source: io::Error::other("it ended at once") };
+        ready.recv().map_err(|_| ended())??;
+        Ok(Self { commands: Some(commands), thread: Some(thread) })
+    }
+
+    /// Hands a command over. After the thread has ended it has no effect.
+    pub(crate) fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Texts {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Task {
+    fn run(&self, commands: &Receiver<Command>) {
+        while let Ok(command) = commands.recv() {
+            match command {
+                Command::Submit(batch) => {
+                    let completions = batch.iter().map(|operation| self.complete(operation));
+                    self.mailbox.post(Event::Completed(completions.collect()));
+                }
+                Command::Read(keys) => {
+                    let facts = keys.into_iter().map(|key| self.fact(key));
+                    self.mailbox.post(Event::Observed(facts.collect()));
+                }
+                Command::Retrieve(hand_on) => {
+                    hand_on(codecs::texts().into_iter().map(|key| self.fact(key)).collect());
+                }
+            }
+        }
+    }
+
+    /// A panic is a failed operation.
+    fn complete(&self, operation: &Operation) -> Completion {
+        let carried_out = catch_unwind(AssertUnwindSafe(|| self.carry_out(operation)));
+        let result =
+            carried_out.unwrap_or_else(|_| Err(OperationError::message("its codec panicked")));
+        let observed = result.is_ok().then(|| self.fact(operation.key.clone()));
+        let op: OpId = operation.id;
+        Completion { op, result, observed }
+    }
+
+    fn carry_out(&self, operation: &Operation) -> Result<(), OperationError> {
+        let requests = (self.codecs.encode)(operation, &mut LinkIndex::new())
+            .map_err(|error| OperationError::message(error.to_string()))?;
+        for request in requests {
+            match request {
+                Request::Hostname(name) => uts::write(&name)
+                    .map_err(|error| failed(&format!("cannot name the host `{name}`"), &error))?,
+                Request::File { path, content } => {
+                    // A file that others write, too, is never removed: only what is ours in it.
+                    let content = match content {
+                        Content::Absent if codecs::is_shared_file(&path) => {
+                            Content::Block(String::new())
+                        }
+                        other => other,
+                    };
+                    let written = self.root.write(&path, &content);
+                    written.map_err(|error| failed(&format!("cannot write {path}"), &error))?;
+                }
+                other => return Err(OperationError::message(format!("no text: {other:?}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn fact(&self, key: Key) -> Fact {
+        let value = self.read(&key).unwrap_or_else(|error| {
+            warn!(%key, %error, "cannot read back");
+            None
+        });
+        Fact { key, value, time_ns: now_ns() }
+    }
+
+    fn read(&self, key: &Key) -> io::Result<Option<SharedValue>> {
+        Ok(match Query::of(key) {
+            Query::Hostname => Some(codecs::hostname(&uts::read()?)),
+            Query::File(path) => Some(codecs::text_file(&path, self.root.read(&path)?.as_deref())),
+            _ => None,
+        })
+    }
+}
+
+/// The reason in full: these errors end in front of a client.
+pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
+    let errno = error.raw_os_error();
+    OperationError { errno, message: format!("{what}: {error}"), transient: false }
+}

@@ -1,0 +1,134 @@
+//! Clients that nobody here wrote: what they make of the agent is what operators will.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::{Gnmic, python};
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+
+#[tokio::test]
+async fn gnmic_asks_what_the_box_can_do() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let told = Gnmic::to(&agent).run(&["capabilities"]).await;
+    for part in ["gNMI version: 0.10.0", "openconfig-interfaces", "JSON_IETF", "PROTO"] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+}
+
+#[tokio::test]
+async fn gnmic_sets_and_gets() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let set = async |arguments: &[&str]| {
+        gnmic.run(&[&["-e", "json_ietf", "set"], arguments].concat()).await
+    };
+
+    set(&["--update-path", &format!("{ETH0}/config/mtu"), "--update-value", "1414"]).await;
+    set(&["--update-path", &format!("{ETH0}/config/description"), "--update-value", "by gnmic"])
+        .await;
+    let link = net.link("eth0");
+    assert_eq!((link.mtu, link.alias.as_str()), (1400, "by gnmic"));
+
+    let replacement = r#"{"name": "eth0", "enabled": true, "description": "replaced"}"#;
+    set(&["--replace-path", &format!("{ETH0}/config"), "--replace-value", replacement]).await;
+    let link = net.link("eth0");
+    assert_eq!((link.mtu, link.alias.as_str(), link.up), (1500, "replaced", true));
+
+    for (of, present, absent) in [
+        ("all", "oper-status", "no-such-thing"),
+        ("config", "replaced", "oper-status"),
+        ("state", "oper-status", "\"config\""),
+        ("operational", "oper-status", "replaced"),
+    ] {
+        let answer = gnmic
+            .json(&["-e", "json_ietf", "get", "--type", of, "--path", "/interfaces"])
+            .await
+            .to_string();
+        assert!(answer.contains(present) && !answer.contains(absent), "{of}: {answer}");
+    }
+
+    set(&["--delete", &format!("{ETH0}/config/description")]).await;
+    assert_eq!(net.link("eth0").alias, "");
+
+    let complaint = gnmic
+        .refused(&[
+            "set",
+            "--update-path",
+            &format!("{ETH0}/config/mtu"),
+            "--update-value",
+            "70000",
+        ])
+        .await;
+    assert!(complaint.contains("InvalidArgument") && complaint.contains("mtu"), "{complaint}");
+}
+
+#[tokio::test]
+async fn gnmic_follows_the_box() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let status = format!("{ETH0}/state/oper-status");
+    let subscribe = ["-e", "json_ietf", "subscribe", "--path", &status, "--format", "event"];
+
+    let once = gnmic.run(&[&subscribe[..], &["--mode", "once"]].concat()).await;
+    assert!(once.contains("DOWN"), "{once}");
+
+    let mut changes = gnmic.stream(&[&subscribe[..], &["--stream-mode", "on-change"]].concat());
+    changes.until("DOWN").await;
+    net.ip("link set eth0 up");
+    changes.until("UP").await;
+    gnmic
+        .run(&[
+            "set",
+            "--update-path",
+            &format!("{ETH0}/config/enabled"),
+            "--update-value",
+            "false",
+        ])
+        .await;
+    changes.until("DOWN").await;
+
+    let octets = format!("{ETH0}/state/counters/in-octets");
+    let sampled = [
+        "subscribe",
+        "--path",
+        &octets,
+        "--stream-mode",
+        "sample",
+        "--sample-interval",
+        "200ms",
+        "--format",
+        "event",
+    ];
+    let mut samples = gnmic.stream(&sampled);
+    for _ in 0..3 {
+        samples.until("in-octets").await;
+    }
+}
+
+#[tokio::test]
+async fn pygnmi_gets_sets_and_subscribes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    python(&agent, "pygnmi_client.py", &[]).await;
+    assert_eq!(net.link("eth0").alias, "by pygnmi");
+}
+
+#[tokio::test]
+async fn oc_config_validate_passes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set eth0 up");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    python(&agent, "validate.py", &[]).await;
+    eventually("the address is in the kernel", || {
+        net.addresses("eth0").contains(&"192.0.2.1/24".to_owned())
+    })
+    .await;
+}

@@ -1,0 +1,56 @@
+//! Paths and `JSON_IETF` documents that several tests send.
+
+use serde_json::{Value, json};
+
+/// The static routes of the box.
+pub(crate) const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
+
+/// The configuration of a port.
+pub(crate) fn config_of(port: &str) -> String {
+    format!("/interfaces/interface[name={port}]/config")
+}
+
+/// The IPv4 part of a port's only subinterface.
+pub(crate) fn ipv4_of(port: &str) -> String {
+    format!("/interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]/ipv4")
+}
+
+/// The IPv6 part of a port's only subinterface.
+pub(crate) fn ipv6_of(port: &str) -> String {
+    format!("/interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]/ipv6")
+}
+
+/// A list of addresses, each `ADDRESS/LENGTH`.
+pub(crate) fn addresses(addresses: &[&str]) -> Value {
+    let entries: Vec<Value> = addresses
+        .iter()
+        .map(|address| {
+            let (ip, length) = address.split_once('/').unwrap();
+            let length: u8 = length.parse().unwrap();
+            json!({"ip": ip, "config": {"ip": ip, "prefix-length": length}})
+        })
+        .collect();
+    json!({"address": entries})
+}
+
+/// A port that is up, with its addresses, as an entry of `/interfaces/interface`.
+pub(crate) fn port(name: &str, ipv4: &[&str]) -> Value {
+    json!({
+        "name": name,
+        "config": {"name": name, "enabled": true},
+        "subinterfaces": {"subinterface": [{
+            "index": 0,
+            "config": {"index": 0},
+            "openconfig-if-ip:ipv4": {"addresses": addresses(ipv4)},
+        }]},
+    })
+}
+
+/// One static route with one next hop, as an entry of `static`.
+pub(crate) fn route(prefix: &str, next_hop: &str) -> Value {
+    json!({
+        "prefix": prefix,
+        "config": {"prefix": prefix},
+        "next-hops": {"next-hop": [{"index": "0", "config": {"index": "0", "next-hop": next_hop}}]},
+    })
+}

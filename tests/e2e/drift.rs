@@ -1,0 +1,76 @@
+//! What others do to the kernel: ours is repaired, theirs is left alone.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use crate::documents::{STATIC_ROUTES, config_of, port, route};
+use crate::routes::OURS;
+
+#[tokio::test]
+async fn what_is_removed_behind_the_back_comes_back() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client.update(&config_of("eth0"), json!({"mtu": 1414})).await.unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    let route_is_there = || net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"];
+    assert!(route_is_there());
+
+    net.ip("address del 192.0.2.1/24 dev eth0");
+    eventually("address and route are back", || {
+        net.addresses("eth0") == ["192.0.2.1/24"] && route_is_there()
+    })
+    .await;
+    net.ip("route del 198.51.100.0/24");
+    eventually("the route is back", route_is_there).await;
+    net.ip("link set eth0 mtu 1300");
+    eventually("the MTU is back", || net.link("eth0").mtu == 1400).await;
+    net.ip("link set eth0 down");
+    eventually("the port is up, and its route back", || net.link("eth0").up && route_is_there())
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_never_touched() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    for end in ["eth0", "peer0", "eth1", "peer1"] {
+        net.ip(&format!("link set {end} up"));
+    }
+    net.ip("address add 203.0.113.1/24 dev eth1");
+    net.ip("route add 198.51.100.0/24 via 203.0.113.2 metric 77");
+    net.ip("route add 10.0.0.0/8 via 203.0.113.2 proto bird");
+    let foreign = |net: &Netns| {
+        (net.link("eth1"), net.addresses("eth1"), net.routes("boot"), net.routes("bird"))
+    };
+    let before = foreign(&net);
+
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    // The same prefix as a foreign route, at another metric.
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    assert_eq!(net.routes(OURS), ["198.51.100.0/24 via 192.0.2.2 dev eth0"]);
+    assert_eq!(foreign(&net), before);
+
+    agent.restart().await;
+    assert_eq!(foreign(&net), before);
+    agent.gnmi().await.replace("/", json!({})).await.unwrap();
+    assert_eq!(net.routes(OURS), [""; 0]);
+    assert_eq!(foreign(&net), before);
+}

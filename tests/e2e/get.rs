@@ -1,0 +1,106 @@
+//! Reading: the four types of data, and that they tell the same story as the kernel.
+
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::netns::Netns;
+use serde_json::{Value, json};
+
+use crate::documents::{config_of, ipv4_of, port};
+
+/// An agent that holds a port with an address, MTU and description.
+async fn configured() -> (Netns, AgentProcess, GnmiClient) {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client.update(&config_of("eth0"), json!({"mtu": 1414, "description": "uplink"})).await.unwrap();
+    (net, agent, client)
+}
+
+/// The entry of a port in an answer for `/interfaces`.
+fn entry(answer: &Value, port: &str) -> Value {
+    let interfaces =
+        answer.get("openconfig-interfaces:interface").or_else(|| answer.get("interface"));
+    let entries = interfaces
+        .and_then(Value::as_array)
+        .unwrap_or_else(|| panic!("no list of interfaces in {answer}"));
+    entries.iter().find(|entry| entry["name"] == port).cloned().unwrap_or_default()
+}
+
+// proves 1.52, 1.53
+#[tokio::test]
+async fn each_type_of_data_shows_its_own_nodes() {
+    let (net, _agent, client) = configured().await;
+    let index = net.link("eth0").index;
+
+    let config = entry(&client.read_as("/interfaces", DataType::Config).await.unwrap(), "eth0");
+    assert_eq!(config["config"]["mtu"], 1414);
+    assert_eq!(config["config"]["description"], "uplink");
+    assert_eq!(config.get("state"), None, "{config}");
+
+    let state = entry(&client.read_as("/interfaces", DataType::State).await.unwrap(), "eth0");
+    assert_eq!(state.get("config"), None, "{state}");
+    assert_eq!(state["state"]["mtu"], 1414);
+    assert_eq!(state["state"]["ifindex"], index);
+    assert_eq!(state["state"]["oper-status"], "UP");
+
+    let operational =
+        entry(&client.read_as("/interfaces", DataType::Operational).await.unwrap(), "eth0");
+    assert_eq!(operational.get("config"), None, "{operational}");
+    assert_eq!(operational["state"]["oper-status"], "UP");
+    assert_eq!(
+        operational["state"].get("mtu"),
+        None,
+        "what mirrors config is not operational: {operational}"
+    );
+
+    let all = entry(&client.read("/interfaces").await.unwrap(), "eth0");
+    assert_eq!(all["config"], config["config"]);
+    assert_eq!(all["state"]["oper-status"], "UP");
+}
+
+// proves 1.94
+#[tokio::test]
+async fn state_is_what_the_kernel_has() {
+    let (net, _agent, client) = configured().await;
+    let address = format!("{}/addresses/address[ip=192.0.2.1]/state", ipv4_of("eth0"));
+    let told = client.read(&address).await.unwrap();
+    assert_eq!(told["openconfig-if-ip:prefix-length"], 24, "{told}");
+
+    // A link that nobody configured is there to be seen, and only to be seen.
+    let peer = client.read("/interfaces/interface[name=peer0]/state/ifindex").await.unwrap();
+    assert_eq!(peer, net.link("peer0").index);
+    let config = entry(&client.read_as("/interfaces", DataType::Config).await.unwrap(), "peer0");
+    assert_eq!(config, Value::Null);
+}
+
+// proves 1.54, 1.55, 1.56
+#[tokio::test]
+async fn what_cannot_be_read_says_why() {
+    let (_net, _agent, client) = configured().await;
+    for (path, code) in [
+        ("/interfaces/interface[name=eth0]/no-such-node", tonic::Code::Unimplemented),
+        ("/interfaces/interface[name=eth9]", tonic::Code::NotFound),
+        ("/interfaces/interface[nom=eth0]", tonic::Code::InvalidArgument),
+    ] {
+        let refusal = client.read(path).await.unwrap_err();
+        assert_eq!(refusal.code(), code, "{path}: {refusal}");
+    }
+}
+
+// proves 1.60
+#[tokio::test]
+async fn the_configuration_is_accepted_back_unchanged() {
+    let (net, _agent, client) = configured().await;
+    let before = client.read_as("/", DataType::Config).await.unwrap();
+
+    client.replace("/", before.clone()).await.unwrap();
+    assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), before);
+    assert_eq!(net.link("eth0").mtu, 1400);
+    assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
+}

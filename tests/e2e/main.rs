@@ -1,0 +1,19 @@
+//! The real binary in network namespaces, asked over TLS and watched through the kernel.
+//!
+//! One module a feature. Each test has a namespace of its own, which ends with its thread.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod capabilities;
+mod clients;
+mod documents;
+mod drift;
+mod get;
+mod pending;
+mod process;
+mod refused;
+mod restart;
+mod routes;
+mod set;
+mod subscribe;
+mod transaction;
+mod users;

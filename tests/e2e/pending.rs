@@ -1,0 +1,45 @@
+//! Configuration for what is not there yet waits, and applies when it comes.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use crate::documents::{STATIC_ROUTES, port, route};
+use crate::routes::OURS;
+
+#[tokio::test]
+async fn a_port_that_is_plugged_in_later_gets_its_configuration() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    client
+        .update("/interfaces", json!({"interface": [port("eth5", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    let waiting = agent.show("pending");
+    assert!(waiting.contains("eth5") && waiting.contains("198.51.100.0/24"), "{waiting}");
+
+    let applied = || {
+        net.find_link("eth5").is_some_and(|link| link.up)
+            && net.addresses("eth5") == ["192.0.2.1/24"]
+            && net
+                .routes(OURS)
+                .iter()
+                .any(|route| route.starts_with("198.51.100.0/24 via 192.0.2.2 dev eth5"))
+    };
+    for _ in 0..2 {
+        net.ip("link add eth5 type veth peer name peer5");
+        net.ip("link set peer5 up");
+        eventually("the configuration is applied", applied).await;
+        assert!(!agent.show("pending").contains("eth5"));
+
+        net.ip("link del eth5");
+        eventually("it waits again", || agent.show("pending").contains("198.51.100.0/24")).await;
+    }
+}

@@ -1,0 +1,155 @@
+//! Every bad Set has its code, names what is wrong, and changes nothing.
+
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::typed_value::Value as Typed;
+use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::gnmi::{parse_path, update};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tonic::Code;
+
+use crate::documents::{STATIC_ROUTES, config_of, ipv4_of};
+
+// proves 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
+#[tokio::test]
+async fn bad_sets() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client.update(&config_of("eth0"), json!({"mtu": 1414})).await.unwrap();
+    let before = client.read_as("/", DataType::Config).await.unwrap();
+
+    let config = config_of("eth0");
+    let protocols = "/network-instances/network-instance[name=DEFAULT]/protocols";
+    let leaf = |name: &str| format!("{config}/{name}");
+    let updates: Vec<(&str, Update, Code)> = vec![
+        ("unknown node", update(&leaf("colour"), "red"), Code::NotFound),
+        (
+            "unknown node in the payload",
+            update(&config, json!({"colour": "red"})),
+            Code::InvalidArgument,
+        ),
+        ("a number that is a word", update(&leaf("mtu"), "big"), Code::InvalidArgument),
+        ("a number out of range", update(&leaf("mtu"), 70_000), Code::InvalidArgument),
+        ("a boolean that is a number", update(&leaf("enabled"), 1), Code::InvalidArgument),
+        ("null", update(&leaf("mtu"), json!(null)), Code::InvalidArgument),
+        ("a container that is a leaf", update(&config, 7), Code::InvalidArgument),
+        (
+            "state",
+            update("/interfaces/interface[name=eth0]/state/mtu", 1400),
+            Code::InvalidArgument,
+        ),
+        (
+            "a wildcard",
+            update("/interfaces/interface[name=*]/config/mtu", 1400),
+            Code::InvalidArgument,
+        ),
+        (
+            "another key in the payload",
+            update("/interfaces/interface[name=eth0]", json!({"name": "eth1"})),
+            Code::InvalidArgument,
+        ),
+        (
+            "one key of two",
+            update(&format!("{protocols}/protocol[name=static]/config/enabled"), true),
+            Code::InvalidArgument,
+        ),
+        (
+            "an unknown key",
+            update("/interfaces/interface[nom=eth0]/config/mtu", 1400),
+            Code::InvalidArgument,
+        ),
+        (
+            "no address",
+            update(
+                &format!(
+                    "{}/addresses/address[ip=192.0.2.300]/config/prefix-length",
+                    ipv4_of("eth0")
+                ),
+                24,
+            ),
+            Code::InvalidArgument,
+        ),
+        (
+            "another subinterface",
+            update(
+                "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=7]/config/index",
+                7,
+            ),
+            Code::InvalidArgument,
+        ),
+        (
+            "another instance",
+            update("/network-instances/network-instance[name=red]/config/name", "red"),
+            Code::InvalidArgument,
+        ),
+        (
+            "a prefix with host bits that is no prefix",
+            update(&format!("{STATIC_ROUTES}/static[prefix=10.0.0.0]/config/prefix"), "10.0.0.0"),
+            Code::InvalidArgument,
+        ),
+        (
+            "no value",
+            Update { path: Some(parse_path(&leaf("mtu"))), ..Default::default() },
+            Code::InvalidArgument,
+        ),
+        (
+            "malformed JSON",
+            typed(&leaf("mtu"), Typed::JsonIetfVal(b"{".to_vec().into())),
+            Code::InvalidArgument,
+        ),
+        (
+            "a value of another type",
+            typed(&leaf("enabled"), Typed::StringVal("yes".into())),
+            Code::InvalidArgument,
+        ),
+        (
+            "an encoding that we do not speak",
+            typed(&leaf("mtu"), Typed::ProtoBytes(b"\x01".to_vec().into())),
+            Code::Unimplemented,
+        ),
+        (
+            "an unknown origin",
+            update(&format!("cisco_native:{config}"), json!({"mtu": 1400})),
+            Code::InvalidArgument,
+        ),
+    ];
+    for (what, bad, code) in updates {
+        let both = [
+            ("update", SetRequest { update: vec![bad.clone()], ..Default::default() }),
+            ("replace", SetRequest { replace: vec![bad], ..Default::default() }),
+        ];
+        for (operation, request) in both {
+            match client.set(request).await {
+                Ok(_) => panic!("{operation} with {what} is accepted"),
+                Err(refusal) => {
+                    assert_eq!(refusal.code(), code, "{operation} with {what}: {refusal}");
+                    assert!(!refusal.message().is_empty(), "{operation} with {what}: no reason");
+                }
+            }
+        }
+    }
+
+    let refusal =
+        client.delete("/interfaces/interface[name=eth0]/config/colour").await.unwrap_err();
+    assert_eq!(refusal.code(), Code::NotFound, "{refusal}");
+    assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), before);
+    assert_eq!(net.link("eth0").mtu, 1400);
+}
+
+// proves 1.28
+#[tokio::test]
+async fn a_target_belongs_into_the_prefix() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let path = gnmi::Path { target: "box".into(), ..parse_path("/system/config/hostname") };
+    let request = gnmi::GetRequest { path: vec![path], ..Default::default() };
+    assert_eq!(client.get(request).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+fn typed(path: &str, value: Typed) -> Update {
+    let val = Some(TypedValue { value: Some(value) });
+    Update { path: Some(parse_path(path)), val, ..Default::default() }
+}

@@ -1,0 +1,86 @@
+//! What was answered with OK outlives the process, and a restart changes only what differs.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use crate::documents::{STATIC_ROUTES, port, route};
+use crate::routes::OURS;
+
+// proves 1.85, 1.86
+#[tokio::test]
+async fn a_kill_right_after_ok_loses_nothing() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    agent.kill();
+    // As after a power cut: nothing of ours is in the kernel.
+    net.ip("address flush dev eth0");
+    net.ip("link set eth0 down");
+    assert_eq!(net.routes(OURS), [""; 0]);
+
+    agent.restart().await;
+    eventually("address and route are back", || {
+        net.addresses("eth0") == ["192.0.2.1/24"]
+            && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"]
+    })
+    .await;
+    let config = agent
+        .gnmi()
+        .await
+        .read_as("/interfaces/interface[name=eth0]", DataType::Config)
+        .await
+        .unwrap();
+    assert!(config.to_string().contains("192.0.2.1"), "{config}");
+    agent.gnmi().await.delete(STATIC_ROUTES).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_in_sync_writes_nothing() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    agent.kill();
+
+    let mut monitor = Command::new("ip")
+        .args(["monitor", "link", "address", "route", "neigh"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    agent.restart().await;
+    agent.gnmi().await.read("/interfaces").await.unwrap();
+    // Something that the monitor must see, after everything that it should not have seen.
+    net.ip("link add last0 type veth peer name last1");
+    eventually("the kernel told of the last link", || net.find_link("last0").is_some()).await;
+    monitor.kill().unwrap();
+    let mut seen = String::new();
+    monitor.stdout.take().unwrap().read_to_string(&mut seen).unwrap();
+    monitor.wait().unwrap();
+
+    assert!(seen.contains("last0"), "the monitor works: {seen}");
+    let before_last = seen.lines().take_while(|line| !line.contains("last")).collect::<Vec<_>>();
+    assert!(before_last.is_empty(), "{before_last:#?}");
+}

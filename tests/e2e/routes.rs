@@ -1,0 +1,78 @@
+//! Static routes, few and many.
+
+use std::time::Instant;
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::PATIENCE;
+use holdfast_tests::netns::Netns;
+use serde_json::{Value, json};
+
+use crate::documents::{STATIC_ROUTES, port, route};
+
+/// The protocol number in the kernel of the routes that the agent makes.
+pub(crate) const OURS: &str = "150";
+
+const MANY: u32 = 10_000;
+
+#[tokio::test]
+async fn next_hops_metrics_and_dropping_reach_the_kernel() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+
+    let hop = |index: &str, next_hop: &str, metric: u32| json!({"index": index, "config": {"index": index, "next-hop": next_hop, "metric": metric}});
+    let entry = |prefix: &str, hops: &[Value]| json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": hops}});
+    let routes = json!({"static": [
+        entry("198.51.100.0/24", &[hop("0", "192.0.2.2", 10), hop("1", "192.0.2.3", 10)]),
+        entry("203.0.113.0/24", &[hop("0", "openconfig-local-routing:DROP", 20)]),
+        route("0.0.0.0/0", "192.0.2.9"),
+    ]});
+    client.update(STATIC_ROUTES, routes).await.unwrap();
+
+    let routes = net.routes(OURS).join("\n");
+    assert!(routes.contains("default via 192.0.2.9 dev eth0"), "{routes}");
+    assert!(
+        routes.contains("nexthop via 192.0.2.2") && routes.contains("nexthop via 192.0.2.3"),
+        "{routes}"
+    );
+    assert!(routes.contains("198.51.100.0/24 metric 10"), "{routes}");
+    assert!(routes.contains("blackhole 203.0.113.0/24 metric 20"), "{routes}");
+
+    client.delete(STATIC_ROUTES).await.unwrap();
+    assert_eq!(net.routes(OURS), [""; 0]);
+}
+
+#[tokio::test]
+async fn ten_thousand_routes_arrive_in_one_set() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+
+    let prefix = |number: u32| format!("10.{}.{}.0/24", number / 256, number % 256);
+    let routes: Vec<Value> = (0..MANY).map(|number| route(&prefix(number), "192.0.2.2")).collect();
+    let started = Instant::now();
+    client.replace(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    let took = started.elapsed();
+    assert!(took < PATIENCE, "{took:?}");
+
+    assert_eq!(net.routes(OURS).len(), MANY as usize);
+    let read = client.read(&format!("{STATIC_ROUTES}/static")).await.unwrap();
+    let entries = read.as_array().or_else(|| read.as_object()?.values().next()?.as_array());
+    assert_eq!(entries.map(Vec::len), Some(MANY as usize));
+
+    client
+        .replace(STATIC_ROUTES, json!({"static": [route(&prefix(7), "192.0.2.2")]}))
+        .await
+        .unwrap();
+    assert_eq!(net.routes(OURS).len(), 1);
+}

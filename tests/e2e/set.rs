@@ -1,0 +1,181 @@
+//! Writing: what a Set asks for is in the kernel when it is answered.
+
+use std::process::Command;
+
+use holdfast_proto::gnmi::update_result::Operation;
+use holdfast_proto::gnmi::{SetRequest, SetResponse};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::gnmi::{parse_path, path_text, update};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use crate::documents::{addresses, config_of, ipv4_of, ipv6_of, port};
+
+#[tokio::test]
+async fn leaves_of_a_port_reach_the_kernel() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    client.update(&format!("{}/mtu", config_of("eth0")), 1414).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, 1400, "OpenConfig counts the Ethernet header");
+
+    client
+        .update(&config_of("eth0"), json!({"description": "to the core", "enabled": true}))
+        .await
+        .unwrap();
+    let link = net.link("eth0");
+    assert_eq!((link.alias.as_str(), link.up, link.mtu), ("to the core", true, 1400));
+
+    client.update(&format!("{}/enabled", config_of("eth0")), false).await.unwrap();
+    assert!(!net.link("eth0").up);
+}
+
+// proves 1.69, 1.70, 1.71, 1.76, 1.77
+#[tokio::test]
+async fn update_adds_replace_removes_delete_ends() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let (ipv4, ipv6) = (ipv4_of("eth0"), ipv6_of("eth0"));
+
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client.update(&format!("{ipv4}/addresses"), addresses(&["198.51.100.1/25"])).await.unwrap();
+    client.update(&format!("{ipv6}/addresses"), addresses(&["2001:db8::1/64"])).await.unwrap();
+    assert_eq!(net.addresses("eth0"), ["192.0.2.1/24", "198.51.100.1/25", "2001:db8::1/64"]);
+
+    client.replace(&format!("{ipv4}/addresses"), addresses(&["203.0.113.1/24"])).await.unwrap();
+    assert_eq!(net.addresses("eth0"), ["2001:db8::1/64", "203.0.113.1/24"]);
+
+    client.delete(&format!("{ipv6}/addresses/address[ip=2001:db8::1]")).await.unwrap();
+    assert_eq!(net.addresses("eth0"), ["203.0.113.1/24"]);
+    client.delete(&format!("{ipv6}/addresses/address[ip=2001:db8::1]")).await.unwrap();
+
+    client.delete(&format!("{ipv4}/addresses/address[ip=*]")).await.unwrap();
+    assert_eq!(net.addresses("eth0"), [""; 0]);
+}
+
+// proves 1.89
+#[tokio::test]
+async fn a_port_without_its_entry_is_as_it_was_before() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set eth0 mtu 1300 up alias before");
+    let before = net.link("eth0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    client
+        .update(&config_of("eth0"), json!({"mtu": 1414, "enabled": false, "description": "after"}))
+        .await
+        .unwrap();
+    assert_ne!(net.link("eth0"), before);
+
+    client.delete("/interfaces/interface[name=eth0]").await.unwrap();
+    assert_eq!(net.link("eth0"), before);
+    assert_eq!(
+        client.read("/interfaces/interface[name=eth0]/state/ifindex").await.unwrap(),
+        before.index
+    );
+}
+
+// proves 1.63, 1.66
+#[tokio::test]
+async fn operations_run_in_their_order_and_are_answered_in_it() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let (config, description) = (config_of("eth0"), format!("{}/description", config_of("eth0")));
+
+    let request = SetRequest {
+        update: vec![update(&description, "updated"), update(&format!("{config}/mtu"), 1314)],
+        replace: vec![update(&config, json!({"name": "eth0", "description": "replaced"}))],
+        delete: vec![parse_path("/interfaces/interface[name=eth0]")],
+        ..Default::default()
+    };
+    let response = client.set(request).await.unwrap();
+
+    let link = net.link("eth0");
+    assert_eq!((link.alias.as_str(), link.mtu), ("updated", 1300));
+    assert_eq!(
+        results(&response),
+        [
+            (Operation::Delete, "/interfaces/interface[name=eth0]".to_owned()),
+            (Operation::Replace, config.clone()),
+            (Operation::Update, description),
+            (Operation::Update, format!("{config}/mtu")),
+        ]
+    );
+    assert!(response.timestamp > 0);
+}
+
+// proves 1.65
+#[tokio::test]
+async fn a_set_of_nothing_is_answered() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let response = agent.gnmi().await.set(SetRequest::default()).await.unwrap();
+    assert_eq!(results(&response), []);
+}
+
+#[tokio::test]
+async fn host_name_and_banners_are_those_of_the_box() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    let system = json!({"hostname": "edge-7", "login-banner": "Authorised users only.", "motd-banner": "Welcome."});
+    client.update("/system/config", system).await.unwrap();
+
+    let name = Command::new("hostname").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&name.stdout).trim(), "edge-7");
+    let file = |name: &str| std::fs::read_to_string(agent.root().join(name)).unwrap();
+    assert_eq!(file("etc/hostname").trim(), "edge-7");
+    assert!(file("etc/issue").contains("Authorised users only."));
+    assert!(file("etc/motd").contains("Welcome."));
+    assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge-7");
+}
+
+#[tokio::test]
+async fn native_links_are_made_and_unmade() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let native = |name: &str| format!("holdfast_native:/interfaces/interface[name={name}]");
+
+    client
+        .update(&native("br0"), json!({"type": "bridge", "bridge": {"stp": false}}))
+        .await
+        .unwrap();
+    client.update(&native("eth0"), json!({"master": "br0"})).await.unwrap();
+    client
+        .update(
+            &native("vx7"),
+            json!({"type": "vxlan", "vxlan": {"vni": 7, "local": "192.0.2.1"}, "master": "br0"}),
+        )
+        .await
+        .unwrap();
+    client.update(&native("va"), json!({"type": "veth", "veth": {"peer": "vb"}})).await.unwrap();
+
+    let kinds = ["br0", "vx7", "va", "vb"].map(|name| net.link(name).kind);
+    assert_eq!(kinds, ["bridge", "vxlan", "veth", "veth"]);
+    assert_eq!(
+        (net.link("eth0").master, net.link("vx7").master),
+        (Some("br0".into()), Some("br0".into()))
+    );
+
+    for name in ["va", "vx7", "br0"] {
+        client.delete(&native(name)).await.unwrap();
+        assert_eq!(net.find_link(name), None);
+    }
+    assert_eq!(net.link("eth0").master, None);
+}
+
+fn results(response: &SetResponse) -> Vec<(Operation, String)> {
+    let results = response.response.iter();
+    results
+        .map(|result| (result.op(), path_text(&result.path.clone().unwrap_or_default())))
+        .collect()
+}

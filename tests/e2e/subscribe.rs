@@ -1,0 +1,182 @@
+//! Following: what the kernel does and what a Set does arrives at those who asked.
+
+use std::time::Duration;
+
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::{Poll, SubscribeRequest, SubscriptionList};
+use holdfast_proto::gnmi::{SubscriptionMode, subscribe_request};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::{Event, subscribe_to};
+
+use crate::documents::config_of;
+
+/// Nanoseconds of a sample interval that a test can wait for.
+const FAST: u64 = 200_000_000;
+
+// proves 1.99, 1.100
+#[tokio::test]
+async fn once_tells_everything_then_ends() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let paths = [("/interfaces/interface[name=eth0]/state", SubscriptionMode::TargetDefined)];
+
+    let mut told = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
+    let lines = told.until_sync().await;
+    let index = format!(
+        "update /interfaces/interface[name=eth0]/state/ifindex = {}",
+        net.link("eth0").index
+    );
+    assert!(lines.contains(&index), "{lines:#?}");
+    assert_eq!(told.next().await.unwrap(), Event::End);
+}
+
+// proves 1.101
+#[tokio::test]
+async fn each_poll_tells_everything_again() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let paths = [("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::TargetDefined)];
+
+    let mut told = client.subscribe(subscribe_to(Mode::Poll, &paths)).await.unwrap();
+    told.poll().await;
+    let first = told.until("state/mtu").await;
+    told.until_sync().await;
+    net.ip("link set eth0 mtu 1400");
+    told.poll().await;
+    let second = told.until("= 1414").await;
+    assert_ne!(first, second);
+}
+
+// proves 1.106, 1.109, 1.113
+#[tokio::test]
+async fn on_change_tells_what_the_kernel_and_a_set_change() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let paths = [
+        ("/interfaces/interface[name=*]/state/oper-status", SubscriptionMode::OnChange),
+        ("/interfaces/interface[name=eth0]/config", SubscriptionMode::OnChange),
+    ];
+
+    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    let first = told.until_sync().await;
+    assert!(
+        first.iter().any(|line| line.contains("[name=eth0]/state/oper-status = \"DOWN\"")),
+        "{first:#?}"
+    );
+
+    net.ip("link set eth0 up");
+    told.until("[name=eth0]/state/oper-status = \"UP\"").await;
+    client.update(&format!("{}/description", config_of("eth0")), "told").await.unwrap();
+    told.until("[name=eth0]/config/description = \"told\"").await;
+    client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
+    told.until("delete /interfaces/interface[name=eth0]/config/description").await;
+    net.ip("link del eth0");
+    told.until("delete /interfaces/interface[name=eth0]").await;
+}
+
+// proves 1.126
+#[tokio::test]
+async fn a_wildcard_tells_of_ports_that_come_later() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let paths = [("/interfaces/interface[name=*]/state/ifindex", SubscriptionMode::OnChange)];
+
+    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    told.until_sync().await;
+    net.ip("link add late0 type veth peer name late1");
+    told.until("[name=late0]/state/ifindex").await;
+}
+
+// proves 1.107
+#[tokio::test]
+async fn samples_come_at_their_interval() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let path = "/interfaces/interface[name=eth0]/state/counters/in-octets";
+
+    let mut list = subscribe_to(Mode::Stream, &[(path, SubscriptionMode::Sample)]);
+    list.subscription[0].sample_interval = FAST;
+    let mut told = client.subscribe(list).await.unwrap();
+    told.until_sync().await;
+    let started = std::time::Instant::now();
+    for _ in 0..5 {
+        told.until("in-octets").await;
+    }
+    let took = started.elapsed();
+    assert!(
+        took > Duration::from_nanos(3 * FAST) && took < Duration::from_nanos(15 * FAST),
+        "{took:?}"
+    );
+}
+
+// proves 1.103
+#[tokio::test]
+async fn updates_only_leaves_out_what_was() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    let mut list = subscribe_to(
+        Mode::Stream,
+        &[("/interfaces/interface[name=eth0]/state", SubscriptionMode::OnChange)],
+    );
+    list.updates_only = true;
+    let mut told = client.subscribe(list).await.unwrap();
+    assert_eq!(told.next().await.unwrap(), Event::Sync);
+    net.ip("link set eth0 mtu 1400");
+    told.until("state/mtu = 1414").await;
+}
+
+// proves 1.95, 1.96, 1.97
+#[tokio::test]
+async fn a_call_that_asks_wrongly_is_ended_with_the_reason() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let list = subscribe_to(Mode::Stream, &[("/interfaces", SubscriptionMode::OnChange)]);
+
+    for (what, requests) in [
+        ("a poll first", vec![subscribe_request::Request::Poll(Poll {})]),
+        (
+            "no subscription",
+            vec![subscribe_request::Request::Subscribe(SubscriptionList::default())],
+        ),
+        (
+            "two lists",
+            vec![
+                subscribe_request::Request::Subscribe(list.clone()),
+                subscribe_request::Request::Subscribe(list.clone()),
+            ],
+        ),
+    ] {
+        let requests = requests
+            .into_iter()
+            .map(|request| SubscribeRequest { request: Some(request), ..Default::default() });
+        // The call stays open on our side: it is the server that ends it.
+        let open = and_silence(requests.collect());
+        let mut answers = client.raw().subscribe(open).await.unwrap().into_inner();
+        let refusal = loop {
+            match tokio::time::timeout(Duration::from_secs(15), answers.message()).await.unwrap() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("{what}: ended without a reason"),
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{what}: {refusal}");
+    }
+}
+
+/// A stream of requests that does not end after the last.
+fn and_silence(
+    requests: Vec<SubscribeRequest>,
+) -> impl tokio_stream::Stream<Item = SubscribeRequest> {
+    use tokio_stream::StreamExt;
+    tokio_stream::iter(requests).chain(tokio_stream::pending())
+}

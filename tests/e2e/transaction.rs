@@ -1,0 +1,74 @@
+//! All or nothing: what the kernel refuses leaves no trace.
+
+use std::time::Duration;
+
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::{SetRequest, SubscriptionMode, Update};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::gnmi::update;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+use serde_json::json;
+use tonic::Code;
+
+use crate::documents::{STATIC_ROUTES, addresses, config_of, ipv6_of, port, route};
+
+/// How long a subscriber is watched for what it should not hear.
+const SILENCE: Duration = Duration::from_millis(800);
+
+// proves 1.67, 1.68
+#[tokio::test]
+async fn a_set_whose_third_operation_fails_never_was() {
+    // A gateway that is the broadcast address of its network: well-formed, and refused by the kernel.
+    let third = update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.255")]}));
+    check(third, &["198.51.100.0/24", "EINVAL"]).await;
+    // An address of a family that is switched off on the port.
+    let third = update(&format!("{}/addresses", ipv6_of("eth1")), addresses(&["2001:db8::1/64"]));
+    check(third, &["2001:db8::1", "EACCES"]).await;
+}
+
+/// Sends two harmless operations before `third`, which the kernel refuses for a reason that the answer names.
+async fn check(third: Update, named: &[&str]) {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    for end in ["eth0", "peer0", "eth1", "peer1"] {
+        net.ip(&format!("link set {end} up"));
+    }
+    std::fs::write("/proc/sys/net/ipv6/conf/eth1/disable_ipv6", "1").unwrap();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    let paths = [
+        ("/interfaces", SubscriptionMode::OnChange),
+        ("/network-instances", SubscriptionMode::OnChange),
+    ];
+    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    told.until_sync().await;
+    told.told_within(SILENCE).await; // IPv6 address detection and the like
+    let kernel =
+        || (net.link("eth0"), net.link("eth1"), net.addresses("eth1"), net.ip("-4 route show"));
+    let (config_before, kernel_before) =
+        (client.read_as("/", DataType::Config).await.unwrap(), kernel());
+
+    let request = SetRequest {
+        update: vec![
+            update(&config_of("eth0"), json!({"mtu": 1414})),
+            update(&config_of("eth1"), json!({"description": "never"})),
+            third,
+        ],
+        ..Default::default()
+    };
+    let refusal = client.set(request).await.unwrap_err();
+    assert_eq!(refusal.code(), Code::Internal, "{refusal}");
+    for name in named {
+        assert!(refusal.message().contains(name), "`{name}` is not in: {}", refusal.message());
+    }
+
+    assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), config_before);
+    assert_eq!(kernel(), kernel_before);
+    let heard = told.told_within(SILENCE).await;
+    assert!(heard.is_empty(), "{heard:#?}");
+}

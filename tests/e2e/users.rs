@@ -1,0 +1,63 @@
+//! Who may do what, over which connection.
+
+use std::process::Output;
+
+use holdfast_proto::gnmi::CapabilityRequest;
+use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
+use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
+use holdfast_tests::gnmi::{Credentials, GnmiClient};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tonic::Code;
+
+// proves 1.1
+#[tokio::test]
+async fn cleartext_is_not_served() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let mut cleartext = match GNmiClient::connect(format!("http://{}", agent.address())).await {
+        Ok(client) => client,
+        Err(_) => return,
+    };
+    cleartext.capabilities(CapabilityRequest::default()).await.unwrap_err();
+}
+
+// proves 1.3, 1.82
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_the_right_one_goes_on_working() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    for (user, password) in [(ADMIN, "wrong"), ("nobody", PASSWORD), (ADMIN, "")] {
+        let client =
+            GnmiClient::over(agent.channel().await, Credentials::new(user, password).unwrap());
+        let refusal = client.capabilities().await.unwrap_err();
+        assert_eq!(refusal.code(), Code::Unauthenticated, "{user}/{password}: {refusal}");
+    }
+    let mut bare = GNmiClient::new(agent.channel().await);
+    let refusal = bare.capabilities(CapabilityRequest::default()).await.unwrap_err();
+    assert_eq!(refusal.code(), Code::Unauthenticated, "{refusal}");
+}
+
+// proves 1.7
+#[tokio::test]
+async fn a_reader_reads_and_does_not_write() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    succeeded(&agent.user(&["set", "watcher", "--role", "read-only"], "a password to watch with"));
+
+    let credentials = Credentials::new("watcher", "a password to watch with").unwrap();
+    let watcher = GnmiClient::over(agent.channel().await, credentials);
+    watcher.read("/interfaces").await.unwrap();
+    let refusal = watcher.update("/system/config", json!({"hostname": "mine"})).await.unwrap_err();
+    assert_eq!(refusal.code(), Code::PermissionDenied, "{refusal}");
+
+    let listed = succeeded(&agent.user(&["list"], ""));
+    assert!(listed.contains("watcher") && listed.contains(ADMIN), "{listed}");
+    succeeded(&agent.user(&["delete", "watcher"], ""));
+    assert_eq!(watcher.read("/interfaces").await.unwrap_err().code(), Code::Unauthenticated);
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
