@@ -233,3 +233,6 @@ pub fn is_key(schema: &Schema, leaf: NodeId) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
