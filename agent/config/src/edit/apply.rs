@@ -146,7 +146,10 @@ impl<'a> Session<'a> {
         let replace = matches!(operation, Operation::Replace(_));
         match supplied {
             Supplied::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),
-            Supplied::Branch { branch, annotation } => {
+            Supplied::Branch { empty: true, .. } if replace && is_entry(&path) => {
+                self.refuse(operation, path.to_path(schema).to_string(), Cause::Empty);
+            }
+            Supplied::Branch { branch, annotation, .. } => {
                 if replace && path.is_root() || annotation.is_some() {
                     self.layers.annotation = annotation;
                 }
@@ -231,12 +234,6 @@ impl<'a> Session<'a> {
         branch: Arc<Branch<Mark>>,
         replace: bool,
     ) {
-        let schema = self.models().schema(origin);
-        let entry = path.last().is_some_and(|step| step.keys.is_some());
-        if replace && entry && branch.children().is_empty() {
-            let path = path.to_path(schema).to_string();
-            return self.refuse(operation, path, Cause::Empty);
-        }
         let mut branch = branch;
         if let Err(misfit) = super::reconcile::complete(self.models(), origin, path, &mut branch) {
             return self.refuse(operation, misfit.path, misfit.cause);
@@ -402,6 +399,10 @@ fn list_keys(schema: &Schema, list: NodeId) -> &[NodeId] {
         NodeKind::List { keys } => keys,
         _ => &[],
     }
+}
+
+fn is_entry(path: &InstancePath) -> bool {
+    path.last().is_some_and(|step| step.keys.is_some())
 }
 
 fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {

@@ -7,6 +7,8 @@ mod reconcile;
 
 pub use errors::{Cause, Conflict, EditError, EditErrors, Operation};
 
+pub use payload::ANNOTATION;
+
 pub(crate) use apply::{Attribution, Session};
 
 use crate::path::Path;

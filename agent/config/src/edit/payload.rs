@@ -6,16 +6,27 @@ use smol_str::SmolStr;
 
 use super::{Cause, Payload};
 use crate::instance::InstancePath;
+use crate::json::{self, Fault, Flavour, JsonError, Parsed};
 use crate::layer::Mark;
-use crate::schema::{NodeKind, Schema};
+use crate::schema::Schema;
 use crate::tree::Branch;
-use crate::value::{Scalar, Value};
+use crate::value::Value;
+
+/// The annotation that openconfig-metadata defines for the root.
+pub const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
+/// openconfig-metadata bounds the binary value to 1 048 000 octets; base64 makes 4 of 3.
+const MAX_ANNOTATION_BASE64: usize = 1_048_000_usize.div_ceil(3) * 4;
 
 /// What a payload says of its target.
 #[derive(Debug)]
 pub(super) enum Supplied {
     Leaf(Value),
-    Branch { branch: Arc<Branch<Mark>>, annotation: Option<SmolStr> },
+    /// `empty`: the document was `{}`.
+    Branch {
+        branch: Arc<Branch<Mark>>,
+        annotation: Option<SmolStr>,
+        empty: bool,
+    },
 }
 
 /// A payload that does not fit: where below the target, and why.
@@ -33,23 +44,70 @@ pub(super) fn read(
 ) -> Result<Supplied, Misfit> {
     let here = |cause| Misfit { path: target.to_path(schema).to_string(), cause };
     match payload {
-        Payload::Scalar(scalar) => scalar_value(schema, target, scalar).map_err(here),
-        Payload::Json { .. } => Err(here(Cause::BadValue("JSON is not read yet".to_owned()))),
+        Payload::Scalar(scalar) => {
+            let node = schema.node(target.last().map_or(schema.root(), |step| step.node));
+            let value = node.parse_scalar(scalar).map(Supplied::Leaf);
+            value.map_err(|error| here(Cause::BadValue(error.to_string())))
+        }
+        Payload::Json { text, ietf } => {
+            let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
+            let document = json::parse(schema, target, text, flavour, true, Mark::Explicit)?;
+            let annotation = annotation(document.annotations).map_err(here)?;
+            match document.content {
+                Parsed::Leaf(value) => Ok(Supplied::Leaf(value)),
+                Parsed::Branch(branch) => Ok(Supplied::Branch {
+                    branch: Arc::new(branch),
+                    annotation,
+                    empty: is_empty_object(text),
+                }),
+                Parsed::List(_) => Err(here(Cause::MissingKeys(String::new()))),
+            }
+        }
     }
 }
 
-fn scalar_value(
-    schema: &Schema,
-    target: &InstancePath,
-    scalar: &Scalar,
-) -> Result<Supplied, Cause> {
-    let node = schema.node(target.last().map_or(schema.root(), |step| step.node));
-    if !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
-        return Err(Cause::BadValue("a single value cannot be that of a container".to_owned()));
+/// The one annotation that is kept; its value stays as it came.
+fn annotation(
+    annotations: Option<serde_json::Map<String, serde_json::Value>>,
+) -> Result<Option<SmolStr>, Cause> {
+    let mut kept = None;
+    for (name, value) in annotations.into_iter().flatten() {
+        match (name.as_str(), value) {
+            (ANNOTATION, serde_json::Value::String(text)) => {
+                if text.len() > MAX_ANNOTATION_BASE64 {
+                    let size = "the annotation has more than 1048000 octets".to_owned();
+                    return Err(Cause::BadValue(size));
+                }
+                kept = Some(SmolStr::from(text));
+            }
+            (ANNOTATION, _) => {
+                return Err(Cause::BadValue("the annotation is no base64 string".to_owned()));
+            }
+            (other, _) => {
+                return Err(Cause::Unsupported(format!("annotation `{other}` is not supported")));
+            }
+        }
     }
-    let Scalar::Str(text) = scalar else {
-        return Err(Cause::BadValue("only text is read yet".to_owned()));
-    };
-    let value = schema.leaf(node.id).ty.parse_text(text);
-    value.map(Supplied::Leaf).map_err(|error| Cause::BadValue(error.to_string()))
+    Ok(kept)
+}
+
+fn is_empty_object(text: &[u8]) -> bool {
+    let mut octets = text.iter().filter(|octet| !octet.is_ascii_whitespace());
+    octets.next() == Some(&b'{') && octets.next() == Some(&b'}')
+}
+
+impl From<JsonError> for Misfit {
+    fn from(error: JsonError) -> Self {
+        let cause = match error.fault {
+            Fault::Unknown => Cause::UnknownPath,
+            Fault::ReadOnly => Cause::ReadOnly,
+            Fault::Null => Cause::Empty,
+            Fault::MissingKey(key) => Cause::MissingKeys(key),
+            Fault::KeyMismatch { key, path, payload } => {
+                Cause::KeyMismatch { key, entry: path, given: payload }
+            }
+            other => Cause::BadValue(other.to_string()),
+        };
+        Self { path: error.path, cause }
+    }
 }

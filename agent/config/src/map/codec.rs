@@ -22,29 +22,16 @@ pub struct Codec {
 /// Every codec that a map row may name.
 static CODECS: &[Codec] = &[
     Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
-    Codec { name: "text", down: text, up: |value| text(value).ok() },
     Codec { name: "ethernet-mtu", down: mtu_down, up: mtu_up },
     Codec { name: "interface-type", down: type_down, up: type_up },
     Codec { name: "instance-type", down: instance_down, up: instance_up },
     Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
-    Codec {
-        name: "address-origin",
-        down: |value| Ok(value.clone()),
-        up: |value| Some(value.clone()),
-    },
+    Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_up },
 ];
 
 impl Codec {
     pub fn by_name(name: &str) -> Option<&'static Codec> {
         CODECS.iter().find(|codec| codec.name == name)
-    }
-}
-
-/// Enumerations and strings that have the same words in both models.
-fn text(value: &Value) -> Result<Value, String> {
-    match value {
-        Value::Enum(word) => Ok(Value::Str(word.clone())),
-        other => Ok(other.clone()),
     }
 }
 
@@ -73,8 +60,7 @@ fn mtu_up(value: &Value) -> Option<Value> {
     }
 }
 
-/// `(OpenConfig identity, native enum)`. The first row with a native word is what it is shown as;
-/// the first row with an identity is what it becomes.
+/// `(OpenConfig identity, native enum)`. The first row with an identity says what it becomes.
 const TYPES: &[(&str, &str)] = &[
     ("iana-if-type:ethernetCsmacd", "physical"),
     ("iana-if-type:softwareLoopback", "loopback"),
@@ -96,6 +82,14 @@ fn type_up(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
     let (identity, _) = TYPES.iter().find(|(_, native)| native == word)?;
     Some(Value::Identity(SmolStr::new_static(identity)))
+}
+
+/// Whether a link exists in software only.
+fn logical_up(value: &Value) -> Option<Value> {
+    match value {
+        Value::Enum(word) => Some(Value::Bool(word != "physical")),
+        _ => None,
+    }
 }
 
 const DEFAULT_INSTANCE: &str = "openconfig-network-instance-types:DEFAULT_INSTANCE";

@@ -74,6 +74,7 @@ impl<'a> Compiler<'a> {
                 self.state(&openconfig, &native, &codec)
             }
             Statement::Implied { openconfig } => self.implied(&openconfig),
+            Statement::Constant { openconfig, value } => self.constant(&openconfig, &value),
             Statement::When { openconfig, prefix, leaf, values } => {
                 self.when(openconfig, &prefix, &leaf, &values)
             }
@@ -168,9 +169,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn state(&mut self, openconfig: &Path, native: &Path, codec: &str) -> Result<(), String> {
-        let up = match codec {
-            "implied" => Up::Implied(self.implied_value(openconfig)?),
-            codec => Up::Codec(codec_named(codec)?),
+        let up = match (codec, codec.strip_prefix("constant:")) {
+            ("implied", _) => Up::Implied(self.implied_value(openconfig)?),
+            (_, Some(text)) => Up::Implied(KeyRule::Fixed(self.constant_value(openconfig, text)?)),
+            (codec, None) => Up::Codec(codec_named(codec)?),
         };
         let row = self.row(openconfig, native, up)?;
         let leaf = self.leaf_of(&row.openconfig)?;
@@ -189,6 +191,21 @@ impl<'a> Compiler<'a> {
         };
         self.map.anchors[self.at].implied.push(Implied { steps, value });
         self.keep(leaf, row)
+    }
+
+    fn constant(&mut self, openconfig: &Path, text: &str) -> Result<(), String> {
+        let value = self.constant_value(openconfig, text)?;
+        let steps = steps(self.openconfig, self.entry()?, openconfig)?;
+        let leaf = self.leaf_of(&steps)?;
+        let row =
+            Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
+        self.map.anchors[self.at].constants.push((steps, value));
+        self.keep(leaf, row)
+    }
+
+    fn constant_value(&self, openconfig: &Path, text: &str) -> Result<Value, String> {
+        let leaf = self.leaf_of(&steps(self.openconfig, self.entry()?, openconfig)?)?;
+        key_value(self.openconfig, leaf, text)
     }
 
     /// The key that an implied leaf repeats: of a fixed entry in its own path, else of the anchor.
@@ -316,6 +333,7 @@ fn add_anchor(
         openconfig: None,
         leaves: Vec::new(),
         implied: Vec::new(),
+        constants: Vec::new(),
         children: Vec::new(),
     });
     let keys = keys_of(native, node.id).to_vec();

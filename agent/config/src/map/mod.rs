@@ -58,6 +58,8 @@ pub(crate) struct Anchor {
     pub(crate) leaves: Vec<OwnLeaf>,
     /// OpenConfig leaves that follow from the keys alone.
     pub(crate) implied: Vec<Implied>,
+    /// OpenConfig leaves that mean nothing here and can have one value only.
+    pub(crate) constants: Vec<(Vec<Step>, Value)>,
     pub(crate) children: Vec<AnchorId>,
 }
 
@@ -137,6 +139,8 @@ enum Up {
     Codec(&'static Codec),
     /// Whatever the native leaf says: its presence means that the entry is there.
     Implied(KeyRule),
+    /// Configuration that only OpenConfig knows.
+    Nothing,
 }
 
 /// Which entries of a list this agent supports.

@@ -18,10 +18,12 @@ pub(super) enum Statement {
     /// `config OPENCONFIG NATIVE CODEC`: a leaf that is translated both ways.
     Config { openconfig: Path, native: Path, codec: String },
     /// `state OPENCONFIG NATIVE CODEC`: a leaf that is only translated up. Codec `implied` gives
-    /// the key of the same name, as long as the native leaf is there.
+    /// the key of the same name and `constant:VALUE` the value, as long as the native leaf is there.
     State { openconfig: Path, native: Path, codec: String },
     /// `implied OPENCONFIG`: a configuration leaf that repeats a key of its entry.
     Implied { openconfig: Path },
+    /// `constant OPENCONFIG VALUE`: a configuration leaf that can have no other value.
+    Constant { openconfig: Path, value: String },
     /// `when openconfig|native PREFIX LEAF VALUE,...`: defaults below PREFIX are in use only while
     /// native LEAF of the same entry has one of the values.
     When { openconfig: bool, prefix: Path, leaf: Path, values: Vec<String> },
@@ -57,6 +59,9 @@ fn statement(line: &str) -> Result<Statement, String> {
             codec: codec.to_owned(),
         }),
         ["implied", openconfig] => Ok(Statement::Implied { openconfig: path(openconfig)? }),
+        ["constant", openconfig, value] => {
+            Ok(Statement::Constant { openconfig: path(openconfig)?, value: value.to_owned() })
+        }
         ["when", origin, prefix, leaf, values] => Ok(Statement::When {
             openconfig: origin == "openconfig",
             prefix: path(prefix)?,

@@ -28,7 +28,11 @@ impl Map {
         for row in rows.into_iter().flatten() {
             let value = match &row.up {
                 Up::Codec(codec) => (codec.up)(value),
-                Up::Implied(rule) => keys.last().map(|keys| rule.value(keys)),
+                Up::Implied(rule) => {
+                    let none = Keys::default();
+                    Some(rule.value(keys.last().unwrap_or(&&none)))
+                }
+                Up::Nothing => None,
             };
             if let (Some(value), Some(entry)) = (value, self.openconfig_entry(row.anchor, &keys)) {
                 take(append(entry, &row.openconfig), value);
@@ -74,6 +78,7 @@ impl Map {
                 let key = self.anchors[row.anchor].leaves.iter().find(|leaf| leaf.key.is_some())?;
                 path.0.extend(key.native.iter().copied().map(Step::node));
             }
+            Up::Nothing => return None,
             Up::Codec(_) => path.0.extend(row.native.iter().copied().map(Step::node)),
         }
         Some(path)

@@ -42,6 +42,7 @@ impl<'a> Union<'a> {
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();
         self.own_leaves(it, inputs, &mut effective, &mut overlays);
+        self.check_constants(it, inputs);
         for (child, lists) in it.children.iter().zip(&lists) {
             put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
         }
@@ -49,6 +50,21 @@ impl<'a> Union<'a> {
             effective: Some(Arc::new(effective)),
             openconfig: self.openconfig_view(it, inputs, &lists, &overlays),
             native: self.native_view(it, inputs, &lists, &overlays),
+        }
+    }
+
+    fn check_constants(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
+        for (steps, only) in &anchor.constants {
+            for (at, pair) in inputs.iter().enumerate() {
+                let slot = self.slots[at];
+                let entry = pair.new.filter(|_| slot.is_openconfig()).map(Found::Branch);
+                if let Some(Found::Leaf(leaf)) = entry.and_then(|entry| entry.get(steps))
+                    && leaf.value != *only
+                {
+                    let reason = format!("only the value `{only}` is supported");
+                    self.unsupported(slot, steps, reason);
+                }
+            }
         }
     }
 

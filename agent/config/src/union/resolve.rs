@@ -141,7 +141,7 @@ impl Union<'_> {
         });
     }
 
-    fn unsupported(&mut self, slot: Slot, steps: &[Step], reason: String) {
+    pub(super) fn unsupported(&mut self, slot: Slot, steps: &[Step], reason: String) {
         let Some(mut openconfig) = self.openconfig_path() else { return };
         openconfig.0.extend_from_slice(steps);
         self.problems.push(Problem::Unsupported { layer: slot.layer, openconfig, reason });
