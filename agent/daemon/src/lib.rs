@@ -9,8 +9,13 @@
 
 pub mod auth;
 pub mod caller;
+pub mod command;
+pub mod local;
 pub mod logging;
 pub mod northbound;
+pub mod process;
+mod prompt;
+pub mod run;
 pub mod server;
 pub mod settings;
 pub mod store;

@@ -7,10 +7,10 @@ use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, util::SubscriberInitEx
 
 use crate::settings::LogFormat;
 
-/// What is logged unless `HOLDFAST_LOG` says otherwise; the syntax is that of `tracing` filters.
+/// What is logged unless `RUST_LOG` says otherwise; the syntax is that of `tracing` filters.
 const DEFAULT_FILTER: &str = "info";
 /// The environment variable with the filter.
-const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
+const FILTER_VARIABLE: &str = "RUST_LOG";
 
 /// Sends log lines to standard error, and panics of any thread to the log.
 pub fn start(format: LogFormat) {

@@ -84,7 +84,7 @@ pub struct TlsSettings {
 #[derive(Clone, Debug, Args)]
 pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
-    #[arg(long, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
+    #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 }
 
@@ -140,6 +140,8 @@ impl Shown {
 
 #[derive(Clone, Debug, Args)]
 pub struct UserSettings {
+    #[command(flatten)]
+    pub state: StateDir,
     #[command(subcommand)]
     pub action: UserAction,
 }
@@ -155,20 +157,14 @@ pub enum UserAction {
         /// File whose first line is the password; without it the password is asked for, or read from standard input
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
-        #[command(flatten)]
-        state: StateDir,
+        /// The user has no password: only holders of a client certificate speak for it
+        #[arg(long, conflicts_with = "password_file")]
+        no_password: bool,
     },
     /// Remove a user
-    Delete {
-        name: SmolStr,
-        #[command(flatten)]
-        state: StateDir,
-    },
+    Delete { name: SmolStr },
     /// List the users and their roles
-    List {
-        #[command(flatten)]
-        state: StateDir,
-    },
+    List,
 }
 
 /// `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may stand in brackets.

@@ -67,6 +67,11 @@ impl Password {
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
+    /// The password as text, to send it to the agent of this box.
+    pub(crate) fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+
     /// The PHC string to store. Takes some 20 ms and 19 MiB.
     ///
     /// # Errors

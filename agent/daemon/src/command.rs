@@ -1,0 +1,166 @@
+//! `holdfast show` and `holdfast user`: short commands that ask the running agent.
+//!
+//! Users can also be managed while no agent runs: then the commands open its database themselves.
+
+use std::{
+    future::Future,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use crate::{
+    auth::{Password, PasswordError, UserError, check_name},
+    caller::Role,
+    local::{Client, ClientError},
+    prompt::{self, PromptError},
+    settings::{ShowSettings, StateDir, UserAction, UserSettings},
+    store::{Database, FILE_NAME, StoreError, User},
+};
+
+/// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.
+const EXIT_NOT_RUNNING: u8 = 3;
+
+/// Why a command did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    #[error(transparent)]
+    Agent(#[from] ClientError),
+    #[error("the agent has the database, but does not answer on its local socket")]
+    Silent(#[source] StoreError),
+    #[error(transparent)]
+    Database(#[from] StoreError),
+    #[error(transparent)]
+    User(#[from] UserError),
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    #[error("cannot run the command")]
+    Process(#[source] io::Error),
+    #[error("cannot print the answer")]
+    Print(#[source] io::Error),
+}
+
+impl CommandError {
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Agent(ClientError::NotRunning { .. }) => ExitCode::from(EXIT_NOT_RUNNING),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Prints what the agent shows.
+///
+/// # Errors
+/// When no agent runs, or it cannot tell.
+pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    print(&asynchronously(client.show(settings.what))??)
+}
+
+/// Makes, removes or lists users.
+///
+/// # Errors
+/// When neither the agent nor its database can do it.
+pub fn user(settings: UserSettings) -> Result<(), CommandError> {
+    let access = Access::of(&settings.state)?;
+    match settings.action {
+        UserAction::Set { name, role, password_file, no_password } => {
+            check_name(&name)?;
+            let password = match (no_password, password_file) {
+                (true, _) => None,
+                (false, Some(file)) => Some(Password::from_file(&file)?),
+                (false, None) => Some(prompt::new_password(&name)?),
+            };
+            access.set(&name, role, password.as_ref())
+        }
+        UserAction::Delete { name } => access.delete(&name),
+        UserAction::List => print(&access.list()?),
+    }
+}
+
+/// Where the users are.
+enum Access {
+    Agent(Client),
+    Database(Box<Database>),
+    /// Nobody ever ran here, or made a user.
+    Nothing(StateDir),
+}
+
+impl Access {
+    /// The running agent if there is one, else its database.
+    fn of(state: &StateDir) -> Result<Self, CommandError> {
+        let client = Client::new(&state.socket());
+        match asynchronously(client.users())? {
+            Ok(_) => Ok(Self::Agent(client)),
+            Err(ClientError::NotRunning { .. }) if !state.path().join(FILE_NAME).exists() => {
+                Ok(Self::Nothing(state.clone()))
+            }
+            Err(ClientError::NotRunning { .. }) => {
+                Ok(Self::Database(Box::new(open(state.path())?)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set(self, name: &str, role: Role, password: Option<&Password>) -> Result<(), CommandError> {
+        let mut database = match self {
+            Self::Agent(client) => {
+                return Ok(asynchronously(client.set_user(name, role, password))??);
+            }
+            Self::Database(database) => database,
+            Self::Nothing(state) => Box::new(open(state.path())?),
+        };
+        let password_hash = password.map(Password::hash).transpose()?.unwrap_or_default();
+        Ok(database.set_user(&User { name: name.into(), role, password_hash })?)
+    }
+
+    fn delete(self, name: &str) -> Result<(), CommandError> {
+        let existed = match self {
+            Self::Agent(client) => return Ok(asynchronously(client.delete_user(name))??),
+            Self::Database(mut database) => database.delete_user(name)?,
+            Self::Nothing(_) => false,
+        };
+        if existed { Ok(()) } else { Err(UserError::Unknown(name.into()).into()) }
+    }
+
+    /// One line for each user: name, tabulator, role.
+    fn list(self) -> Result<String, CommandError> {
+        Ok(match self {
+            Self::Agent(client) => {
+                let users = asynchronously(client.users())??;
+                users.iter().map(|user| format!("{}\t{}\n", user.name, user.role)).collect()
+            }
+            Self::Database(database) => database
+                .users()?
+                .iter()
+                .map(|user| format!("{}\t{}\n", user.name, user.role))
+                .collect(),
+            Self::Nothing(_) => String::new(),
+        })
+    }
+}
+
+fn open(folder: &Path) -> Result<Database, CommandError> {
+    Database::open(folder).map_err(|error| match error {
+        StoreError::Locked { .. } => CommandError::Silent(error),
+        error => error.into(),
+    })
+}
+
+fn asynchronously<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(CommandError::Process)?.block_on(work))
+}
+
+/// Prints to standard output; a reader that has seen enough is no failure.
+fn print(text: &str) -> Result<(), CommandError> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Print(error)),
+        _ => Ok(()),
+    }
+}

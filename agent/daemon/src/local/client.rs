@@ -1,0 +1,141 @@
+//! The other end of the local socket.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::{net::UnixStream, time::timeout};
+use zeroize::Zeroizing;
+
+use super::{Failure, UserEntry, UserToDelete, UserToSet};
+use crate::{auth::Password, caller::Role, settings::Shown};
+
+/// How long an answer may take. The longest is the state of a large box.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Asks one agent.
+#[derive(Clone, Debug)]
+pub struct Client {
+    path: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    #[error("no agent answers on `{}`", path.display())]
+    NotRunning { path: PathBuf, source: io::Error },
+    #[error("may not talk to the agent on `{}`", path.display())]
+    NotAllowed { path: PathBuf, source: io::Error },
+    #[error("the agent broke off its answer")]
+    Broken(#[from] hyper::Error),
+    #[error("the agent did not answer within {ANSWER_TIMEOUT:?}")]
+    Timeout,
+    #[error("the agent's answer is not understood")]
+    Answer(#[from] serde_json::Error),
+    #[error("the password is not text, which the local socket needs")]
+    Password,
+    /// The agent's own words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Client {
+    pub fn new(socket: &Path) -> Self {
+        Self { path: socket.into() }
+    }
+
+    /// # Errors
+    /// When no agent runs, or it cannot tell.
+    pub async fn show(&self, what: Shown) -> Result<String, ClientError> {
+        let body = self.ask(Method::GET, &format!("/show/{}", what.as_str()), Bytes::new()).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// # Errors
+    /// When no agent runs.
+    pub async fn users(&self) -> Result<Vec<UserEntry>, ClientError> {
+        Ok(serde_json::from_slice(&self.ask(Method::GET, "/users", Bytes::new()).await?)?)
+    }
+
+    /// # Errors
+    /// When no agent runs, or it refuses the name or the password.
+    pub async fn set_user(
+        &self,
+        name: &str,
+        role: Role,
+        password: Option<&Password>,
+    ) -> Result<(), ClientError> {
+        let password =
+            password.map(|given| given.text().map(str::to_owned).ok_or(ClientError::Password));
+        let user = UserToSet {
+            name: name.into(),
+            role: role.to_string(),
+            password: password.transpose()?,
+        };
+        self.post("/users/set", &user).await
+    }
+
+    /// # Errors
+    /// When no agent runs, or there is no such user.
+    pub async fn delete_user(&self, name: &str) -> Result<(), ClientError> {
+        self.post("/users/delete", &UserToDelete { name: name.into() }).await
+    }
+
+    async fn post(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        let text = Zeroizing::new(serde_json::to_vec(body)?);
+        self.ask(Method::POST, path, Bytes::from_owner(text)).await.map(drop)
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
+        timeout(ANSWER_TIMEOUT, self.exchange(method, path, body))
+            .await
+            .map_err(|_| ClientError::Timeout)?
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, ClientError> {
+        let stream =
+            UnixStream::connect(&self.path).await.map_err(|source| match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    ClientError::NotAllowed { path: self.path.clone(), source }
+                }
+                _ => ClientError::NotRunning { path: self.path.clone(), source },
+            })?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection); // ends with the exchange; its error comes out of the request as well
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() =
+            path.parse().map_err(|_| ClientError::Refused(format!("`{path}` is no path")))?;
+        request
+            .headers_mut()
+            .insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
+        request
+            .headers_mut()
+            .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
+    }
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    match serde_json::from_slice::<Failure>(body) {
+        Ok(failure) => ClientError::Refused(failure.error),
+        Err(_) => ClientError::Refused(format!("the agent answered {status}")),
+    }
+}

@@ -1,0 +1,311 @@
+//! The local socket: how the command line of this box talks to the running agent.
+//!
+//! HTTP on `holdfast.sock` in the state folder, mode 0600. Besides the file's mode, the kernel's word counts: only
+//! root and the user the agent runs as are answered. What can be shown comes from an [`Inspect`]; users are changed
+//! here, because nobody can log in over the network before the first one exists.
+
+mod client;
+
+use std::{
+    error::Error,
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, Request, State, connect_info::Connected},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+    serve::IncomingStream,
+};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use tokio::net::UnixListener;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::error;
+use zeroize::{Zeroize, Zeroizing};
+
+pub use self::client::{Client, ClientError};
+use crate::{
+    auth::{Password, UserError, Users},
+    caller::{Caller, Role, Source},
+    logging::Chain,
+    settings::Shown,
+};
+
+/// What the agent can tell about itself.
+#[tonic::async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// The text to print for `holdfast show`.
+    async fn show(&self, what: Shown) -> Result<String, Box<dyn Error + Send + Sync>>;
+
+    /// One line for `/health`, such as `running`.
+    fn status(&self) -> String {
+        "running".to_owned()
+    }
+}
+
+/// Why there is no local socket.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve the local socket `{}`", path.display())]
+pub struct LocalError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The serving socket. Dropping it stops the task and removes the file.
+#[derive(Debug)]
+pub struct Local {
+    path: PathBuf,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let _gone_already = fs::remove_file(&self.path);
+    }
+}
+
+/// Serves on `path`; `more` are routes of other parts, under paths of their own, for the same callers.
+///
+/// A file that is there already is of an agent that was killed: the database is locked by now, so no other runs.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub fn start(
+    path: &Path,
+    inspect: Arc<dyn Inspect>,
+    users: Users,
+    more: Router,
+) -> Result<Local, LocalError> {
+    let failed = |source| LocalError { path: path.into(), source };
+    let listener = bind(path).map_err(failed)?;
+    let routes = Router::new()
+        .route("/health", get(health))
+        .route("/show/config", get(|agent| show(agent, Shown::Config)))
+        .route("/show/state", get(|agent| show(agent, Shown::State)))
+        .route("/show/values", get(|agent| show(agent, Shown::Values)))
+        .route("/show/pending", get(|agent| show(agent, Shown::Pending)))
+        .route("/users", get(list_users))
+        .route("/users/set", post(set_user))
+        .route("/users/delete", post(delete_user))
+        .with_state(LocalAgent { inspect, users })
+        .merge(more)
+        .layer(middleware::from_fn(admit));
+    let service = routes.into_make_service_with_connect_info::<LocalPeer>();
+    let task = tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, service).await {
+            error!(%error, "the local socket has stopped");
+        }
+    });
+    Ok(Local { path: path.into(), _task: AbortOnDropHandle::new(task) })
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?; // the folder is closed to others, so the mode is never too late
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The user at the other end, as the kernel knows it.
+#[derive(Clone, Copy, Debug)]
+struct LocalPeer {
+    uid: Option<u32>,
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for LocalPeer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
+    }
+}
+
+/// Lets in root and the user the agent runs as, as a [`Caller`] in the request's extensions.
+async fn admit(
+    ConnectInfo(peer): ConnectInfo<LocalPeer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let own = nix::unistd::geteuid().as_raw();
+    match peer.uid {
+        Some(uid) if uid == 0 || uid == own => {
+            let caller = Caller {
+                name: SmolStr::new_static("local"),
+                role: Role::Admin,
+                source: Source::Local { uid },
+                peer: None,
+            };
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        _ => failure(
+            StatusCode::FORBIDDEN,
+            "only root and the user of the agent may use this socket".to_owned(),
+        ),
+    }
+}
+
+#[derive(Clone)]
+struct LocalAgent {
+    inspect: Arc<dyn Inspect>,
+    users: Users,
+}
+
+/// A user on the wire of this socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UserEntry {
+    pub name: String,
+    pub role: String,
+}
+
+/// A user to make, with the password in clear: the socket does not leave the box.
+#[derive(Serialize, Deserialize)]
+struct UserToSet {
+    name: String,
+    role: String,
+    password: Option<String>,
+}
+
+impl Drop for UserToSet {
+    fn drop(&mut self) {
+        self.password.zeroize();
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserToDelete {
+    name: String,
+}
+
+/// The body of every refusal.
+#[derive(Serialize, Deserialize)]
+struct Failure {
+    error: String,
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: String,
+    version: &'static str,
+}
+
+async fn health(State(agent): State<LocalAgent>) -> Json<Health> {
+    Json(Health { status: agent.inspect.status(), version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn show(State(agent): State<LocalAgent>, what: Shown) -> Response {
+    match agent.inspect.show(what).await {
+        Ok(text) => text.into_response(),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, Chain(&*error).to_string()),
+    }
+}
+
+async fn list_users(State(agent): State<LocalAgent>) -> Json<Vec<UserEntry>> {
+    let entry =
+        |(name, role): (SmolStr, Role)| UserEntry { name: name.into(), role: role.to_string() };
+    Json(agent.users.list().into_iter().map(entry).collect())
+}
+
+async fn set_user(State(agent): State<LocalAgent>, Json(mut user): Json<UserToSet>) -> Response {
+    let role = match user.role.parse() {
+        Ok(role) => role,
+        Err(error) => return failure(StatusCode::BAD_REQUEST, Chain(&error).to_string()),
+    };
+    let password =
+        user.password.take().map(Zeroizing::new).map(|text| Password::new(text.as_bytes()));
+    match password.transpose() {
+        Ok(password) => changed(agent.users.set(user.name.as_str().into(), role, password).await),
+        Err(error) => failure(StatusCode::BAD_REQUEST, Chain(&error).to_string()),
+    }
+}
+
+async fn delete_user(State(agent): State<LocalAgent>, Json(user): Json<UserToDelete>) -> Response {
+    changed(agent.users.delete(&user.name.into()).await)
+}
+
+fn changed(result: Result<(), UserError>) -> Response {
+    match result {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => {
+            let status = match error {
+                UserError::Unknown(_) => StatusCode::NOT_FOUND,
+                UserError::Name(_) | UserError::Password { .. } => StatusCode::BAD_REQUEST,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            failure(status, Chain(&error).to_string())
+        }
+    }
+}
+
+fn failure(status: StatusCode, error: String) -> Response {
+    (status, Json(Failure { error })).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::Store;
+
+    struct Toy;
+
+    #[tonic::async_trait]
+    impl Inspect for Toy {
+        async fn show(&self, what: Shown) -> Result<String, Box<dyn Error + Send + Sync>> {
+            match what {
+                Shown::State => Err("the core is busy".into()),
+                what => Ok(format!("this is {}\n", what.as_str())),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_command_line_reaches_the_agent() {
+        let state = TempDir::new().unwrap();
+        let path = state.path().join("holdfast.sock");
+        fs::write(&path, "left by an agent that was killed").unwrap();
+        let (store, loaded) = Store::open(state.path()).unwrap();
+        let users = Users::new(loaded.users, store).unwrap();
+        let local = start(&path, Arc::new(Toy), users.clone(), Router::new()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let client = Client::new(&path);
+        assert_eq!(client.show(Shown::Config).await.unwrap(), "this is config\n");
+        assert_eq!(client.show(Shown::State).await.unwrap_err().to_string(), "the core is busy");
+
+        let secret = || Some(Password::new("secret").unwrap());
+        client.set_user("ada", Role::Admin, secret().as_ref()).await.unwrap();
+        client.set_user("cert-only", Role::ReadOnly, None).await.unwrap();
+        let list: Vec<_> =
+            client.users().await.unwrap().into_iter().map(|user| (user.name, user.role)).collect();
+        assert_eq!(
+            list,
+            [
+                ("ada".to_owned(), "admin".to_owned()),
+                ("cert-only".to_owned(), "read-only".to_owned())
+            ]
+        );
+        assert_eq!(users.role("ada"), Some(Role::Admin));
+        let bad_name = client.set_user("a b", Role::Admin, secret().as_ref()).await.unwrap_err();
+        assert!(bad_name.to_string().starts_with("`a b` is not a user name"), "{bad_name}");
+        client.delete_user("ada").await.unwrap();
+        assert_eq!(
+            client.delete_user("ada").await.unwrap_err().to_string(),
+            "there is no user `ada`"
+        );
+
+        drop(local);
+        assert!(matches!(client.show(Shown::Config).await, Err(ClientError::NotRunning { .. })));
+        assert!(!path.exists());
+    }
+}

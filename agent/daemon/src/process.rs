@@ -1,0 +1,75 @@
+//! The agent as a process: what it may do, when it ends, and what the service manager is told.
+
+use std::io;
+
+use nix::sys::{prctl, stat};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+/// Bits that no file of the agent has unless it is given them: nothing for group and others.
+const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
+
+/// Gives up what neither the agent nor its command line needs.
+pub fn restrict() {
+    stat::umask(UMASK);
+    // No program started from here gains privileges by a set-user-id bit.
+    if let Err(error) = prctl::set_no_new_privs() {
+        warn!(%error, "cannot give up privilege gains by exec");
+    }
+}
+
+/// What the outside tells the process.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    End,
+    /// Read the certificate files again.
+    Reload,
+}
+
+impl Signals {
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    pub async fn next(&mut self) -> Told {
+        let (told, name) = tokio::select! {
+            _ = self.terminate.recv() => (Told::End, "SIGTERM"),
+            _ = self.interrupt.recv() => (Told::End, "SIGINT"),
+            _ = self.hang_up.recv() => (Told::Reload, "SIGHUP"),
+        };
+        info!(signal = name, "told to {}", if told == Told::End { "end" } else { "reload" });
+        told
+    }
+}
+
+/// Tells the service manager that requests are answered.
+pub fn notify_ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Tells the service manager that the end has begun.
+pub fn notify_stopping() {
+    notify(&[NotifyState::Stopping, NotifyState::Status("ending")]);
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    // Without NOTIFY_SOCKET this does nothing.
+    if let Err(error) = sd_notify::notify(states) {
+        warn!(%error, "cannot tell the service manager");
+    }
+}

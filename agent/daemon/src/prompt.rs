@@ -1,0 +1,80 @@
+//! Asks a person for a password without showing it.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, IsTerminal, Read, Write},
+};
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::auth::{Password, PasswordError};
+
+/// A password on standard input is read up to here; no password is that long.
+const MAX_INPUT_BYTES: u64 = 64 * 1024;
+
+/// Why nobody told a password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PromptError {
+    #[error("cannot read the password from the terminal")]
+    Terminal(#[source] io::Error),
+    #[error("cannot read the password from standard input")]
+    Input(#[source] io::Error),
+    #[error("the two passwords differ")]
+    Differ,
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+}
+
+/// Asks twice on the terminal; reads one line when standard input is not a terminal.
+///
+/// # Errors
+/// When there is no password to be had.
+pub(crate) fn new_password(name: &str) -> Result<Password, PromptError> {
+    if !io::stdin().is_terminal() {
+        let mut input = Zeroizing::new(Vec::new());
+        let mut limited = io::stdin().lock().take(MAX_INPUT_BYTES);
+        limited.read_to_end(&mut input).map_err(PromptError::Input)?;
+        return Ok(Password::first_line(&input)?);
+    }
+    let first = ask(&format!("Password for {name}: ")).map_err(PromptError::Terminal)?;
+    let again = ask("The same again: ").map_err(PromptError::Terminal)?;
+    if first != again {
+        return Err(PromptError::Differ);
+    }
+    Ok(Password::first_line(first.as_bytes())?)
+}
+
+fn ask(question: &str) -> io::Result<Zeroizing<String>> {
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    terminal.write_all(question.as_bytes())?;
+    let mut line = Zeroizing::new(String::new());
+    let silent = Silent::start(terminal.try_clone()?)?;
+    let read = BufReader::new(&terminal).read_line(&mut line);
+    drop(silent);
+    terminal.write_all(b"\n")?;
+    read.map(|_| line)
+}
+
+/// Keeps the terminal from showing what is typed, until it is dropped.
+struct Silent {
+    terminal: File,
+    before: Termios,
+}
+
+impl Silent {
+    fn start(terminal: File) -> io::Result<Self> {
+        let before = tcgetattr(&terminal)?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _terminal_gone = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
+    }
+}

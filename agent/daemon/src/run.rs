@@ -1,0 +1,200 @@
+//! One run of the agent: everything is started in order, and ends in the opposite order.
+//!
+//! Store, users, listener and TLS come first, because their failures are the operator's to mend and must be told
+//! before anything is touched. Then the core, which brings the box to its configuration; only then requests are
+//! answered, and the service manager is told.
+
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::Router;
+use rustls::ServerConfig;
+use tokio::{
+    runtime,
+    sync::{oneshot, watch},
+    time::timeout,
+};
+use tonic::service::Routes;
+use tracing::{error, info, warn};
+
+use crate::{
+    auth::{Authenticator, PasswordError, UserError, Users},
+    local::{self, Inspect, LocalError},
+    logging::{self, Chain},
+    process::{self, Signals, Told},
+    server,
+    settings::{RunSettings, TlsSettings},
+    store::{Loaded, Store, StoreError},
+    tls::{self, Listener, TlsError},
+};
+
+/// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the store gets to close its file after that.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long threads get to notice the end, before the process goes without them.
+const THREADS_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Why the agent does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot set up the users")]
+    Users(#[from] PasswordError),
+    #[error("cannot take the password of admin from `{}`", file.display())]
+    AdminPassword { file: PathBuf, source: UserError },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    #[error("cannot start {what}")]
+    Start { what: &'static str, source: io::Error },
+    #[error("the server has stopped")]
+    Server(#[from] tonic::transport::Error),
+}
+
+/// Runs until the process is told to end.
+///
+/// # Errors
+/// When something cannot be started, or the server stops by itself.
+pub fn run(settings: RunSettings) -> Result<(), RunError> {
+    logging::start(settings.log_format);
+    info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
+    let (store, loaded) = Store::open(settings.state.path())?;
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| RunError::Start { what: "the runtime", source })?;
+    let ended = runtime.block_on(serve(&settings, &store, loaded));
+    runtime.block_on(close(&store));
+    runtime.shutdown_timeout(THREADS_TIMEOUT);
+    if ended.is_ok() {
+        info!("ended");
+    }
+    ended
+}
+
+/// What the core gives to the outside. This is the seam: see [`start_core`].
+struct Running {
+    routes: Routes,
+    inspect: Arc<dyn Inspect>,
+    /// More paths on the local socket.
+    local_routes: Router,
+}
+
+async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<(), RunError> {
+    let mut signals = Signals::listen()
+        .map_err(|source| RunError::Start { what: "listening to signals", source })?;
+    let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
+    if let Some(file) = &settings.admin_password_file {
+        let refused = |source| RunError::AdminPassword { file: file.clone(), source };
+        users.set_admin_from(file).await.map_err(refused)?;
+    }
+    if users.is_empty() {
+        warn!(
+            "there are no users: logins are refused until `holdfast user set NAME --role admin` makes one"
+        );
+    }
+    let listener = Listener::bind(&settings.listen)?;
+    let addresses = listener.addresses();
+    let identity = Identity::read(settings, &addresses)?;
+
+    let running = start_core(settings, store, loaded).await?;
+    let socket = settings.state.socket();
+    let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
+    let authenticator = Authenticator::new(users, settings.certificate_role);
+    let (stop_tx, stop_rx) = oneshot::channel::<()>();
+    let incoming = listener.accept(&identity.config_tx.subscribe());
+    let stop = async move { drop(stop_rx.await) };
+    let mut server = tokio::spawn(server::serve(incoming, authenticator, running.routes, stop));
+    for address in &addresses {
+        info!(%address, "listening");
+    }
+    process::notify_ready(&format!("listening on {addresses:?}"));
+
+    loop {
+        tokio::select! {
+            told = signals.next() => match told {
+                Told::Reload => identity.reload(),
+                Told::End => break,
+            },
+            ended = &mut server => return ended.unwrap_or(Ok(())).map_err(RunError::from),
+        }
+    }
+    process::notify_stopping();
+    drop(stop_tx);
+    if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
+        server.abort(); // subscriptions were still open
+    }
+    // The core, if it has something to end, ends here: after the last request, before the store is closed.
+    Ok(())
+}
+
+/// SEAM: starts the core and makes the services that use it.
+///
+/// To wire: start the platform with `settings.netns` and `settings.root`, `Core::start` with `store` and `loaded`, then
+/// `routes` from `northbound::routes(core.handle())`, and an `Inspect` that renders config, state, values and pending.
+async fn start_core(
+    _settings: &RunSettings,
+    _store: &Store,
+    _loaded: Loaded,
+) -> Result<Running, RunError> {
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let mut routes = Routes::builder();
+    routes.add_service(health);
+    Ok(Running {
+        routes: routes.routes(),
+        inspect: Arc::new(NotWired),
+        local_routes: Router::new(),
+    })
+}
+
+/// Shows nothing, until the core is wired.
+struct NotWired;
+
+#[tonic::async_trait]
+impl Inspect for NotWired {
+    async fn show(
+        &self,
+        _what: crate::settings::Shown,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        Err("this build has no core".into())
+    }
+}
+
+async fn close(store: &Store) {
+    match timeout(CLOSE_TIMEOUT, store.close()).await {
+        Ok(Ok(())) | Ok(Err(StoreError::Stopped)) => {}
+        Ok(Err(error)) => error!(error = %Chain(&error), "cannot close the database"),
+        Err(_) => error!("the disk did not answer in time; what was answered is safe"),
+    }
+}
+
+/// The TLS settings in use, and the files they came from.
+struct Identity {
+    config_tx: watch::Sender<Arc<ServerConfig>>,
+    files: TlsSettings,
+    state_dir: PathBuf,
+    addresses: Vec<std::net::IpAddr>,
+}
+
+impl Identity {
+    fn read(settings: &RunSettings, addresses: &[SocketAddr]) -> Result<Self, TlsError> {
+        let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
+        let (files, state_dir) = (settings.tls.clone(), settings.state.path().to_owned());
+        let config = tls::server_config(&files, &state_dir, &addresses)?;
+        Ok(Self { config_tx: watch::Sender::new(Arc::new(config)), files, state_dir, addresses })
+    }
+
+    /// Takes new files into use for new connections; keeps the old ones when the new ones are not usable.
+    fn reload(&self) {
+        match tls::server_config(&self.files, &self.state_dir, &self.addresses) {
+            Ok(config) => {
+                self.config_tx.send_replace(Arc::new(config));
+                info!("TLS files read again");
+            }
+            Err(error) => error!(error = %Chain(&error), "the TLS files stay as they were"),
+        }
+    }
+}
