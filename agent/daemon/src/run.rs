@@ -17,7 +17,7 @@ use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
-    auth::{Authenticator, PasswordError, UserError, Users},
+    auth::{Authenticator, Password, PasswordError, UserError, Users},
     local::{self, Inspect, LocalError},
     logging::{self, Chain},
     process::{self, Signals, Told},
@@ -43,7 +43,9 @@ pub enum RunError {
     #[error("cannot set up the users")]
     Users(#[from] PasswordError),
     #[error("cannot take the password of admin from `{}`", file.display())]
-    AdminPassword { file: PathBuf, source: UserError },
+    AdminPassword { file: PathBuf, source: PasswordError },
+    #[error("cannot set the password of admin")]
+    Admin(#[from] UserError),
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(transparent)]
@@ -89,7 +91,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
     if let Some(file) = &settings.admin_password_file {
         let refused = |source| RunError::AdminPassword { file: file.clone(), source };
-        users.set_admin_from(file).await.map_err(refused)?;
+        users.set_admin(Password::from_file(file).map_err(refused)?).await?;
     }
     if users.is_empty() {
         warn!(

@@ -29,8 +29,8 @@ pub enum PasswordError {
     Empty,
     #[error("the password is longer than {MAX_PASSWORD_BYTES} octets")]
     TooLong,
-    #[error("cannot read the password")]
-    File(#[source] StoreError),
+    #[error(transparent)]
+    File(StoreError),
     #[error("cannot hash the password: {0}")]
     Hash(argon2::password_hash::Error),
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
@@ -144,14 +143,12 @@ impl Users {
         Ok(())
     }
 
-    /// Gives the user `admin` the password in the file, unless it has it already.
+    /// Gives the user `admin` this password, unless it has it already.
     ///
     /// # Errors
-    /// When the file holds no password, or the database refuses.
-    pub async fn set_admin_from(&self, file: &Path) -> Result<(), UserError> {
+    /// When the database refuses.
+    pub async fn set_admin(&self, password: Password) -> Result<(), UserError> {
         let name = SmolStr::new_static(ADMIN);
-        let refused = |source| UserError::Password { name: ADMIN.into(), source };
-        let password = Password::from_file(file).map_err(refused)?;
         if self.role(ADMIN) == Some(Role::Admin) && self.has_password(ADMIN, password.clone()).await
         {
             return Ok(());

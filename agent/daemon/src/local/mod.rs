@@ -273,8 +273,8 @@ mod tests {
     async fn the_command_line_reaches_the_agent() {
         let state = TempDir::new().unwrap();
         let path = state.path().join("holdfast.sock");
-        fs::write(&path, "left by an agent that was killed").unwrap();
         let (store, loaded) = Store::open(state.path()).unwrap();
+        fs::write(&path, "left by an agent that was killed").unwrap();
         let users = Users::new(loaded.users, store).unwrap();
         let local = start(&path, Arc::new(Toy), users.clone(), Router::new()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

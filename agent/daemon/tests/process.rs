@@ -1,0 +1,187 @@
+//! The binary as its operator meets it: start, users, end.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::net::UnixDatagram,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+/// Much longer than any step takes, so that a slow machine is no failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Device {
+    folder: TempDir,
+}
+
+impl Device {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// `holdfast WORDS --state-dir ...` with something on standard input.
+    fn command(&self, words: &str, input: &str) -> Output {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(words.split(' '))
+            .arg("--state-dir")
+            .arg(self.state())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Starts the agent and waits until it says that it is ready.
+    fn agent(&self, options: &[&str]) -> Agent {
+        let notify = self.folder.path().join("notify");
+        let _of_an_earlier_start = fs::remove_file(&notify);
+        let manager = UnixDatagram::bind(&notify).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "--state-dir"])
+            .arg(self.state())
+            .arg("--root")
+            .arg(self.folder.path())
+            .args(options)
+            .env("NOTIFY_SOCKET", &notify)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let agent = Agent { child, manager };
+        agent.wait_for("READY=1");
+        agent
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+struct Agent {
+    child: Child,
+    manager: UnixDatagram,
+}
+
+impl Agent {
+    fn wait_for(&self, line: &str) {
+        let mut message = [0; 512];
+        loop {
+            let length = self
+                .manager
+                .recv(&mut message)
+                .unwrap_or_else(|error| panic!("no {line}: {error}"));
+            if String::from_utf8_lossy(&message[..length]).lines().any(|told| told == line) {
+                return;
+            }
+        }
+    }
+
+    fn end(&mut self) -> (Option<i32>, Duration) {
+        let asked = Instant::now();
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        let status = self.child.wait().unwrap();
+        (status.code(), asked.elapsed())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _waited_already = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32, text: &str) {
+    let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.code() == Some(code) && said.contains(text),
+        "{:?}: {said}",
+        output.status
+    );
+}
+
+#[test]
+fn users_are_managed_with_and_without_an_agent() {
+    let folder = Device::new();
+    check(&folder.command("user list", ""), 0, "");
+    check(&folder.command("user delete ada", ""), 1, "holdfast: there is no user `ada`");
+    assert!(!folder.state().exists(), "asking makes nothing");
+    check(&folder.command("user set ada --role admin", "a-secret\n"), 0, "");
+    check(
+        &folder.command("user set bob --role read-only", "\n"),
+        1,
+        "holdfast: the password is empty",
+    );
+    check(&folder.command("user list", ""), 0, "ada\tadmin\n");
+
+    let password = folder.folder.path().join("password");
+    fs::write(&password, "b-secret\n").unwrap();
+    let mut agent = folder.agent(&["--admin-password-file", password.to_str().unwrap()]);
+    check(&folder.command("user list", ""), 0, "ada\tadmin\nadmin\tadmin\n");
+    check(&folder.command("user set bob --role read-only", "c-secret"), 0, "");
+    check(&folder.command("user delete ada", ""), 0, "");
+    check(&folder.command("user delete ada", ""), 1, "holdfast: there is no user `ada`");
+    agent.end();
+    check(&folder.command("user list", ""), 0, "admin\tadmin\nbob\tread-only\n");
+    let log = folder.log();
+    assert!(!log.contains("-secret") && !log.contains("argon2"), "{log}");
+    assert!(log.lines().all(|line| line.starts_with('{')), "JSON, line by line: {log}");
+}
+
+#[test]
+fn sigterm_ends_the_agent_within_a_second() {
+    let folder = Device::new();
+    let mut agent = folder.agent(&[]);
+    let (code, duration) = agent.end();
+    agent.wait_for("STOPPING=1");
+    assert_eq!(code, Some(0));
+    assert!(duration < Duration::from_secs(1), "{duration:?}");
+    assert!(!folder.state().join("holdfast.sock").exists());
+    assert!(folder.log().contains("there are no users"), "{}", folder.log());
+}
+
+#[test]
+fn failures_have_words_and_codes() {
+    let folder = Device::new();
+    check(&folder.command("show config", ""), 3, "holdfast: no agent answers on");
+    check(&folder.command("show colours", ""), 2, "invalid value 'colours'");
+    check(&folder.command("run --tls-cert x.pem", ""), 2, "--tls-key");
+    check(&folder.command("run --listen nowhere", ""), 2, "expected an IP address and a port");
+    check(
+        &folder.command("run --listen 192.0.2.1:1", ""),
+        1,
+        "holdfast: cannot listen on 192.0.2.1:1: Cannot assign",
+    );
+    check(
+        &folder.command("run --admin-password-file /missing", ""),
+        1,
+        "cannot read `/missing`: No such file",
+    );
+    let _agent = folder.agent(&[]);
+    check(&folder.command("run --listen 127.0.0.1:0", ""), 1, "is in use by another holdfast");
+}
