@@ -40,7 +40,11 @@ type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 /// The open database. Only one process has it open.
 #[derive(Debug)]
 pub struct Database {
-    redb: redb::Database,
+    path: PathBuf,
+    /// Nothing while it could not be opened again after the disk had refused a write.
+    redb: Option<redb::Database>,
+    /// The disk refused: `redb` answers nothing any more until it is opened again.
+    failed: bool,
     prepared: Option<u64>,
     rolled_back: Option<u64>,
 }
@@ -53,15 +57,29 @@ impl Database {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(FILE_NAME);
-        let file = open_private_file(&path)?;
-        let redb = Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .create_file(file)
-            .map_err(|error| StoreError::opening(&path, error))?;
-        let mut database = Self { redb, prepared: None, rolled_back: None };
-        database.check_format(&path)?;
+        let redb = Some(open_file(&path)?);
+        let mut database = Self { path, redb, failed: false, prepared: None, rolled_back: None };
+        database.check_format()?;
         database.roll_back_unfinished()?;
         Ok(database)
+    }
+
+    /// Notes whether the disk refused, as when it is full; the next [`Self::mend`] starts afresh.
+    pub(super) fn note<T>(&mut self, result: &Result<T, StoreError>) {
+        self.failed |= matches!(result, Err(StoreError::Access { .. }));
+    }
+
+    /// Opens the file again after a failure. What was prepared is still prepared, if it had reached the disk.
+    pub(super) fn mend(&mut self) -> Result<(), StoreError> {
+        if !self.failed {
+            return Ok(());
+        }
+        warn!(file = %self.path.display(), "opening the database again after a failed write");
+        self.redb = None; // it holds the lock
+        self.redb = Some(open_file(&self.path)?);
+        self.prepared = self.unfinished()?;
+        self.failed = false;
+        Ok(())
     }
 
     /// Everything that is stored, and what opening it rolled back.
@@ -70,8 +88,9 @@ impl Database {
     /// When a table cannot be read.
     pub fn load(&mut self) -> Result<Loaded, StoreError> {
         let failed = StoreError::accessing("read the stored configuration");
+        let redb = self.redb()?;
         let read = || -> Result<Loaded, redb::Error> {
-            let transaction = self.redb.begin_read()?;
+            let transaction = redb.begin_read()?;
             let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
             Ok(Loaded {
                 layers: rows(&transaction.open_table(LAYER)?)?,
@@ -166,8 +185,9 @@ impl Database {
     /// When the table cannot be read, or holds a role this version does not know.
     pub fn users(&self) -> Result<Vec<User>, StoreError> {
         let failed = StoreError::accessing("read the users");
+        let redb = self.redb()?;
         let read = || -> Result<Vec<(SmolStr, String, String)>, redb::Error> {
-            let table = self.redb.begin_read()?.open_table(USERS)?;
+            let table = redb.begin_read()?.open_table(USERS)?;
             table
                 .iter()?
                 .map(|row| {
@@ -187,11 +207,11 @@ impl Database {
     }
 
     /// Makes the tables of a new file; refuses one that a newer agent wrote.
-    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
-        match self.format().map_err(StoreError::accessing("read the format"))? {
+    fn check_format(&self) -> Result<(), StoreError> {
+        match format(self.redb()?).map_err(StoreError::accessing("read the format"))? {
             Some(FORMAT) => return Ok(()),
             Some(found) => {
-                return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
+                return Err(StoreError::Format { path: self.path.clone(), found, known: FORMAT });
             }
             None => {}
         }
@@ -208,24 +228,12 @@ impl Database {
         finish(write, "make the tables")
     }
 
-    fn format(&self) -> Result<Option<u64>, redb::Error> {
-        match self.redb.begin_read()?.open_table(META) {
-            Ok(meta) => Ok(meta.get(META_FORMAT)?.map(|format| format.value())),
-            Err(TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Undoes the transaction whose end was never recorded.
     ///
     /// What it noted about adopted objects stays: the kernel may already have been changed, and this is the only
     /// place that knows what was there before. The core releases what no layer asks for.
     fn roll_back_unfinished(&mut self) -> Result<(), StoreError> {
-        let Some(transaction) =
-            self.unfinished().map_err(StoreError::accessing("look for a prepared transaction"))?
-        else {
-            return Ok(());
-        };
+        let Some(transaction) = self.unfinished()? else { return Ok(()) };
         warn!(
             transaction,
             "rolling back a transaction that was interrupted before it was answered"
@@ -236,9 +244,13 @@ impl Database {
         Ok(())
     }
 
-    fn unfinished(&self) -> Result<Option<u64>, redb::Error> {
-        let prepared = self.redb.begin_read()?.open_table(PREPARED)?;
-        Ok(prepared.first()?.map(|(key, _)| key.value().0))
+    fn unfinished(&self) -> Result<Option<u64>, StoreError> {
+        let redb = self.redb()?;
+        let read = || -> Result<Option<u64>, redb::Error> {
+            let prepared = redb.begin_read()?.open_table(PREPARED)?;
+            Ok(prepared.first()?.map(|(key, _)| key.value().0))
+        };
+        read().map_err(StoreError::accessing("look for a prepared transaction"))
     }
 
     fn undo(&self, transaction: u64, wanted: impl Fn(&Change) -> bool) -> Result<(), StoreError> {
@@ -270,8 +282,12 @@ impl Database {
         }
     }
 
+    fn redb(&self) -> Result<&redb::Database, StoreError> {
+        self.redb.as_ref().ok_or(StoreError::Stopped)
+    }
+
     fn begin(&self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
-        self.redb.begin_write().map_err(|error| StoreError::accessing(attempt)(error.into()))
+        self.redb()?.begin_write().map_err(|error| StoreError::accessing(attempt)(error.into()))
     }
 }
 
@@ -290,6 +306,21 @@ impl StoreError {
 
     fn out_of_order(attempt: &'static str, transaction: u64, state: String) -> Self {
         Self::OutOfOrder { attempt, transaction, state }
+    }
+}
+
+fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
+    let file = open_private_file(path)?;
+    let opened = Builder::new().set_cache_size(CACHE_BYTES).create_file(file);
+    opened.map_err(|error| StoreError::opening(path, error))
+}
+
+/// The format of the file; nothing when it is new.
+fn format(redb: &redb::Database) -> Result<Option<u64>, redb::Error> {
+    match redb.begin_read()?.open_table(META) {
+        Ok(meta) => Ok(meta.get(META_FORMAT)?.map(|format| format.value())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -60,14 +60,20 @@ pub fn write_private_file(path: &Path, content: &[u8]) -> Result<(), StoreError>
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&fresh, path)?;
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        path.parent().map_or(Ok(()), sync_folder)
     };
     written().map_err(|source| StoreError::File { action: "write", path: path.into(), source })
+}
+
+/// Makes the names in a folder last through a power cut.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Opens the database file, made with mode 0600 when it does not exist.
 pub(super) fn open_private_file(path: &Path) -> Result<File, StoreError> {
     let opened = || {
+        let is_new = !path.exists();
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -75,7 +81,10 @@ pub(super) fn open_private_file(path: &Path) -> Result<File, StoreError> {
             .truncate(false)
             .mode(PRIVATE_FILE)
             .open(path)?;
-        file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?; // an older version, or a restored copy
+        file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?; // a restored copy may have another mode
+        if is_new {
+            path.parent().map_or(Ok(()), sync_folder)?;
+        }
         Ok(file)
     };
     opened().map_err(|source| StoreError::File {

@@ -235,29 +235,54 @@ impl<T> Future for Answer<T> {
     }
 }
 
-/// The loop of the database thread. An answer nobody waits for any more is dropped.
+/// The loop of the database thread.
 fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
+    let mut closing = None;
     while let Some(command) = command_rx.blocking_recv() {
+        let database = &mut database;
         match command {
             Command::Prepare { transaction, changes, answer } => {
-                drop(answer.send(database.prepare(transaction, &changes)));
+                carry_out(database, answer, |database| database.prepare(transaction, &changes));
             }
             Command::Commit { transaction, answer } => {
-                drop(answer.send(database.commit(transaction)))
+                carry_out(database, answer, |database| database.commit(transaction));
             }
             Command::Abort { transaction, answer } => {
-                drop(answer.send(database.abort(transaction)))
+                carry_out(database, answer, |database| database.abort(transaction));
             }
-            Command::Write { changes, answer } => drop(answer.send(database.write(&changes))),
-            Command::SetUser { user, answer } => drop(answer.send(database.set_user(&user))),
-            Command::DeleteUser { name, answer } => drop(answer.send(database.delete_user(&name))),
+            Command::Write { changes, answer } => {
+                carry_out(database, answer, |database| database.write(&changes));
+            }
+            Command::SetUser { user, answer } => {
+                carry_out(database, answer, |database| database.set_user(&user));
+            }
+            Command::DeleteUser { name, answer } => {
+                carry_out(database, answer, |database| database.delete_user(&name));
+            }
             Command::Close { answer } => {
-                drop(database);
-                drop(answer.send(Ok(())));
-                return;
+                closing = Some(answer);
+                break;
             }
         }
     }
+    drop(database);
+    if let Some(answer) = closing {
+        drop(answer.send(Ok(())));
+    }
+}
+
+/// Does one piece of work and answers; an answer nobody waits for any more is dropped.
+fn carry_out<T>(
+    database: &mut Database,
+    answer: Reply<T>,
+    work: impl FnOnce(&mut Database) -> Result<T, StoreError>,
+) {
+    let result = match database.mend() {
+        Ok(()) => work(database),
+        Err(error) => Err(error),
+    };
+    database.note(&result);
+    drop(answer.send(result));
 }
 
 #[cfg(test)]

@@ -205,6 +205,23 @@ fn folder_and_file_are_the_owners_alone() {
 }
 
 #[test]
+fn a_refusal_of_the_disk_is_not_the_end() {
+    let folder = TempDir::new().unwrap();
+    let mut database = Database::open(folder.path()).unwrap();
+    let refused = || -> Result<(), StoreError> {
+        let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
+        Err(StoreError::Access { attempt: "write a row", source })
+    };
+    database.prepare(1, &[change("a=1")]).unwrap();
+    database.note(&refused());
+    database.mend().unwrap();
+    database.abort(1).unwrap(); // it was still prepared
+    database.prepare(2, &[change("b=1")]).unwrap();
+    database.commit(2).unwrap();
+    assert_eq!(text(&database.load().unwrap().layers), "b=1");
+}
+
+#[test]
 fn a_file_of_a_newer_format_or_of_no_format_is_left_alone() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join(FILE_NAME), "not a database at all").unwrap();
