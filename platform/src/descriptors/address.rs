@@ -63,6 +63,12 @@ impl Descriptor for AddressDescriptor {
         vec![Dependency::exact(format!("link {}", address.link), link::key(&address.link))]
     }
 
+    /// What someone else's address makes reachable. Ours says so by its part, which knows more.
+    fn provides(&self, address: &Address) -> Vec<Offer> {
+        let observed = address.facts.as_ref().and_then(|_| address.on_link_prefix());
+        observed.map(|prefix| Offer::prefix(MAIN_TABLE, prefix)).into_iter().collect()
+    }
+
     fn parts(&self, address: &Address) -> Vec<Part> {
         let Some(prefix) = address.on_link_prefix() else { return Vec::new() };
         let (link, ip) = (address.link.clone(), address.ip);
@@ -168,6 +174,14 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     Some(Address { link, ip, prefix_len: message.header.prefix_len, facts })
 }
 
+impl Codec for ConnectedDescriptor {
+    type Value = Connected;
+
+    fn encode(&self, _: Op<'_, Connected>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        Ok(Requests::new())
+    }
+}
+
 impl Descriptor for ConnectedDescriptor {
     type Value = Connected;
 
@@ -187,8 +201,13 @@ impl Descriptor for ConnectedDescriptor {
         format!("prefix {} on {}", part.prefix, part.link)
     }
 
+    /// An operation that asks nothing of the kernel: other than a property it can wait.
     fn effect(&self) -> Effect {
-        Effect::Property
+        Effect::Operation(transport::RTNETLINK)
+    }
+
+    fn observable(&self) -> bool {
+        false
     }
 
     /// The kernel has the on-link route only while the link is up.

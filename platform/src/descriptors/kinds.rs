@@ -21,7 +21,7 @@ pub const LINK_MASTER: KindId = KindId(13);
 pub const FORWARDING: KindId = KindId(14);
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
-/// Property: a prefix is on-link.
+/// A prefix is on-link by an address.
 pub const CONNECTED: KindId = KindId(21);
 /// A neighbour of a link.
 pub const NEIGHBOR: KindId = KindId(22);

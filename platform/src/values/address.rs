@@ -56,7 +56,8 @@ impl AddressOrigin {
     }
 }
 
-/// Property of an address: while its link is up, gateways inside the prefix can be reached.
+/// Part of an address: while its link is up, gateways inside the prefix can be reached. The kernel
+/// brings it about by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connected {
     /// The link.
