@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_scheduler::{Change, Dependency, Descriptor, Effect, Key, KindId, Offer, Part};
+use holdfast_scheduler::{Change, Dependency, Descriptor, Effect, Key, KindId, Offer, Part, Taken};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
 };
@@ -34,6 +34,11 @@ pub fn key(link: &str, ip: IpAddr) -> Key {
 /// What the keys of a link's addresses begin with.
 pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::ADDRESS).str(link)
+}
+
+/// The key of the prefix that an address makes reachable.
+fn connected_key(link: &str, ip: IpAddr) -> Key {
+    Key::of(kinds::CONNECTED).str(link).ip(ip)
 }
 
 impl Descriptor for AddressDescriptor {
@@ -74,6 +79,10 @@ impl Descriptor for AddressDescriptor {
         let (link, ip) = (address.link.clone(), address.ip);
         let part = Connected { link, ip, prefix, table: MAIN_TABLE };
         vec![(ConnectedDescriptor.key(&part), Arc::new(part))]
+    }
+
+    fn takes_along(&self, address: &Address) -> Vec<Taken> {
+        vec![Taken::Under(connected_key(&address.link, address.ip))]
     }
 
     /// The kernel knows an address by its prefix too: another length makes another address.
@@ -194,7 +203,7 @@ impl Descriptor for ConnectedDescriptor {
     }
 
     fn key(&self, part: &Connected) -> Key {
-        Key::of(kinds::CONNECTED).str(&part.link).ip(part.ip)
+        connected_key(&part.link, part.ip)
     }
 
     fn label(&self, part: &Connected) -> String {

@@ -151,6 +151,7 @@ impl Descriptor for LinkDescriptor {
         }
         let mut taken = vec![
             Taken::Under(address::link_prefix(&link.name)),
+            Taken::Under(Key::of(kinds::CONNECTED).str(&link.name)),
             Taken::Under(neighbor::link_prefix(&link.name)),
             Taken::Under(forwarding::link_prefix(&link.name)),
             Taken::Under(master_key(&link.name)),
