@@ -30,24 +30,11 @@ tests_in() {
          END { if (passed + failed + ignored) printf "%d passed, %d failed, %d ignored", passed, failed, ignored }' "$1"
 }
 
-# Licenses, sources and bans of deny.toml. The tool takes minutes to compile, so only CI insists on it.
-dependencies() {
-    if ! cargo deny --version >/dev/null 2>&1; then
-        if [ -z "${CI:-}" ]; then
-            echo "skipped: cargo-deny is missing (cargo install --locked cargo-deny)"
-            return 0
-        fi
-        cargo install --quiet --locked --no-default-features cargo-deny || return 1
-    fi
-    cargo deny --offline check bans licenses sources
-}
-
 step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 step unit cargo test --workspace --exclude holdfast-tests --locked
-step rules cargo test -p holdfast-tests --lib --test layers --test protos --locked
+step rules cargo test -p holdfast-tests --lib --test layers --test protos --test dependencies --locked
 step trace cargo run --quiet -p holdfast-tests --bin trace --locked -- --brief
-step deny dependencies
 step clients tests/scripts/clients.sh gnmic python
 step build cargo build -p holdfast --locked
 step e2e tests/scripts/private.sh cargo test -p holdfast-tests --test e2e --locked

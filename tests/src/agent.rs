@@ -1,7 +1,8 @@
 //! The real `holdfast` binary, started for a test.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -32,6 +33,7 @@ const LOG_TAIL: usize = 60;
 pub struct AgentProcess {
     folder: TempDir,
     options: Vec<String>,
+    password: String,
     address: SocketAddr,
     child: Option<Child>,
     /// From start to the first moment it served.
@@ -52,25 +54,31 @@ impl AgentProcess {
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_with(_born_in: &Netns, options: &[&str]) -> Self {
-        let mut agent = Self::prepared(options);
-        agent.run().await;
-        agent
+        Self::start_as(PASSWORD, options).await
     }
 
-    /// An agent that is not started yet.
-    fn prepared(options: &[&str]) -> Self {
-        let folder = TempDir::with_prefix("holdfast-test-").expect("a folder for the agent");
-        fs::write(folder.path().join("password"), format!("{PASSWORD}\n"))
-            .expect("a file in our own folder");
+    /// Starts an agent in the namespaces of this thread, whatever they are, with a password for [`ADMIN`].
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start_as(password: &str, options: &[&str]) -> Self {
+        let folder = TempDir::with_prefix("holdfast-").expect("a folder for the agent");
+        let password_file = folder.path().join("password");
+        fs::write(&password_file, format!("{password}\n")).expect("a file in our own folder");
+        fs::set_permissions(&password_file, Permissions::from_mode(0o600))
+            .expect("a file of our own");
         fs::create_dir(folder.path().join("root")).expect("a folder in our own folder");
-        Self {
+        let mut agent = Self {
             folder,
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            // The namespace is the test's own, so the port is free.
+            password: password.to_owned(),
+            // In a namespace of the test's own the port is free.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
             child: None,
             start_time: Duration::ZERO,
-        }
+        };
+        agent.run().await;
+        agent
     }
 
     /// Starts the binary and waits until it says by `sd_notify` that it serves.
@@ -147,7 +155,7 @@ impl AgentProcess {
     /// # Panics
     /// Never: both can be sent.
     pub fn credentials(&self) -> Credentials {
-        Credentials::new(ADMIN, PASSWORD).expect("plain ASCII")
+        Credentials::new(ADMIN, &self.password).expect("plain ASCII")
     }
 
     /// Ends it the way a power cut does, and waits until it is gone.

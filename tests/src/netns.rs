@@ -14,6 +14,8 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Netns {
     path: String,
+    /// The thread that keeps it, by which `ip` names it when a link moves.
+    thread: i32,
     /// Of a namespace beside that of this thread: what keeps it alive until dropped.
     keeper: Option<mpsc::SyncSender<()>>,
 }
@@ -43,7 +45,7 @@ impl Netns {
             .expect("root, or a user namespace, to make a network namespace: run `make e2e`");
         let thread = nix::unistd::gettid();
         let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
-        let net = Self { path, keeper: None };
+        let net = Self { path, thread: thread.as_raw(), keeper: None };
         net.ip("link set lo up");
         net
     }
@@ -54,15 +56,15 @@ impl Netns {
     /// Without the privilege to make one.
     #[must_use]
     pub fn beside() -> Self {
-        let (path_tx, path_rx) = mpsc::sync_channel(1);
+        let (net_tx, net_rx) = mpsc::sync_channel(1);
         let (keeper, dropped) = mpsc::sync_channel(1);
         thread::spawn(move || {
             // Each end may be gone first; then there is nothing left to keep.
-            let _ = path_tx.send(Self::enter().path);
+            let _ = net_tx.send(Self::enter());
             let _ = dropped.recv();
         });
-        let path = path_rx.recv().expect("the thread sends before it ends");
-        Self { path, keeper: Some(keeper) }
+        let inside: Self = net_rx.recv().expect("the thread sends before it ends");
+        Self { keeper: Some(keeper), ..inside }
     }
 
     /// Adds a port with a cable to `peer`, both down.
@@ -70,6 +72,12 @@ impl Netns {
     pub fn with_veth(self, port: &str, peer: &str) -> Self {
         self.ip(&format!("link add {port} type veth peer name {peer}"));
         self
+    }
+
+    /// Adds a port whose cable ends as `peer` in another namespace.
+    #[track_caller]
+    pub fn add_cable(&self, port: &str, other: &Self, peer: &str) {
+        self.ip(&format!("link add {port} type veth peer name {peer} netns {}", other.thread));
     }
 
     /// Where another process finds this namespace.

@@ -1,0 +1,217 @@
+//! `make bench`: what the agent takes, beside what the kernel alone takes in the same run.
+//!
+//! One table: each row has the agent's number, its yardstick, their ratio and the target. A missed target is
+//! marked, and the program then fails.
+#![allow(clippy::print_stdout, reason = "the table is what this program is for")]
+
+mod yardstick;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use holdfast_tests::agent::{AgentProcess, PASSWORD};
+use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::netns::Netns;
+use serde_json::{Value, json};
+
+/// Routes of the large table.
+const ROUTES: u32 = 100_000;
+
+/// Sets of one leaf that are timed.
+const SETS: u32 = 300;
+
+const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<ExitCode> {
+    let mut table = Table::default();
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
+    table.time("start, empty", agent.start_time(), "exec alone", yardstick::exec()?, Some(500.0));
+    table.row("idle memory, MB", megabytes(agent.resident_bytes()), None, Some(40.0));
+
+    let client = agent.gnmi().await;
+    client.update("/interfaces", port()).await.context("the port")?;
+    let disk = yardstick::synced_write()?;
+    let empty = one_leaf_sets(&client).await?;
+    table.time("one leaf at 0 routes, p50", percentile(&empty, 50), "one synced write", disk, None);
+    table.time(
+        "one leaf at 0 routes, p99",
+        percentile(&empty, 99),
+        "one synced write",
+        disk,
+        Some(10.0),
+    );
+
+    let raw = yardstick::routes(&net, ROUTES)?;
+    let set = many_routes(&client, &net).await?;
+    table.ratio(&format!("{ROUTES} routes in one Set"), set, "batched netlink", raw, 4.0);
+    table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
+
+    let full = one_leaf_sets(&client).await?;
+    let name = "the same at 0 routes";
+    table.time(
+        &format!("one leaf at {ROUTES} routes, p50"),
+        percentile(&full, 50),
+        name,
+        percentile(&empty, 50),
+        None,
+    );
+    table.time(
+        &format!("one leaf at {ROUTES} routes, p99"),
+        percentile(&full, 99),
+        name,
+        percentile(&empty, 99),
+        Some(10.0),
+    );
+
+    agent.restart().await;
+    table.time(
+        &format!("start, {ROUTES} routes in sync"),
+        agent.start_time(),
+        "exec alone",
+        yardstick::exec()?,
+        None,
+    );
+    Ok(if table.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn port() -> Value {
+    let address = json!({"ip": "192.0.2.1", "config": {"ip": "192.0.2.1", "prefix-length": 24}});
+    let ipv4 = json!({"addresses": {"address": [address]}});
+    let subinterface = json!({"index": 0, "config": {"index": 0}, "openconfig-if-ip:ipv4": ipv4});
+    json!({"interface": [{
+        "name": "eth0",
+        "config": {"name": "eth0", "enabled": true},
+        "subinterfaces": {"subinterface": [subinterface]},
+    }]})
+}
+
+/// One Set with all routes; they are in the kernel when it is answered.
+async fn many_routes(client: &GnmiClient, net: &Netns) -> Result<Duration> {
+    let route = |number: u32| {
+        let prefix = format!("{}/32", yardstick::destination(number));
+        let hop = json!({"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}});
+        json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [hop]}})
+    };
+    let routes: Vec<Value> = (0..ROUTES).map(route).collect();
+    let document = json!({"static": routes});
+    let started = Instant::now();
+    client.replace(STATIC_ROUTES, document).await.context("the routes")?;
+    let took = started.elapsed();
+    anyhow::ensure!(
+        net.routes("150").len() == ROUTES as usize,
+        "the routes are not all in the kernel"
+    );
+    Ok(took)
+}
+
+/// How long each of many small Sets takes, sorted.
+async fn one_leaf_sets(client: &GnmiClient) -> Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for number in 0..SETS {
+        let description = format!("number {number}");
+        let started = Instant::now();
+        client.update("/interfaces/interface[name=eth0]/config/description", description).await?;
+        times.push(started.elapsed());
+    }
+    times.sort();
+    Ok(times)
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() - 1) * percent / 100]
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn megabytes(octets: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "a size of memory is far below 2^52")]
+    let octets = octets as f64;
+    octets / 1_000_000.0
+}
+
+/// The rows that will be printed.
+#[derive(Debug, Default)]
+struct Table {
+    rows: Vec<String>,
+    missed: bool,
+}
+
+impl Table {
+    /// A time, its yardstick and a target in milliseconds.
+    fn time(
+        &mut self,
+        what: &str,
+        time: Duration,
+        yardstick: &str,
+        yard: Duration,
+        target: Option<f64>,
+    ) {
+        let (ours, theirs) = (milliseconds(time), milliseconds(yard));
+        let yard = format!("{yardstick} {theirs:.2} ms");
+        self.add(
+            what,
+            &format!("{ours:.2} ms"),
+            &yard,
+            ours / theirs,
+            target.map(|target| (ours, target, "ms")),
+        );
+    }
+
+    /// A time whose target is a ratio.
+    fn ratio(&mut self, what: &str, time: Duration, yardstick: &str, yard: Duration, target: f64) {
+        let ratio = time.as_secs_f64() / yard.as_secs_f64();
+        let yard = format!("{yardstick} {:.2} ms", milliseconds(yard));
+        self.add(
+            what,
+            &format!("{:.2} ms", milliseconds(time)),
+            &yard,
+            ratio,
+            Some((ratio, target, "x")),
+        );
+    }
+
+    fn row(&mut self, what: &str, value: f64, yardstick: Option<&str>, target: Option<f64>) {
+        self.add(
+            what,
+            &format!("{value:.1}"),
+            yardstick.unwrap_or("-"),
+            f64::NAN,
+            target.map(|t| (value, t, "")),
+        );
+    }
+
+    fn add(
+        &mut self,
+        what: &str,
+        ours: &str,
+        yardstick: &str,
+        ratio: f64,
+        target: Option<(f64, f64, &str)>,
+    ) {
+        let ratio = if ratio.is_nan() { "-".into() } else { format!("{ratio:.1}x") };
+        let verdict = match target {
+            None => String::new(),
+            Some((value, target, unit)) if value <= target => format!("<= {target} {unit}, met"),
+            Some((_, target, unit)) => {
+                self.missed = true;
+                format!("<= {target} {unit}, MISSED")
+            }
+        };
+        self.rows.push(format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}"));
+    }
+
+    /// Prints it; false when a target was missed.
+    fn print(&self) -> bool {
+        println!("{:<32} {:>12}  {:<34} {:>8}  target", "what", "agent", "yardstick", "ratio");
+        for row in &self.rows {
+            println!("{}", row.trim_end());
+        }
+        !self.missed
+    }
+}

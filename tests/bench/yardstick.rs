@@ -1,0 +1,127 @@
+//! What the same work takes without an agent.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use holdfast_tests::agent::binary;
+use holdfast_tests::netns::Netns;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// The protocol number of the routes of the yardstick, so that they can be told apart.
+const PROTOCOL: u8 = 151;
+
+/// Octets in one send: what the kernel takes at once with the default socket buffer.
+const BATCH_BYTES: u32 = 64 * 1024;
+
+/// From linux/rtnetlink.h and linux/netlink.h.
+const RTM_NEWROUTE: u16 = 24;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_CREATE: u16 = 0x400;
+const NLMSG_ERROR: u16 = 2;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+
+/// Octets of one request: netlink header, route header, three attributes of eight octets.
+const REQUEST_BYTES: u32 = 16 + 12 + 3 * 8;
+
+/// The destination of a route by its number: 10.0.0.0/8 has room for all.
+pub(crate) fn destination(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number)
+}
+
+/// Adds so many routes by batches of raw netlink, and removes them again untimed.
+pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {
+    let index = net.link("eth0").index;
+    let mut socket = Socket::new(NETLINK_ROUTE).context("a netlink socket")?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+
+    let started = Instant::now();
+    let per_batch = BATCH_BYTES / REQUEST_BYTES;
+    let mut next = 0;
+    while next < count {
+        let end = count.min(next + per_batch);
+        let batch: Vec<u8> =
+            (next..end).flat_map(|number| request(number, index, number + 1 == end)).collect();
+        socket.send(&batch, 0).context("a batch of routes")?;
+        acknowledged(&socket)?;
+        next = end;
+    }
+    let took = started.elapsed();
+
+    let made = net.routes(&PROTOCOL.to_string()).len();
+    anyhow::ensure!(made == count as usize, "{made} of {count} routes are there");
+    net.ip(&format!("route flush proto {PROTOCOL}"));
+    Ok(took)
+}
+
+/// One RTM_NEWROUTE; the kernel answers the last of a batch, and whatever fails.
+fn request(number: u32, interface: u32, last: bool) -> Vec<u8> {
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | if last { NLM_F_ACK } else { 0 };
+    let gateway = Ipv4Addr::new(192, 0, 2, 2).octets();
+    let mut message = Vec::new();
+    message.extend(REQUEST_BYTES.to_ne_bytes());
+    message.extend(RTM_NEWROUTE.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
+    message.extend([0; 8]); // sequence, port
+    // AF_INET, /32, no source, no TOS; main table, our protocol, universe, unicast; no flags.
+    message.extend([2, 32, 0, 0, 254, PROTOCOL, 0, 1, 0, 0, 0, 0]);
+    let attributes = [
+        (RTA_DST, destination(number).octets()),
+        (RTA_GATEWAY, gateway),
+        (RTA_OIF, interface.to_ne_bytes()),
+    ];
+    for (kind, value) in attributes {
+        message.extend(8u16.to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend(value);
+    }
+    message
+}
+
+/// Waits for the one answer to a batch.
+fn acknowledged(socket: &Socket) -> Result<()> {
+    let (answer, _) = socket.recv_from_full().context("the kernel's answer")?;
+    let kind = answer.get(4..6).and_then(|octets| octets.try_into().ok()).map(u16::from_ne_bytes);
+    let error =
+        answer.get(16..20).and_then(|octets| octets.try_into().ok()).map(i32::from_ne_bytes);
+    match (kind, error) {
+        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        (Some(NLMSG_ERROR), Some(error)) => {
+            Err(io::Error::from_raw_os_error(-error)).context("a route is refused")
+        }
+        _ => bail!("the kernel's answer is none"),
+    }
+}
+
+/// The same small write and sync that a commit cannot do without; the median.
+pub(crate) fn synced_write() -> Result<Duration> {
+    let mut file = tempfile::tempfile_in(std::env::temp_dir())?;
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..100 {
+        let started = Instant::now();
+        sync(&mut file)?;
+        times.push(started.elapsed());
+    }
+    times.sort();
+    Ok(times[times.len() / 2])
+}
+
+fn sync(file: &mut File) -> io::Result<()> {
+    file.write_all(&[0; 4096])?;
+    file.sync_data()
+}
+
+/// Starting the binary only to have it say its version.
+pub(crate) fn exec() -> Result<Duration> {
+    let started = Instant::now();
+    let status = Command::new(binary()).arg("--version").stdout(Stdio::null()).status()?;
+    anyhow::ensure!(status.success(), "--version fails: {status}");
+    Ok(started.elapsed())
+}

@@ -1,0 +1,169 @@
+//! What may be linked, after `deny.toml`: licenses, banned crates, registries.
+//!
+//! `cargo deny check bans licenses sources` reads the same file and says more, but takes minutes to compile; this
+//! takes a moment and runs always.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn every_dependency_keeps_to_the_policy() {
+    let policy = Policy::read();
+    let mut broken = Vec::new();
+    for package in packages() {
+        let text = |name: &str| package[name].as_str().unwrap_or_default();
+        let name = format!("{} {}", text("name"), text("version"));
+        if !License::parse(text("license")).allowed(&policy.licenses) {
+            broken.push(format!("{name}: license `{}`", text("license")));
+        }
+        if policy.banned.iter().any(|banned| banned == text("name")) {
+            broken.push(format!("{name} is banned"));
+        }
+        // Our own crates have no source.
+        let source = text("source").trim_start_matches("registry+");
+        if !source.is_empty() && !policy.registries.iter().any(|registry| registry == source) {
+            broken.push(format!("{name} comes from {source}"));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn license_expressions_are_understood() {
+    for (expression, allowed) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("GPL-3.0 OR MIT", true),
+        ("GPL-3.0/MIT", true),
+        ("GPL-3.0 AND MIT", false),
+        ("ISC AND (GPL-3.0 OR MIT)", true),
+        ("(GPL-3.0 OR MIT) AND GPL-2.0", false),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("Apache-2.0 WITH other-exception", false),
+        ("MIT+", true),
+        ("", false),
+    ] {
+        let licenses = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
+        assert_eq!(License::parse(expression).allowed(&licenses), allowed, "{expression}");
+    }
+}
+
+/// What `deny.toml` says, as far as it is read here.
+struct Policy {
+    licenses: Vec<String>,
+    banned: Vec<String>,
+    registries: Vec<String>,
+}
+
+impl Policy {
+    fn read() -> Self {
+        let text = fs::read_to_string(workspace().join("deny.toml")).unwrap();
+        let banned = quoted(&list(&text, "deny"), "crate = ");
+        Self {
+            licenses: quoted(&list(&text, "allow"), ""),
+            banned,
+            registries: quoted(&list(&text, "allow-registry"), ""),
+        }
+    }
+}
+
+/// The lines of a list `name = [ ... ]`, comments left out.
+fn list(text: &str, name: &str) -> Vec<String> {
+    let start =
+        text.find(&format!("\n{name} = [")).unwrap_or_else(|| panic!("deny.toml has no `{name}`"));
+    let body = &text[start..];
+    let end = body.find("]\n").unwrap();
+    body[..end].lines().map(|line| line.split('#').next().unwrap().to_owned()).collect()
+}
+
+/// The first quoted word after `mark` of each line that has one.
+fn quoted(lines: &[String], mark: &str) -> Vec<String> {
+    let word = |line: &String| {
+        Some(line.split(&format!("{mark}\"")).nth(1)?.split('"').next()?.to_owned())
+    };
+    lines.iter().filter_map(word).collect()
+}
+
+/// A license expression as Cargo manifests write it.
+#[derive(Debug)]
+enum License {
+    /// A name, with its exception.
+    Named(String),
+    Any(Vec<License>),
+    All(Vec<License>),
+}
+
+impl License {
+    fn parse(expression: &str) -> Self {
+        let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        Self::alternatives(&mut words.as_slice())
+    }
+
+    fn alternatives(words: &mut &[&str]) -> Self {
+        let mut any = vec![Self::together(words)];
+        while let Some((&"OR", rest)) = words.split_first() {
+            *words = rest;
+            any.push(Self::together(words));
+        }
+        Self::Any(any)
+    }
+
+    fn together(words: &mut &[&str]) -> Self {
+        let mut all = vec![Self::one(words)];
+        while let Some((&"AND", rest)) = words.split_first() {
+            *words = rest;
+            all.push(Self::one(words));
+        }
+        Self::All(all)
+    }
+
+    fn one(words: &mut &[&str]) -> Self {
+        match **words {
+            ["(", ref inner @ ..] => {
+                *words = inner;
+                let inner = Self::alternatives(words);
+                *words = words.strip_prefix(&[")"]).unwrap_or(words);
+                inner
+            }
+            [name, "WITH", exception, ref rest @ ..] => {
+                *words = rest;
+                Self::Named(format!("{name} WITH {exception}"))
+            }
+            [name, ref rest @ ..] => {
+                *words = rest;
+                Self::Named(name.trim_end_matches('+').to_owned())
+            }
+            [] => Self::Any(Vec::new()),
+        }
+    }
+
+    fn allowed(&self, names: &[String]) -> bool {
+        match self {
+            Self::Named(name) => names.contains(name),
+            Self::Any(any) => any.iter().any(|license| license.allowed(names)),
+            Self::All(all) => all.iter().all(|license| license.allowed(names)),
+        }
+    }
+}
+
+/// Every package that is built for this machine, ours included.
+fn packages() -> Vec<Value> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--format-version=1", "--filter-platform", &platform])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
