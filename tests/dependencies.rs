@@ -4,6 +4,7 @@
 //! takes a moment and runs always.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,14 +155,40 @@ impl License {
 /// Every package that is built for this machine, ours included.
 fn packages() -> Vec<Value> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--offline", "--format-version=1", "--filter-platform", &platform])
-        .current_dir(workspace())
-        .output()
-        .unwrap();
+    let metadata =
+        cargo(&["metadata", "--offline", "--format-version=1", "--filter-platform", &platform]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    // The metadata also lists optional packages that nothing switches on; the tree does not.
+    let tree = cargo(&[
+        "tree",
+        "--offline",
+        "--workspace",
+        "--edges=all",
+        "--prefix=none",
+        "--format={p}",
+    ]);
+    let built: BTreeSet<String> =
+        tree.lines().map(|line| name_and_version(line).replace(" v", " ")).collect();
+    let is_built = |package: &Value| {
+        let text = |name: &str| package[name].as_str().unwrap();
+        built.contains(&format!("{} {}", text("name"), text("version")))
+    };
+    let packages: Vec<Value> =
+        metadata["packages"].as_array().unwrap().iter().filter(|p| is_built(p)).cloned().collect();
+    assert_eq!(packages.len(), built.len(), "the tree and the metadata name packages alike");
+    packages
+}
+
+/// The first two words of a line of `cargo tree`.
+fn name_and_version(line: &str) -> String {
+    line.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO")).args(arguments).current_dir(workspace()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    metadata["packages"].as_array().unwrap().clone()
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn workspace() -> PathBuf {
