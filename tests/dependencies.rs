@@ -159,14 +159,7 @@ fn packages() -> Vec<Value> {
         cargo(&["metadata", "--offline", "--format-version=1", "--filter-platform", &platform]);
     let metadata: Value = serde_json::from_str(&metadata).unwrap();
     // The metadata also lists optional packages that nothing switches on; the tree does not.
-    let tree = cargo(&[
-        "tree",
-        "--offline",
-        "--workspace",
-        "--edges=all",
-        "--prefix=none",
-        "--format={p}",
-    ]);
+    let tree = cargo(&["tree", "--offline", "--workspace", "--prefix=none", "--format={p}"]);
     let built: BTreeSet<String> =
         tree.lines().map(|line| name_and_version(line).replace(" v", " ")).collect();
     let is_built = |package: &Value| {
