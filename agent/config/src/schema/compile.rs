@@ -245,7 +245,7 @@ impl Compiler {
                 let pattern = Pattern {
                     xsd: xsd.clone(),
                     inverted: false,
-                    quick: quick_check(&regex),
+                    quick: quick_check(xsd),
                     regex,
                 };
                 self.regexes.insert(xsd.clone(), pattern.clone());

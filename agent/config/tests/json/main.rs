@@ -1,0 +1,3 @@
+//! The JSON reader against libyang's, and how fast it is.
+
+mod speed;
