@@ -358,3 +358,135 @@ impl InstancePath {
         Path { elems: self.0.iter().map(elem).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves 1.29, 1.30, 1.31
+    #[test]
+    fn reads_take_wildcards_at_every_level() {
+        check_read("/", "/");
+        check_read("/interfaces/interface/config/mtu", "/interfaces/interface[name=*]/config/mtu");
+        check_read(
+            "/interfaces/interface[name=*]/config/mtu",
+            "/interfaces/interface[name=*]/config/mtu",
+        );
+        check_read("/interfaces/interface[name=eth0]", "/interfaces/interface[name=eth0]");
+        check_read("/openconfig-interfaces:interfaces", "/interfaces");
+        check_read("/system/*/hostname", "/system/config/hostname /system/state/hostname");
+        check_read("/*/interface/config/name", "/interfaces/interface[name=*]/config/name");
+        check_read("/*[name=x]", "`/*[name=x]`: the model has no `/*[name=x]`");
+        check_read("/interfaces/*[name=x]/name", "/interfaces/interface[name=x]/name");
+        check_read("/system/...", "/system");
+        check_read("/.../hostname", "/system/config/hostname /system/state/hostname");
+        check_read(
+            "/network-instances/network-instance/protocols/protocol[name=a]/name",
+            "/network-instances/network-instance[name=*]/protocols/protocol[identifier=*][name=a]/name",
+        );
+        check_read(
+            "/network-instances/network-instance/protocols/protocol[name=a][identifier=STATIC]",
+            "/network-instances/network-instance[name=*]/protocols/protocol[identifier=STATIC][name=a]",
+        );
+        check_read(
+            "/interfaces/interface[name=a]/subinterfaces/subinterface[index=0]",
+            "/interfaces/interface[name=a]/subinterfaces/subinterface[index=0]",
+        );
+    }
+
+    #[test]
+    fn bad_paths_are_told_apart_from_unknown_ones() {
+        check_read(
+            "/interfaces/bogus/mtu",
+            "`/interfaces/bogus/mtu`: the model has no `/interfaces/bogus`",
+        );
+        check_read("/.../bogus", "`/.../bogus`: the model has no `/.../bogus`");
+        check_read(
+            "/system[name=x]",
+            "`/system[name=x]`: keys on a node that is no list at `/system[name=x]`",
+        );
+        check_read(
+            "/interfaces/interface[id=x]",
+            "`/interfaces/interface[id=x]`: unknown key `id` at `/interfaces/interface[id=x]`",
+        );
+        check_read(
+            "/interfaces/interface/subinterfaces/subinterface[index=x]",
+            "`/interfaces/interface/subinterfaces/subinterface[index=x]`: bad value of key `index` at \
+             `/interfaces/interface/subinterfaces/subinterface[index=x]`: `x` is not a uint32 within 0..4294967295",
+        );
+        let unnamed = Path { elems: vec![Elem::new("")] };
+        let schema = Schema::openconfig().unwrap();
+        assert!(matches!(schema.resolve_read(&unnamed), Err(PathError::Malformed { .. })));
+    }
+
+    // proves 1.74
+    #[test]
+    fn writes_name_one_node() {
+        check_write(
+            "/interfaces/interface[name=a]/config/mtu",
+            "/interfaces/interface[name=a]/config/mtu",
+        );
+        check_write(
+            "/interfaces/interface/config",
+            "`/interfaces/interface/config`: `/interfaces/interface` lacks key `name`",
+        );
+        let protocol =
+            "/network-instances/network-instance[name=a]/protocols/protocol[identifier=STATIC]";
+        check_write(protocol, &format!("`{protocol}`: `{protocol}` lacks key `name`"));
+        for path in ["/interfaces/interface[name=*]", "/interfaces/*", "/interfaces/..."] {
+            check_write(path, &format!("`{path}`: no wildcard may stand at `{path}` here"));
+        }
+        check_write("/bogus", "`/bogus`: the model has no `/bogus`");
+    }
+
+    #[test]
+    fn patterns_cover_what_lies_at_or_below_them() {
+        let schema = Schema::openconfig().unwrap();
+        let one = |path: &str| schema.resolve_write(&path.parse().unwrap()).unwrap();
+        let pattern =
+            &schema.resolve_read(&"/interfaces/interface/config".parse().unwrap()).unwrap()[0];
+        assert!(pattern.covers(&one("/interfaces/interface[name=a]/config/mtu")));
+        assert!(!pattern.covers(&one("/interfaces/interface[name=a]")));
+        assert!(pattern.touches(&one("/interfaces/interface[name=a]")));
+        assert!(!pattern.touches(&one("/interfaces/interface[name=a]/state")));
+        assert_eq!(pattern.concrete(), None);
+        let path = one("/interfaces/interface[name=a]");
+        assert_eq!(Pattern::from(&path).concrete(), Some(path));
+    }
+
+    #[track_caller]
+    fn check_read(path: &str, want: &str) {
+        let schema = Schema::openconfig().unwrap();
+        let got = match schema.resolve_read(&path.parse().unwrap()) {
+            Ok(found) => found.iter().map(|p| text(&schema, p)).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(got.strip_prefix("path ").unwrap_or(&got), want);
+    }
+
+    #[track_caller]
+    fn check_write(path: &str, want: &str) {
+        let schema = Schema::openconfig().unwrap();
+        let got = match schema.resolve_write(&path.parse().unwrap()) {
+            Ok(found) => found.to_path(&schema).to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(got.strip_prefix("path ").unwrap_or(&got), want);
+    }
+
+    fn text(schema: &Schema, pattern: &Pattern) -> String {
+        let elem = |step: &PatternStep| {
+            let mut elem = Elem::new(schema.node(step.node).name.as_str());
+            if let (NodeKind::List { keys }, Some(values)) =
+                (&schema.node(step.node).kind, &step.keys)
+            {
+                for (key, value) in keys.iter().zip(&values.0) {
+                    let value = value.as_ref().map_or(ANY.into(), Value::to_string);
+                    elem.keys.push((schema.node(*key).name.to_string(), value));
+                }
+            }
+            elem
+        };
+        Path { elems: pattern.0.iter().map(elem).collect() }.to_string()
+    }
+}

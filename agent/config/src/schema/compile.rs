@@ -242,12 +242,8 @@ impl Compiler {
             Some(known) => known.clone(),
             None => {
                 let regex = Arc::new(xsd::compile(xsd).map_err(|e| e.to_string())?);
-                let pattern = Pattern {
-                    xsd: xsd.clone(),
-                    inverted: false,
-                    quick: quick_check(xsd),
-                    regex,
-                };
+                let pattern =
+                    Pattern { xsd: xsd.clone(), inverted: false, quick: quick_check(xsd), regex };
                 self.regexes.insert(xsd.clone(), pattern.clone());
                 pattern
             }

@@ -152,7 +152,7 @@ impl Type {
             Base::Empty if text.is_empty() => Ok(Value::Empty),
             Base::Empty => Err(self.misfit(text)),
             Base::Int { .. } => self.int(text.parse().map_err(|_| self.misfit(text))?),
-            Base::Uint { .. } => self.uint(text.parse().map_err(|_| self.misfit(text))?),
+            Base::Uint { .. } => self.uint(unsigned(text).ok_or_else(|| self.misfit(text))?),
             Base::Decimal { scale, .. } => {
                 self.decimal(decimal_digits(text, *scale).ok_or_else(|| self.misfit(text))?)
             }
@@ -261,7 +261,10 @@ impl Type {
             return Err(self.misfit(Quoted(text)));
         }
         if !text.chars().all(is_yang_char) {
-            return Err(ValueError(format!("{} has a control character", Quoted(text))));
+            return Err(ValueError(format!(
+                "{} has a character that no YANG text may have",
+                Quoted(text)
+            )));
         }
         match patterns.iter().find(|p| !p.accepts(text)) {
             Some(_) => Err(self.misfit(Quoted(text))),
@@ -356,9 +359,19 @@ fn within<T: PartialOrd + Copy>(ranges: &[(T, T)], value: T) -> bool {
     ranges.iter().any(|(low, high)| *low <= value && value <= *high)
 }
 
+/// RFC 7950 9.2.1: a sign may stand there, even a minus before zero.
+fn unsigned(text: &str) -> Option<u64> {
+    match text.strip_prefix('-') {
+        Some(zeros) => (!zeros.is_empty() && zeros.bytes().all(|b| b == b'0')).then_some(0),
+        None => text.parse().ok(),
+    }
+}
+
 /// RFC 7950 section 14, `yang-char`.
 fn is_yang_char(c: char) -> bool {
-    c >= ' ' || matches!(c, '\t' | '\n' | '\r')
+    let code = u32::from(c);
+    let noncharacter = (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE;
+    (c >= ' ' && !noncharacter) || matches!(c, '\t' | '\n' | '\r')
 }
 
 /// `text` in units of `10^-scale`; none when it is no decimal, or has more digits than fit.

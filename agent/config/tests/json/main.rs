@@ -1,3 +1,4 @@
 //! The JSON reader against libyang's, and how fast it is.
 
+mod oracle;
 mod speed;
