@@ -10,6 +10,7 @@
 pub mod auth;
 pub mod caller;
 pub mod command;
+pub mod core;
 pub mod local;
 pub mod logging;
 pub mod northbound;

@@ -14,14 +14,16 @@ mod transaction;
 
 use std::sync::Arc;
 
-use holdfast_config::schema::Origin;
-use holdfast_config::{Edit, EditErrors, InstancePath, Models, Value};
+use holdfast_config::edit::{Edit, EditErrors};
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::{InstancePath, Models, Value};
 use holdfast_platform::Collector;
 use holdfast_scheduler::Status;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
+use crate::northbound::Datastore;
 use crate::store::StoreError;
 use crate::telemetry::Revision;
 
@@ -47,7 +49,8 @@ pub struct CoreHandle {
     query_tx: mpsc::Sender<Query>,
     revision_rx: watch::Receiver<Arc<Revision>>,
     models: Arc<Models>,
-    collector: Arc<Collector>,
+    /// None beside a simulated box, which has nothing to poll.
+    collector: Option<Arc<Collector>>,
 }
 
 /// A change that is durable, in the kernel, and visible.
@@ -115,12 +118,29 @@ impl Core {
     }
 }
 
-impl CoreHandle {
-    /// Carries out one request as one transaction.
-    ///
-    /// # Errors
-    /// Nothing of the request is in effect then.
-    pub async fn commit(&self, caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
+impl Datastore for CoreHandle {
+    fn schema(&self, origin: Origin) -> &Schema {
+        self.models.schema(origin)
+    }
+
+    fn revision(&self) -> Arc<Revision> {
+        Arc::clone(&self.revision_rx.borrow())
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<Revision>> {
+        self.revision_rx.clone()
+    }
+
+    async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
+        let Some(collector) = &self.collector else { return Vec::new() };
+        let native = collector.read().await;
+        match origin {
+            Origin::Native => native.to_vec(),
+            Origin::OpenConfig => self.models.map.up(&native),
+        }
+    }
+
+    async fn commit(&self, caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
         let (answer, answered) = oneshot::channel();
         let request = CommitRequest { caller: caller.clone(), edit, answer };
         self.commit_tx.try_send(request).map_err(|refused| match refused {
@@ -129,30 +149,9 @@ impl CoreHandle {
         })?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
+}
 
-    /// The newest revision.
-    pub fn revision(&self) -> Arc<Revision> {
-        Arc::clone(&self.revision_rx.borrow())
-    }
-
-    /// Tells of every new revision.
-    pub fn watch(&self) -> watch::Receiver<Arc<Revision>> {
-        self.revision_rx.clone()
-    }
-
-    pub fn models(&self) -> &Arc<Models> {
-        &self.models
-    }
-
-    /// Leaves that change without events, read now: native ones, or translated to OpenConfig.
-    pub async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
-        let native = self.collector.read().await;
-        match origin {
-            Origin::Native => native.to_vec(),
-            Origin::OpenConfig => self.models.map.up(&native),
-        }
-    }
-
+impl CoreHandle {
     /// The state of every value of the engine, or of those alone that are intended and not configured.
     ///
     /// # Errors

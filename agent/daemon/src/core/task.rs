@@ -9,13 +9,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_config::Configuration;
-use holdfast_platform::{Events, Platform, transport};
-use holdfast_scheduler::{Delta, Engine, Key, Now, Operation, Outcome, SharedValue, Step};
+use holdfast_platform::transport::{self, Events, Transport};
+use holdfast_scheduler::{
+    Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
+    Scope, SharedValue, Step,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::transaction::{Candidate, Stage, Ticket, Transaction};
+use super::publish::Publisher;
+use super::startup::Objects;
+use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
 use super::{CommitError, CommitRequest, Committed, Query};
-use crate::store::{self, Store, StoreError};
+use crate::logging::Chain;
+use crate::store::{Store, StoreError};
 use crate::telemetry::Revision;
 
 /// One thing that wakes the loop.
@@ -36,23 +42,24 @@ enum Work {
     Examined(Result<Candidate, CommitError>),
     Recorded(Result<(), StoreError>),
     /// Pre-images of adopted objects are durable (or not): their operations may go.
-    RestoresWritten { submit: Vec<Operation>, read: Vec<Key>, result: Result<(), StoreError> },
+    RestoresWritten {
+        submit: Vec<Operation>,
+        read: Vec<Key>,
+        result: Result<(), StoreError>,
+    },
     Finished(Result<(), StoreError>),
 }
 
 type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
 
-#[derive(Debug)]
 pub(super) struct CoreTask {
     pub(super) configuration: Configuration,
     pub(super) engine: Engine,
-    pub(super) platform: Platform,
-    pub(super) objects: Arc<super::startup::Objects>,
+    pub(super) transport: Box<dyn Transport>,
+    pub(super) objects: Arc<Objects>,
     pub(super) store: Store,
     pub(super) next_number: u64,
-    pub(super) revision: Arc<Revision>,
-    /// Keys whose state changed since the last revision.
-    pub(super) dirty: HashSet<Key>,
+    pub(super) publisher: Publisher,
     pub(super) transaction: Option<Transaction>,
     pub(super) deadline: Option<Duration>,
     pub(super) started: Instant,
@@ -62,6 +69,8 @@ pub(super) struct CoreTask {
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
     pub(super) stop_rx: oneshot::Receiver<()>,
+    /// Told when the first complete reading of the box is taken in.
+    pub(super) ready_tx: Option<oneshot::Sender<()>>,
 }
 
 /// Work under way.
@@ -124,14 +133,15 @@ impl CoreTask {
         };
         let number = self.next_number;
         self.next_number += 1;
-        self.transaction =
-            Some(Transaction { number, ticket, withheld: HashSet::new(), stage: Stage::Examining });
+        let (changes, withheld, stage) = (Vec::new(), HashSet::new(), Stage::Examining);
+        self.transaction = Some(Transaction { number, ticket, changes, withheld, stage });
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
         let edit = request.edit;
         let examined = tokio::task::spawn_blocking(move || objects.examine(&configuration, &edit));
         self.work.0.push(Box::pin(async move {
             let panicked = |error: tokio::task::JoinError| CommitError::Internal {
-                reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }.to_owned(),
+                reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }
+                    .to_owned(),
             };
             Work::Examined(examined.await.unwrap_or_else(|error| Err(panicked(error))))
         }));
@@ -143,29 +153,44 @@ impl CoreTask {
             Work::Examined(Err(error)) => self.refuse(error),
             Work::Recorded(Ok(())) => self.execute(),
             Work::Recorded(Err(error)) => self.refuse(CommitError::Store(error)),
-            Work::RestoresWritten { submit, read, result } => self.submit_adoptions(submit, read, result),
+            Work::RestoresWritten { submit, read, result } => {
+                self.submit_adoptions(submit, read, result)
+            }
             Work::Finished(result) => self.finish(result),
         }
     }
 
     /// Plans the change and has the store write it down.
     fn record(&mut self, candidate: Candidate) {
-        let Some(transaction) = &mut self.transaction else { return };
-        let trace = format!("{:016x}", transaction.ticket.trace);
-        let keys = candidate.values.iter().map(|(key, _)| key.clone());
-        let mut withheld: HashSet<Key> = keys.collect();
-        let plan = match self.engine.plan(Delta::new(candidate.values).described(trace)) {
+        let Candidate { configuration, changes, rows } = candidate;
+        let plan = match self.plan(&changes) {
             Ok(plan) => plan,
-            Err(error) => return self.refuse(CommitError::planning(&error)),
+            Err(error) => return self.refuse(error),
         };
+        let Some(transaction) = &mut self.transaction else { return };
+        transaction.withheld.extend(changes.iter().map(|change| change.key.clone()));
         for operation in plan.operations() {
-            withheld.insert(operation.key.clone());
-            withheld.extend(operation.taken.iter().cloned());
+            transaction.withheld.insert(operation.key.clone());
+            transaction.withheld.extend(operation.taken.iter().cloned());
         }
-        transaction.withheld = withheld;
-        transaction.stage = Stage::Recording { configuration: candidate.configuration, plan };
-        let recorded = self.store.prepare(transaction.number, candidate.rows);
+        transaction.changes = changes;
+        transaction.stage = Stage::Recording { configuration, plan };
+        let recorded = self.store.prepare(transaction.number, rows);
         self.work.0.push(Box::pin(async move { Work::Recorded(recorded.await) }));
+    }
+
+    fn plan(&self, changes: &[Changed]) -> Result<Plan, CommitError> {
+        for Changed { path, key, value } in changes {
+            let [.., observed] = self.engine.planes(key);
+            if let Some(value) = value {
+                let admitted =
+                    self.objects.registry.admit(path, &**value, observed.map(|it| &**it));
+                admitted.map_err(|error| self.objects.refused(&error))?;
+            }
+        }
+        let trace = self.transaction.as_ref().map(|it| format!("{:016x}", it.ticket.trace));
+        let delta = Delta::new(values(changes)).described(trace.unwrap_or_default());
+        self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
     }
 
     fn execute(&mut self) {
@@ -182,11 +207,11 @@ impl CoreTask {
     fn follow(&mut self, step: Step) {
         let Step { restores, submit, read, finished, changed, deadline } = step;
         self.deadline = deadline;
-        self.dirty.extend(changed);
+        self.publisher.touch(changed);
         if restores.is_empty() {
             self.hand_out(submit, read);
         } else {
-            let rows = self.objects.restore_rows(restores);
+            let rows = Objects::restore_rows(restores);
             let written = self.store.write(rows);
             self.work.0.push(Box::pin(async move {
                 Work::RestoresWritten { submit, read, result: written.await }
@@ -199,20 +224,25 @@ impl CoreTask {
 
     fn hand_out(&mut self, submit: Vec<Operation>, read: Vec<Key>) {
         if !submit.is_empty() {
-            self.platform.submit(submit);
+            self.transport.submit(submit);
         }
         if !read.is_empty() {
-            self.platform.read(read);
+            self.transport.read(read);
         }
     }
 
     /// Without durable pre-images a crash could never give the ports back, so their operations fail instead.
-    fn submit_adoptions(&mut self, submit: Vec<Operation>, read: Vec<Key>, result: Result<(), StoreError>) {
+    fn submit_adoptions(
+        &mut self,
+        submit: Vec<Operation>,
+        read: Vec<Key>,
+        result: Result<(), StoreError>,
+    ) {
         let Err(error) = result else { return self.hand_out(submit, read) };
         let message = format!("cannot record what was there before: {error}");
-        let failed = submit.iter().map(|operation| holdfast_scheduler::Completion {
+        let failed = submit.iter().map(|operation| Completion {
             op: operation.id,
-            result: Err(holdfast_scheduler::OperationError::message(message.clone())),
+            result: Err(OperationError::message(message.clone())),
             observed: None,
         });
         let step = self.engine.completed(failed.collect(), self.now());
@@ -222,12 +252,23 @@ impl CoreTask {
 
     fn take_in(&mut self, event: transport::Event) {
         let now = self.now();
+        let complete =
+            matches!(&event, transport::Event::Retrieved { scope: Scope::Everything, .. });
         let step = match event {
             transport::Event::Completed(completions) => self.engine.completed(completions, now),
             transport::Event::Observed(facts) => self.engine.observed(facts, now),
-            transport::Event::Retrieved(facts) => self.engine.resync(facts, now),
+            transport::Event::Retrieved { scope, facts } => {
+                self.engine.retrieved(&scope, facts, now)
+            }
         };
         self.follow(step);
+        if complete {
+            self.publish_state();
+            // From now on revisions tell the truth.
+            if let Some(ready) = self.ready_tx.take() {
+                let _start_was_given_up = ready.send(());
+            }
+        }
     }
 
     /// A transaction of the engine ended: the client's, or one of its own (drift, wake-up), which only shows in state.
@@ -238,7 +279,12 @@ impl CoreTask {
         let error = match outcome {
             Outcome::Done { txn, .. } if txn == stage_txn => None,
             Outcome::Failed { txn, label, error, undone, .. } if txn == stage_txn => {
-                Some(CommitError::Failed { object: label, errno: error.errno, message: error.message, undone })
+                Some(CommitError::Failed {
+                    object: label,
+                    errno: error.errno,
+                    message: error.message,
+                    undone,
+                })
             }
             _ => return,
         };
@@ -264,19 +310,18 @@ impl CoreTask {
         match transaction.stage {
             Stage::Committing { configuration } => match result {
                 Ok(()) => {
-                    let done = self.publish_commit(configuration);
+                    let done = self.publish_commit(configuration, &transaction.changes);
                     transaction.ticket.answer(Ok(done));
                 }
                 Err(error) => {
                     // The kernel has it, the disk has it as unconfirmed: a restart takes it back, so this run must too.
-                    let values = self.objects.way_back(&configuration, &self.configuration);
-                    self.take_back(values);
+                    self.take_back(&configuration);
                     transaction.ticket.answer(Err(CommitError::Store(error)));
                 }
             },
             Stage::Aborting { error } => {
                 if let Err(error) = result {
-                    tracing::error!(error = %crate::chain::Chain(&error), "cannot take a change back in the store; a restart will");
+                    tracing::error!(error = %Chain(&error), "cannot take a change back in the store; a restart will");
                 }
                 transaction.ticket.answer(Err(error));
             }
@@ -284,9 +329,16 @@ impl CoreTask {
         }
     }
 
-    fn take_back(&mut self, values: Vec<(Key, Option<SharedValue>)>) {
+    fn take_back(&mut self, from: &Configuration) {
         let now = self.now();
-        match self.engine.plan(Delta::new(values).best_effort().described("not recorded")) {
+        let changes = match self.objects.changes(from, &self.configuration) {
+            Ok(changes) => changes,
+            Err(error) => {
+                return tracing::error!(error = %Chain(&error), "cannot work out the way back");
+            }
+        };
+        match self.engine.plan(Delta::new(values(&changes)).best_effort().described("not recorded"))
+        {
             Ok(plan) => {
                 let (_, step) = self.engine.start(plan, now);
                 self.follow(step);
@@ -304,7 +356,8 @@ impl CoreTask {
     fn answer(&self, query: Query) {
         match query {
             Query::Statuses { pending_only, answer } => {
-                let statuses = if pending_only { self.engine.pending() } else { self.engine.statuses() };
+                let statuses =
+                    if pending_only { self.engine.pending() } else { self.engine.statuses() };
                 // Whoever asked may have gone.
                 drop(answer.send(statuses));
             }
@@ -315,27 +368,43 @@ impl CoreTask {
         Now { monotonic: self.started.elapsed(), unix_ns: unix_ns() }
     }
 
-    fn publish_commit(&mut self, configuration: Configuration) -> Committed {
+    fn publish_commit(&mut self, configuration: Configuration, changes: &[Changed]) -> Committed {
         let old = std::mem::replace(&mut self.configuration, configuration);
         let time_ns = unix_ns();
-        self.publish(time_ns, Some(&old));
-        Committed { time_ns, revision: self.revision.number }
+        let revision =
+            self.publisher.commit(&self.engine, &old, &self.configuration, changes, time_ns);
+        let number = revision.number;
+        self.revision_tx.send_replace(revision);
+        Committed { time_ns, revision: number }
+    }
+
+    fn publish_state(&mut self) {
+        let withheld = self.transaction.as_ref().map(|transaction| &transaction.withheld);
+        if let Some(revision) = self.publisher.state(&self.engine, withheld) {
+            self.revision_tx.send_replace(revision);
+        }
     }
 }
 
 impl CommitError {
-    pub(super) fn planning(error: &holdfast_scheduler::PlanError) -> Self {
-        Self::Object { path: "the change".to_owned(), reason: error.to_string() }
+    fn planning(error: &PlanError) -> Self {
+        let object = match error {
+            PlanError::Invalid { label, .. }
+            | PlanError::Unimplemented { label, .. }
+            | PlanError::Twice { label, .. }
+            | PlanError::Conflict { label, .. } => label.clone(),
+            _ => "the change".to_owned(),
+        };
+        Self::Object { path: object, reason: error.to_string() }
     }
+}
+
+fn values(changes: &[Changed]) -> Vec<(Key, Option<SharedValue>)> {
+    changes.iter().map(|change| (change.key.clone(), change.value.clone())).collect()
 }
 
 /// Nanoseconds since 1970; a clock before that counts as 1970.
 pub(super) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A change of rows, as the store takes it.
-pub(super) fn layer_change(key: Vec<u8>, value: Option<Vec<u8>>) -> store::Change {
-    store::Change::layer(key, value)
 }

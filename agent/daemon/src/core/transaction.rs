@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use holdfast_config::Configuration;
+use holdfast_config::{Configuration, InstancePath};
 use holdfast_scheduler::{Key, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
@@ -23,16 +23,27 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
-    pub(super) values: Vec<(Key, Option<SharedValue>)>,
+    pub(super) changes: Vec<Changed>,
     pub(super) rows: Vec<crate::store::Change>,
+}
+
+/// One native object that a request changes.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    pub(super) path: InstancePath,
+    pub(super) key: Key,
+    /// `None` when it is not to exist any more.
+    pub(super) value: Option<SharedValue>,
 }
 
 /// One transaction in flight, from its examination to its answer.
 #[derive(Debug)]
 pub(super) struct Transaction {
+    /// What the store knows it by.
     pub(super) number: u64,
     pub(super) ticket: Ticket,
-    /// What the store knows it by; keys whose state is withheld until it ends.
+    pub(super) changes: Vec<Changed>,
+    /// Keys whose state is withheld until it ends.
     pub(super) withheld: HashSet<Key>,
     pub(super) stage: Stage,
 }
@@ -62,7 +73,7 @@ impl Ticket {
             ),
             Err(error) => tracing::info!(
                 trace = format_args!("{:016x}", self.trace),
-                caller = %self.caller, error = %crate::chain::Chain(error), ?elapsed, "set refused"
+                caller = %self.caller, error = %crate::logging::Chain(error), ?elapsed, "set refused"
             ),
         }
         drop(self.answer.send(result));

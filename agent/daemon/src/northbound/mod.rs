@@ -20,7 +20,7 @@ mod set;
 mod status;
 mod subscribe;
 
-pub use datastore::{CommitError, Committed, Datastore};
+pub use datastore::Datastore;
 pub use dscp::Dscp;
 
 use holdfast_proto::FILE_DESCRIPTOR_SET;

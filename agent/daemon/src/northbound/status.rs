@@ -12,8 +12,8 @@ use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::datastore::CommitError;
 use super::path::Access;
+use crate::core::CommitError;
 
 /// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
 /// clients refuse long ones (8 KiB is the default of grpc-go and others).

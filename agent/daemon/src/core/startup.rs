@@ -1,0 +1,197 @@
+//! From what the store holds to a running core, and from requests to values.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use holdfast_config::changes::changed_objects;
+use holdfast_config::edit::Edit;
+use holdfast_config::rows::layer_rows_diff;
+use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, InstancePath, Layers, Models};
+use holdfast_platform::objects::{ObjectError, Registry};
+use holdfast_platform::transport::{Events, Transport};
+use holdfast_platform::{Collector, descriptors, stored};
+use holdfast_scheduler::{Engine, Key, SharedValue};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::publish::Publisher;
+use super::task::{CoreTask, WorkSet};
+use super::transaction::{Candidate, Changed};
+use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, QUERY_QUEUE_DEPTH};
+use crate::logging::Chain;
+use crate::store::{self, Loaded, Store};
+
+/// What the core is made of.
+pub struct Parts {
+    pub models: Arc<Models>,
+    pub transport: Box<dyn Transport>,
+    pub events: Events,
+    pub collector: Option<Collector>,
+    pub store: Store,
+    pub loaded: Loaded,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
+}
+
+/// Why the core does not start. Nothing was changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    #[error(transparent)]
+    Rows(#[from] holdfast_config::rows::RowError),
+    #[error(transparent)]
+    Restore(#[from] stored::StoredError),
+    #[error(transparent)]
+    Model(#[from] holdfast_platform::objects::ModelError),
+    #[error("the core ended before the box was read")]
+    Ended,
+}
+
+impl Core {
+    /// Reads the stored configuration, brings the box to it, and returns once the first complete reading of the
+    /// box is taken in: from then on revisions tell the truth.
+    ///
+    /// # Errors
+    /// When what is stored cannot be understood.
+    pub async fn start(parts: Parts) -> Result<Self, StartError> {
+        let Parts { models, transport, events, collector, store, loaded } = parts;
+        let objects = Arc::new(Objects::new(Arc::clone(&models))?);
+        let next_number = loaded.last_transaction + 1;
+        let (configuration, intent) = objects.load(loaded.layers)?;
+        let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
+        let mut engine = Engine::new(descriptors::registry());
+        engine.load(intent, restores.collect::<Result<_, _>>()?);
+
+        let publisher = Publisher::new(Arc::clone(&objects), &configuration);
+        let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
+        let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
+        let (revision_tx, revision_rx) = watch::channel(publisher.revision());
+        let (stop_tx, stop_rx) = oneshot::channel();
+        let (ready_tx, ready_rx) = oneshot::channel();
+        let task = CoreTask {
+            configuration,
+            engine,
+            transport,
+            objects,
+            store,
+            next_number,
+            publisher,
+            transaction: None,
+            deadline: None,
+            started: Instant::now(),
+            commit_rx,
+            query_rx,
+            events,
+            work: WorkSet::default(),
+            revision_tx,
+            stop_rx,
+            ready_tx: Some(ready_tx),
+        };
+        let task = tokio::spawn(task.run());
+        ready_rx.await.map_err(|_| StartError::Ended)?;
+        let collector = collector.map(Arc::new);
+        let handle = CoreHandle { commit_tx, query_tx, revision_rx, models, collector };
+        Ok(Self { handle, stop_tx: Some(stop_tx), task })
+    }
+}
+
+/// Values out of configuration: everything about a request that needs no engine.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub(super) models: Arc<Models>,
+    pub(super) registry: Registry,
+}
+
+impl Objects {
+    fn new(models: Arc<Models>) -> Result<Self, StartError> {
+        let registry = Registry::new(&models.native)?;
+        Ok(Self { models, registry })
+    }
+
+    /// The stored configuration and the values it comes to.
+    fn load(
+        &self,
+        rows: Vec<store::Row>,
+    ) -> Result<(Configuration, Vec<(Key, SharedValue)>), StartError> {
+        let (layers, unknown) = Layers::from_rows(&self.models, rows)?;
+        if unknown > 0 {
+            tracing::warn!(
+                unknown,
+                "stored configuration holds items that this version does not know; they are ignored"
+            );
+        }
+        let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
+        let configuration = Configuration::new(Arc::clone(&self.models), layers);
+        let mut values = Vec::new();
+        for change in changed_objects(&empty, &configuration) {
+            let Some(branch) = &change.new else { continue };
+            match self.registry.value(&change.path, branch) {
+                Ok(value) => values.push(value),
+                // It was accepted once, so another version was here. The rest of the box must come up all the same.
+                Err(error) => {
+                    tracing::error!(path = %self.shown(&error.path), error = %Chain(&error), "stored configuration is not carried out");
+                }
+            }
+        }
+        Ok((configuration, values))
+    }
+
+    /// What a request would make of the configuration, as values and rows.
+    pub(super) fn examine(
+        &self,
+        old: &Configuration,
+        edit: &Edit,
+    ) -> Result<Candidate, CommitError> {
+        let configuration = old.edit(edit).map_err(CommitError::Edit)?;
+        let changes = self.changes(old, &configuration)?;
+        let rows = layer_rows_diff(&self.models, old.layers(), configuration.layers());
+        let rows = rows.into_iter().map(|row| store::Change::layer(row.key, row.value)).collect();
+        Ok(Candidate { configuration, changes, rows })
+    }
+
+    pub(super) fn changes(
+        &self,
+        old: &Configuration,
+        new: &Configuration,
+    ) -> Result<Vec<Changed>, CommitError> {
+        let changed = changed_objects(old, new).into_iter().map(|change| {
+            let (key, value) = match &change.new {
+                None => (self.registry.key(&change.path)?, None),
+                Some(branch) => match self.registry.value(&change.path, branch) {
+                    Ok((key, value)) => (key, Some(value)),
+                    // Another origin holds what is missing, or will: the object waits, the request is fine.
+                    Err(error) if error.incomplete => (self.registry.key(&change.path)?, None),
+                    Err(error) => return Err(error),
+                },
+            };
+            Ok(Changed { path: change.path, key, value })
+        });
+        changed.collect::<Result<_, ObjectError>>().map_err(|error| self.refused(&error))
+    }
+
+    pub(super) fn refused(&self, error: &ObjectError) -> CommitError {
+        CommitError::Object { path: self.shown(&error.path), reason: error.reason.clone() }
+    }
+
+    /// A native path as its OpenConfig counterpart where there is one: most requests speak OpenConfig.
+    fn shown(&self, native: &InstancePath) -> String {
+        let models = &self.models;
+        match models.map.up_path(native).first() {
+            Some(path) => path.to_path(models.schema(Origin::OpenConfig)).to_string(),
+            None => native.to_path(models.schema(Origin::Native)).to_string(),
+        }
+    }
+
+    /// Rows that keep, or forget, what adopted objects were before us.
+    pub(super) fn restore_rows(restores: Vec<(Key, Option<SharedValue>)>) -> Vec<store::Change> {
+        let row = |(key, value): (Key, Option<SharedValue>)| {
+            let octets = value.and_then(|value| stored::to_bytes(&*value));
+            store::Change::restore(key.as_bytes().to_vec(), octets)
+        };
+        restores.into_iter().map(row).collect()
+    }
+}
