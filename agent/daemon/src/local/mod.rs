@@ -5,9 +5,9 @@
 //! here, because nobody can log in over the network before the first one exists.
 
 mod client;
+mod inspect;
 
 use std::{
-    error::Error,
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt,
@@ -32,24 +32,13 @@ use tracing::error;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::client::{Client, ClientError};
+pub use self::inspect::{Inspect, Inspector, Statuses};
 use crate::{
     auth::{Password, UserError, Users},
     caller::{Caller, Role, Source},
     logging::Chain,
     settings::Shown,
 };
-
-/// What the agent can tell about itself.
-#[tonic::async_trait]
-pub trait Inspect: Send + Sync + 'static {
-    /// The text to print for `holdfast show`.
-    async fn show(&self, what: Shown) -> Result<String, Box<dyn Error + Send + Sync>>;
-
-    /// One line for `/health`, such as `running`.
-    fn status(&self) -> String {
-        "running".to_owned()
-    }
-}
 
 /// Why there is no local socket.
 #[derive(Debug, thiserror::Error)]
@@ -252,6 +241,8 @@ fn failure(status: StatusCode, error: String) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use tempfile::TempDir;
 
     use super::*;

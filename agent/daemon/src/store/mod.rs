@@ -21,6 +21,7 @@ use std::{
     thread,
 };
 
+use holdfast_config::RowChange;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
@@ -55,6 +56,12 @@ impl Change {
 
     pub fn restore(key: Vec<u8>, value: Option<Vec<u8>>) -> Self {
         Self { table: Table::Restore, key, value }
+    }
+}
+
+impl From<RowChange> for Change {
+    fn from(row: RowChange) -> Self {
+        Self::layer(row.key, row.value)
     }
 }
 

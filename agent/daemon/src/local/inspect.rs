@@ -1,0 +1,151 @@
+//! What `holdfast show` prints.
+
+use std::{error::Error, fmt::Write as _};
+
+use holdfast_config::{
+    json::{Flavour, print},
+    schema::{Node, Origin},
+    tree::Found,
+};
+use holdfast_scheduler::Status;
+use serde_json::{Map, Value};
+
+use crate::{
+    northbound::Datastore,
+    settings::Shown,
+    telemetry::view::{now_ns, overlaid},
+};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What the agent can tell about itself.
+#[tonic::async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// The text to print for `holdfast show`.
+    async fn show(&self, what: Shown) -> Result<String, Failure>;
+
+    /// One line for `/health`, such as `running`.
+    fn status(&self) -> String {
+        "running".to_owned()
+    }
+}
+
+/// The engine, as far as it can be looked into.
+#[tonic::async_trait]
+pub trait Statuses: Send + Sync + 'static {
+    /// Every value, or those alone that are intended and not configured.
+    async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, Failure>;
+}
+
+/// Renders the newest revision and the values of the engine.
+#[derive(Clone, Debug)]
+pub struct Inspector<C>(pub C);
+
+#[tonic::async_trait]
+impl<C: Datastore + Statuses> Inspect for Inspector<C> {
+    async fn show(&self, what: Shown) -> Result<String, Failure> {
+        match what {
+            Shown::Config => document(&self.0, true).await,
+            Shown::State => document(&self.0, false).await,
+            Shown::Values => Ok(table(&self.0.statuses(false).await?)),
+            Shown::Pending => Ok(table(&self.0.statuses(true).await?)),
+        }
+    }
+}
+
+/// One JSON document with a member for each origin, in the encoding of RFC 7951.
+async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failure> {
+    let shown = |node: &Node| node.config == config;
+    let revision = core.revision();
+    let mut whole = Map::new();
+    for (name, origin) in [("openconfig", Origin::OpenConfig), ("holdfast_native", Origin::Native)]
+    {
+        let polled = if config { Vec::new() } else { core.polled(origin).await };
+        let schema = core.schema(origin);
+        let tree = overlaid(schema, revision.tree(origin), polled, now_ns());
+        let printed =
+            print(schema, schema.root(), Found::Branch(tree.root()), Flavour::Ietf, &shown);
+        let value =
+            printed.map_or(Ok(Value::Object(Map::new())), |text| serde_json::from_slice(&text))?;
+        whole.insert(name.to_owned(), value);
+    }
+    Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
+}
+
+/// One line for each value: its state, its label, and why it is not where it should be.
+fn table(statuses: &[Status]) -> String {
+    let width = statuses.iter().map(|status| status.state.to_string().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for status in statuses {
+        let state = status.state.to_string();
+        let line = format!("{state:width$}  {}{}", status.label, reason(status, statuses));
+        let _never_fails = writeln!(text, "{line}");
+    }
+    text
+}
+
+fn reason(status: &Status, all: &[Status]) -> String {
+    let detail = &status.detail;
+    let mut reasons = Vec::new();
+    if !detail.unmet.is_empty() {
+        reasons.push(format!("waits for {}", detail.unmet.join(", ")));
+    }
+    if let Some(complaint) = &detail.invalid {
+        reasons.push(complaint.clone());
+    }
+    if let Some(error) = &detail.error {
+        reasons.push(format!("{error}, {} tries", detail.attempts));
+    }
+    if let Some(holder) = &detail.conflict {
+        let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.as_str());
+        reasons.push(format!("{} holds what it needs", label.unwrap_or("another value")));
+    }
+    if reasons.is_empty() { String::new() } else { format!("  ({})", reasons.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_scheduler::{Detail, Key, KindId, OperationError, State};
+
+    use super::*;
+
+    #[test]
+    fn a_table_says_why() {
+        let status = |label: &str, state, detail| Status {
+            key: Key::of(KindId(1)).str(label),
+            label: label.to_owned(),
+            state,
+            detail,
+            last: None,
+            intended: None,
+            applied: None,
+            observed: None,
+            part_of: Vec::new(),
+            parts: Vec::new(),
+        };
+        let waiting = Detail {
+            unmet: vec!["link eth9".to_owned(), "link br0".to_owned()],
+            ..Detail::default()
+        };
+        let failed = Detail {
+            error: Some(OperationError::message("no such device")),
+            attempts: 2,
+            ..Detail::default()
+        };
+        let holder = Key::of(KindId(1)).str("link eth0");
+        let conflict = Detail { conflict: Some(holder), ..Detail::default() };
+        let statuses = [
+            status("link eth0", State::Configured, Detail::default()),
+            status("address 192.0.2.1", State::Pending, waiting),
+            status("route 10.0.0.0/8", State::Failed, failed),
+            status("link eth1", State::Conflict, conflict),
+        ];
+        assert_eq!(
+            table(&statuses),
+            "CONFIGURED  link eth0\n\
+             PENDING     address 192.0.2.1  (waits for link eth9, link br0)\n\
+             FAILED      route 10.0.0.0/8  (no such device, 2 tries)\n\
+             CONFLICT    link eth1  (link eth0 holds what it needs)\n"
+        );
+    }
+}
