@@ -7,6 +7,8 @@ mod parse;
 mod print;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod type_tests;
 mod value;
 
 use std::fmt;

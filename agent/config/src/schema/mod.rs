@@ -177,6 +177,12 @@ impl Schema {
         compile::compile(Origin::Native, NATIVE_MODULES)
     }
 
+    /// Other modules than ours, for tests.
+    #[cfg(test)]
+    pub(crate) fn from_text(modules: compile::Sources) -> Result<Self, SchemaError> {
+        compile::compile(Origin::Native, modules)
+    }
+
     pub fn root(&self) -> NodeId {
         NodeId(0)
     }

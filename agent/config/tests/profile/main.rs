@@ -2,6 +2,8 @@
 //!
 //! `HOLDFAST_WRITE=1 cargo test -p holdfast-config --test profile` writes the YANG text anew after a change of a table.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
+
 mod facts;
 mod generate;
 mod table;
