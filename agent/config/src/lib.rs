@@ -34,3 +34,6 @@ pub use schema::{NodeId, Schema};
 pub use tree::{Branch, Child, Found, List, Tree};
 pub use union::{Prov, ProvKind};
 pub use value::{Scalar, Value};
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::Mark;
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Branch, Child, List};
+use crate::tree::{Branch, Child, Found, List};
 use crate::value::Value;
 
 /// Compares one supplied subtree with the view of it.
@@ -76,7 +76,8 @@ impl<'a> Reconciler<'a> {
                         self.keep();
                         patches.push((*node, held.cloned().map(Child::Container)));
                     } else if !Arc::ptr_eq(&compared.result, branch) {
-                        patches.push((*node, Some(Child::Container(compared.result))));
+                        let result = Some(compared.result).filter(|it| !it.is_empty());
+                        patches.push((*node, result.map(Child::Container)));
                     }
                     self.path.0.pop();
                 }
@@ -187,7 +188,8 @@ pub(super) fn complete(
     branch: &mut Arc<Branch<Mark>>,
 ) -> Result<(), Misfit> {
     let (target, path) = (path, path.clone());
-    let mut check = Check { models, origin, base: path.0.len(), path, lacking: Vec::new() };
+    let mut check =
+        Check { models, origin, base: path.0.len(), path, lacking: Vec::new(), empty: Vec::new() };
     if let Some(Step { node, keys: Some(keys) }) = target.last() {
         check.own_keys(*node, keys, Arc::make_mut(branch))?;
         check.entry(branch)?;
@@ -197,6 +199,12 @@ pub(super) fn complete(
     for (steps, mirrors) in check.lacking {
         let root = Arc::make_mut(branch);
         put_mirrors(root.descend_mut(schema, &steps, &Mark::Explicit), mirrors);
+    }
+    for steps in check.empty {
+        let found = Found::Branch(branch).get(&steps);
+        if matches!(found, Some(Found::Branch(container)) if container.is_empty()) {
+            Arc::make_mut(branch).remove_at(schema, &steps);
+        }
     }
     Ok(())
 }
@@ -209,6 +217,8 @@ struct Check<'a> {
     base: usize,
     /// Entries without the leaves that repeat their keys, by the way from the target.
     lacking: Vec<(Vec<Step>, Vec<super::apply::Mirror>)>,
+    /// Containers that say nothing, by the way from the target.
+    empty: Vec<Vec<Step>>,
 }
 
 impl Check<'_> {
@@ -233,6 +243,9 @@ impl Check<'_> {
                 Child::Leaf(_) => {}
                 Child::Container(branch) => {
                     self.path.0.push(Step::node(*node));
+                    if branch.is_empty() {
+                        self.empty.push(self.path.0[self.base..].to_vec());
+                    }
                     self.below(branch)?;
                     self.path.0.pop();
                 }

@@ -237,8 +237,8 @@ impl<M: Clone> Branch<M> {
         entry
     }
 
-    /// Removes what is at `steps` (which exists) and prunes, see [`super::Tree::remove`].
-    pub(super) fn remove_at(&mut self, schema: &Schema, steps: &[Step]) {
+    /// Removes what is at `steps` (which exists) and prunes, see [`Tree::remove`](super::Tree::remove).
+    pub(crate) fn remove_at(&mut self, schema: &Schema, steps: &[Step]) {
         let Some((step, rest)) = steps.split_first() else { return };
         let gone = match (self.child_mut(step.node), &step.keys) {
             (Some(Child::List(list)), Some(keys)) => {

@@ -1,0 +1,144 @@
+//! What requests do to a configuration: rows of requests, and what is there after them.
+//!
+//! A request is text, one operation for each `;`: `update PATH JSON`, `replace PATH JSON`,
+//! `delete PATH`. A path that starts with `native:` is one of the native model. What comes back is
+//! one line for each leaf, without list keys and their repetitions.
+
+mod changes;
+mod map;
+mod model;
+mod rows;
+mod set;
+mod stack;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::schema::Origin;
+use crate::tree::{Tree, is_key};
+use crate::*;
+
+fn models() -> &'static Arc<Models> {
+    static MODELS: OnceLock<Arc<Models>> = OnceLock::new();
+    MODELS.get_or_init(|| Arc::new(Models::load().unwrap()))
+}
+
+fn empty() -> Configuration {
+    Configuration::new(models().clone(), Layers::new())
+}
+
+fn target(text: &str) -> Target {
+    let (origin, path) = match text.strip_prefix("native:") {
+        Some(path) => (Origin::Native, path),
+        None => (Origin::OpenConfig, text),
+    };
+    Target { origin, path: path.parse().unwrap() }
+}
+
+fn edit(request: &str) -> Edit {
+    let mut edit = Edit::default();
+    for operation in request.split(';').map(str::trim).filter(|it| !it.is_empty()) {
+        let (kind, rest) = operation.split_once(' ').unwrap();
+        let (path, json) = rest.split_once(' ').unwrap_or((rest, ""));
+        let payload = Payload::Json { text: json.trim().as_bytes().to_vec(), ietf: false };
+        match kind {
+            "delete" => edit.deletes.push(target(path)),
+            "replace" => edit.replaces.push((target(path), payload)),
+            "update" => edit.updates.push((target(path), payload)),
+            other => panic!("no operation is called {other}"),
+        }
+    }
+    edit
+}
+
+/// The configuration after these requests, all of which succeed.
+#[track_caller]
+fn after(requests: &[&str]) -> Configuration {
+    requests.iter().fold(empty(), |configuration, request| then(&configuration, request))
+}
+
+#[track_caller]
+fn then(configuration: &Configuration, request: &str) -> Configuration {
+    let new = match configuration.edit(&edit(request)) {
+        Ok(new) => new,
+        Err(errors) => panic!("{request}: {errors}"),
+    };
+    let scratch = Configuration::new(models().clone(), new.layers().clone());
+    assert_eq!(lines_effective(&new), lines_effective(&scratch), "not as from scratch: {request}");
+    for origin in [Origin::OpenConfig, Origin::Native] {
+        assert_eq!(
+            new.config_view(origin),
+            scratch.config_view(origin),
+            "the {origin} view is not as from scratch: {request}"
+        );
+    }
+    new
+}
+
+fn lines<M: Clone + Eq>(
+    schema: &Schema,
+    tree: &Tree<M>,
+    mark: impl Fn(&M) -> &'static str,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    tree.walk(&mut |path, leaf| {
+        if !is_key(schema, path.last().unwrap().node) {
+            lines.push(format!("{}={}{}", path.to_path(schema), leaf.value, mark(&leaf.meta)));
+        }
+    });
+    lines
+}
+
+fn lines_view(configuration: &Configuration, origin: Origin) -> Vec<String> {
+    lines(models().schema(origin), configuration.config_view(origin), |mark| match mark {
+        Mark::Explicit => "",
+        Mark::Factory => " factory",
+        Mark::Default => " default",
+        Mark::Absent => " absent",
+    })
+}
+
+fn lines_effective(configuration: &Configuration) -> Vec<String> {
+    lines(&models().native, configuration.effective(), |prov| match prov.kind {
+        ProvKind::Explicit => "",
+        ProvKind::OcDefault => " oc-default",
+        ProvKind::Factory => " factory",
+        ProvKind::NativeDefault => " default",
+    })
+}
+
+/// Lines of `found` that start with `prefix`, without it.
+fn below(found: &[String], prefix: &str) -> Vec<String> {
+    found.iter().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned).collect()
+}
+
+/// Which leaves of the client's layers the last of `requests` leaves below a path; `native:` picks the view.
+#[track_caller]
+fn check(requests: &[&str], prefix: &str, want: &[&str]) {
+    let configuration = after(requests);
+    let (origin, prefix) = match prefix.strip_prefix("native:") {
+        Some(prefix) => (Origin::Native, prefix),
+        None => (Origin::OpenConfig, prefix),
+    };
+    assert_eq!(below(&lines_view(&configuration, origin), prefix), want, "after {requests:#?}");
+}
+
+#[track_caller]
+fn check_effective(requests: &[&str], prefix: &str, want: &[&str]) {
+    let configuration = after(requests);
+    assert_eq!(below(&lines_effective(&configuration), prefix), want, "after {requests:#?}");
+}
+
+/// What the last of `requests` is refused with; the others succeed. One text for each error.
+#[track_caller]
+fn refused(requests: &[&str]) -> Vec<String> {
+    let (last, first) = requests.split_last().unwrap();
+    match after(first).edit(&edit(last)) {
+        Ok(_) => panic!("{last}: it was done"),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[track_caller]
+fn check_refused(requests: &[&str], want: &[&str]) {
+    assert_eq!(refused(requests), want, "{requests:#?}");
+}

@@ -1,0 +1,243 @@
+//! Requests and the union against a naive model: maps from paths to values, and no cleverness.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What one origin's client holds, by the text of the path.
+type Held = BTreeMap<String, String>;
+
+/// Leaves that both origins have: OpenConfig's path and native's below `/interfaces/interface[name=N]`,
+/// what to add to an OpenConfig number to make it native, and OpenConfig's default.
+const LEAVES: [(&str, &str, i64, Option<&str>); 5] = [
+    ("config/description", "description", 0, None),
+    ("config/enabled", "enabled", 0, Some("true")),
+    ("config/mtu", "mtu", -14, None),
+    (
+        "subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/config/prefix-length",
+        "ipv4/address[ip=10.0.0.1]/prefix-length",
+        0,
+        None,
+    ),
+    (
+        "subinterfaces/subinterface[index=0]/ipv4/neighbors/neighbor[ip=10.0.0.2]/config/link-layer-address",
+        "ipv4/neighbor[ip=10.0.0.2]/link-layer-address",
+        0,
+        None,
+    ),
+];
+
+const DESCRIPTION: usize = 0;
+const ENABLED: usize = 1;
+const MTU: usize = 2;
+const PREFIX_LENGTH: usize = 3;
+
+fn json_value(leaf: usize, choice: usize, openconfig: bool) -> String {
+    match leaf {
+        DESCRIPTION => format!("\"d{choice}\""),
+        ENABLED => ["true", "false"][choice % 2].to_owned(),
+        MTU => (1400 + choice + if openconfig { 14 } else { 0 }).to_string(),
+        PREFIX_LENGTH => (24 + choice).to_string(),
+        _ => format!("\"00:00:00:00:00:0{choice}\""),
+    }
+}
+
+/// One operation of a plain request on interface `name` of one origin.
+#[derive(Clone, Debug)]
+enum Op {
+    /// `None`: the whole interface.
+    Delete(Option<usize>),
+    Update(usize, usize),
+    /// The whole interface becomes these.
+    Replace(Vec<(usize, usize)>),
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    openconfig: bool,
+    name: &'static str,
+    op: Op,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let leaf = 0..LEAVES.len();
+    prop_oneof![
+        prop::option::of(leaf.clone()).prop_map(Op::Delete),
+        (leaf.clone(), 0usize..3).prop_map(|(leaf, choice)| Op::Update(leaf, choice)),
+        (leaf.clone(), 0usize..3).prop_map(|(leaf, choice)| Op::Update(leaf, choice)),
+        prop::collection::vec((leaf, 0usize..3), 1..4).prop_map(Op::Replace),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    (any::<bool>(), prop::sample::select(vec!["a", "b"]), op())
+        .prop_map(|(openconfig, name, op)| Request { openconfig, name, op })
+}
+
+/// Requests as text, for the other tests.
+pub(super) fn some_request() -> impl Strategy<Value = String> {
+    request().prop_map(|request| request.text())
+}
+
+impl Request {
+    fn path(&self, leaf: Option<usize>) -> String {
+        let origin = if self.openconfig { "" } else { "native:" };
+        let entry = format!("{origin}/interfaces/interface[name={}]", self.name);
+        match leaf {
+            None => entry,
+            Some(leaf) => {
+                let (openconfig, native, ..) = LEAVES[leaf];
+                format!("{entry}/{}", if self.openconfig { openconfig } else { native })
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.op {
+            Op::Delete(leaf) => format!("delete {}", self.path(*leaf)),
+            Op::Update(leaf, choice) => {
+                let value = json_value(*leaf, *choice, self.openconfig);
+                format!("update {} {value}", self.path(Some(*leaf)))
+            }
+            Op::Replace(leaves) => {
+                let entry = format!("replace {} {{\"name\":\"{}\"}}", self.path(None), self.name);
+                leaves.iter().fold(entry, |text, (leaf, choice)| {
+                    let value = json_value(*leaf, *choice, self.openconfig);
+                    format!("{text}; replace {} {value}", self.path(Some(*leaf)))
+                })
+            }
+        }
+    }
+
+    /// What it does to a plain map, and to the set of interfaces that were given as such.
+    fn apply(&self, held: &mut Held, given: &mut BTreeSet<String>) {
+        let bare = |path: String| path.trim_start_matches("native:").to_owned();
+        let entry = bare(self.path(None));
+        let set = |held: &mut Held, leaf: usize, choice: usize| {
+            let value = json_value(leaf, choice, self.openconfig);
+            held.insert(bare(self.path(Some(leaf))), value.trim_matches('"').to_owned());
+        };
+        match &self.op {
+            Op::Delete(None) => {
+                held.retain(|path, _| !path.starts_with(&entry));
+                given.remove(&entry);
+            }
+            Op::Delete(Some(leaf)) => drop(held.remove(&bare(self.path(Some(*leaf))))),
+            Op::Update(leaf, choice) => set(held, *leaf, *choice),
+            Op::Replace(leaves) => {
+                held.retain(|path, _| !path.starts_with(&entry));
+                given.insert(entry);
+                leaves.iter().for_each(|(leaf, choice)| set(held, *leaf, *choice));
+            }
+        }
+    }
+}
+
+/// The effective leaves, or nothing when the origins disagree.
+fn union(
+    openconfig: &Held,
+    native: &Held,
+    given: &[BTreeSet<String>; 2],
+) -> Option<BTreeMap<String, String>> {
+    let mut effective = BTreeMap::new();
+    for name in ["a", "b"] {
+        let entry = format!("/interfaces/interface[name={name}]");
+        let holds = |held: &Held| held.keys().any(|path| path.starts_with(&entry));
+        let in_openconfig = holds(openconfig) || given[0].contains(&entry);
+        if !in_openconfig && !holds(native) && !given[1].contains(&entry) {
+            continue;
+        }
+        effective.insert(format!("{entry}/type"), "physical".to_owned());
+        effective.insert(format!("{entry}/enabled"), "true".to_owned());
+        for (above, below, shift, default) in LEAVES {
+            let asked = openconfig.get(&format!("{entry}/{above}")).map(|value| match shift {
+                0 => value.clone(),
+                shift => (value.parse::<i64>().unwrap() + shift).to_string(),
+            });
+            let path = format!("{entry}/{below}");
+            let other = native.get(&path).cloned();
+            if asked.is_some() && other.is_some() && asked != other {
+                return None;
+            }
+            let default = default.filter(|_| in_openconfig).map(str::to_owned);
+            if let Some(value) = asked.or(other).or(default) {
+                effective.insert(path, value);
+            }
+        }
+    }
+    Some(effective)
+}
+
+fn effective_of(configuration: &Configuration) -> BTreeMap<String, String> {
+    let lines = lines(&models().native, configuration.effective(), |_| "");
+    lines
+        .iter()
+        .map(|line| {
+            let (path, value) = line.rsplit_once('=').unwrap();
+            (path.to_owned(), value.to_owned())
+        })
+        .collect()
+}
+
+fn explicit_of(configuration: &Configuration, origin: Origin) -> Held {
+    let mut held = Held::new();
+    let schema = models().schema(origin);
+    configuration.layers().tree(LayerKey::client(origin)).walk(&mut |path, leaf| {
+        if !is_key(schema, path.last().unwrap().node) {
+            held.insert(path.to_path(schema).to_string(), leaf.value.to_string());
+        }
+    });
+    held
+}
+
+proptest! {
+    /// Requests one after the other: those that the model refuses are refused, the others do to the
+    /// layers and to the union just what they do to the model; and what is kept up step by step is
+    /// what would come out from scratch.
+    #[test]
+    fn requests_do_what_they_do_to_plain_maps(requests in prop::collection::vec(request(), 1..20)) {
+        let mut configuration = empty();
+        let (mut openconfig, mut native) = (Held::new(), Held::new());
+        let mut given = [BTreeSet::new(), BTreeSet::new()];
+        for request in requests {
+            let (mut next_openconfig, mut next_native, mut next_given) =
+                (openconfig.clone(), native.clone(), given.clone());
+            match request.openconfig {
+                true => request.apply(&mut next_openconfig, &mut next_given[0]),
+                false => request.apply(&mut next_native, &mut next_given[1]),
+            }
+            let want = union(&next_openconfig, &next_native, &next_given);
+            let text = request.text();
+            let new = match (configuration.edit(&edit(&text)), &want) {
+                (Ok(new), Some(_)) => new,
+                (Err(_), None) => continue,
+                (Ok(_), None) => return Err(TestCaseError::fail(format!("{text}: not refused"))),
+                (Err(errors), Some(_)) => return Err(TestCaseError::fail(format!("{text}: {errors}"))),
+            };
+            prop_assert_eq!(&explicit_of(&new, Origin::OpenConfig), &next_openconfig, "{}", &text);
+            prop_assert_eq!(&explicit_of(&new, Origin::Native), &next_native, "{}", &text);
+            prop_assert_eq!(&effective_of(&new), &want.unwrap(), "{}", &text);
+            let scratch = Configuration::new(models().clone(), new.layers().clone());
+            prop_assert_eq!(new.effective(), scratch.effective());
+            prop_assert_eq!(new.config_view(Origin::OpenConfig), scratch.config_view(Origin::OpenConfig));
+            prop_assert_eq!(new.config_view(Origin::Native), scratch.config_view(Origin::Native));
+            (configuration, openconfig, native, given) = (new, next_openconfig, next_native, next_given);
+        }
+    }
+
+    /// What the objects say that changed is what the trees differ in.
+    #[test]
+    fn changed_objects_are_the_difference(requests in prop::collection::vec(request(), 2..10)) {
+        let mut configuration = empty();
+        for request in requests {
+            let Ok(new) = configuration.edit(&edit(&request.text())) else { continue };
+            let (old_leaves, new_leaves) = (effective_of(&configuration), effective_of(&new));
+            let changes = changed_objects(&configuration, &new);
+            let same = old_leaves == new_leaves;
+            prop_assert_eq!(changes.iter().all(|it| it.old.is_some() && it.new.is_some()) && changes.is_empty(), same);
+            configuration = new;
+        }
+    }
+}

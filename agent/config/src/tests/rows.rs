@@ -1,0 +1,74 @@
+//! Layers to rows and back.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::model::some_request;
+use super::*;
+
+fn all_rows(layers: &Layers) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let rows = layer_rows_diff(models(), &Layers::new(), layers);
+    rows.into_iter().map(|row| (row.key, row.value.unwrap())).collect()
+}
+
+#[test]
+fn one_row_for_each_entry() {
+    let requests = [
+        "update native:/system {\"hostname\":\"a\",\"domain-name\":\"b\"}",
+        "update /interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]\
+         /config/prefix-length 24",
+    ];
+    // The system, an interface, its subinterface, its address.
+    assert_eq!(all_rows(after(&requests).layers()).len(), 4);
+}
+
+#[test]
+fn annotation_and_switches_are_kept() {
+    let mut layers = Layers::new();
+    layers.annotation = Some("AAAA".into());
+    layers.off = Owners::of(LayerKey::BOOT_NATIVE);
+    let (read, unknown) = Layers::from_rows(models(), all_rows(&layers)).unwrap();
+    assert_eq!((read, unknown), (layers, 0));
+}
+
+#[test]
+fn broken_and_unknown_rows_are_told() {
+    let read = |key: &[u8], value: &[u8]| {
+        Layers::from_rows(models(), [(key.to_vec(), value.to_vec())]).map(|(_, unknown)| unknown)
+    };
+    assert_eq!(read(&[200, 1, 2, 3, 4], &[0]), Ok(1), "no such layer");
+    assert_eq!(read(&[5, 1, 2, 3, 4], &[0]), Ok(1), "no such list");
+    assert_eq!(read(&[5, 1], &[0]).unwrap_err().reason, "it ends too early");
+    let rows = all_rows(after(&["update native:/system/hostname \"a\""]).layers());
+    let (key, value) = rows.first_key_value().unwrap();
+    assert_eq!(
+        read(key, &value[..value.len() - 1]).unwrap_err().to_string(),
+        "cannot read the stored row 05811c9dc5: it ends too early"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever requests do, the rows written on the way are those of the layers, and read back as them.
+    #[test]
+    fn rows_follow_the_layers(requests in prop::collection::vec(some_request(), 1..8)) {
+        let mut configuration = empty();
+        let mut stored: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for request in requests {
+            let Ok(new) = configuration.edit(&edit(&request)) else { continue };
+            for row in layer_rows_diff(models(), configuration.layers(), new.layers()) {
+                match row.value {
+                    Some(value) => drop(stored.insert(row.key, value)),
+                    None => prop_assert!(stored.remove(&row.key).is_some()),
+                }
+            }
+            configuration = new;
+            prop_assert_eq!(&stored, &all_rows(configuration.layers()));
+        }
+        let (read, unknown) = Layers::from_rows(models(), stored).unwrap();
+        prop_assert_eq!(&read, configuration.layers());
+        prop_assert_eq!(unknown, 0);
+    }
+}

@@ -1,0 +1,299 @@
+//! Layers upon each other: UNION.md section 6 and what leads to it.
+
+use super::set::json_of;
+use super::*;
+use crate::tree::{Branch, Child, Leaf};
+
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+
+/// A box that left the factory with what this native request sets.
+fn factory(request: &str) -> Configuration {
+    let made = after(&[request]);
+    let mut layers = made.layers().clone();
+    let tree = layers.tree_mut(LayerKey::CLIENT_NATIVE);
+    *tree = Tree::from_root(Arc::new(marked(tree.root(), Mark::Factory)));
+    Configuration::new(models().clone(), layers)
+}
+
+/// With another layer on top, filled by a native request.
+fn with_layer(configuration: &Configuration, layer: LayerKey, request: &str) -> Configuration {
+    let from = LayerKey::client(layer.origin);
+    let mut layers = configuration.layers().clone();
+    *layers.tree_mut(layer) = after(&[request]).layers().tree(from).clone();
+    Configuration::new(models().clone(), layers)
+}
+
+fn marked(branch: &Branch<Mark>, mark: Mark) -> Branch<Mark> {
+    let mut copy = Branch::default();
+    copy.given = branch.given;
+    for (node, child) in branch.children() {
+        let child = match child {
+            Child::Leaf(leaf) => Child::Leaf(Leaf::new(leaf.value.clone(), mark)),
+            Child::Container(branch) => Child::Container(Arc::new(marked(branch, mark))),
+            Child::List(list) => Child::List(
+                list.iter()
+                    .map(|(keys, entry)| (keys.clone(), Arc::new(marked(entry, mark))))
+                    .collect(),
+            ),
+        };
+        copy.put(*node, child);
+    }
+    copy
+}
+
+fn owners(configuration: &Configuration, path: &str) -> Vec<&'static str> {
+    let at = models().native.resolve_write(&path.parse().unwrap()).unwrap();
+    let leaf = configuration.effective().leaf(&at).unwrap();
+    leaf.meta.owners.iter().map(LayerKey::name).collect()
+}
+
+#[track_caller]
+fn check_lines(found: &[String], prefix: &str, want: &[&str]) {
+    assert_eq!(below(found, prefix), want);
+}
+
+const SHUT: &str = "replace native:/interfaces {\"interface\":[\
+                    {\"name\":\"eth0\",\"enabled\":false},{\"name\":\"eth1\",\"enabled\":false}]}; \
+                    update native:/system/hostname \"factory\"";
+
+/// Case 1, as far as plain requests go.
+#[test]
+fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
+    let new = then(
+        &factory(SHUT),
+        "replace / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\"}}]}}",
+    );
+    check_lines(
+        &lines_effective(&new),
+        "/",
+        &[
+            "interfaces/interface[name=eth1]/type=physical default",
+            "interfaces/interface[name=eth1]/enabled=true oc-default",
+        ],
+    );
+}
+
+/// Case 2: what Get shows, sent back, changes nothing; proves 1.60.
+#[test]
+fn get_then_replace_is_a_no_op() {
+    let boxes = [
+        factory(SHUT),
+        then(&factory(SHUT), &format!("update {ETH0}/config/mtu 1500")),
+        then(&factory(SHUT), "update /system/config/hostname \"mine\""),
+        then(&factory(SHUT), "update native:/interfaces/interface[name=eth1]/mtu 1400"),
+        then(&factory(SHUT), &format!("replace {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}")),
+        after(&[
+            "update / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\",\
+                 \"type\":\"iana-if-type:ethernetCsmacd\"},\"subinterfaces\":{\"subinterface\":[{\"index\":0,\
+                 \"config\":{\"index\":0},\"ipv4\":{\"addresses\":{\"address\":[{\"ip\":\"10.0.0.1\",\
+                 \"config\":{\"ip\":\"10.0.0.1\",\"prefix-length\":24}}]}}}]}}]}}",
+        ]),
+        after(&[
+            "update native:/interfaces/interface[name=br0] {\"type\":\"bridge\",\"mtu\":1400}",
+        ]),
+    ];
+    for (number, start) in boxes.iter().enumerate() {
+        for origin in ["", "native:"] {
+            let text = json_of(start, &format!("{origin}/"));
+            let new = then(start, &format!("replace {origin}/ {text}"));
+            assert_eq!(new.layers(), start.layers(), "box {number}, {origin}: {text}");
+            assert_eq!(lines_effective(&new), lines_effective(start));
+        }
+    }
+}
+
+#[test]
+fn a_unit_sent_back_with_a_difference_is_explicit_in_all_of_it() {
+    let start = factory(SHUT);
+    let text = json_of(&start, "/").replacen("false", "true", 1);
+    let new = then(&start, &format!("replace / {text}"));
+    check_lines(
+        &lines_view(&new, Origin::OpenConfig),
+        "/",
+        &[
+            "interfaces/interface[name=eth0]/config/enabled=true",
+            "interfaces/interface[name=eth1]/config/enabled=false factory",
+            "system/config/hostname=factory factory",
+        ],
+    );
+    check_lines(&lines_view(&new, Origin::Native), "/interfaces/interface[name=eth0]", &[]);
+}
+
+/// Case 3.
+#[test]
+fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
+    let native = "update native:/interfaces/interface[name=eth0]/mtu 1400";
+    let same = format!("update {ETH0}/config/mtu 1414");
+    let both = after(&[native, &same]);
+    let mtu = "/interfaces/interface[name=eth0]/mtu";
+    assert_eq!(owners(&both, mtu), ["client native", "client openconfig"]);
+    assert!(changed_objects(&after(&[native]), &both).is_empty(), "no object changes");
+    check_refused(
+        &[native, &format!("update {ETH0}/config/mtu 1500")],
+        &[
+            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
+           `1400` by client native and `1500` by client openconfig",
+        ],
+    );
+    check_refused(
+        &[&same, "update native:/interfaces/interface[name=eth0]/mtu 1500"],
+        &[
+            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
+           `1500` by client native and `1414` by client openconfig",
+        ],
+    );
+    let without = then(&both, &format!("delete {ETH0}/config/mtu"));
+    assert_eq!(owners(&without, mtu), ["client native"]);
+    check_refused(
+        &[&format!("{same}; update native:/interfaces/interface[name=eth0]/mtu 1500")],
+        &[
+            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
+           `1500` by client native and `1414` by client openconfig",
+        ],
+    );
+}
+
+/// A veth is an Ethernet port to OpenConfig, which has no word for it.
+#[test]
+fn a_native_type_goes_with_what_openconfig_calls_it() {
+    let veth = "update native:/interfaces/interface[name=eth0] {\"type\":\"veth\",\"veth\":{\"peer\":\"p0\"}}";
+    let call = |identity: &str| format!("update {ETH0}/config/type \"iana-if-type:{identity}\"");
+    check_effective(&[veth, &call("ethernetCsmacd")], &format!("{ETH0}/type"), &["=veth"]);
+    assert_eq!(refused(&[veth, &call("softwareLoopback")]).len(), 1);
+    assert_eq!(refused(&[&call("ieee8023adLag")]).len(), 1, "unknown or unsupported");
+}
+
+/// Case 4, as far as plain requests go.
+#[test]
+fn an_address_moves_between_interfaces_in_one_request() {
+    let at = |port: &str| {
+        format!(
+            "/interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]/ipv4/addresses"
+        )
+    };
+    let address = "{\"address\":[{\"ip\":\"10.0.0.1\",\"config\":{\"ip\":\"10.0.0.1\",\"prefix-length\":24}}]}";
+    check_effective(
+        &[
+            &format!("update {} {address}", at("eth1")),
+            &format!("delete {}; update {} {address}", at("eth1"), at("eth2")),
+        ],
+        "/interfaces/interface",
+        &[
+            "[name=eth2]/type=physical default",
+            "[name=eth2]/enabled=true oc-default",
+            "[name=eth2]/ipv4/address[ip=10.0.0.1]/prefix-length=24",
+        ],
+    );
+}
+
+/// Case 5, as far as plain requests go.
+#[test]
+fn a_native_only_knob_survives_the_openconfig_entry() {
+    let knob = "update native:/interfaces/interface[name=eth0]/master \"br0\"";
+    check_effective(
+        &[
+            knob,
+            &format!("update {ETH0}/config/mtu 1500"),
+            &format!("replace {ETH0} {{\"config\":{{\"mtu\":1600}}}}"),
+        ],
+        ETH0,
+        &["/type=physical default", "/enabled=true oc-default", "/mtu=1586", "/master=br0"],
+    );
+    check_effective(
+        &[knob, &format!("update {ETH0}/config/mtu 1500"), &format!("delete {ETH0}")],
+        ETH0,
+        &["/type=physical default", "/enabled=true default", "/master=br0"],
+    );
+}
+
+/// Case 6: what reads and the union make of it; refusals come with admission.
+#[test]
+fn boot_wins_over_clients_and_hides_nothing_of_theirs() {
+    let client = after(&["update /system/config/hostname \"mine\""]);
+    let booted =
+        with_layer(&client, LayerKey::BOOT_NATIVE, "update native:/system/hostname \"boots\"");
+    check_lines(&lines_effective(&booted), "/system/hostname", &["=boots"]);
+    check_lines(&lines_view(&booted, Origin::OpenConfig), "/system/config/hostname", &["=mine"]);
+    assert_eq!(owners(&booted, "/system/hostname"), ["boot native"]);
+    let mut layers = booted.layers().clone();
+    layers.off = Owners::of(LayerKey::BOOT_NATIVE);
+    let off = Configuration::new(models().clone(), layers.clone());
+    check_lines(&lines_effective(&off), "/system/hostname", &["=mine"]);
+    let dropped = then(&off, "delete /system");
+    check_lines(&lines_effective(&dropped), "/system/hostname", &["=boots"]);
+    let absent = {
+        let mut layers = booted.layers().clone();
+        let tree = layers.tree_mut(LayerKey::BOOT_NATIVE);
+        *tree = Tree::from_root(Arc::new(marked(tree.root(), Mark::Absent)));
+        Configuration::new(models().clone(), layers)
+    };
+    check_lines(&lines_effective(&absent), "/system/hostname", &[]);
+}
+
+#[test]
+fn the_openconfig_default_of_a_boot_entry_outranks_the_client() {
+    let client = after(&[&format!("update {ETH0}/config/enabled false")]);
+    let booted =
+        with_layer(&client, LayerKey::BOOT_OPENCONFIG, &format!("update {ETH0}/config/mtu 1500"));
+    check_lines(&lines_effective(&booted), &format!("{ETH0}/enabled"), &["=true oc-default"]);
+}
+
+#[test]
+fn a_lease_stands_below_every_request_and_above_the_factory() {
+    let leased = |start: &Configuration| {
+        with_layer(start, LayerKey::LEASE, "update native:/system/hostname \"leased\"")
+    };
+    check_lines(&lines_effective(&leased(&factory(SHUT))), "/system/hostname", &["=leased"]);
+    let mine = then(&factory(SHUT), "update native:/system/hostname \"mine\"");
+    check_lines(&lines_effective(&leased(&mine)), "/system/hostname", &["=mine"]);
+}
+
+/// Case 8.
+#[test]
+fn defaults_stand_below_what_is_asked_and_above_the_factory() {
+    let entry = format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}");
+    let enabled = format!("{ETH0}/enabled");
+    let shut = factory("update native:/interfaces/interface[name=eth0]/enabled false");
+    let with_entry = then(&shut, &entry);
+    check_lines(&lines_effective(&with_entry), &enabled, &["=true oc-default"]);
+    let shown = format!("{ETH0}/config/enabled");
+    check_lines(&lines_view(&with_entry, Origin::OpenConfig), &shown, &["=true default"]);
+
+    let asked = "update native:/interfaces/interface[name=eth0]/enabled false";
+    let both = then(&with_entry, asked);
+    check_lines(&lines_effective(&both), &enabled, &["=false"]);
+    check_lines(&lines_view(&both, Origin::OpenConfig), &shown, &[]);
+    let gone = then(&both, &format!("delete {ETH0}"));
+    check_lines(&lines_effective(&gone), &enabled, &["=false"]);
+
+    let untouched = then(&with_entry, "update /system/config/hostname \"a\"");
+    check_lines(&lines_view(&untouched, Origin::OpenConfig), &shown, &["=true default"]);
+    let cleared = then(&with_entry, &format!("delete {ETH0}"));
+    check_lines(&lines_effective(&cleared), ETH0, &[]);
+}
+
+#[test]
+fn a_native_default_is_in_use_for_the_kind_of_link_it_is_about() {
+    check_effective(
+        &["update native:/interfaces/interface[name=x]/type \"vxlan\""],
+        "/interfaces/interface[name=x]",
+        &[
+            "/type=vxlan",
+            "/enabled=true default",
+            "/vxlan/port=4789 default",
+            "/vxlan/learning=true default",
+        ],
+    );
+    check(
+        &["update native:/interfaces/interface[name=x]/mtu 1400"],
+        "native:/interfaces/interface[name=x]",
+        &["/type=physical default", "/enabled=true default", "/mtu=1400"],
+    );
+}
+
+#[test]
+fn views_do_not_translate() {
+    let native = "update native:/interfaces/interface[name=eth0]/mtu 1400";
+    check(&[native], "/", &[]);
+    check(&[&format!("update {ETH0}/config/mtu 1414")], "native:/", &[]);
+}
