@@ -7,6 +7,9 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::Router;
+use holdfast_config::{Models, ModelsError};
+use holdfast_platform::netns::NetnsSetting;
+use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use rustls::ServerConfig;
 use tokio::{
     runtime,
@@ -18,17 +21,22 @@ use tracing::{error, info, warn};
 
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
+    core::{Core, Parts, StartError},
     local::{self, Inspect, LocalError},
     logging::{self, Chain},
+    northbound,
     process::{self, Signals, Told},
     server,
     settings::{RunSettings, TlsSettings},
+    show::Inspector,
     store::{Loaded, Store, StoreError},
     tls::{self, Listener, TlsError},
 };
 
 /// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long a change under way gets to end.
+const CORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the store gets to close its file after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long threads get to notice the end, before the process goes without them.
@@ -52,6 +60,14 @@ pub enum RunError {
     Local(#[from] LocalError),
     #[error("cannot start {what}")]
     Start { what: &'static str, source: io::Error },
+    #[error("cannot load the models")]
+    Models(#[from] ModelsError),
+    #[error("cannot manage the box")]
+    Platform(#[from] PlatformError),
+    #[error("cannot start from what is stored")]
+    Core(#[from] StartError),
+    #[error("cannot describe the services")]
+    Reflection(#[from] tonic_reflection::server::Error),
     #[error("the server has stopped")]
     Server(#[from] tonic::transport::Error),
 }
@@ -77,8 +93,9 @@ pub fn run(settings: RunSettings) -> Result<(), RunError> {
     ended
 }
 
-/// What the core gives to the outside. This is the seam: see [`start_core`].
+/// The core and what it gives to the outside.
 struct Running {
+    core: Core,
     routes: Routes,
     inspect: Arc<dyn Inspect>,
     /// More paths on the local socket.
@@ -129,40 +146,32 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open
     }
-    // The core, if it has something to end, ends here: after the last request, before the store is closed.
+    // After the last request, before the store is closed.
+    if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
+        warn!("a change was still under way; the next start takes it back");
+    }
     Ok(())
 }
 
-/// SEAM: starts the core and makes the services that use it.
-///
-/// To wire: start the platform with `settings.netns` and `settings.root`, `Core::start` with `store` and `loaded`, then
-/// `routes` from `northbound::routes(core.handle())`, and an `Inspect` that renders config, state, values and pending.
+/// Starts what manages the box, and the services that use it.
 async fn start_core(
-    _settings: &RunSettings,
-    _store: &Store,
-    _loaded: Loaded,
+    settings: &RunSettings,
+    store: &Store,
+    loaded: Loaded,
 ) -> Result<Running, RunError> {
-    let (_reporter, health) = tonic_health::server::health_reporter();
-    let mut routes = Routes::builder();
-    routes.add_service(health);
+    let models = Arc::new(Models::load()?);
+    let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
+    let managed = PlatformSettings { netns, root: settings.root.clone() };
+    let (platform, events) = Platform::start(&managed)?;
+    let collector = Some(platform.collector(&models.native));
+    let (store, transport) = (store.clone(), Box::new(platform));
+    let core = Core::start(Parts { models, transport, events, collector, store, loaded }).await?;
     Ok(Running {
-        routes: routes.routes(),
-        inspect: Arc::new(NotWired),
+        routes: northbound::routes(core.handle()).await?,
+        inspect: Arc::new(Inspector::new(core.handle())),
         local_routes: Router::new(),
+        core,
     })
-}
-
-/// Shows nothing, until the core is wired.
-struct NotWired;
-
-#[tonic::async_trait]
-impl Inspect for NotWired {
-    async fn show(
-        &self,
-        _what: crate::settings::Shown,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        Err("this build has no core".into())
-    }
 }
 
 async fn close(store: &Store) {
