@@ -19,3 +19,6 @@ pub mod values;
 
 pub use collector::{Collector, Leaves};
 pub use platform::{Platform, PlatformError, PlatformSettings};
+
+#[cfg(test)]
+mod kernel_tests;

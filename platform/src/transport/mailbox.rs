@@ -159,3 +159,79 @@ fn merge(facts: &mut Vec<Fact>, places: &mut Option<HashMap<Key, usize>>, more: 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_scheduler::{Completion, KindId, OpId, SharedValue};
+
+    use super::*;
+
+    fn fact(key: u32, value: u32) -> Event {
+        let key = Key::of(KindId(1)).u32(key);
+        let value: SharedValue = Arc::new(value);
+        Event::Observed(vec![Fact { key, value: Some(value), time_ns: 0 }])
+    }
+
+    fn completion(op: u64) -> Event {
+        Event::Completed(vec![Completion { op: OpId(op), result: Ok(()), observed: None }])
+    }
+
+    /// `key=value` for facts, `#op` for completions, a space between events.
+    fn text(events: &mut Events) -> String {
+        let list = |event| match event {
+            Event::Observed(facts) | Event::Retrieved { facts, .. } => facts
+                .iter()
+                .map(|fact| {
+                    let value = fact.value.as_ref().and_then(|it| it.as_any().downcast_ref());
+                    format!("{}={}", &fact.key.to_string()[2..], value.unwrap_or(&0u32))
+                })
+                .collect::<Vec<_>>()
+                .join(","),
+            Event::Completed(list) => {
+                list.iter().map(|done| format!("#{}", done.op.0)).collect::<String>()
+            }
+        };
+        std::iter::from_fn(|| events.try_recv()).map(list).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_reader_that_keeps_up_sees_every_transition() {
+        let (mailbox, mut events) = mailbox();
+        [fact(1, 1), completion(1), fact(1, 2), fact(1, 3)]
+            .into_iter()
+            .for_each(|it| mailbox.post(it));
+        assert_eq!(text(&mut events), "1=1 #1 1=2 1=3");
+    }
+
+    // proves kv.X10
+    #[test]
+    fn a_reader_that_falls_behind_misses_no_object_and_no_completion() {
+        let (mailbox, mut events) = mailbox();
+        for value in 0..u32::try_from(DEPTH).unwrap() {
+            mailbox.post(fact(0, value));
+        }
+        for value in 0..1000 {
+            mailbox.post(fact(value % 3, value));
+        }
+        mailbox.post(completion(1));
+        mailbox.post(completion(2));
+        mailbox.post(fact(7, 7));
+        let all = text(&mut events);
+        assert_eq!(all.split(' ').count(), DEPTH + 2);
+        assert!(all.ends_with(" 0=999,1=997,2=998 #1#2 7=7"), "{all}");
+    }
+
+    #[test]
+    fn a_reader_is_woken_and_told_the_end() {
+        let (mailbox, mut events) = mailbox();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let writer = std::thread::spawn(move || mailbox.post(completion(1)));
+        runtime.block_on(async {
+            assert!(events.recv().await.is_some());
+            assert!(events.recv().await.is_none());
+        });
+        writer.join().unwrap();
+    }
+}

@@ -251,3 +251,43 @@ fn address_family(family: Family) -> netlink_packet_route::AddressFamily {
         Family::V6 => netlink_packet_route::AddressFamily::Inet6,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::kernel_tests::fixture::{enter_fresh_namespaces, ip};
+    use crate::transport::rtnetlink::socket::DATAGRAM_SIZE;
+
+    /// Addresses that fill several datagrams of a listing.
+    const COUNT: usize = 4_000;
+
+    // proves kv.X22
+    #[test]
+    fn an_interrupted_listing_begins_anew() {
+        enter_fresh_namespaces();
+        let script = tempfile::NamedTempFile::new().unwrap();
+        let mut lines = String::new();
+        for n in 0..COUNT {
+            writeln!(lines, "address add 10.1.{}.{}/32 dev lo", n / 250, n % 250 + 1).unwrap();
+        }
+        std::fs::write(script.path(), lines).unwrap();
+        ip(&format!("-batch {}", script.path().display()));
+
+        let mut asker = Asker::new().unwrap();
+        let (mut begun, mut seen) = (0, 0);
+        asker
+            .list(&addresses(Family::V4, 0), &mut vec![0; DATAGRAM_SIZE], &mut |listing| {
+                match listing {
+                    Listing::Begin => (begun, seen) = (begun + 1, 0),
+                    Listing::Object(_) => seen += 1,
+                }
+                if (begun, seen) == (1, 1) {
+                    ip("address add 10.2.0.1/32 dev lo");
+                }
+            })
+            .unwrap();
+        assert_eq!((begun, seen), (2, COUNT + 2)); // 127.0.0.1 and the late one
+    }
+}

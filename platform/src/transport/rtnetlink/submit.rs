@@ -14,7 +14,8 @@ use super::frame::Refusal;
 use super::window::Answers;
 use super::{Event, RtnetlinkError, Task};
 use crate::codec::{Request, Requests};
-use crate::transport::codecs::Query;
+use crate::descriptors::kinds;
+use crate::transport::codecs::{Class, Query};
 use crate::transport::{sysctl, texts};
 
 /// An index that no link has: `ifi_index` is signed and the kernel counts from 1.
@@ -177,13 +178,19 @@ impl Task {
     /// what there really is.
     fn clean_up(&mut self, batch: &Batch, failures: &[Failure]) {
         let mut keys = Vec::new();
+        let mut links = false;
         for failure in failures {
             let operation = &batch.operations[failure.operation];
             debug!(key = %operation.key, error = %failure.error, "an operation failed");
             if operation.action == Action::Create {
                 self.take_back(operation, failure.nth > 0);
+                links |= operation.key.kind() == kinds::LINK;
             }
             keys.push(operation.key.clone());
+        }
+        if links {
+            // Names were reserved that other links may have.
+            self.read_classes(&[Class::Links]);
         }
         keys.truncate(MAX_READ_BACK);
         self.read(keys);

@@ -1,0 +1,246 @@
+//! A network namespace of the test's own, and a platform that manages it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use holdfast_scheduler::{
+    Action, Completion, Fact, Key, OpId, Operation, OperationError, Scope, SharedValue,
+    TransportId, TxnId,
+};
+use nix::sched::{CloneFlags, unshare};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::descriptors::registry;
+use crate::netns::NetnsSetting;
+use crate::transport::codecs::Codecs;
+use crate::transport::{Event, Events, Transport};
+use crate::values::*;
+use crate::{Platform, PlatformSettings};
+
+/// How long something may take that takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Moves the test's thread into new namespaces; what it starts is in there, too.
+pub(crate) fn enter_fresh_namespaces() {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS).unwrap_or_else(|errno| {
+        panic!(
+            "this test needs a network namespace ({errno}): run it as root, or under \
+             `unshare --map-root-user --net --uts --mount`"
+        )
+    });
+    ip("link set lo up");
+}
+
+/// The namespace of the calling thread as `--netns` takes it.
+pub(super) fn own_namespace() -> NetnsSetting {
+    let thread = nix::unistd::gettid();
+    NetnsSetting::Given(format!("/proc/self/task/{thread}/ns/net"))
+}
+
+/// Runs `ip` in the namespace of the calling thread.
+#[track_caller]
+pub(crate) fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output();
+    let output = output.expect("iproute2 is installed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A managed namespace.
+pub(super) struct Managed {
+    pub(super) platform: Platform,
+    events: Events,
+    runtime: Runtime,
+    next: u64,
+    pub(super) root: tempfile::TempDir,
+    /// All facts that were posted since [`Managed::forget`], complete lists included.
+    pub(super) facts: Vec<Fact>,
+    /// How often everything, or a class, was reported.
+    pub(super) lists: Vec<Scope>,
+    completions: Vec<Completion>,
+}
+
+impl Managed {
+    /// Enters fresh namespaces, runs these `ip` commands there, and manages them.
+    pub(super) fn with(commands: &[&str]) -> Self {
+        enter_fresh_namespaces();
+        for command in commands {
+            ip(command);
+        }
+        Self::start(Codecs::default(), None)
+    }
+
+    pub(super) fn start(codecs: Codecs, receive_buffer: Option<usize>) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
+        let (platform, events) =
+            Platform::start_with(&settings, codecs, receive_buffer).expect("a managed namespace");
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let mut managed = Self {
+            platform,
+            events,
+            runtime,
+            next: 0,
+            root,
+            facts: Vec::new(),
+            lists: Vec::new(),
+            completions: Vec::new(),
+        };
+        managed.until("the first report", |managed| {
+            managed.lists.contains(&Scope::Everything).then_some(())
+        });
+        managed
+    }
+
+    /// Waits for events until `look` finds what it looks for.
+    #[track_caller]
+    pub(super) fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut(&mut Self) -> Option<T>,
+    ) -> T {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let event = self
+                .runtime
+                .block_on(async { tokio::time::timeout(left, self.events.recv()).await });
+            match event {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => panic!("the transports ended while waiting for {what}"),
+                Err(_) => panic!("{what} did not happen; facts: {:#?}", self.facts),
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Completed(list) => self.completions.extend(list),
+            Event::Observed(facts) => self.facts.extend(facts),
+            Event::Retrieved { scope, facts } => {
+                // As the engine does: what the list does not name is gone.
+                let named = |key: &Key| facts.iter().any(|fact| fact.key == *key);
+                let covered = |key: &Key| match &scope {
+                    Scope::Everything => true,
+                    Scope::Kinds(kinds) => kinds.contains(&key.kind()),
+                    Scope::Under(prefix) => key.starts_with(prefix),
+                };
+                let mut gone: Vec<Fact> =
+                    self.facts.iter().filter(|it| covered(&it.key)).cloned().collect();
+                gone.retain(|fact| !named(&fact.key));
+                gone.iter_mut().for_each(|fact| fact.value = None);
+                self.facts.extend(gone);
+                self.facts.extend(facts);
+                self.lists.push(scope);
+            }
+        }
+    }
+
+    /// Carries operations out and waits for all of them.
+    #[track_caller]
+    pub(super) fn run(&mut self, operations: Vec<Operation>) -> Vec<Result<(), OperationError>> {
+        let ids: Vec<OpId> = operations.iter().map(|operation| operation.id).collect();
+        self.platform.submit(operations);
+        self.until("completion", |managed| (managed.completions.len() >= ids.len()).then_some(()));
+        let completions = std::mem::take(&mut self.completions);
+        assert_eq!(completions.iter().map(|done| done.op).collect::<Vec<_>>(), ids);
+        completions
+            .into_iter()
+            .map(|done| {
+                self.facts.extend(done.observed);
+                done.result
+            })
+            .collect()
+    }
+
+    /// Reads one object back.
+    #[track_caller]
+    pub(super) fn read(&mut self, key: &Key) -> Option<SharedValue> {
+        self.facts.clear();
+        self.platform.read(vec![key.clone()]);
+        self.until("an answer", |managed| {
+            managed.facts.iter().rev().find(|fact| fact.key == *key).cloned()
+        })
+        .value
+    }
+
+    /// What was last heard of a key.
+    pub(super) fn latest<V: 'static>(&self, key: &Key) -> Option<&V> {
+        let fact = self.facts.iter().rev().find(|fact| fact.key == *key)?;
+        fact.value.as_ref()?.as_any().downcast_ref()
+    }
+
+    /// True when something was heard of a key, and the last thing is that it is gone.
+    pub(super) fn is_gone(&self, key: &Key) -> bool {
+        let latest = self.facts.iter().rev().find(|fact| fact.key == *key);
+        latest.is_some_and(|fact| fact.value.is_none())
+    }
+
+    pub(super) fn create(&mut self, value: impl holdfast_scheduler::Value) -> Operation {
+        self.operation(Action::Create, None, Some(shared(value)))
+    }
+
+    pub(super) fn delete(&mut self, value: impl holdfast_scheduler::Value) -> Operation {
+        self.operation(Action::Delete, Some(shared(value)), None)
+    }
+
+    fn operation(
+        &mut self,
+        action: Action,
+        old: Option<SharedValue>,
+        new: Option<SharedValue>,
+    ) -> Operation {
+        self.next += 1;
+        let value = new.as_deref().or(old.as_deref()).expect("one of both");
+        let (key, transport) = key_and_transport(value);
+        Operation { id: OpId(self.next), txn: TxnId(1), action, key, old, new, transport }
+    }
+}
+
+fn shared(value: impl holdfast_scheduler::Value) -> SharedValue {
+    std::sync::Arc::new(value)
+}
+
+/// The key that the value's own descriptor gives it.
+fn key_and_transport(value: &dyn holdfast_scheduler::Value) -> (Key, TransportId) {
+    use crate::descriptors::kinds;
+    let value_is = |kind| match kind {
+        kinds::LINK => value.as_any().is::<Link>(),
+        kinds::LINK_MASTER => value.as_any().is::<LinkMaster>(),
+        kinds::FORWARDING => value.as_any().is::<Forwarding>(),
+        kinds::ADDRESS => value.as_any().is::<Address>(),
+        kinds::NEIGHBOR => value.as_any().is::<Neighbor>(),
+        kinds::ROUTE => value.as_any().is::<KernelRoute>(),
+        kinds::HOSTNAME => value.as_any().is::<Hostname>(),
+        kinds::TEXT_FILE => value.as_any().is::<TextFile>(),
+        _ => false,
+    };
+    let registry = registry();
+    let descriptor = registry.iter().find(|descriptor| value_is(descriptor.kind()));
+    let descriptor = descriptor.expect("a kind with operations");
+    match descriptor.effect() {
+        holdfast_scheduler::Effect::Operation(transport) => (descriptor.key(value), transport),
+        holdfast_scheduler::Effect::Property => panic!("{value:?} has no operations"),
+    }
+}
+
+pub(super) fn veth(name: &str, peer: &str) -> Link {
+    Link::new(name, LinkKind::Veth { peer: Some(peer.into()) })
+}
+
+pub(super) fn address(link: &str, net: &str) -> Address {
+    let net: ipnet::IpNet = net.parse().unwrap();
+    Address { link: link.into(), ip: net.addr(), prefix_len: net.prefix_len(), facts: None }
+}
+
+pub(super) fn route(prefix: &str, gateway: &str) -> KernelRoute {
+    let hop = Hop { gateway: Some(gateway.parse().unwrap()), link: None };
+    let prefix: ipnet::IpNet = prefix.parse().unwrap();
+    let metric = KernelRoute::kernel_metric(prefix, None);
+    let target = RouteTarget::Hops(vec![hop]);
+    KernelRoute { table: MAIN_TABLE, prefix, metric, target, source: None }
+}

@@ -1,0 +1,389 @@
+//! The platform on the real kernel, in a network namespace of each test's own.
+
+use holdfast_scheduler::{Operation, Scope};
+use nix::errno::Errno;
+
+use crate::codec::{EncodeError, Requests};
+use crate::descriptors::{self, address as addresses, forwarding, link, neighbor, route as routes};
+use crate::links::LinkIndex;
+use crate::transport::Transport;
+use crate::transport::codecs::Codecs;
+use crate::values::*;
+use crate::{Platform, PlatformError, PlatformSettings};
+
+pub(crate) mod fixture;
+
+use fixture::{Managed, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
+
+/// Two ends of a cable, one with an address whose prefix holds the gateway of all routes here.
+const CABLE: [&str; 4] = [
+    "link add eth0 type veth peer name far0",
+    "link set eth0 up",
+    "link set far0 up",
+    "address add 10.0.0.1/24 dev eth0",
+];
+const GATEWAY: &str = "10.0.0.2";
+
+fn nth_prefix(n: usize) -> String {
+    format!("20.{}.{}.{}/32", n >> 16 & 255, n >> 8 & 255, n & 255)
+}
+
+fn route_key(prefix: &str) -> holdfast_scheduler::Key {
+    routes::key(MAIN_TABLE, prefix.parse().unwrap(), 0)
+}
+
+#[test]
+fn one_refused_route_among_ten_thousand_is_named_with_the_kernels_words() {
+    const COUNT: usize = 10_000;
+    const WRONG: usize = 4_711;
+    let mut net = Managed::with(&CABLE);
+    let batch = (0..COUNT).map(|n| {
+        let gateway = if n == WRONG { "192.0.2.1" } else { GATEWAY };
+        net.create(route(&nth_prefix(n), gateway))
+    });
+    let batch: Vec<Operation> = batch.collect();
+    let results = net.run(batch);
+    for (n, result) in results.iter().enumerate() {
+        match result {
+            Ok(()) => assert_ne!(n, WRONG),
+            Err(error) => {
+                assert_eq!((n, error.errno), (WRONG, Some(Errno::ENETUNREACH as i32)));
+                assert_eq!(error.message, "Nexthop has invalid gateway");
+            }
+        }
+    }
+    assert!(net.is_gone(&route_key(&nth_prefix(WRONG))), "it was read back");
+    assert!(net.latest::<KernelRoute>(&route_key(&nth_prefix(COUNT - 1))).is_some());
+    assert_eq!(ip("route show proto 150").lines().count(), COUNT - 1);
+}
+
+#[test]
+fn what_depends_on_a_new_link_goes_in_the_same_batch() {
+    let mut net = Managed::with(&[]);
+    let up = Link { enabled: true, ..veth("left", "right") };
+    let batch = vec![
+        net.create(up),
+        net.create(Link { enabled: true, ..veth("right", "left") }),
+        net.create(address("left", "10.1.0.1/24")),
+        net.create(address("left", "2001:db8::1/64")),
+        net.create(route("172.16.0.0/12", "10.1.0.2")),
+    ];
+    assert_eq!(net.run(batch), vec![Ok(()); 5]);
+    // The facts were heard before the completions were.
+    let left: &Link = net.latest(&link::key("left")).expect("heard of");
+    assert!(left.is_ours() && left.enabled, "{left:?}");
+    assert!(left.facts.as_ref().unwrap().index > crate::links::FIRST_OUR_INDEX);
+    assert!(net.latest::<KernelRoute>(&route_key("172.16.0.0/12")).is_some());
+    let ip6 = "2001:db8::1".parse().unwrap();
+    assert!(net.latest::<Address>(&addresses::key("left", ip6)).is_some());
+    assert!(ip("route").contains("172.16.0.0/12 via 10.1.0.2 dev left proto 150"));
+}
+
+#[test]
+fn changes_from_outside_are_heard() {
+    let mut net = Managed::with(&CABLE);
+    ip("link add eth1 type veth peer name far1");
+    net.until("eth1", |net| net.latest::<Link>(&link::key("eth1")).map(|_| ()));
+    ip("link set eth1 mtu 1400 up");
+    net.until("its MTU", |net| {
+        net.latest::<Link>(&link::key("eth1")).filter(|it| it.mtu == Some(1400)).map(|_| ())
+    });
+    ip("link set far1 up");
+    net.until("its carrier", |net| {
+        let link = net.latest::<Link>(&link::key("eth1"))?;
+        (link.facts.as_ref()?.oper == OperState::Up).then_some(())
+    });
+    ip("address add 10.9.0.1/24 dev eth1");
+    let key = addresses::key("eth1", "10.9.0.1".parse().unwrap());
+    net.until("an address", |net| net.latest::<Address>(&key).map(|_| ()));
+    ip("route add 10.10.0.0/16 via 10.9.0.2 proto 150");
+    net.until("a route", |net| net.latest::<KernelRoute>(&route_key("10.10.0.0/16")).map(|_| ()));
+    ip("route del 10.10.0.0/16");
+    net.until("its end", |net| net.is_gone(&route_key("10.10.0.0/16")).then_some(()));
+    ip("neighbor add 10.9.0.3 lladdr 02:00:00:00:00:03 dev eth1");
+    let neighbor = neighbor::key("eth1", "10.9.0.3".parse().unwrap());
+    net.until("a neighbour", |net| net.latest::<Neighbor>(&neighbor).map(|_| ()));
+    ip("link set eth1 name wan1 down");
+    net.until("the old name gone", |net| net.is_gone(&link::key("eth1")).then_some(()));
+    net.until("the new name", |net| net.latest::<Link>(&link::key("wan1")).map(|_| ()));
+    ip("link del wan1");
+    net.until("its end", |net| net.is_gone(&link::key("wan1")).then_some(()));
+    let far = link::key("far1");
+    net.until("the other end's", |net| net.is_gone(&far).then_some(()));
+}
+
+#[test]
+fn a_foreign_route_in_the_place_of_ours_is_noticed_and_others_are_not_heard() {
+    let mut net = Managed::with(&CABLE);
+    let ours = net.create(route("172.16.0.0/12", GATEWAY));
+    assert_eq!(net.run(vec![ours]), [Ok(())]);
+    net.facts.clear();
+    ip("route add 198.51.100.0/24 via 10.0.0.9 proto bgp");
+    ip("route replace 172.16.0.0/12 via 10.0.0.9 proto bgp");
+    net.until("ours replaced", |net| net.is_gone(&route_key("172.16.0.0/12")).then_some(()));
+    assert_eq!(net.facts.len(), 1, "{:#?}", net.facts);
+}
+
+#[test]
+fn routes_that_the_kernel_drops_without_a_word_are_noticed() {
+    for (cause, after) in [("link set eth0 down", "link down"), ("link del eth0", "link gone")] {
+        let mut net = Managed::with(&CABLE);
+        let prefix = "172.16.0.0/12";
+        let ours = net.create(route(prefix, GATEWAY));
+        assert_eq!(net.run(vec![ours]), [Ok(())]);
+        ip(cause);
+        net.until(after, |net| net.is_gone(&route_key(prefix)).then_some(()));
+        assert_eq!(net.lists.last(), Some(&Scope::Kinds(vec![descriptors::kinds::ROUTE])));
+    }
+}
+
+// proves kv.X22
+#[test]
+fn after_an_overrun_everything_is_read_anew() {
+    const COUNT: usize = 2_000;
+    enter_fresh_namespaces();
+    CABLE.iter().for_each(|command| drop(ip(command)));
+    let mut net = Managed::start(Codecs::default(), Some(4096));
+    let vanishing = net.create(address("eth0", "10.77.0.1/32"));
+    assert_eq!(net.run(vec![vanishing]), [Ok(())]);
+    net.lists.clear();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("batch");
+    let mut lines: String = (0..COUNT)
+        .map(|n| format!("route add {} via {GATEWAY} proto 150\n", nth_prefix(n)))
+        .collect();
+    lines += "address del 10.77.0.1/32 dev eth0\n";
+    std::fs::write(&script, lines).unwrap();
+    ip(&format!("-batch {}", script.display()));
+    net.until("a complete report", |net| (!net.lists.is_empty()).then_some(()));
+    let gone = addresses::key("eth0", "10.77.0.1".parse().unwrap());
+    net.until("the address gone", |net| net.is_gone(&gone).then_some(()));
+    for n in 0..COUNT {
+        let key = route_key(&nth_prefix(n));
+        net.until("every route", |net| net.latest::<KernelRoute>(&key).map(|_| ()));
+    }
+}
+
+#[test]
+fn deleting_what_is_gone_succeeds_and_creating_what_is_there_shows_it() {
+    let mut net = Managed::with(&CABLE);
+    let gone = vec![
+        net.delete(route("172.16.0.0/12", GATEWAY)),
+        net.delete(address("eth0", "10.55.0.1/24")),
+        net.delete(address("no-such-link", "10.55.0.1/24")),
+    ];
+    assert_eq!(net.run(gone), vec![Ok(()); 3]);
+    ip("address add 10.66.0.1/24 dev eth0");
+    let there = net.create(address("eth0", "10.66.0.1/24"));
+    let result = net.run(vec![there]).remove(0);
+    assert_eq!(result.unwrap_err().errno, Some(Errno::EEXIST as i32));
+    let key = addresses::key("eth0", "10.66.0.1".parse().unwrap());
+    assert!(net.latest::<Address>(&key).is_some(), "what is there was read back");
+}
+
+#[test]
+fn a_link_created_by_half_is_taken_back_and_its_index_forgotten() {
+    let mut net = Managed::with(&CABLE);
+    // The name of the far end is taken.
+    let pair = net.create(veth("left", "far0"));
+    let error = net.run(vec![pair]).remove(0).unwrap_err();
+    assert_eq!(error.errno, Some(Errno::EEXIST as i32));
+    assert!(net.is_gone(&link::key("left")));
+    // The name of the other end still leads to the link that has it.
+    let address = net.create(address("far0", "10.44.0.1/24"));
+    assert_eq!(net.run(vec![address]), [Ok(())]);
+}
+
+// proves kv.X20
+#[test]
+fn a_link_made_anew_has_another_index_and_what_is_on_it_follows() {
+    let mut net = Managed::with(&[]);
+    let mut indices = Vec::new();
+    for _ in 0..2 {
+        let batch =
+            vec![net.create(veth("left", "right")), net.create(address("left", "10.1.0.1/24"))];
+        assert_eq!(net.run(batch), vec![Ok(()); 2]);
+        let left: &Link = net.latest(&link::key("left")).unwrap();
+        indices.push(left.facts.as_ref().unwrap().index);
+        let batch = vec![net.delete(veth("left", "right"))];
+        assert_eq!(net.run(batch), [Ok(())]);
+        assert!(net.is_gone(&link::key("left")) && net.is_gone(&link::key("right")));
+    }
+    assert_ne!(indices[0], indices[1]);
+}
+
+#[test]
+fn objects_are_read_back_and_absent_ones_are_told_so() {
+    let mut net = Managed::with(&CABLE);
+    let batch = vec![
+        net.create(route("172.16.0.0/12", GATEWAY)),
+        net.create(route("172.16.0.0/16", GATEWAY)),
+        net.create(Neighbor {
+            link: "eth0".into(),
+            ip: "10.0.0.7".parse().unwrap(),
+            mac: Some("02:00:00:00:00:07".parse().unwrap()),
+            facts: None,
+        }),
+    ];
+    assert_eq!(net.run(batch), vec![Ok(()); 3]);
+    let ip_of = |text: &str| text.parse().unwrap();
+    for (key, there) in [
+        (link::key("eth0"), true),
+        (link::key("eth9"), false),
+        (addresses::key("eth0", ip_of("10.0.0.1")), true),
+        (addresses::key("eth0", ip_of("10.0.0.9")), false),
+        (addresses::key("eth9", ip_of("10.0.0.1")), false),
+        (neighbor::key("eth0", ip_of("10.0.0.7")), true),
+        (neighbor::key("eth0", ip_of("10.0.0.8")), false),
+        (route_key("172.16.0.0/12"), true),
+        (route_key("172.16.0.0/16"), true),
+        (route_key("172.16.0.0/20"), false),
+        (route_key("10.0.0.0/24"), false), // there, but the kernel's own
+        (forwarding::key("eth0", Family::V4), true),
+        (forwarding::key("eth9", Family::V6), false),
+    ] {
+        assert_eq!(net.read(&key).is_some(), there, "{key}");
+    }
+}
+
+#[test]
+fn forwarding_is_written_read_back_and_heard() {
+    let mut net = Managed::with(&CABLE);
+    let forwards = |enabled| Forwarding {
+        link: "eth0".into(),
+        family: Family::V4,
+        enabled,
+        on_our_link: false,
+    };
+    let key = forwarding::key("eth0", Family::V4);
+    let reported: &Forwarding = net.latest(&key).expect("part of the first report");
+    assert!(!reported.enabled);
+    let on = net.create(forwards(true));
+    assert_eq!(net.run(vec![on]), [Ok(())]);
+    assert!(net.latest::<Forwarding>(&key).unwrap().enabled);
+    // This thread is in the managed namespace as well.
+    std::fs::write("/proc/sys/net/ipv4/conf/eth0/forwarding", "0").unwrap();
+    net.until("the change from outside", |net| {
+        net.latest::<Forwarding>(&key).filter(|it| !it.enabled).map(|_| ())
+    });
+    let nowhere = net.create(Forwarding { link: "eth9".into(), ..forwards(true) });
+    let error = net.run(vec![nowhere]).remove(0).unwrap_err();
+    assert_eq!(error.errno, Some(Errno::ENOENT as i32));
+}
+
+#[test]
+fn the_host_name_is_that_of_the_managed_box_alone() {
+    let mut net = Managed::with(&[]);
+    let before = nix::unistd::gethostname().unwrap();
+    let name = net.create(Hostname { name: "spine-1".into() });
+    assert_eq!(net.run(vec![name]), [Ok(())]);
+    let key = descriptors::system::hostname_key();
+    assert_eq!(net.latest::<Hostname>(&key).unwrap().name, "spine-1");
+    assert!(net.read(&key).is_some());
+    assert_eq!(nix::unistd::gethostname().unwrap(), before);
+    let long = net.create(Hostname { name: "x".repeat(65).into() });
+    assert!(net.run(vec![long]).remove(0).is_err());
+}
+
+#[test]
+fn files_are_written_below_the_root() {
+    let mut net = Managed::with(&[]);
+    let motd = || TextFile { path: "etc/motd".into(), content: Content::Whole("hi\n".into()) };
+    let write = net.create(motd());
+    assert_eq!(net.run(vec![write]), [Ok(())]);
+    assert_eq!(std::fs::read_to_string(net.root.path().join("etc/motd")).unwrap(), "hi\n");
+    let key = descriptors::system::file_key("etc/motd");
+    assert_eq!(net.latest::<TextFile>(&key).unwrap().content, Content::Whole("hi\n".into()));
+    let hosts = net.root.path().join("etc/hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
+    let block = TextFile { path: "etc/hosts".into(), content: Content::Block("a b\n".into()) };
+    let batch = vec![net.create(block.clone()), net.delete(block.clone()), net.delete(block)];
+    assert_eq!(net.run(batch), vec![Ok(()); 3]);
+    assert_eq!(std::fs::read_to_string(&hosts).unwrap(), "127.0.0.1 localhost\n");
+}
+
+#[test]
+fn a_panicking_codec_fails_its_operation_alone() {
+    fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let value = operation.new.as_ref().and_then(|it| it.as_any().downcast_ref());
+        let unlucky = value.is_some_and(|route: &KernelRoute| route.prefix.prefix_len() == 13);
+        assert!(!unlucky, "13 is an unlucky length");
+        descriptors::encode(operation, links)
+    }
+    enter_fresh_namespaces();
+    CABLE.iter().for_each(|command| drop(ip(command)));
+    let mut net = Managed::start(Codecs { encode, ..Codecs::default() }, None);
+    let batch = vec![
+        net.create(route("172.16.0.0/12", GATEWAY)),
+        net.create(route("172.24.0.0/13", GATEWAY)),
+        net.create(route("172.24.0.0/14", GATEWAY)),
+    ];
+    let succeeded: Vec<bool> = net.run(batch).iter().map(Result::is_ok).collect();
+    assert_eq!(succeeded, [true, false, true]);
+}
+
+#[test]
+fn a_namespace_without_permission_is_refused_with_what_to_do() {
+    enter_fresh_namespaces();
+    let root = tempfile::tempdir().unwrap();
+    let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
+    // A user namespace below ours has no rights over the network namespace around it.
+    let error = std::thread::spawn(move || {
+        nix::sched::setns(
+            std::fs::File::open("/proc/thread-self/ns/net").unwrap(),
+            nix::sched::CloneFlags::CLONE_NEWNET,
+        )
+        .unwrap();
+        drop_capabilities();
+        Platform::start(&settings).unwrap_err()
+    });
+    let error = error.join().unwrap();
+    assert!(matches!(error, PlatformError::Netns(_) | PlatformError::Rtnetlink(_)));
+    assert!(error.to_string().contains("CAP_"), "{error}");
+}
+
+/// Gives up all rights of this thread: another user has none.
+fn drop_capabilities() {
+    use nix::libc::{SYS_setresuid, syscall};
+    let nobody = 65_534u32;
+    // The wrapper of libc would change all threads of the process.
+    #[allow(unsafe_code, reason = "no safe call changes the user of one thread only")]
+    // SAFETY: takes three numbers, touches no memory.
+    let result = unsafe { syscall(SYS_setresuid, nobody, nobody, nobody) };
+    assert_eq!(result, 0);
+}
+
+#[test]
+fn counters_are_read_once_for_readers_of_the_same_moment() {
+    let net = Managed::with(&CABLE);
+    let native = holdfast_config::schema::Schema::native().unwrap();
+    let collector = net.platform.collector(&native);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (one, other) = runtime.block_on(async { tokio::join!(collector.read(), collector.read()) });
+    assert!(std::sync::Arc::ptr_eq(&one, &other));
+    // Two clocks, and eleven counters of lo, eth0 and far0.
+    assert_eq!(one.len(), 2 + 3 * 11);
+}
+
+#[test]
+fn a_retrieve_reports_links_addresses_routes_texts_at_once() {
+    let mut net = Managed::with(&CABLE);
+    let prefix = "172.16.0.0/12";
+    let ours = net.create(route(prefix, GATEWAY));
+    assert_eq!(net.run(vec![ours]), [Ok(())]);
+    net.facts.clear();
+    net.lists.clear();
+    net.platform.retrieve();
+    net.until("the report", |net| net.lists.contains(&Scope::Everything).then_some(()));
+    for key in [
+        link::key("lo"),
+        link::key("eth0"),
+        addresses::key("eth0", "10.0.0.1".parse().unwrap()),
+        route_key(prefix),
+        forwarding::key("far0", Family::V6),
+        descriptors::system::hostname_key(),
+        descriptors::system::file_key("etc/motd"),
+    ] {
+        assert!(net.facts.iter().any(|fact| fact.key == key && fact.value.is_some()), "{key}");
+    }
+}
