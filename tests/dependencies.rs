@@ -160,8 +160,11 @@ fn packages() -> Vec<Value> {
     let metadata: Value = serde_json::from_str(&metadata).unwrap();
     // The metadata also lists optional packages that nothing switches on; the tree does not.
     let tree = cargo(&["tree", "--offline", "--workspace", "--prefix=none", "--format={p}"]);
-    let built: BTreeSet<String> =
-        tree.lines().map(|line| name_and_version(line).replace(" v", " ")).collect();
+    let built: BTreeSet<String> = tree
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| name_and_version(line).replace(" v", " "))
+        .collect();
     let is_built = |package: &Value| {
         let text = |name: &str| package[name].as_str().unwrap();
         built.contains(&format!("{} {}", text("name"), text("version")))
