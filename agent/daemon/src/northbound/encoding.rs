@@ -1,12 +1,12 @@
 //! Values on the wire, in the three encodings that are served.
 
-use holdfast_config::schema::Leaf;
+use holdfast_config::json::{self, Flavour};
+use holdfast_config::schema::Schema;
 use holdfast_config::value::bare_identity;
-use holdfast_config::{Scalar, Value};
+use holdfast_config::{NodeId, Scalar, Value};
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
 
-use super::print;
 use super::status::Refusal;
 
 /// How the values of an answer are written.
@@ -33,13 +33,21 @@ impl Encoding {
     }
 
     /// A leaf as one value.
-    pub(super) fn leaf(self, leaf: &Leaf, value: &Value) -> TypedValue {
-        let value = match self {
-            Self::Json => Wire::JsonVal(print::leaf(leaf, value, false).into_bytes().into()),
-            Self::JsonIetf => Wire::JsonIetfVal(print::leaf(leaf, value, true).into_bytes().into()),
-            Self::Proto => scalar(value),
-        };
-        TypedValue { value: Some(value) }
+    pub(super) fn leaf(self, schema: &Schema, leaf: NodeId, value: &Value) -> TypedValue {
+        match self {
+            Self::Proto => TypedValue { value: Some(scalar(value)) },
+            Self::Json | Self::JsonIetf => {
+                self.document(json::print_value(schema, leaf, value, self.flavour()))
+            }
+        }
+    }
+
+    /// How documents name their members; PROTO has none.
+    pub(super) fn flavour(self) -> Flavour {
+        match self {
+            Self::Json | Self::Proto => Flavour::Plain,
+            Self::JsonIetf => Flavour::Ietf,
+        }
     }
 
     /// A subtree as one document. Only the two JSON encodings have documents.

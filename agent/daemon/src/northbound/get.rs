@@ -3,17 +3,16 @@
 //! A path that names one thing must find it. A path with wildcards or left-out keys gives one
 //! update for each instance it finds, with its concrete path, and may find none.
 
-use holdfast_config::schema::Origin;
+use holdfast_config::schema::{Node, Origin};
 use holdfast_config::tree::{Found, Tree};
-use holdfast_config::{InstancePath, Path};
+use holdfast_config::{InstancePath, Path, json};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
 
 use super::datastore::Datastore;
 use super::encoding::Encoding;
 use super::extensions;
-use super::path::to_wire;
-use super::print;
+use super::path::{elems_to_wire, to_wire};
 use super::request::{ReadPath, Reader};
 use super::status::Refusal;
 use crate::telemetry::view::{now_ns, overlaid};
@@ -126,7 +125,7 @@ impl<D: Datastore> Answer<'_, D> {
             if let Item::Leaf { path, leaf, .. } = item
                 && let Some(step) = path.last()
             {
-                let value = self.encoding.leaf(schema.leaf(step.node), &leaf.value);
+                let value = self.encoding.leaf(schema, step.node, &leaf.value);
                 let path = to_wire(schema, &path[self.prefix_len().min(path.len())..]);
                 updates.push(update(path, value));
             }
@@ -154,19 +153,12 @@ impl<D: Datastore> Answer<'_, D> {
     }
 
     fn document(&self, path: &InstancePath, found: Found<'_, Stamp>) -> Option<gnmi::TypedValue> {
-        let (schema, filter) =
-            (self.reader.schema(self.origin()), self.reader.filter(self.origin()));
-        match (found, path.last()) {
-            (Found::Leaf(leaf), Some(step)) => filter
-                .takes(schema.node(step.node))
-                .then(|| self.encoding.leaf(schema.leaf(step.node), &leaf.value)),
-            (found, _) => {
-                let ietf = self.encoding == Encoding::JsonIetf;
-                let at = path.last().map_or(schema.root(), |step| step.node);
-                let text = print::subtree(schema, at, found, ietf, &|node| filter.takes(node))?;
-                Some(self.encoding.document(text))
-            }
-        }
+        let schema = self.reader.schema(self.origin());
+        let filter = self.reader.filter(self.origin());
+        let at = path.last().map_or(schema.root(), |step| step.node);
+        let shown = |node: &Node| filter.takes(node);
+        let text = json::print(schema, at, found, self.encoding.flavour(), &shown)?;
+        Some(self.encoding.document(text))
     }
 
     /// The path as the client wrote it, if it names this one thing.
@@ -174,7 +166,7 @@ impl<D: Datastore> Answer<'_, D> {
         let schema = self.reader.schema(self.origin());
         if self.path.is_concrete() {
             let below = &self.path.joined.path.elems[self.prefix_len()..];
-            return super::path::elems_to_wire(&Path { elems: below.to_vec() });
+            return elems_to_wire(&Path { elems: below.to_vec() });
         }
         to_wire(schema, &found.0[self.prefix_len().min(found.0.len())..])
     }

@@ -14,7 +14,6 @@ mod extensions;
 mod get;
 mod gnmi;
 mod path;
-mod print;
 mod request;
 mod set;
 mod status;

@@ -14,6 +14,7 @@ use tonic::{Code, Status};
 
 use super::path::Access;
 use crate::core::CommitError;
+use crate::logging::Chain;
 
 /// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
 /// clients refuse long ones (8 KiB is the default of grpc-go and others).
@@ -151,21 +152,6 @@ impl From<Refusal> for Status {
             return Self::new(refusal.code, refusal.text);
         }
         Self::with_details(refusal.code, refusal.text.clone(), refusal.details().into())
-    }
-}
-
-/// An error with what caused it, and what caused that.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }
 

@@ -58,9 +58,15 @@ pub enum Plane {
 }
 
 /// The next revision in the making. Costs what the changes cost.
+///
+/// What counts is the difference to the revision before: a leaf that is taken away and set again
+/// in one draft has only changed, or not even that.
 #[derive(Debug)]
 pub struct Draft<'s> {
     next: Revision,
+    before: &'s Revision,
+    /// Something was taken away, so that what is set may have been there before.
+    withdrawn: bool,
     openconfig: &'s Schema,
     native: &'s Schema,
 }
@@ -74,9 +80,14 @@ impl Revision {
     }
 
     /// Starts the next revision, of what happened at `time_ns`.
-    pub fn draft<'s>(&self, openconfig: &'s Schema, native: &'s Schema, time_ns: u64) -> Draft<'s> {
+    pub fn draft<'s>(
+        &'s self,
+        openconfig: &'s Schema,
+        native: &'s Schema,
+        time_ns: u64,
+    ) -> Draft<'s> {
         let next = Self { number: self.number + 1, time_ns, ..self.clone() };
-        Draft { next, openconfig, native }
+        Draft { next, before: self, withdrawn: false, openconfig, native }
     }
 }
 
@@ -84,19 +95,33 @@ impl Draft<'_> {
     pub fn apply(&mut self, change: Change) {
         let (tree, schema, stamp) = self.parts(change.origin);
         match change.what {
-            What::Set(value) => set(tree, schema, &change.path, value, stamp),
+            What::Set(value) => return self.set(change.origin, &change.path, value),
             What::Given => tree.branch_mut(schema, &change.path.0, &stamp).given = true,
             What::Gone(Plane::Both) => {
                 tree.remove(schema, &change.path);
+                self.withdrawn = true;
             }
-            What::Gone(plane) => withdraw(tree, schema, &change.path, plane),
+            What::Gone(plane) => {
+                withdraw(tree, schema, &change.path, plane);
+                self.withdrawn = true;
+            }
         }
     }
 
     /// Sets a leaf, the most frequent of changes.
     pub fn set(&mut self, origin: Origin, path: &InstancePath, value: Value) {
+        let before = if self.withdrawn { self.before.tree(origin).leaf(path) } else { None };
         let (tree, schema, stamp) = self.parts(origin);
-        set(tree, schema, path, value, stamp);
+        match (tree.leaf(path), before) {
+            (None, Some(before)) if before.value == value => {
+                tree.set_leaf(schema, path, before.clone());
+            }
+            (None, Some(before)) => {
+                let stamp = restamped(Some(before), stamp);
+                tree.set_leaf(schema, path, Leaf::new(value, stamp));
+            }
+            _ => set(tree, schema, path, value, stamp),
+        }
     }
 
     /// Takes over in what two trees of configuration differ, whatever their leaves carry.

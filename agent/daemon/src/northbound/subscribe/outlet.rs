@@ -224,7 +224,7 @@ impl<'a> Teller<'a> {
     }
 
     fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u64) -> gnmi::Update {
-        let val = path.last().map(|step| self.encoding.leaf(self.schema.leaf(step.node), value));
+        let val = path.last().map(|step| self.encoding.leaf(self.schema, step.node, value));
         gnmi::Update {
             path: Some(to_wire(self.schema, path)),
             val,
