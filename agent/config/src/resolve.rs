@@ -419,7 +419,6 @@ mod tests {
         assert!(matches!(schema.resolve_read(&unnamed), Err(PathError::Malformed { .. })));
     }
 
-    // proves 1.74
     #[test]
     fn writes_name_one_node() {
         check_write(

@@ -50,7 +50,6 @@ fn flavours_are_not_mixed() {
     check(Flavour::Plain, counter, "18446744073709551615", "18446744073709551615");
 }
 
-// proves 1.75, 1.79, 1.81
 #[test]
 fn faults_name_the_path_and_the_reason() {
     for (target, text, want) in [
@@ -137,7 +136,6 @@ fn faults_name_the_path_and_the_reason() {
     }
 }
 
-// proves 1.78
 #[test]
 fn state_is_refused_when_writing() {
     let schema = Schema::openconfig().unwrap();
@@ -151,7 +149,6 @@ fn state_is_refused_when_writing() {
     assert!(!error.is_unknown());
 }
 
-// proves 1.91
 #[test]
 fn annotations_of_the_root_are_collected() {
     let schema = Schema::openconfig().unwrap();
@@ -159,6 +156,21 @@ fn annotations_of_the_root_are_collected() {
     let document = parse(&schema, &Default::default(), text, Flavour::Ietf, true, ()).unwrap();
     let annotations = document.annotations.unwrap();
     assert_eq!(annotations["openconfig-metadata:protobuf-metadata"], "YWJj");
+}
+
+// proves 1.38
+#[test]
+fn a_leaf_is_a_bare_value_and_all_else_an_object_or_array() {
+    check_same(Flavour::Ietf, "/interfaces/interface[name=eth0]/config/mtu", "10042");
+    check_same(Flavour::Ietf, "/interfaces/interface[name=eth0]/config/description", "\"x\"");
+    check(
+        Flavour::Ietf,
+        "/interfaces/interface[name=eth0]/config/description",
+        "x",
+        "`/interfaces/interface[name=eth0]/config/description`: it is no JSON document: expected value at line 1 column 1",
+    );
+    check_same(Flavour::Plain, "/interfaces/interface[name=eth0]/config", r#"{"mtu":1}"#);
+    check_same(Flavour::Plain, "/interfaces", r#"{"interface":[{"name":"a"}]}"#);
 }
 
 #[test]

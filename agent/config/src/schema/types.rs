@@ -130,11 +130,19 @@ fn canonical_address(text: &str) -> Option<SmolStr> {
     if address.parse::<Ipv4Addr>().is_ok() {
         return Some(text.into());
     }
-    let address: Ipv6Addr = address.parse().ok()?;
+    let address = ipv6_text(address.parse().ok()?);
     Some(match zone {
         Some(zone) => smol_str::format_smolstr!("{address}%{zone}"),
-        None => smol_str::format_smolstr!("{address}"),
+        None => address,
     })
+}
+
+/// RFC 5952, but for its dotted tail after `::ffff:`: OpenConfig's pattern of IPv6 addresses has none.
+fn ipv6_text(address: Ipv6Addr) -> SmolStr {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] => smol_str::format_smolstr!("::ffff:{high:x}:{low:x}"),
+        _ => smol_str::format_smolstr!("{address}"),
+    }
 }
 
 impl Type {
