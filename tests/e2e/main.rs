@@ -9,6 +9,7 @@ mod documents;
 mod drift;
 mod get;
 mod pending;
+mod playground;
 mod process;
 mod refused;
 mod restart;
