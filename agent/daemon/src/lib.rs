@@ -19,7 +19,6 @@ mod prompt;
 pub mod run;
 pub mod server;
 pub mod settings;
-pub mod show;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

@@ -22,13 +22,12 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
-    local::{self, Inspect, LocalError},
+    local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
     northbound,
     process::{self, Signals, Told},
     server,
     settings::{RunSettings, TlsSettings},
-    show::Inspector,
     store::{Loaded, Store, StoreError},
     tls::{self, Listener, TlsError},
 };
@@ -168,7 +167,7 @@ async fn start_core(
     let core = Core::start(Parts { models, transport, events, collector, store, loaded }).await?;
     Ok(Running {
         routes: northbound::routes(core.handle()).await?,
-        inspect: Arc::new(Inspector::new(core.handle())),
+        inspect: Arc::new(Inspector(core.handle())),
         local_routes: Router::new(),
         core,
     })

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
+use crate::local::Statuses;
 use crate::northbound::Datastore;
 use crate::store::StoreError;
 use crate::telemetry::Revision;
@@ -151,15 +152,15 @@ impl Datastore for CoreHandle {
     }
 }
 
-impl CoreHandle {
-    /// The state of every value of the engine, or of those alone that are intended and not configured.
-    ///
-    /// # Errors
-    /// When the agent is stopping.
-    pub async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, CommitError> {
+#[tonic::async_trait]
+impl Statuses for CoreHandle {
+    async fn statuses(
+        &self,
+        pending_only: bool,
+    ) -> Result<Vec<Status>, Box<dyn std::error::Error + Send + Sync>> {
         let (answer, answered) = oneshot::channel();
         let query = Query::Statuses { pending_only, answer };
         self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)?;
-        answered.await.map_err(|_| CommitError::Stopped)
+        Ok(answered.await.map_err(|_| CommitError::Stopped)?)
     }
 }
