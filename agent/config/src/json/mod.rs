@@ -39,6 +39,8 @@ pub struct JsonError {
 pub enum Fault {
     #[error("the model has no such node")]
     Unknown,
+    #[error("RFC 7951 wants the module here: `{0}`")]
+    Unqualified(String),
     #[error("{0}")]
     Value(ValueError),
     #[error("it is state, which cannot be written")]

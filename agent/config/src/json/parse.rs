@@ -129,7 +129,7 @@ impl<M: Clone> Reader<'_, M> {
                 ListSeed { reader: self, node }.deserialize(json).map(Parsed::List)
             }
             (kind, keys) => {
-                let mut branch = new_branch(is_given(kind), 0);
+                let mut branch = new_branch(node);
                 if let (NodeKind::List { keys: leaves }, Some(keys)) = (kind, keys) {
                     for (leaf, value) in leaves.iter().zip(&keys.0) {
                         branch.put_leaf(*leaf, value.clone(), self.meta.clone());
@@ -182,18 +182,18 @@ impl<M: Clone> Reader<'_, M> {
         if name.starts_with('@') {
             return Err(Fault::Annotation);
         }
-        let found = match name.split_once(':') {
-            Some((module, bare)) => self.schema.child(parent.id, Some(module), bare),
-            None => match self.schema.child(parent.id, None, name) {
-                Some(id) if self.flavour == Flavour::Ietf && !(top && parent.parent.is_some()) => {
-                    let same =
-                        parent.parent.is_some() && self.schema.node(id).module == parent.module;
-                    same.then_some(id)
-                }
-                found => found,
-            },
-        };
-        let id = found.ok_or(Fault::Unknown)?;
+        let (module, bare) =
+            name.split_once(':').map_or((None, name), |(module, bare)| (Some(module), bare));
+        let id = self.schema.child(parent.id, module, bare).ok_or(Fault::Unknown)?;
+        let child = self.schema.node(id);
+        let is_root = parent.kind == NodeKind::Root;
+        let changes = is_root || child.module != parent.module;
+        if self.flavour == Flavour::Ietf && module.is_none() && changes && (is_root || !top) {
+            return Err(Fault::Unqualified(format!(
+                "{}:{name}",
+                self.schema.module(child.module).name
+            )));
+        }
         if self.writable && !self.schema.node(id).config {
             return Err(Fault::ReadOnly);
         }
@@ -259,9 +259,9 @@ fn mismatch(key: &Node, path: &Value, payload: &Value) -> Fault {
     }
 }
 
-fn new_branch<M>(given: bool, room: usize) -> Branch<M> {
-    let mut branch = Branch::with_capacity(room);
-    branch.given = given;
+fn new_branch<M>(node: &Node) -> Branch<M> {
+    let mut branch = Branch::with_capacity(node.children.len().min(ROOM));
+    branch.given = is_given(&node.kind);
     branch
 }
 
@@ -367,8 +367,8 @@ impl<M: Clone> BranchSeed<'_, '_, M> {
                 values => self.leaf(values),
             },
             NodeKind::List { .. } => Child::List(map.next_value_seed(ListSeed { reader, node })?),
-            kind => {
-                let mut branch = new_branch(is_given(kind), 0);
+            NodeKind::Container { .. } | NodeKind::Root => {
+                let mut branch = new_branch(node);
                 map.next_value_seed(BranchSeed {
                     reader,
                     node,
@@ -460,7 +460,7 @@ impl<'de, M: Clone> Visitor<'de> for ListSeed<'_, '_, M> {
         let Self { reader, node } = self;
         let mut list = List::default();
         for position in 0.. {
-            let mut branch = new_branch(true, node.children.len().min(ENTRY_ROOM));
+            let mut branch = new_branch(node);
             let seed = BranchSeed { reader, node, branch: &mut branch, top: None, keys: None };
             let read = seq.next_element_seed(seed);
             let segment =
@@ -488,8 +488,8 @@ impl<'de, M: Clone> Visitor<'de> for ListSeed<'_, '_, M> {
     other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
 }
 
-/// Children that a new entry has room for at first: most have no more.
-const ENTRY_ROOM: usize = 4;
+/// Children that a new branch has room for at first, if the model has so many: most have no more.
+const ROOM: usize = 4;
 
 /// Reads a leaf's value.
 struct LeafSeed<'a, 'r, M> {

@@ -25,11 +25,13 @@ fn documents_are_read_and_printed_alike() {
 // proves 1.37
 #[test]
 fn flavours_are_not_mixed() {
-    let bare = "`/interfaces`: the model has no such node";
+    let bare = "`/interfaces`: RFC 7951 wants the module here: `openconfig-interfaces:interfaces`";
     check(Flavour::Ietf, "/", r#"{"interfaces":{}}"#, bare);
     check(Flavour::Plain, "/", r#"{"interfaces":{}}"#, "{}");
     check(Flavour::Plain, "/", r#"{"openconfig-interfaces:interfaces":{}}"#, "{}");
-    let ethernet = format!("`{INTERFACE}/ethernet`: the model has no such node");
+    let ethernet = format!(
+        "`{INTERFACE}/ethernet`: RFC 7951 wants the module here: `openconfig-if-ethernet:ethernet`"
+    );
     check(
         Flavour::Ietf,
         "/interfaces",

@@ -96,6 +96,10 @@ impl<M> List<M> {
             Entries::Few(few) => match find(few, &keys) {
                 Ok(at) => Some(std::mem::replace(&mut few[at].1, entry).0),
                 Err(at) => {
+                    // Most lists of few have one: a vector would make room for four.
+                    if few.len() == few.capacity() {
+                        few.reserve_exact(few.len().max(1));
+                    }
                     few.insert(at, (keys, entry));
                     None
                 }

@@ -15,12 +15,18 @@ const ROUTES: u32 = 100_000;
 fn a_hundred_thousand_routes() {
     let schema = Schema::openconfig().unwrap();
     let text = document();
+    eprintln!("resident {} MiB before", resident_mib());
     for _ in 0..3 {
         let start = Instant::now();
         let parsed =
             parse(&schema, &InstancePath::root(), text.as_bytes(), Flavour::Ietf, true, ())
                 .unwrap();
-        eprintln!("{} octets in {:?}", text.len(), start.elapsed());
+        eprintln!(
+            "{} octets in {:?}, resident {} MiB",
+            text.len(),
+            start.elapsed(),
+            resident_mib()
+        );
         let start = Instant::now();
         drop(parsed);
         eprintln!("dropped in {:?}", start.elapsed());
@@ -28,6 +34,24 @@ fn a_hundred_thousand_routes() {
     let start = Instant::now();
     serde_json::from_str::<serde::de::IgnoredAny>(&text).unwrap();
     eprintln!("scanned only in {:?}", start.elapsed());
+}
+
+/// Memory in use, by the kernel's account; pages of 4 KiB.
+fn resident_mib() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 =
+        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
+    pages / 256
+}
+
+#[test]
+#[ignore = "measures, proves nothing"]
+fn loading_the_models() {
+    for load in [Schema::openconfig, Schema::native] {
+        let start = Instant::now();
+        let schema = load().unwrap();
+        eprintln!("{}: {} nodes in {:?}", schema.origin(), schema.nodes().len(), start.elapsed());
+    }
 }
 
 fn document() -> String {
