@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{Authenticator, Credentials, Password, Refusal};
+use super::{Authenticator, Credentials, Password, Refusal, check_name};
 use crate::{caller::Caller, tls::Peer};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
@@ -106,7 +106,11 @@ fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, Refusal> {
     let password = password.map(|text| Password::new(text).or_else(|_| Password::new("\0")));
     let password = password.transpose().map_err(|_| Refusal::Malformed(PASSWORD))?;
     headers.remove(PASSWORD);
-    Ok(Credentials { name: name.filter(|name| !name.is_empty()), password })
+    let name = name.filter(|name| !name.is_empty());
+    if name.as_ref().is_some_and(|name| check_name(name).is_err()) {
+        return Err(Refusal::Malformed(USERNAME));
+    }
+    Ok(Credentials { name, password })
 }
 
 fn only<'h>(headers: &'h HeaderMap, key: &'static str) -> Result<Option<&'h [u8]>, Refusal> {

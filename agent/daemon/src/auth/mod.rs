@@ -49,7 +49,7 @@ pub enum Refusal {
     NoCredentials,
     #[error("a username without a password is accepted only with a client certificate")]
     NameAlone,
-    #[error("metadata `{0}` is given twice or is not text")]
+    #[error("metadata `{0}` is given twice or is not plain text")]
     Malformed(&'static str),
     #[error("wrong username or password")]
     WrongPassword,
@@ -149,7 +149,7 @@ impl Authenticator {
         }
         self.check_back_off(peer)?;
         let verified = remembered.is_some()
-            || self.hash_and_compare(user.clone(), tag.clone(), password).await?;
+            || self.hash_and_compare(user.clone(), tag.clone(), password, peer).await?;
         match user.filter(|_| verified) {
             Some(user) => {
                 peer.remembered.keep(&name, tag);
@@ -165,12 +165,14 @@ impl Authenticator {
         user: Option<Arc<UserEntry>>,
         tag: Tag,
         password: Password,
+        peer: &Peer,
     ) -> Result<bool, Refusal> {
         let turn = timeout(HASH_WAIT, self.hashing.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(Refusal::Busy) };
         if user.as_ref().is_some_and(|user| user.verified_as(&tag)) {
             return Ok(true); // a login that came in with this one has done the work
         }
+        self.check_back_off(peer)?; // guesses that were sent all at once count one after the other
         let checked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             match &user {

@@ -151,6 +151,13 @@ impl Client {
         Ok(answer.notification[0].prefix.clone().unwrap().target)
     }
 
+    /// Why a Get with this metadata is refused.
+    pub(crate) async fn refusal(&self, metadata: &str) -> String {
+        let answer =
+            GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;
+        answer.unwrap_err().message().to_owned()
+    }
+
     pub(crate) async fn set(&self, metadata: &str) -> Result<String, Code> {
         let answer =
             GNmiClient::new(self.0.clone()).set(request(SetRequest::default(), metadata)).await;

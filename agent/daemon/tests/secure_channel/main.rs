@@ -184,6 +184,29 @@ async fn guessing_is_slowed_down_but_locks_nobody_out() {
     assert_eq!(guesser.get(ada).await.unwrap(), "ada admin");
 }
 
+#[tokio::test]
+async fn guesses_sent_all_at_once_are_slowed_down_too() {
+    const GUESSES: usize = 40;
+    let agent = Agent::with_users().await;
+    let guesser = agent.connect(None).await.unwrap();
+    let guess = |number| {
+        let guesser = fixture::Client(guesser.0.clone());
+        tokio::spawn(async move {
+            guesser.refusal(&format!("username ada\npassword guess{number}")).await
+        })
+    };
+    let mut checked = 0;
+    for guess in (0..GUESSES).map(guess).collect::<Vec<_>>() {
+        let refusal = guess.await.unwrap();
+        checked += usize::from(refusal.starts_with("wrong"));
+        assert!(
+            refusal.starts_with("wrong") || refusal.starts_with("too many failed logins"),
+            "{refusal}"
+        );
+    }
+    assert!(checked < 10, "{checked} guesses were checked");
+}
+
 // proves 1.2
 #[tokio::test]
 async fn with_a_client_authority_only_its_clients_connect() {
