@@ -1,12 +1,22 @@
 //! The engine: the only thing here with a state.
+//!
+//! Events come in (a plan, completions, facts, the time), a [`Step`] goes out. One transaction is in flight at a time;
+//! facts flow all the while. What the engine finds to do by itself, because something appeared or drifted, becomes a
+//! transaction of its own between those of the clients.
 
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::descriptor::Registry;
+use crate::graph::{Graph, Idx};
+use crate::history::{History, Origin};
 use crate::key::{Key, KindId};
 use crate::operation::{Completion, Fact, Now, Operation, OperationError, TxnId};
 use crate::plan::{Delta, Plan, PlanError};
-use crate::status::{Counters, Status};
+use crate::planner;
+use crate::status::Counters;
+use crate::transaction::Transaction;
 use crate::value::SharedValue;
 
 /// What the caller does next. Each list may be empty.
@@ -26,13 +36,22 @@ pub struct Step {
     pub deadline: Option<Duration>,
 }
 
-/// How a transaction ended.
+/// How a transaction ended; also those that the engine began by itself.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Everything that could be done is done and verified; what waits for its dependencies is listed.
-    Done { txn: TxnId, pending: Vec<Key> },
+    /// Everything that could be done is done and verified. `pending` waits for its dependencies, `failed` (of what was
+    /// not asked for by this transaction, or all of it where that is best effort) is tried again.
+    Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
     /// An operation failed. `undone` tells whether all is as it was before.
     Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
+}
+
+impl Outcome {
+    pub fn txn(&self) -> TxnId {
+        match self {
+            Self::Done { txn, .. } | Self::Failed { txn, .. } => *txn,
+        }
+    }
 }
 
 /// Which part of the system a complete set of facts speaks for.
@@ -43,24 +62,61 @@ pub enum Scope {
     Under(Key),
 }
 
+impl Scope {
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Kinds(kinds) => kinds.contains(&key.kind()),
+            Self::Under(prefix) => key.starts_with(prefix),
+        }
+    }
+}
+
 /// Holds the planes of every key, and the transaction in flight.
 #[derive(Debug)]
 pub struct Engine {
-    registry: Registry,
+    pub(crate) graph: Graph,
+    pub(crate) current: Option<Transaction>,
+    queue: VecDeque<(TxnId, Plan)>,
+    /// When to look at a value again.
+    pub(crate) timers: BTreeSet<(Duration, Idx)>,
+    next_txn: u64,
+    pub(crate) next_op: u64,
+    /// The last transaction was a client's: what woke up goes before the next one.
+    wakers_turn: bool,
+    pub(crate) history: History,
 }
 
 impl Engine {
     pub fn new(registry: Registry) -> Self {
-        Self { registry }
+        Self {
+            graph: Graph::new(Arc::new(registry)),
+            current: None,
+            queue: VecDeque::new(),
+            timers: BTreeSet::new(),
+            next_txn: 1,
+            next_op: 1,
+            wakers_turn: false,
+            history: History::default(),
+        }
     }
 
     pub fn registry(&self) -> &Registry {
-        &self.registry
+        &self.graph.registry
     }
 
     /// Takes over intent and pre-images from the store, before the first [`Engine::resync`]. Nothing is done yet.
+    /// Values that are invalid by now show as such.
     pub fn load(&mut self, intent: Vec<(Key, SharedValue)>, restores: Vec<(Key, SharedValue)>) {
-        let _ = (intent, restores);
+        self.graph.restores.extend(restores);
+        let changes = intent.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        // The only refusal of a best-effort change is a key named twice, and a store has each key once.
+        let nodes =
+            planner::goals(&self.graph, &Delta::new(changes).best_effort()).unwrap_or_default();
+        for node in nodes.into_iter().filter(|node| node.changed) {
+            let idx = self.graph.intern(&node.key);
+            self.graph.set_goal(idx, node.sources, node.goal);
+        }
     }
 
     /// Plans a change. Pure: the engine is as before, and the same state and change give the same plan.
@@ -68,32 +124,48 @@ impl Engine {
     /// # Errors
     /// When the change as a whole is refused.
     pub fn plan(&self, delta: Delta) -> Result<Plan, PlanError> {
-        let _ = delta;
-        Ok(Plan { operations: Vec::new() })
+        planner::plan(&self.graph, delta, Vec::new())
     }
 
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,
     /// it is made anew for the same change; if that is refused then, the transaction fails with nothing done.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
-        let _ = (plan, now);
-        (TxnId(0), Step::default())
+        let txn = self.number();
+        self.queue.push_back((txn, plan));
+        (txn, self.advance(Step::default(), now))
     }
 
+    /// Takes in what became of operations.
     pub fn completed(&mut self, completions: Vec<Completion>, now: Now) -> Step {
-        let _ = (completions, now);
-        Step::default()
+        let mut step = Step::default();
+        self.complete(completions, now, &mut step);
+        self.advance(step, now)
     }
 
     /// Takes in facts: notifications and the answers to [`Step::read`].
     pub fn observed(&mut self, facts: Vec<Fact>, now: Now) -> Step {
-        let _ = (facts, now);
-        Step::default()
+        let mut step = Step::default();
+        for fact in facts {
+            self.observe(fact, now, false, &mut step);
+        }
+        self.advance(step, now)
     }
 
     /// To be called when [`Step::deadline`] has passed.
     pub fn due(&mut self, now: Now) -> Step {
-        let _ = now;
-        Step::default()
+        let mut step = Step::default();
+        self.expire(now, &mut step);
+        while let Some(&(at, idx)) = self.timers.first() {
+            if at > now.monotonic {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(trouble) = &mut self.graph.node_mut(idx).trouble {
+                trouble.due = None;
+            }
+            self.graph.wake(idx);
+        }
+        self.advance(step, now)
     }
 
     /// Takes in everything the system has; only differences become operations.
@@ -103,42 +175,115 @@ impl Engine {
 
     /// The same for a part of the system: what the facts do not name is not there.
     pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> Step {
-        let _ = (scope, facts, now);
-        Step::default()
+        let mut step = Step::default();
+        self.take_stock(scope, facts, now, &mut step);
+        self.advance(step, now)
     }
 
     /// True when no transaction is in flight or queued.
     pub fn is_idle(&self) -> bool {
-        true
+        self.current.is_none() && self.queue.is_empty()
     }
 
-    pub fn status(&self, key: &Key) -> Option<Status> {
-        let _ = key;
-        None
-    }
-
-    /// All values, ascending by key.
-    pub fn statuses(&self) -> Vec<Status> {
-        Vec::new()
-    }
-
-    /// Values that are intended and not configured, ascending by key.
-    pub fn pending(&self) -> Vec<Status> {
-        Vec::new()
-    }
-
-    /// What the engine holds of a key: (intended, applied, observed). Cheaper than [`Engine::status`].
+    /// What the engine holds of a key: intended, applied, observed. Cheaper than [`Engine::status`].
     pub fn planes(&self, key: &Key) -> [Option<&SharedValue>; 3] {
-        let _ = key;
-        [None; 3]
+        let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
+            return [None; 3];
+        };
+        [node.goal.value(), node.applied.as_ref(), node.observed.as_ref()]
     }
 
     /// Pre-images of adopted objects, ascending by key.
-    pub fn restores(&self) -> Vec<(Key, SharedValue)> {
-        Vec::new()
+    pub fn restores(&self) -> impl Iterator<Item = (&Key, &SharedValue)> {
+        self.graph.restores.iter()
     }
 
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.graph.counters
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    fn number(&mut self) -> TxnId {
+        self.next_txn += 1;
+        TxnId(self.next_txn - 1)
+    }
+
+    /// Goes on as far as it can without hearing anything new.
+    fn advance(&mut self, mut step: Step, now: Now) -> Step {
+        loop {
+            self.suspect_bereft(now, &mut step);
+            let moved = if self.current.is_some() {
+                self.proceed(now, &mut step)
+            } else {
+                self.take_up(now, &mut step)
+            };
+            if !moved {
+                break;
+            }
+        }
+        step.submit.sort_by_key(|op| op.id);
+        for list in [&mut step.read, &mut step.changed] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.graph.counters.reads += step.read.len() as u64;
+        step.deadline = self.deadline();
+        step
+    }
+
+    /// Begins the next transaction, if there is one.
+    fn take_up(&mut self, now: Now, step: &mut Step) -> bool {
+        let woken = !self.graph.woken.is_empty() && (self.wakers_turn || self.queue.is_empty());
+        if woken {
+            self.wakers_turn = false;
+            self.converge(now, step);
+            return true;
+        }
+        let Some((txn, plan)) = self.queue.pop_front() else { return false };
+        self.wakers_turn = true;
+        self.begin_change(txn, plan, now, step);
+        true
+    }
+
+    fn begin_change(&mut self, txn: TxnId, plan: Plan, now: Now, step: &mut Step) {
+        if plan.revision == self.graph.revision {
+            return self.begin(txn, Origin::Change, plan, now, step);
+        }
+        match planner::plan(&self.graph, plan.delta, Vec::new()) {
+            Ok(plan) => self.begin(txn, Origin::Change, plan, now, step),
+            Err(refused) => {
+                let error = OperationError::message(refused.to_string());
+                let (key, label) = refused.subject();
+                step.finished.push(Outcome::Failed { txn, key, label, error, undone: true });
+            }
+        }
+    }
+
+    /// Plans for what woke up. A transaction only when there is something to do.
+    fn converge(&mut self, now: Now, step: &mut Step) {
+        let woken = self.graph.take_woken();
+        let Ok(plan) = planner::plan(&self.graph, Delta::default().best_effort(), woken.clone())
+        else {
+            return;
+        };
+        if plan.operations.is_empty() {
+            self.commit(&plan, step);
+            self.count(&plan);
+        } else {
+            let txn = self.number();
+            self.begin(txn, Origin::Convergence, plan, now, step);
+        }
+        for idx in woken {
+            self.graph.reap(idx);
+        }
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        let timer = self.timers.first().map(|&(at, _)| at);
+        let transaction = self.current.as_ref().and_then(Transaction::deadline);
+        timer.into_iter().chain(transaction).min()
     }
 }

@@ -12,19 +12,31 @@
 mod dependency;
 mod descriptor;
 mod engine;
+mod graph;
+mod history;
+mod ingest;
 mod key;
+mod observe;
 mod operation;
+mod overlay;
 mod plan;
+mod planner;
+mod report;
+mod resolve;
 mod status;
+mod traits;
+mod transaction;
+mod trouble;
 mod value;
 
 pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
 pub use engine::{Engine, Outcome, Scope, Step};
+pub use history::{Executed, History, Origin, Record, RecordedOperation};
 pub use key::{Key, KeyError, KindId, Segment};
 pub use operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation};
+pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};

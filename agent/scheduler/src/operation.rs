@@ -13,7 +13,7 @@ const GONE: [i32; 5] = [2, 3, 6, 19, 99];
 const EXISTS: i32 = 17;
 
 /// Which transport carries an operation. A transport runs what it is given in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransportId(pub u8);
 
 /// Unique in the life of an engine, ascending in the order of the plan.

@@ -2,11 +2,14 @@
 
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::descriptor::Registry;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
+use crate::overlay::{OverlayNode, Spot};
 use crate::value::SharedValue;
 
 /// A change of intent: for each key its new value, or that nothing is intended any more.
@@ -67,7 +70,6 @@ pub enum Cause {
 pub struct PlannedOperation {
     pub action: Action,
     pub key: Key,
-    pub label: String,
     pub old: Option<SharedValue>,
     pub new: Option<SharedValue>,
     pub transport: TransportId,
@@ -81,7 +83,26 @@ pub struct PlannedOperation {
 /// Ordered operations from what is to what is intended. A value: to be printed, hashed, refused, or started.
 #[derive(Debug)]
 pub struct Plan {
+    pub(crate) delta: Delta,
     pub(crate) operations: Vec<PlannedOperation>,
+    /// The nodes it touches.
+    pub(crate) nodes: Vec<OverlayNode>,
+    /// Values found to be in place.
+    pub(crate) found: Vec<Spot>,
+    pub(crate) restores: Vec<(Key, SharedValue)>,
+    /// The state of the engine it was made for.
+    pub(crate) revision: u64,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) work: Work,
+}
+
+/// What planning cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Values looked at.
+    pub visited: u64,
+    /// Entries of dependency lists walked.
+    pub edges: u64,
 }
 
 impl Plan {
@@ -91,6 +112,31 @@ impl Plan {
 
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
+    }
+
+    /// Pre-images of the objects it adopts: to be made durable together with the change, before it is started.
+    pub fn restores(&self) -> &[(Key, SharedValue)] {
+        &self.restores
+    }
+
+    /// Values of the change that will wait for their dependencies, ascending by key.
+    pub fn pending(&self) -> Vec<Key> {
+        let waiting = self.nodes.iter().filter(|node| node.changed && node.live.is_none());
+        let mut keys: Vec<Key> = waiting
+            .filter(|node| node.goal.traits().is_some())
+            .map(|node| node.key.clone())
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// How a person calls the value of an operation.
+    pub fn label(&self, op: &PlannedOperation) -> String {
+        self.registry.label(&op.key, op.new.as_ref().or(op.old.as_ref()).map(|value| &**value))
     }
 
     /// Equal plans have equal hashes, in every run and on every machine.
@@ -120,7 +166,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, op) in self.operations.iter().enumerate() {
             let gap = if at == 0 { "" } else { "; " };
-            write!(f, "{gap}{} {}", op.action, op.label)?;
+            write!(f, "{gap}{} {}", op.action, self.label(op))?;
         }
         Ok(())
     }
@@ -140,4 +186,16 @@ pub enum PlanError {
         "{label} cannot exist beside {other}: both claim the same identity, or give one part two values"
     )]
     Conflict { key: Key, label: String, other: String },
+}
+
+impl PlanError {
+    /// The value that is in the way, and how a person calls it.
+    pub fn subject(&self) -> (Key, String) {
+        match self {
+            Self::Invalid { key, label, .. }
+            | Self::Unimplemented { key, label }
+            | Self::Twice { key, label }
+            | Self::Conflict { key, label, .. } => (key.clone(), label.clone()),
+        }
+    }
 }

@@ -61,6 +61,7 @@ pub struct Detail {
     /// Labels of the dependencies nobody meets.
     pub unmet: Vec<String>,
     /// The values it waits for that wait for it in turn, itself first; empty when it is in no such circle.
+    /// Searched for where one status is asked for, not in lists.
     pub cycle: Vec<Key>,
     /// Who holds the identity it needs, or gives the same part another value.
     pub conflict: Option<Key>,

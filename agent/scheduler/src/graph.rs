@@ -1,0 +1,700 @@
+//! The planes of every key, and the counters that make readiness a comparison with zero.
+//!
+//! A [`Group`] counts for one [`Target`] how many live values offer it and how many live values of ours need it, and
+//! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use crate::dependency::{Bond, Claim, Target};
+use crate::descriptor::{Registry, guarded};
+use crate::key::{FixedMap, Key, KindId};
+use crate::status::{Counters, LastOperation};
+use crate::traits::{Refusal, Traits, ordering};
+use crate::trouble::Trouble;
+use crate::value::SharedValue;
+
+/// A slot of the arena of nodes.
+pub(crate) type Idx = u32;
+
+/// Out-of-date entries that a list of members may carry before it is cleaned, beside half of its length.
+const STALE_MEMBERS: usize = 16;
+
+/// Who intends a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// A change named it.
+    Direct,
+    /// It is a part of this value.
+    Part(Box<Key>),
+}
+
+/// Ascending by source; the first one counts.
+pub(crate) type Sources = SmallVec<[(Source, SharedValue); 1]>;
+
+/// The intended plane of a key, judged.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Goal {
+    #[default]
+    Nothing,
+    Valid(SharedValue, Arc<Traits>),
+    Refused(SharedValue, Refusal),
+}
+
+impl Goal {
+    pub(crate) fn value(&self) -> Option<&SharedValue> {
+        match self {
+            Self::Nothing => None,
+            Self::Valid(value, _) | Self::Refused(value, _) => Some(value),
+        }
+    }
+
+    pub(crate) fn traits(&self) -> Option<&Arc<Traits>> {
+        match self {
+            Self::Valid(_, traits) => Some(traits),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) key: Key,
+    pub(crate) sources: Sources,
+    pub(crate) goal: Goal,
+    pub(crate) applied: Option<SharedValue>,
+    pub(crate) observed: Option<SharedValue>,
+    /// What the system is believed to have, as others depend on it.
+    pub(crate) live: Option<Arc<Traits>>,
+    /// What is live was put there by us, so what it needs must outlast it.
+    pub(crate) ours: bool,
+    /// Dependencies of the goal that nobody offers.
+    pub(crate) unmet: u32,
+    /// The last operation of the running transaction on this key.
+    pub(crate) flight: Option<u32>,
+    pub(crate) last: Option<LastOperation>,
+    pub(crate) trouble: Option<Box<Trouble>>,
+    /// Stands in [`Graph::woken`].
+    queued: bool,
+    /// Used slots only.
+    used: bool,
+}
+
+impl Node {
+    fn new(key: Key) -> Self {
+        Self {
+            key,
+            sources: Sources::new(),
+            goal: Goal::Nothing,
+            applied: None,
+            observed: None,
+            live: None,
+            ours: false,
+            unmet: 0,
+            flight: None,
+            last: None,
+            trouble: None,
+            queued: false,
+            used: true,
+        }
+    }
+
+    /// The traits whose dependencies list this node as a member of groups.
+    fn concerned(&self) -> [Option<&Arc<Traits>>; 2] {
+        let live = self.live.as_ref().filter(|_| self.ours);
+        let goal =
+            self.goal.traits().filter(|goal| !live.is_some_and(|live| Arc::ptr_eq(goal, live)));
+        [goal, live]
+    }
+
+    /// What the system has: as seen, or else as we left it.
+    pub(crate) fn current(&self) -> Option<&SharedValue> {
+        self.live.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
+    }
+
+    /// True when the very value that is intended was applied, and is believed to be there.
+    pub(crate) fn in_place(&self) -> bool {
+        let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
+        self.live.is_some() && Arc::ptr_eq(goal, applied)
+    }
+}
+
+/// Account of one target.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Live values that offer it.
+    pub(crate) avail: u32,
+    /// Dependencies of live values of ours on it that order deletes.
+    pub(crate) users: u32,
+    /// Those among them that want to be made anew when it changes.
+    pub(crate) renewers: u32,
+    /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
+    members: Vec<Idx>,
+    stale: usize,
+}
+
+impl Group {
+    /// The members, each one once. Only a list with stale entries can hold one twice.
+    pub(crate) fn members_once(&self) -> Cow<'_, [Idx]> {
+        if self.stale == 0 {
+            return Cow::Borrowed(&self.members);
+        }
+        let mut members = self.members.clone();
+        members.sort_unstable();
+        members.dedup();
+        Cow::Owned(members)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Claimed {
+    holder: Option<Idx>,
+    /// Values whose goal has this claim; may be stale.
+    members: Vec<Idx>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    pub(crate) registry: Arc<Registry>,
+    nodes: Vec<Node>,
+    free: Vec<Idx>,
+    index: FixedMap<Key, Idx>,
+    groups: FixedMap<Target, Group>,
+    claims: FixedMap<Claim, Claimed>,
+    /// The groups for addresses to be covered.
+    covering: BTreeSet<(u32, IpAddr)>,
+    /// How often each prefix is offered, and how many distinct ones there are of each length.
+    prefixes: FixedMap<(u32, IpNet), u32>,
+    lengths: BTreeMap<(u32, bool, u8), u32>,
+    /// Live keys of the kinds that somebody depends on by prefix.
+    ordered: FixedMap<KindId, BTreeSet<Key>>,
+    /// Pre-images of adopted objects.
+    pub(crate) restores: BTreeMap<Key, SharedValue>,
+    /// Values that are intended and not in place, or have an error.
+    pub(crate) unsettled: BTreeSet<Idx>,
+    /// Values that wait no longer; to be planned.
+    pub(crate) woken: Vec<Idx>,
+    /// Live values of ours that lost a dependency; to be looked at.
+    pub(crate) bereft: Vec<Idx>,
+    /// Counts changes of anything a plan relies on.
+    pub(crate) revision: u64,
+    pub(crate) counters: Counters,
+}
+
+impl Graph {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, ..Self::default() }
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<Idx> {
+        self.index.get(key).copied()
+    }
+
+    pub(crate) fn node(&self, idx: Idx) -> &Node {
+        &self.nodes[idx as usize]
+    }
+
+    /// For changes that nobody depends on; all others have a method here.
+    pub(crate) fn node_mut(&mut self, idx: Idx) -> &mut Node {
+        &mut self.nodes[idx as usize]
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (Idx, &Node)> {
+        (0..).zip(&self.nodes).filter(|(_, node)| node.used)
+    }
+
+    pub(crate) fn intern(&mut self, key: &Key) -> Idx {
+        if let Some(&idx) = self.index.get(key) {
+            return idx;
+        }
+        let node = Node::new(key.clone());
+        let idx = match self.free.pop() {
+            Some(idx) => {
+                self.nodes[idx as usize] = node;
+                idx
+            }
+            None => {
+                self.nodes.push(node);
+                Idx::try_from(self.nodes.len() - 1).expect("memory ends before 2^32 nodes")
+            }
+        };
+        self.index.insert(key.clone(), idx);
+        idx
+    }
+
+    /// Forgets a node that has nothing in any plane.
+    pub(crate) fn reap(&mut self, idx: Idx) {
+        let node = &mut self.nodes[idx as usize];
+        let empty = node.sources.is_empty() && node.applied.is_none() && node.observed.is_none();
+        if !empty || node.live.is_some() || node.flight.is_some() || node.queued || !node.used {
+            return;
+        }
+        node.used = false;
+        node.trouble = None;
+        self.index.remove(&node.key);
+        self.unsettled.remove(&idx);
+        self.free.push(idx);
+    }
+
+    /// Keeps the index of unsettled values true after a change of a plane or of an error.
+    pub(crate) fn settle(&mut self, idx: Idx) {
+        let node = self.node(idx);
+        let unsettled = node.goal.value().is_some() && !node.in_place()
+            || node.trouble.as_ref().is_some_and(|t| t.error.is_some());
+        if unsettled {
+            self.unsettled.insert(idx);
+        } else if !self.unsettled.is_empty() {
+            self.unsettled.remove(&idx);
+        }
+    }
+
+    /// Whether a value is not where it should be, or may not be.
+    pub(crate) fn is_off(&self, idx: Idx) -> bool {
+        let node = self.node(idx);
+        match &node.goal {
+            _ if !node.used => false,
+            Goal::Refused(..) => false,
+            Goal::Valid(_, traits) => {
+                !node.in_place()
+                    || node.unmet > 0
+                    || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, traits))
+            }
+            Goal::Nothing => {
+                let owned =
+                    node.observed.as_ref().is_some_and(|observed| self.owned(&node.key, observed));
+                node.live.is_some()
+                    && (owned || node.applied.is_some() || self.restores.contains_key(&node.key))
+            }
+        }
+    }
+
+    /// Has a value planned for, unless an operation on it is in flight.
+    pub(crate) fn wake(&mut self, idx: Idx) {
+        let node = &mut self.nodes[idx as usize];
+        if node.used && !node.queued && node.flight.is_none() {
+            node.queued = true;
+            self.woken.push(idx);
+        }
+    }
+
+    /// The values to plan now. Each one can be woken again from here on.
+    pub(crate) fn take_woken(&mut self) -> Vec<Idx> {
+        let woken = std::mem::take(&mut self.woken);
+        for &idx in &woken {
+            self.nodes[idx as usize].queued = false;
+        }
+        woken
+    }
+
+    pub(crate) fn group(&self, target: &Target) -> Option<&Group> {
+        self.groups.get(target)
+    }
+
+    /// How many live values offer a target, whether or not anybody has asked before.
+    pub(crate) fn avail(&self, target: &Target) -> u32 {
+        if let Some(group) = self.groups.get(target) {
+            return group.avail;
+        }
+        match target {
+            Target::Exact(key) => {
+                self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
+            }
+            Target::AnyOf(_) | Target::Whole(_) => 0,
+            Target::Under(prefix) => self.count_under(prefix),
+            Target::Covering { table, address } => self.count_covering(*table, *address),
+        }
+    }
+
+    fn count_under(&self, prefix: &Key) -> u32 {
+        let count = match self.ordered.get(&prefix.kind()) {
+            Some(keys) => keys.range(prefix..).take_while(|key| key.starts_with(prefix)).count(),
+            None => self
+                .nodes()
+                .filter(|(_, node)| node.live.is_some() && node.key.starts_with(prefix))
+                .count(),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn count_covering(&self, table: u32, address: IpAddr) -> u32 {
+        let lengths =
+            self.lengths.range((table, address.is_ipv6(), 0)..=(table, address.is_ipv6(), u8::MAX));
+        lengths
+            .filter_map(|(&(_, _, length), _)| IpNet::new(address, length).ok())
+            .filter_map(|prefix| self.prefixes.get(&(table, prefix.trunc())))
+            .sum()
+    }
+
+    /// Addresses within `prefix` that somebody wants covered.
+    pub(crate) fn covered(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
+        let range = (table, prefix.network())..=(table, prefix.broadcast());
+        self.covering.range(range).map(|&(table, address)| Target::Covering { table, address })
+    }
+
+    /// True when somebody depends on keys of this kind by prefix.
+    pub(crate) fn is_prefixed(&self, kind: KindId) -> bool {
+        self.ordered.contains_key(&kind)
+    }
+
+    pub(crate) fn holder(&self, claim: &Claim) -> Option<Idx> {
+        self.claims.get(claim).and_then(|claimed| claimed.holder)
+    }
+
+    /// Gives a node its sources and the goal that follows from them.
+    pub(crate) fn set_goal(&mut self, idx: Idx, sources: Sources, goal: Goal) {
+        self.revision += 1;
+        let before = self.member_of(idx);
+        let node = &mut self.nodes[idx as usize];
+        node.sources = sources;
+        node.goal = goal;
+        self.rejoin(idx, &before);
+        let Some(traits) = self.node(idx).goal.traits().cloned() else {
+            self.nodes[idx as usize].unmet = 0;
+            return self.settle(idx);
+        };
+        let unmet = traits.needs.iter().filter(|need| self.avail(&need.target) == 0).count();
+        self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        for claim in &traits.claims {
+            self.claims.entry(claim.clone()).or_default().members.push(idx);
+        }
+        self.settle(idx);
+    }
+
+    /// Says what the system has under a key, as others depend on it.
+    pub(crate) fn set_live(&mut self, idx: Idx, live: Option<Arc<Traits>>, ours: bool) {
+        let node = self.node(idx);
+        let unchanged = match (&node.live, &live) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) && node.ours == ours,
+            _ => false,
+        };
+        if unchanged {
+            return;
+        }
+        self.revision += 1;
+        let before = self.member_of(idx);
+        let node = &mut self.nodes[idx as usize];
+        let old = std::mem::replace(&mut node.live, live.clone());
+        let was_ours = std::mem::replace(&mut node.ours, ours && live.is_some());
+        self.rejoin(idx, &before);
+        self.account_use(idx, old.as_ref().filter(|_| was_ours), live.as_ref().filter(|_| ours));
+        self.account_offers(idx, old.as_deref(), live.as_deref());
+        self.settle(idx);
+    }
+
+    /// The targets in whose groups this node is listed.
+    fn member_of(&self, idx: Idx) -> SmallVec<[Arc<Traits>; 2]> {
+        self.node(idx).concerned().into_iter().flatten().cloned().collect()
+    }
+
+    /// Enters a node into the groups of its dependencies, and marks its entries elsewhere as stale.
+    fn rejoin(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+        let after = self.member_of(idx);
+        for traits in &after {
+            if before.iter().any(|old| Arc::ptr_eq(old, traits)) {
+                continue;
+            }
+            for need in &traits.needs {
+                if !before.iter().any(|old| !old.needs_of(&need.target).is_empty()) {
+                    self.join(idx, &need.target);
+                }
+            }
+        }
+        for traits in before {
+            if after.iter().any(|new| Arc::ptr_eq(new, traits)) {
+                continue;
+            }
+            for need in &traits.needs {
+                if !after.iter().any(|new| !new.needs_of(&need.target).is_empty()) {
+                    self.leave(&need.target);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, idx: Idx, target: &Target) {
+        if !self.groups.contains_key(target) {
+            if let Target::Under(prefix) = target {
+                self.index_kind(prefix.kind());
+            }
+            if let Target::Covering { table, address } = target {
+                self.covering.insert((*table, *address));
+            }
+            let avail = self.avail(target);
+            self.groups.insert(target.clone(), Group { avail, ..Group::default() });
+        }
+        let group = self.groups.get_mut(target).expect("just made");
+        if group.members.last() != Some(&idx) {
+            group.members.push(idx);
+        }
+    }
+
+    fn leave(&mut self, target: &Target) {
+        let Some(group) = self.groups.get_mut(target) else { return };
+        group.stale += 1;
+        if group.stale <= group.members.len() / 2 + STALE_MEMBERS
+            && group.stale < group.members.len()
+        {
+            return;
+        }
+        let mut members = std::mem::take(&mut group.members);
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|&idx| self.needs(idx, target));
+        let group = self.groups.get_mut(target).expect("looked up above");
+        group.stale = 0;
+        group.members = members;
+        if group.members.is_empty() && group.users == 0 {
+            self.retire(target);
+        }
+    }
+
+    /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
+    fn retire(&mut self, target: &Target) {
+        let again = match target {
+            Target::Exact(key) => self.find(key).is_some_and(|idx| self.node(idx).live.is_some()),
+            Target::AnyOf(_) | Target::Whole(_) => false,
+            Target::Under(_) => true,
+            Target::Covering { table, address } => self.covering.remove(&(*table, *address)),
+        };
+        let keep = u32::from(matches!(target, Target::Exact(_)) && again);
+        let avail = self.groups[target].avail;
+        if avail == keep || matches!(target, Target::Under(_) | Target::Covering { .. }) {
+            self.groups.remove(target);
+        }
+    }
+
+    fn needs(&self, idx: Idx, target: &Target) -> bool {
+        let node = self.node(idx);
+        node.used
+            && node
+                .concerned()
+                .into_iter()
+                .flatten()
+                .any(|traits| !traits.needs_of(target).is_empty())
+    }
+
+    fn index_kind(&mut self, kind: KindId) {
+        if self.ordered.contains_key(&kind) {
+            return;
+        }
+        let live = self.nodes().filter(|(_, node)| node.live.is_some() && node.key.kind() == kind);
+        let keys = live.map(|(_, node)| node.key.clone()).collect();
+        self.ordered.insert(kind, keys);
+    }
+
+    fn account_use(&mut self, idx: Idx, old: Option<&Arc<Traits>>, new: Option<&Arc<Traits>>) {
+        for (traits, sign) in [(old, -1), (new, 1)] {
+            let Some(traits) = traits else { continue };
+            for need in ordering(&traits.needs) {
+                if let Some(group) = self.groups.get_mut(&need.target) {
+                    group.users = group.users.saturating_add_signed(sign);
+                    group.renewers =
+                        group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+                }
+            }
+        }
+        for claim in old.iter().flat_map(|traits| &traits.claims) {
+            self.release(claim, idx);
+        }
+        for claim in new.iter().flat_map(|traits| &traits.claims) {
+            self.claims.entry(claim.clone()).or_default().holder.get_or_insert(idx);
+        }
+    }
+
+    /// Wakes those who want the identity that is free now.
+    fn release(&mut self, claim: &Claim, idx: Idx) {
+        let Some(claimed) = self.claims.get_mut(claim) else { return };
+        if claimed.holder != Some(idx) {
+            return;
+        }
+        claimed.holder = None;
+        let mut members = std::mem::take(&mut claimed.members);
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|&member| {
+            let goal = self.node(member).goal.traits();
+            goal.is_some_and(|traits| traits.claims.contains(claim))
+        });
+        for &member in members.iter().filter(|&&member| member != idx) {
+            if self.node(member).live.is_none() {
+                self.wake(member);
+            }
+        }
+        if members.is_empty() {
+            self.claims.remove(claim);
+        } else if let Some(claimed) = self.claims.get_mut(claim) {
+            claimed.members = members;
+        }
+    }
+
+    fn account_offers(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
+        let (gained, lost) =
+            difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
+        let (more, less) =
+            difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
+        if old.is_none() != new.is_none() {
+            self.account_existence(idx, new.is_some());
+        }
+        for target in gained {
+            self.groups.entry(target.clone()).or_default();
+            self.offer(target, true);
+        }
+        for target in lost {
+            self.offer(target, false);
+        }
+        for &(table, prefix) in more {
+            self.account_prefix(table, prefix, true);
+        }
+        for &(table, prefix) in less {
+            self.account_prefix(table, prefix, false);
+        }
+    }
+
+    fn account_existence(&mut self, idx: Idx, exists: bool) {
+        let key = self.node(idx).key.clone();
+        if let Some(keys) = self.ordered.get_mut(&key.kind()) {
+            let _ = if exists { keys.insert(key.clone()) } else { keys.remove(&key) };
+            let prefixes: Vec<Key> = key.prefixes().collect();
+            for prefix in prefixes {
+                self.offer(&Target::Under(prefix), exists);
+            }
+        }
+        self.offer(&Target::Exact(key), exists);
+    }
+
+    fn account_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
+        let count = self.prefixes.entry((table, prefix)).or_default();
+        let length = (table, prefix.addr().is_ipv6(), prefix.prefix_len());
+        if offered {
+            *count += 1;
+            if *count == 1 {
+                *self.lengths.entry(length).or_default() += 1;
+            }
+        } else {
+            *count -= 1;
+            if *count == 0 {
+                self.prefixes.remove(&(table, prefix));
+                let distinct = self.lengths.entry(length).or_default();
+                *distinct -= 1;
+                if *distinct == 0 {
+                    self.lengths.remove(&length);
+                }
+            }
+        }
+        let targets: Vec<Target> = self.covered(table, prefix).collect();
+        for target in targets {
+            self.offer(&target, offered);
+        }
+    }
+
+    /// Counts one offer more or less; the first and the last one change the readiness of others.
+    fn offer(&mut self, target: &Target, offered: bool) {
+        let Some(group) = self.groups.get_mut(target) else { return };
+        group.avail = group.avail.saturating_add_signed(if offered { 1 } else { -1 });
+        let turned = if offered { group.avail == 1 } else { group.avail == 0 };
+        if !turned {
+            return;
+        }
+        if group.members.is_empty() {
+            if group.avail == 0 && group.users == 0 {
+                self.groups.remove(target);
+            }
+            return;
+        }
+        let mut members = std::mem::take(&mut group.members);
+        if group.stale > 0 {
+            group.stale = 0;
+            members.sort_unstable();
+            members.dedup();
+        }
+        self.counters.edges += members.len() as u64;
+        members.retain(|&idx| self.turn(idx, target, offered));
+        if let Some(group) = self.groups.get_mut(target) {
+            group.members = members;
+        }
+    }
+
+    /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
+    fn turn(&mut self, idx: Idx, target: &Target, offered: bool) -> bool {
+        let node = &mut self.nodes[idx as usize];
+        if !node.used {
+            return false;
+        }
+        let wanted = node.goal.traits().map_or(0, |traits| traits.needs_of(target).len());
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let used = node.ours
+            && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        if offered {
+            node.unmet = node.unmet.saturating_sub(wanted);
+            if wanted > 0 && node.unmet == 0 && !node.in_place() {
+                self.wake(idx);
+            }
+        } else {
+            node.unmet += wanted;
+            if used && node.flight.is_none() {
+                self.bereft.push(idx);
+            }
+        }
+        wanted > 0 || used
+    }
+
+    /// Whether the system has what was asked. A panic says no.
+    pub(crate) fn satisfied(
+        &self,
+        key: &Key,
+        expected: &SharedValue,
+        observed: &SharedValue,
+    ) -> bool {
+        let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
+        Arc::ptr_eq(expected, observed)
+            || guarded(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
+    }
+
+    /// Whether an observed value carries our mark. A panic says no.
+    pub(crate) fn owned(&self, key: &Key, observed: &SharedValue) -> bool {
+        let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
+        guarded(|| descriptor.owned(&**observed)).unwrap_or(false)
+    }
+
+    pub(crate) fn label(&self, key: &Key) -> String {
+        let node = self.find(key).map(|idx| self.node(idx));
+        let value = node.and_then(|node| {
+            node.goal.value().or(node.applied.as_ref()).or(node.observed.as_ref())
+        });
+        self.registry.label(key, value.map(|value| &**value))
+    }
+
+    /// The unmet dependencies of a goal, with how strong they are.
+    pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str, Bond)> {
+        let needs = self.node(idx).goal.traits().map_or(&[][..], |traits| &traits.needs);
+        let unmet = needs.iter().filter(|need| self.avail(&need.target) == 0);
+        unmet.map(|need| (&need.target, need.label.as_str(), need.bond))
+    }
+}
+
+/// What only `new` has, and what only `old` has; both ascending.
+pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Vec<&'t T>, Vec<&'t T>) {
+    let (mut gained, mut lost) = (Vec::new(), Vec::new());
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        match (old.peek(), new.peek()) {
+            (None, None) => return (gained, lost),
+            (Some(_), None) => lost.extend(old.next()),
+            (None, Some(_)) => gained.extend(new.next()),
+            (Some(a), Some(b)) => match a.cmp(b) {
+                std::cmp::Ordering::Less => lost.extend(old.next()),
+                std::cmp::Ordering::Greater => gained.extend(new.next()),
+                std::cmp::Ordering::Equal => {
+                    old.next();
+                    new.next();
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The first part of planning: what a change of intent means for each key, parts included.
+
+use crate::descriptor::Part;
+use crate::graph::{Goal, Source};
+use crate::key::Key;
+use crate::overlay::Spot;
+use crate::plan::{Delta, Mode, PlanError};
+use crate::planner::Planner;
+use crate::traits::{Refusal, Traits};
+use crate::value::{SharedValue, same};
+
+/// What is left to take in: a key, who speaks of it, and what is intended.
+type Work = Vec<(Key, Source, Option<SharedValue>)>;
+
+impl Planner<'_> {
+    /// Takes in a change.
+    pub(crate) fn intend(&mut self, delta: &Delta) -> Result<(), PlanError> {
+        let mut order: Vec<&(Key, Option<SharedValue>)> = delta.changes.iter().collect();
+        order.sort_by(|a, b| a.0.cmp(&b.0));
+        self.overlay.reserve(order.len());
+        let mut work = Work::new();
+        let mut last: Option<&(Key, Option<SharedValue>)> = None;
+        for change @ (key, value) in order {
+            if let Some((_, other)) = last.replace(change).filter(|(other, _)| other == key) {
+                if same(other.as_ref(), value.as_ref()) {
+                    continue;
+                }
+                return Err(PlanError::Twice {
+                    key: key.clone(),
+                    label: self.label(key, value.as_ref()),
+                });
+            }
+            self.source(key, Source::Direct, value.clone(), delta.mode, &mut work)?;
+            while let Some((key, source, value)) = work.pop() {
+                self.source(&key, source, value, delta.mode, &mut work)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears one source of intent for a key.
+    fn source(
+        &mut self,
+        key: &Key,
+        source: Source,
+        value: Option<SharedValue>,
+        mode: Mode,
+        work: &mut Work,
+    ) -> Result<(), PlanError> {
+        let (spot, _) = self.overlay.touch(key);
+        let sources = &mut self.overlay.node_mut(spot).sources;
+        let was_part = sources.first().is_some_and(|(first, _)| *first != Source::Direct);
+        let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
+        match (at, value) {
+            (Ok(at), Some(value)) => sources[at].1 = value,
+            (Ok(at), None) => {
+                sources.remove(at);
+            }
+            (Err(at), Some(value)) => sources.insert(at, (source, value)),
+            (Err(_), None) => return Ok(()),
+        }
+        if mode == Mode::Atomic {
+            self.refuse_conflict(spot)?;
+        }
+        self.judge(spot, was_part, mode, work)
+    }
+
+    /// One part cannot have two values.
+    fn refuse_conflict(&self, spot: Spot) -> Result<(), PlanError> {
+        let node = self.overlay.node(spot);
+        let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
+        let other = others.iter().find(|(_, other)| !value.same(&**other));
+        let Some((source, _)) = other else { return Ok(()) };
+        let owner = [source, first].into_iter().find_map(|source| match source {
+            Source::Part(owner) => Some(&**owner),
+            Source::Direct => None,
+        });
+        let owner = owner.unwrap_or(&node.key);
+        let label = self.label(&node.key, Some(value));
+        Err(PlanError::Conflict { key: node.key.clone(), label, other: self.label(owner, None) })
+    }
+
+    /// Sets the goal that follows from the sources, and hands on what changes for its parts.
+    fn judge(
+        &mut self,
+        spot: Spot,
+        was_part: bool,
+        mode: Mode,
+        work: &mut Work,
+    ) -> Result<(), PlanError> {
+        let node = self.overlay.node(spot);
+        let as_part = node.sources.first().is_some_and(|(first, _)| *first != Source::Direct);
+        let value = node.sources.first().map(|(_, value)| value.clone());
+        if same(node.goal.value(), value.as_ref()) && (value.is_none() || was_part == as_part) {
+            let goal = node.goal.clone();
+            if mode == Mode::Atomic
+                && let Goal::Refused(value, refusal) = &goal
+            {
+                return Err(self.refusal(spot, value, refusal));
+            }
+            self.overlay.set_goal(spot, goal);
+            return Ok(());
+        }
+        let goal = match value {
+            None => Goal::Nothing,
+            Some(value) => {
+                match Traits::intended(&self.overlay.graph.registry, &node.key, &value, as_part) {
+                    Ok(traits) => Goal::Valid(value, traits),
+                    Err(refusal) if mode == Mode::Atomic => {
+                        return Err(self.refusal(spot, &value, &refusal));
+                    }
+                    Err(refusal) => Goal::Refused(value, refusal),
+                }
+            }
+        };
+        // A value that is refused keeps the parts it was applied with.
+        if !matches!(goal, Goal::Refused(..)) {
+            self.hand_on(spot, &goal, work);
+        }
+        self.overlay.set_goal(spot, goal);
+        Ok(())
+    }
+
+    fn hand_on(&self, spot: Spot, goal: &Goal, work: &mut Work) {
+        let node = self.overlay.node(spot);
+        let source = || Source::Part(Box::new(node.key.clone()));
+        let new = goal.traits().map_or(&[][..], |traits| &traits.parts);
+        let old = match &node.goal {
+            Goal::Refused(..) => self.applied_parts(spot),
+            goal => goal.traits().map_or(&[][..], |traits| &traits.parts),
+        };
+        let gone = old.iter().filter(|(key, _)| part(new, key).is_none());
+        work.extend(gone.map(|(key, _)| (key.clone(), source(), None)));
+        for (key, value) in new {
+            if part(old, key).is_none_or(|(_, old)| !old.same(&**value)) {
+                work.push((key.clone(), source(), Some(value.clone())));
+            }
+        }
+    }
+
+    /// The parts that a refused value has kept.
+    fn applied_parts(&self, spot: Spot) -> &[Part] {
+        self.overlay.node(spot).live.as_ref().map_or(&[], |live| &live.parts)
+    }
+
+    fn refusal(&self, spot: Spot, value: &SharedValue, refusal: &Refusal) -> PlanError {
+        let key = self.overlay.node(spot).key.clone();
+        let label = self.label(&key, Some(value));
+        match refusal {
+            Refusal::Unimplemented => PlanError::Unimplemented { key, label },
+            Refusal::Invalid(reason) => PlanError::Invalid { key, label, reason: reason.clone() },
+        }
+    }
+
+    fn label(&self, key: &Key, value: Option<&SharedValue>) -> String {
+        let planned =
+            self.overlay.touched(key).and_then(|spot| self.overlay.node(spot).goal.value());
+        match value.or(planned) {
+            Some(value) => self.overlay.graph.registry.label(key, Some(&**value)),
+            None => self.overlay.graph.label(key),
+        }
+    }
+}
+
+/// The part with this key in a sorted list.
+fn part<'p>(parts: &'p [Part], key: &Key) -> Option<&'p Part> {
+    parts.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &parts[at])
+}

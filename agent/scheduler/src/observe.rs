@@ -1,0 +1,180 @@
+//! Facts: what they change, and what the engine suspects because of them.
+
+use std::sync::Arc;
+
+use crate::engine::{Engine, Scope, Step};
+use crate::graph::{Goal, Idx};
+use crate::key::FixedMap;
+use crate::operation::{Fact, Now};
+use crate::traits::Traits;
+use crate::value::{SharedValue, same};
+
+/// Reads that one step asks for because of a suspicion. With more suspects than this, the facts are trusted.
+const SUSPECTS_READ: usize = 256;
+
+impl Engine {
+    /// Takes in one fact. `urgent` when it is known to be newer than anything we did: then a difference is planned for
+    /// at once.
+    pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut Step) {
+        self.graph.counters.facts += 1;
+        let known = self.graph.registry.descriptor(fact.key.kind()).is_some();
+        let idx = match (self.graph.find(&fact.key), &fact.value) {
+            (Some(idx), _) => idx,
+            (None, Some(_)) if known => self.graph.intern(&fact.key),
+            _ => {
+                self.graph.counters.facts_ignored += 1;
+                return;
+            }
+        };
+        self.heard(idx);
+        match self.graph.node(idx).flight {
+            Some(at) => {
+                self.graph.node_mut(idx).observed = fact.value;
+                self.try_verify(at, now, step);
+            }
+            None => self.absorb(idx, fact.value, now, urgent, step),
+        }
+    }
+
+    /// Takes in what the system has under a key with nothing of ours in flight.
+    fn absorb(
+        &mut self,
+        idx: Idx,
+        value: Option<SharedValue>,
+        now: Now,
+        urgent: bool,
+        step: &mut Step,
+    ) {
+        let node = self.graph.node(idx);
+        if same(node.observed.as_ref(), value.as_ref()) && node.live.is_some() == value.is_some() {
+            return;
+        }
+        step.changed.push(node.key.clone());
+        self.graph.revision += 1;
+        self.graph.node_mut(idx).observed = value.clone();
+        match value {
+            Some(value) => self.appeared(idx, &value, now, urgent, step),
+            None => self.vanished(idx, now, urgent, step),
+        }
+        self.graph.settle(idx);
+        self.graph.reap(idx);
+    }
+
+    fn vanished(&mut self, idx: Idx, now: Now, urgent: bool, step: &mut Step) {
+        self.graph.set_live(idx, None, false);
+        let node = self.graph.node_mut(idx);
+        if matches!(node.goal, Goal::Nothing) {
+            node.applied = None;
+        } else if node.applied.is_some() {
+            self.suspect(idx, now, urgent, step);
+        }
+    }
+
+    fn appeared(&mut self, idx: Idx, value: &SharedValue, now: Now, urgent: bool, step: &mut Step) {
+        let node = self.graph.node(idx);
+        let applied = node.applied.clone();
+        if let Some(applied) =
+            applied.filter(|applied| self.graph.satisfied(&node.key, applied, value))
+        {
+            let traits = self.traits_of(idx, &applied);
+            self.graph.set_live(idx, Some(traits), true);
+            let waits =
+                self.graph.node(idx).goal.value().is_some_and(|goal| !Arc::ptr_eq(goal, &applied));
+            if !waits {
+                self.calm(idx);
+            }
+            return;
+        }
+        let ours = node.applied.is_some();
+        let traits = Traits::obtained(&self.graph.registry, &node.key, value);
+        self.graph.set_live(idx, Some(traits), ours);
+        let node = self.graph.node(idx);
+        match node.goal {
+            Goal::Nothing if ours || self.graph.owned(&node.key, value) => {
+                self.suspect(idx, now, urgent, step)
+            }
+            Goal::Nothing | Goal::Refused(..) => {}
+            // It was waited for, or is in the way: found, adopted, or reported.
+            Goal::Valid(..) if !ours => self.graph.wake(idx),
+            Goal::Valid(..) => self.suspect(idx, now, urgent, step),
+        }
+    }
+
+    /// The drift is over before it was repaired.
+    fn calm(&mut self, idx: Idx) {
+        let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
+        if trouble.error.is_some() {
+            return;
+        }
+        if let Some(at) = trouble.due.take() {
+            self.timers.remove(&(at, idx));
+        }
+    }
+
+    /// Looks at a value again soon, and reads it meanwhile: late notifications of our own changes look like drift.
+    fn suspect(&mut self, idx: Idx, now: Now, urgent: bool, step: &mut Step) {
+        if urgent {
+            return self.graph.wake(idx);
+        }
+        let node = self.graph.node_mut(idx);
+        let trouble = node.trouble.get_or_insert_default();
+        if trouble.due.is_some() {
+            return;
+        }
+        let at = trouble.drifted(now.monotonic);
+        trouble.due = Some(at);
+        let key = node.key.clone();
+        self.timers.insert((at, idx));
+        self.graph.counters.drifts += 1;
+        if step.read.len() < SUSPECTS_READ {
+            step.read.push(key);
+        }
+    }
+
+    /// Values that lost a dependency without our doing may be gone themselves, or have to go.
+    pub(crate) fn suspect_bereft(&mut self, now: Now, step: &mut Step) {
+        for idx in std::mem::take(&mut self.graph.bereft) {
+            let node = self.graph.node(idx);
+            if node.live.is_some() && node.ours && node.flight.is_none() && node.unmet > 0 {
+                self.suspect(idx, now, false, step);
+            }
+        }
+    }
+
+    /// Takes in a complete set of facts: what they do not name is not there, and every difference is planned for.
+    pub(crate) fn take_stock(
+        &mut self,
+        scope: &Scope,
+        facts: Vec<Fact>,
+        now: Now,
+        step: &mut Step,
+    ) {
+        let mut seen: FixedMap<Idx, ()> = FixedMap::default();
+        seen.reserve(facts.len());
+        for fact in facts {
+            let key = fact.key.clone();
+            self.observe(fact, now, true, step);
+            seen.extend(self.graph.find(&key).map(|idx| (idx, ())));
+        }
+        let nodes =
+            self.graph.nodes().filter(|(_, node)| node.flight.is_none() && scope.holds(&node.key));
+        let (here, missed): (Vec<Idx>, Vec<Idx>) =
+            nodes.map(|(idx, _)| idx).partition(|idx| seen.contains_key(idx));
+        for &idx in &missed {
+            let kind = self.graph.node(idx).key.kind();
+            let readable = self
+                .graph
+                .registry
+                .descriptor(kind)
+                .is_some_and(|descriptor| descriptor.observable());
+            if readable {
+                self.absorb(idx, None, now, true, step);
+            }
+        }
+        for idx in std::mem::take(&mut self.graph.bereft).into_iter().chain(here).chain(missed) {
+            if self.graph.is_off(idx) {
+                self.graph.wake(idx);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the engine tells about values.
+
+use std::sync::Arc;
+
+use crate::dependency::{Bond, Target};
+use crate::engine::Engine;
+use crate::graph::{Goal, Idx, Node, Source};
+use crate::key::{FixedMap, Key};
+use crate::status::{Detail, State, Status};
+use crate::traits::Refusal;
+
+/// Values looked at while searching for a circle of values that wait for one another.
+const CIRCLE_SEARCHED: usize = 10_000;
+
+impl Engine {
+    /// Everything about one value; nothing when the engine has never heard of it.
+    pub fn status(&self, key: &Key) -> Option<Status> {
+        self.graph.find(key).map(|idx| self.status_of(idx, true))
+    }
+
+    /// All values, ascending by key. Properties show as parts of their values only.
+    pub fn statuses(&self) -> Vec<Status> {
+        self.sorted(self.graph.nodes().map(|(idx, _)| idx).collect())
+    }
+
+    /// Values that are intended and not in place, or have an error, ascending by key. Costs what it answers.
+    pub fn pending(&self) -> Vec<Status> {
+        self.sorted(self.graph.unsettled.iter().copied().collect())
+    }
+
+    /// How many values there are in each state.
+    pub fn census(&self) -> Vec<(State, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for (idx, node) in self.graph.nodes() {
+            *counts.entry(self.state(idx, node)).or_insert(0) += 1;
+        }
+        counts.into_iter().filter(|&(state, _)| state != State::Nonexistent).collect()
+    }
+
+    fn sorted(&self, mut indexes: Vec<Idx>) -> Vec<Status> {
+        indexes.retain(|&idx| self.state(idx, self.graph.node(idx)) != State::Nonexistent);
+        indexes.sort_unstable_by(|&a, &b| self.graph.node(a).key.cmp(&self.graph.node(b).key));
+        indexes.into_iter().map(|idx| self.status_of(idx, false)).collect()
+    }
+
+    fn state(&self, idx: Idx, node: &Node) -> State {
+        let trouble = node.trouble.as_ref();
+        let failed = trouble.filter(|trouble| trouble.error.is_some());
+        let failed = failed
+            .map(|trouble| if trouble.due.is_some() { State::Retrying } else { State::Failed });
+        let drifted = || match (&node.applied, &node.observed) {
+            (Some(applied), Some(observed)) => !self.graph.satisfied(&node.key, applied, observed),
+            _ => false,
+        };
+        match &node.goal {
+            _ if node.flight.is_some() => State::InProgress,
+            Goal::Nothing if node.live.is_none() => State::Nonexistent,
+            Goal::Nothing if node.applied.is_none() => State::Obtained,
+            Goal::Nothing => failed.unwrap_or(State::InProgress),
+            Goal::Refused(_, Refusal::Unimplemented) => State::Unimplemented,
+            Goal::Refused(_, Refusal::Invalid(_)) => State::Invalid,
+            Goal::Valid(..) if node.live.is_none() && node.unmet > 0 => State::Pending,
+            Goal::Valid(..) if self.contender(idx).is_some() => State::Conflict,
+            Goal::Valid(..) if failed.is_some() => failed.unwrap_or(State::Failed),
+            Goal::Valid(..) if node.live.is_none() && node.applied.is_some() => State::Missing,
+            Goal::Valid(..) if node.live.is_none() => State::Pending,
+            Goal::Valid(..) if drifted() => State::Drifted,
+            Goal::Valid(goal, _)
+                if node.applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, goal)) =>
+            {
+                State::Configured
+            }
+            Goal::Valid(..) => State::Pending,
+        }
+    }
+
+    fn status_of(&self, idx: Idx, alone: bool) -> Status {
+        let node = self.graph.node(idx);
+        let parts = node.live.as_ref().or(node.goal.traits());
+        let keys = parts
+            .iter()
+            .flat_map(|traits| traits.parts.iter().map(|(key, _)| key).chain(&traits.properties));
+        let mut parts: Vec<Key> = keys.cloned().collect();
+        parts.sort_unstable();
+        Status {
+            key: node.key.clone(),
+            label: self.graph.label(&node.key),
+            state: self.state(idx, node),
+            detail: self.detail(idx, node, alone),
+            last: node.last,
+            intended: node.goal.value().cloned(),
+            applied: node.applied.clone(),
+            observed: node.observed.clone(),
+            part_of: node.sources.iter().filter_map(|(source, _)| owner(source)).collect(),
+            parts,
+        }
+    }
+
+    fn detail(&self, idx: Idx, node: &Node, alone: bool) -> Detail {
+        let trouble = node.trouble.as_ref();
+        let waits = node.live.is_none() || node.unmet > 0;
+        let unmet = self.graph.unmet(idx).filter(|_| waits);
+        Detail {
+            unmet: unmet.map(|(_, label, _)| label.to_owned()).collect(),
+            cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
+            conflict: self.contender(idx).or_else(|| dissenter(node)),
+            invalid: match &node.goal {
+                Goal::Refused(_, Refusal::Invalid(reason)) => Some(reason.clone()),
+                _ => None,
+            },
+            error: trouble.and_then(|trouble| trouble.error.clone()),
+            attempts: trouble.map_or(0, |trouble| trouble.attempts),
+            retry_at: trouble
+                .filter(|trouble| trouble.error.is_some())
+                .and_then(|trouble| trouble.due),
+        }
+    }
+
+    /// Who holds an identity that a value wants.
+    fn contender(&self, idx: Idx) -> Option<Key> {
+        let node = self.graph.node(idx);
+        if node.in_place() {
+            return None;
+        }
+        let claims = node.goal.traits().map_or(&[][..], |traits| &traits.claims);
+        let holders = claims.iter().filter_map(|claim| self.graph.holder(claim));
+        holders
+            .filter(|&holder| holder != idx)
+            .map(|holder| self.graph.node(holder).key.clone())
+            .next()
+    }
+
+    /// A shortest circle of values that wait for one another, through this one. A value that declares all its bonds in
+    /// the circle as mutual waits for something else.
+    fn circle(&self, start: Idx) -> Vec<Key> {
+        let mut came_from: FixedMap<Idx, Idx> = FixedMap::default();
+        let mut queue = std::collections::VecDeque::from([start]);
+        while let Some(idx) = queue.pop_front() {
+            for (target, _, bond) in self.graph.unmet(idx) {
+                let Target::Exact(key) = target else { continue };
+                let Some(next) = self.graph.find(key).filter(|_| bond == Bond::After) else {
+                    continue;
+                };
+                if next == start {
+                    return self.way_back(idx, start, &came_from);
+                }
+                if self.graph.node(next).live.is_none() && !came_from.contains_key(&next) {
+                    came_from.insert(next, idx);
+                    queue.push_back(next);
+                }
+            }
+            if came_from.len() > CIRCLE_SEARCHED {
+                break;
+            }
+        }
+        Vec::new()
+    }
+
+    fn way_back(&self, last: Idx, start: Idx, came_from: &FixedMap<Idx, Idx>) -> Vec<Key> {
+        let mut path = vec![last];
+        while let Some(&before) =
+            path.last().filter(|&&idx| idx != start).and_then(|idx| came_from.get(idx))
+        {
+            path.push(before);
+        }
+        path.reverse();
+        path.into_iter().map(|idx| self.graph.node(idx).key.clone()).collect()
+    }
+}
+
+fn owner(source: &Source) -> Option<Key> {
+    match source {
+        Source::Direct => None,
+        Source::Part(key) => Some((**key).clone()),
+    }
+}
+
+/// Who gives the same part another value.
+fn dissenter(node: &Node) -> Option<Key> {
+    let ((_, first), others) = node.sources.split_first()?;
+    let (source, _) = others.iter().find(|(_, value)| !first.same(&**value))?;
+    owner(source)
+}

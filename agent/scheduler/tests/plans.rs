@@ -1,0 +1,244 @@
+//! Rows for the planner: what is there, what changes, the plan.
+
+mod common;
+
+use common::{Lab, key};
+use holdfast_scheduler::PlanError;
+
+/// Foreign things, things of ours, the change, the plan.
+#[track_caller]
+fn check(foreign: &str, ours: &str, change: &str, want: &str) {
+    let mut lab = Lab::having(foreign, ours);
+    let plan = lab.plan(change).expect("the change is planned");
+    assert_eq!(plan.to_string(), want, "plan");
+    let hash = plan.hash();
+    assert_eq!(lab.plan(change).unwrap().hash(), hash, "the same plan again");
+    let outcome = lab.commit(change).unwrap();
+    assert!(matches!(outcome, holdfast_scheduler::Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(lab.log(), want, "what is planned is what is done");
+    assert_eq!(lab.plan(change).unwrap().to_string(), "", "nothing is left to do");
+}
+
+#[test]
+fn creates_follow_what_they_need() {
+    check("", "", "a <b; b", "create b; create a");
+    check("", "", "a <b; b <c; c", "create c; create b; create a");
+    check("", "", "a <?f; b +f", "create b; create a");
+    check("", "", "a <@10.1.2.3; b +10.0.0.0/8", "create b; create a");
+    check("", "", "a <@10.1.2.3; b +11.0.0.0/8", "create b");
+    check("", "", "a <m/; m/n; mm/n", "create m/n; create mm/n; create a");
+    check("p +f", "", "a <p; b <?f", "create a; create b");
+    check("", "", "a <b:up; b :up", "create b; create a");
+    check("", "", "a <b:up; b", "create b");
+}
+
+#[test]
+fn deletes_go_before_what_they_need() {
+    check("", "a <b; b", "-a; -b", "delete a; delete b");
+    check("", "a <b; b <c; c", "-c; -b; -a", "delete a; delete b; delete c");
+    check("", "a <?f; b +f; c +f", "-b; -a", "delete a; delete b");
+    check("", "a <@10.1.2.3; b +10.0.0.0/8", "-b", "delete a; delete b");
+    check("", "a <m/; m/n", "-m/n", "delete a; delete m/n");
+}
+
+// proves kv.V1, kv.V2
+#[test]
+fn what_differs_is_changed_and_nothing_else() {
+    check("", "a; b =1", "a; b =2", "update b");
+    check("", "a; b =1", "c", "create c");
+    check("", "a; b =1", "-a", "delete a");
+    check("", "a; b =1", "a; b =1", "");
+    check("", "a <b; b =1", "b =2", "update b");
+    check("", "a <b; b =1", "-b", "delete a; delete b");
+}
+
+// proves kv.V3, kv.V4, kv.M3
+#[test]
+fn recreation_parks_dependants_and_brings_them_back() {
+    check("", "a <b; b !1", "b !2", "delete a; delete b; create b; create a");
+    check(
+        "",
+        "a <b; b <c; c !1",
+        "c !2",
+        "delete a; delete b; delete c; create c; create b; create a",
+    );
+    check("", "a <!b; b =1", "b =2", "delete a; update b; create a");
+    check("", "a <?f; b +f !1; c +f", "b +f !2", "delete b; create b");
+}
+
+// proves kv.X26
+#[test]
+fn another_provider_comes_before_the_old_one_goes() {
+    check("", "a <?f; b +f", "-b; c +f", "create c; delete b");
+    check("", "a <?f; b +f; c +f", "-b; -c; d +f", "delete b; create d; delete c");
+    check("", "a <?f; b +f #x", "-b; c +f #x", "delete a; delete b; create c; create a");
+}
+
+#[test]
+fn an_identity_is_given_up_before_it_is_taken() {
+    check("", "a/1 #ip", "-a/1; b/1 #ip", "delete a/1; create b/1");
+    check("", "a #x; b #y", "a #y !1; b #x !1", "delete a; delete b; create a; create b");
+    check(
+        "",
+        "a; b; a/1 <a #1; b/2 <b #2",
+        "-a/1; -b/2; a/2 <a #2; b/1 <b #1",
+        "delete a/1; delete b/2; create a/2; create b/1",
+    );
+}
+
+// proves kv.V7, kv.V8
+#[test]
+fn changes_move_what_a_value_needs_and_offers() {
+    check("", "a =1 <b; b; c", "a =2 <c; -b", "update a; delete b");
+    check("", "a =1 <b; b", "a =2 <c; -b; c", "create c; update a; delete b");
+    check("", "a =1 <b; b", "a =2 <c", "delete a");
+    check("", "a <?f; b +f =1", "b =2", "delete a; update b");
+    check("", "a <?f; b =1", "b =2 +f", "update b; create a");
+    check("", "a =1 <c; b =1 <d; c; d", "a =2 <d; b =2 <c", "update a; update b");
+}
+
+// proves kv.X19
+#[test]
+fn the_system_removes_what_goes_along() {
+    check("", "l ~/; l/1 <l; l/2 <l", "-l; -l/1; -l/2", "delete l");
+    check("", "l ~/; l/1 <l; r <l/1 +v; l/1 <l", "-l; -l/1; -r", "delete r; delete l");
+    check("", "l ~/ !1; l/1 <l", "l ~/ !2", "delete l; create l; create l/1");
+    check("", "l :up~v =1; r <l:up +v", "l =2", "update l");
+    check("", "l :up~v =1; r <l:up +v", "l =2; -r", "update l");
+    check("", "l ~/ ~v; l/1 <l ~v; r <l/1 +v", "-l; -l/1; -r", "delete l");
+}
+
+// proves kv.D4
+#[test]
+fn circles_stay_pending() {
+    check("", "", "a <b; b <c; c <a <d", "");
+    check("", "", "a <a", "");
+    check("", "a <b; b <c; c <a <d", "d", "create d");
+}
+
+// proves kv.X7
+#[test]
+fn companions_are_made_together_and_other_circles_are_reported() {
+    check("", "", "a <>b; b <>a", "create a; create b");
+    check("", "", "a <>b <c; b <>a; c", "create c; create a; create b");
+    check("", "", "a <>b <c; b <>a", "");
+    check("", "a <>b", "b <>a", "create a; create b");
+    check("", "a <>b; b <>a", "-a", "delete a; delete b");
+    check("", "a <>b ~b; b <>a +b", "-a", "delete a");
+    check("", "a <>b !1; b <>a", "a <>b !2", "delete a; delete b; create a; create b");
+
+    let mut lab = Lab::default();
+    lab.commit("a <b; b <c; c <a; d <a; s <s").unwrap();
+    let circle = |name: &str| lab.engine.status(&key(name)).unwrap().detail.cycle;
+    assert_eq!(circle("a"), [key("a"), key("b"), key("c")]);
+    assert_eq!(circle("s"), [key("s")]);
+    assert_eq!(circle("d"), []);
+    assert_eq!(lab.state("s"), "PENDING <s");
+}
+
+#[test]
+fn parts_come_and_go_with_their_value() {
+    check("", "", "a .p .q", "create a; create a.p; create a.q");
+    check("", "a .p .q", "-a", "delete a.p; delete a.q; delete a");
+    check("", "a .p .q", "a .p", "delete a.q; update a");
+    check("", "a .p", "a .p .q", "update a; create a.q");
+    check("", "a .p=1", "a .p=2", "update a; update a.p");
+    check("", "a .p !1", "a .p !2", "delete a.p; delete a; create a; create a.p");
+    check("", "b <a.p; a .p", "a", "delete b; delete a.p; update a");
+}
+
+// proves kv.X8
+#[test]
+fn a_shared_part_lives_as_long_as_one_of_its_wholes() {
+    check("", "", "a .*s; b .*s", "create a; create b; create s");
+    check("", "a .*s; b .*s", "-a", "delete a");
+    check("", "a .*s; b .*s", "-a; -b", "delete a; delete s; delete b");
+    let lab = Lab::having("", "a .*s=1");
+    let refused = lab.plan("b .*s=2").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "s cannot exist beside b: both claim the same identity, or give one part two values"
+    );
+    let mut lab = Lab::having("", "a .*s=1");
+    lab.commit_delta(common::delta("b .*s=2").best_effort()).unwrap();
+    assert_eq!(lab.shown(), "a .*s=1; b .*s=2; s =1");
+    assert_eq!(lab.engine.status(&key("s")).unwrap().detail.conflict, Some(key("b")));
+}
+
+#[test]
+fn existing_objects_are_adopted_and_given_back() {
+    check("p =1 port", "", "p =2", "adopt p");
+    check("p =1 port", "", "p =2; a <p", "adopt p; create a");
+    check("p =1 port", "a <p", "p =2", "adopt p");
+    check("p =1 port", "p =2; a <p", "-p; -a", "delete a; release p");
+    check("p =1 port", "p =2 +f; a <?f", "-p", "delete a; release p");
+    check("p =1 port", "p =2 <b; b", "-b", "release p; delete b");
+    let mut lab = Lab::having("p =1 port", "p =2");
+    assert_eq!(lab.restores[&key("p")].content, 1);
+    lab.commit("p =3").unwrap();
+    assert_eq!(lab.restores[&key("p")].content, 1, "the pre-image is that of the first touch");
+    lab.commit("-p").unwrap();
+    assert_eq!((lab.shown().as_str(), lab.restores.len()), ("p =1 port", 0));
+    assert_eq!(lab.state("p"), "OBTAINED");
+}
+
+#[test]
+fn two_transports_wait_for_one_another() {
+    check("", "", "A <b; b; c <A", "create b; create A; create c");
+    check("", "A <b; b; c <A", "-b; -c; -A", "delete c; delete A; delete b");
+    let mut lab = Lab::default();
+    let plan = lab.plan("A <b; b; c <A").unwrap();
+    let after: Vec<Vec<u32>> = plan.operations().iter().map(|op| op.after.to_vec()).collect();
+    assert_eq!(after, [vec![], vec![0], vec![1]]);
+    let (_, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(step.submit.len(), 1, "the other transport is not started before its turn");
+    lab.follow(step);
+    assert_eq!(lab.shown(), "b; c <A; A <b");
+}
+
+// proves kv.X9
+#[test]
+fn a_change_is_refused_as_a_whole() {
+    let lab = Lab::having("", "h #x");
+    for (change, want) in [
+        ("a bad", "a cannot exist: it is bad"),
+        ("a; b bad", "b cannot exist: it is bad"),
+        ("a twice", "a cannot exist: two of its dependencies are labelled `same`"),
+        ("a boom", "a cannot exist: its descriptor panicked: boom"),
+        ("a =1; a =2", "a is named twice in one change, with different values"),
+        (
+            "a #x",
+            "a cannot exist beside h: both claim the same identity, or give one part two values",
+        ),
+        (
+            "a #y; b #y",
+            "b cannot exist beside a: both claim the same identity, or give one part two values",
+        ),
+    ] {
+        assert_eq!(lab.plan(change).unwrap_err().to_string(), want, "{change}");
+    }
+    let unknown = (
+        holdfast_scheduler::Key::of(holdfast_scheduler::KindId(9)),
+        common::changes("a")[0].1.clone(),
+    );
+    let refused = lab.engine.plan(holdfast_scheduler::Delta::new(vec![unknown])).unwrap_err();
+    assert!(matches!(refused, PlanError::Unimplemented { .. }), "{refused}");
+}
+
+// proves kv.I4
+#[test]
+fn a_plan_does_not_depend_on_the_order_of_its_change() {
+    let lab = Lab::having("", "x !1; y <x; z <?f; w +f");
+    let one = lab.plan("a <b; b <?f; c +f; x !2; -w; d #k; e <>g; g <>e").unwrap();
+    let other = lab.plan("g <>e; e <>g; d #k; -w; x !2; c +f; b <?f; a <b").unwrap();
+    assert_eq!(one.to_string(), other.to_string());
+    assert_eq!(one.hash(), other.hash());
+    assert_ne!(one.hash(), lab.plan("a").unwrap().hash());
+}
+
+#[test]
+fn a_plan_tells_what_will_wait() {
+    let lab = Lab::default();
+    let plan = lab.plan("a <b; c <a; d").unwrap();
+    assert_eq!((plan.to_string().as_str(), plan.pending()), ("create d", vec![key("a"), key("c")]));
+}
