@@ -18,6 +18,8 @@ mod request;
 mod set;
 mod status;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 
 pub use datastore::Datastore;
 pub use dscp::Dscp;

@@ -1,0 +1,135 @@
+//! A datastore of configuration without a kernel: a commit publishes at once, state is what a test says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use holdfast_config::edit::Edit;
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
+use tokio::sync::watch;
+
+use crate::caller::Caller;
+use crate::core::{CommitError, Committed};
+use crate::northbound::Datastore;
+use crate::telemetry::view::now_ns;
+use crate::telemetry::{Change, Draft, Plane, Revision, What};
+
+static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
+
+#[derive(Clone, Debug)]
+pub(super) struct Fake(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    configuration: Mutex<Configuration>,
+    revision_tx: watch::Sender<Arc<Revision>>,
+    polled: Mutex<Vec<(InstancePath, Value)>>,
+    reads: AtomicUsize,
+    failure: Mutex<Option<CommitError>>,
+}
+
+impl Fake {
+    pub(super) fn new() -> Self {
+        let configuration = Configuration::new(MODELS.clone(), Layers::new());
+        Self(Arc::new(Inside {
+            configuration: Mutex::new(configuration),
+            revision_tx: watch::Sender::new(Arc::new(Revision::default())),
+            polled: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            failure: Mutex::default(),
+        }))
+    }
+
+    /// The next commit fails.
+    pub(super) fn fail(&self, error: CommitError) {
+        *self.0.failure.lock().unwrap() = Some(error);
+    }
+
+    /// An OpenConfig state leaf has this value from now on.
+    pub(super) fn state(&self, path: &str, value: &str) {
+        let (path, value) = leaf(path, value);
+        self.publish(|draft| draft.set(Origin::OpenConfig, &path, value));
+    }
+
+    /// All state at the path is gone.
+    pub(super) fn gone(&self, path: &str) {
+        let path = instance(path);
+        let what = What::Gone(Plane::State);
+        self.publish(|draft| draft.apply(Change { origin: Origin::OpenConfig, path, what }));
+    }
+
+    /// What a reading of a leaf without events gives from now on.
+    pub(super) fn polled_leaf(&self, path: &str, value: &str) {
+        let (path, value) = leaf(path, value);
+        let mut polled = self.0.polled.lock().unwrap();
+        polled.retain(|(known, _)| *known != path);
+        polled.push((path, value));
+    }
+
+    /// How often somebody read such leaves.
+    pub(super) fn reads(&self) -> usize {
+        self.0.reads.load(Ordering::SeqCst)
+    }
+
+    /// How many streams watch.
+    pub(super) fn watchers(&self) -> usize {
+        self.0.revision_tx.receiver_count()
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Draft<'_>)) -> Arc<Revision> {
+        let last = self.revision();
+        let mut draft = last.draft(&MODELS.openconfig, &MODELS.native, now_ns());
+        change(&mut draft);
+        let next = Arc::new(draft.publish());
+        self.0.revision_tx.send_replace(next.clone());
+        next
+    }
+}
+
+fn instance(path: &str) -> InstancePath {
+    MODELS.openconfig.resolve_write(&path.parse::<Path>().unwrap()).unwrap()
+}
+
+fn leaf(path: &str, value: &str) -> (InstancePath, Value) {
+    let path = instance(path);
+    let node = path.last().unwrap().node;
+    let value = MODELS.openconfig.leaf(node).ty.parse_text(value).unwrap();
+    (path, value)
+}
+
+impl Datastore for Fake {
+    fn schema(&self, origin: Origin) -> &Schema {
+        MODELS.schema(origin)
+    }
+
+    fn revision(&self) -> Arc<Revision> {
+        self.0.revision_tx.borrow().clone()
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<Revision>> {
+        self.0.revision_tx.subscribe()
+    }
+
+    async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
+        self.0.reads.fetch_add(1, Ordering::SeqCst);
+        match origin {
+            Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
+            Origin::Native => Vec::new(),
+        }
+    }
+
+    async fn commit(&self, _caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
+        if let Some(error) = self.0.failure.lock().unwrap().take() {
+            return Err(error);
+        }
+        let mut configuration = self.0.configuration.lock().unwrap();
+        let next = configuration.edit(&edit).map_err(CommitError::Edit)?;
+        let revision = self.publish(|draft| {
+            for origin in [Origin::OpenConfig, Origin::Native] {
+                draft.follow(origin, configuration.config_view(origin), next.config_view(origin));
+            }
+        });
+        *configuration = next;
+        Ok(Committed { time_ns: revision.time_ns, revision: revision.number })
+    }
+}

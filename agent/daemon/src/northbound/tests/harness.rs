@@ -1,0 +1,248 @@
+//! A client and a server with a pipe between them, and texts for what they say.
+
+use holdfast_config::Path;
+use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
+use holdfast_proto::gnmi::subscribe_request::Request as Asked;
+use holdfast_proto::gnmi::subscribe_response::Response as Told;
+use holdfast_proto::gnmi::typed_value::Value as Wire;
+use holdfast_proto::gnmi::{self, SubscribeRequest, SubscribeResponse, TypedValue};
+use hyper_util::rt::TokioIo;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::InterceptorLayer;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Status, Streaming};
+
+use super::fake::Fake;
+use crate::caller::{Caller, Role, Source};
+use crate::northbound::{MAX_MESSAGE_SIZE, routes};
+
+/// Octets that the pipe holds.
+const PIPE: usize = 64 * 1024;
+
+pub(super) type Client = GNmiClient<Channel>;
+
+/// A client that may do everything.
+pub(super) async fn client(core: &Fake) -> Client {
+    client_as(core, Role::Admin).await
+}
+
+pub(super) async fn client_as(core: &Fake, role: Role) -> Client {
+    GNmiClient::new(channel(core, Some(role)).await)
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE)
+}
+
+pub(super) async fn channel(core: &Fake, role: Option<Role>) -> Channel {
+    let authenticate = move |mut request: Request<()>| {
+        if let Some(role) = role {
+            let caller = Caller { name: "test".into(), role, source: Source::Password, peer: None };
+            request.extensions_mut().insert(caller);
+        }
+        Ok::<_, Status>(request)
+    };
+    let routes = routes(core.clone()).await.unwrap();
+    let (near, far) = tokio::io::duplex(PIPE);
+    tokio::spawn(
+        Server::builder()
+            .layer(InterceptorLayer::new(authenticate))
+            .add_routes(routes)
+            .serve_with_incoming(tokio_stream::once(Ok::<_, std::io::Error>(far))),
+    );
+    let mut near = Some(TokioIo::new(near));
+    Endpoint::from_static("http://pipe")
+        .connect_with_connector(tower::service_fn(move |_| {
+            std::future::ready(near.take().ok_or_else(|| std::io::Error::other("one pipe only")))
+        }))
+        .await
+        .unwrap()
+}
+
+/// A wire path from its text; `origin:/path` names an origin.
+pub(super) fn path(text: &str) -> gnmi::Path {
+    let (origin, text) = match text.split_once(":/") {
+        Some((origin, rest)) if !origin.contains('/') => (origin, format!("/{rest}")),
+        _ => ("", text.to_owned()),
+    };
+    let parsed: Path = text.parse().unwrap();
+    let elem = |elem: &holdfast_config::Elem| gnmi::PathElem {
+        name: elem.name.clone(),
+        key: elem.keys.iter().cloned().collect(),
+    };
+    gnmi::Path {
+        origin: origin.to_owned(),
+        elem: parsed.elems.iter().map(elem).collect(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn text(path: Option<&gnmi::Path>) -> String {
+    let Some(path) = path else { return "-".into() };
+    let elem = |elem: &gnmi::PathElem| holdfast_config::Elem {
+        name: elem.name.clone(),
+        keys: elem.key.clone().into_iter().collect(),
+    };
+    Path { elems: path.elem.iter().map(elem).collect() }.to_string()
+}
+
+pub(super) fn json(document: &str) -> Option<TypedValue> {
+    let text = document.as_bytes().to_vec().into();
+    Some(TypedValue { value: Some(Wire::JsonIetfVal(text)) })
+}
+
+pub(super) fn update(at: &str, document: &str) -> gnmi::Update {
+    gnmi::Update { path: Some(path(at)), val: json(document), ..Default::default() }
+}
+
+/// A Set as text: `delete PATH; replace PATH JSON; update PATH JSON`.
+pub(super) fn set_request(operations: &str) -> gnmi::SetRequest {
+    let mut request = gnmi::SetRequest::default();
+    for operation in operations.split("; ").filter(|it| !it.is_empty()) {
+        let mut words = operation.splitn(3, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("delete"), Some(at), None) => request.delete.push(path(at)),
+            (Some("replace"), Some(at), Some(json)) => request.replace.push(update(at, json)),
+            (Some("update"), Some(at), Some(json)) => request.update.push(update(at, json)),
+            _ => panic!("no operation: {operation}"),
+        }
+    }
+    request
+}
+
+pub(super) async fn set(client: &mut Client, operations: &str) -> gnmi::SetResponse {
+    client.set(set_request(operations)).await.unwrap().into_inner()
+}
+
+pub(super) fn get_request(paths: &[&str]) -> gnmi::GetRequest {
+    gnmi::GetRequest {
+        path: paths.iter().map(|it| path(it)).collect(),
+        encoding: gnmi::Encoding::JsonIetf as i32,
+        ..Default::default()
+    }
+}
+
+pub(super) fn value(value: Option<&TypedValue>) -> String {
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    match value.and_then(|value| value.value.as_ref()) {
+        None => "nothing".into(),
+        Some(Wire::JsonVal(octets) | Wire::JsonIetfVal(octets)) => text(octets),
+        Some(Wire::StringVal(value)) => format!("string {value}"),
+        Some(Wire::UintVal(value)) => format!("uint {value}"),
+        Some(Wire::IntVal(value)) => format!("int {value}"),
+        Some(Wire::BoolVal(value)) => format!("bool {value}"),
+        Some(other) => format!("{other:?}"),
+    }
+}
+
+/// One Subscribe RPC.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) request_tx: mpsc::Sender<SubscribeRequest>,
+    pub(super) responses: Streaming<SubscribeResponse>,
+}
+
+impl Subscription {
+    pub(super) async fn open(client: &mut Client, first: SubscribeRequest) -> Self {
+        let (request_tx, request_rx) = mpsc::channel(4);
+        request_tx.send(first).await.unwrap();
+        let responses =
+            client.subscribe(ReceiverStream::new(request_rx)).await.unwrap().into_inner();
+        Self { request_tx, responses }
+    }
+
+    pub(super) async fn poll(&self) {
+        let request = Some(Asked::Poll(gnmi::Poll {}));
+        self.request_tx.send(SubscribeRequest { request, ..Default::default() }).await.unwrap();
+    }
+
+    /// The next message as text, `end` at the good end, the code at another.
+    pub(super) async fn next(&mut self) -> String {
+        match self.responses.message().await {
+            Ok(None) => "end".into(),
+            Err(status) => format!("{:?}", status.code()),
+            Ok(Some(message)) => match message.response {
+                Some(Told::SyncResponse(true)) => "sync".into(),
+                Some(Told::Update(notification)) => notification_text(&notification),
+                other => format!("{other:?}"),
+            },
+        }
+    }
+
+    /// All messages up to the next sync, that included.
+    pub(super) async fn until_sync(&mut self) -> Vec<String> {
+        let mut messages = Vec::new();
+        loop {
+            messages.push(self.next().await);
+            match messages.last().map(String::as_str) {
+                Some("sync" | "end") => return messages,
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// What comes within a time.
+    pub(super) async fn within(&mut self, time: std::time::Duration) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + time;
+        let mut messages = Vec::new();
+        while let Ok(message) = tokio::time::timeout_at(deadline, self.next()).await {
+            messages.push(message);
+        }
+        messages
+    }
+}
+
+/// `-/path` for a delete, `/path=value` for an update, `*n` behind one that stands for n more.
+pub(super) fn notification_text(notification: &gnmi::Notification) -> String {
+    let deletes = notification.delete.iter().map(|path| format!("-{}", text(Some(path))));
+    let updates = notification.update.iter().map(|update| {
+        let more = match update.duplicates {
+            0 => String::new(),
+            more => format!("*{more}"),
+        };
+        format!("{}={}{more}", text(update.path.as_ref()), value(update.val.as_ref()))
+    });
+    deletes.chain(updates).collect::<Vec<_>>().join(" ")
+}
+
+/// A subscription as text: `MODE PATH [KEY=VALUE ...]` with interval, heartbeat (in seconds), suppress.
+pub(super) fn subscription(text: &str) -> gnmi::Subscription {
+    let mut words = text.split(' ');
+    let mode = match words.next() {
+        Some("change") => gnmi::SubscriptionMode::OnChange,
+        Some("sample") => gnmi::SubscriptionMode::Sample,
+        Some("target") => gnmi::SubscriptionMode::TargetDefined,
+        other => panic!("no mode: {other:?}"),
+    };
+    let mut subscription = gnmi::Subscription {
+        path: words.next().map(path),
+        mode: mode as i32,
+        ..Default::default()
+    };
+    for word in words {
+        let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+        let seconds = value.parse::<u64>().unwrap() * 1_000_000_000;
+        match name {
+            "interval" => subscription.sample_interval = seconds,
+            "heartbeat" => subscription.heartbeat_interval = seconds,
+            "suppress" => subscription.suppress_redundant = true,
+            _ => panic!("no such option: {word}"),
+        }
+    }
+    subscription
+}
+
+pub(super) fn list(
+    mode: gnmi::subscription_list::Mode,
+    subscriptions: &[&str],
+) -> gnmi::SubscriptionList {
+    gnmi::SubscriptionList {
+        subscription: subscriptions.iter().map(|it| subscription(it)).collect(),
+        mode: mode as i32,
+        encoding: gnmi::Encoding::JsonIetf as i32,
+        ..Default::default()
+    }
+}
+
+pub(super) fn subscribe(list: gnmi::SubscriptionList) -> SubscribeRequest {
+    SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() }
+}

@@ -1,0 +1,8 @@
+//! The services through a real channel, over a small datastore that has configuration and no kernel.
+
+mod fake;
+mod harness;
+mod reading;
+mod refusals;
+mod streaming;
+mod writing;
