@@ -6,7 +6,7 @@ use super::payload::{self, Supplied};
 use super::reconcile::Reconciler;
 use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::configuration::Configuration;
-use crate::instance::{InstancePath, Step};
+use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::models::Models;
 use crate::resolve::Pattern;
@@ -292,11 +292,9 @@ impl<'a> Session<'a> {
         let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
         for at in (0..path.0.len()).filter(|at| path.0[*at].keys.is_some()) {
             let steps = &path.0[..=at];
-            let (Some(step), entry) = (steps.last(), InstancePath(steps.to_vec())) else {
-                continue;
-            };
-            let Some(held) = tree.branch(&entry) else { return };
-            let lacking = lacking_mirrors(models, step, held);
+            let Some(Step { node, keys: Some(keys) }) = steps.last() else { continue };
+            let Some(held) = tree.branch(&InstancePath(steps.to_vec())) else { return };
+            let lacking = lacking_mirrors(models, *node, keys, held);
             if !lacking.is_empty() {
                 let branch = tree.branch_mut(&models.openconfig, steps, &Mark::Explicit);
                 put_mirrors(branch, lacking);
@@ -333,14 +331,18 @@ impl Attribution {
 /// A mirror leaf to be set: container, leaf, value.
 pub(super) type Mirror = (NodeId, NodeId, Value);
 
-/// The leaves that repeat keys and that this entry lacks.
-pub(super) fn lacking_mirrors(models: &Models, step: &Step, entry: &Branch<Mark>) -> Vec<Mirror> {
-    let Some(keys) = &step.keys else { return Vec::new() };
+/// The leaves that repeat keys and that this OpenConfig entry lacks.
+pub(super) fn lacking_mirrors(
+    models: &Models,
+    list: NodeId,
+    keys: &Keys,
+    entry: &Branch<Mark>,
+) -> Vec<Mirror> {
     let lacks = |(config, leaf, place): &(NodeId, NodeId, usize)| {
         let has = entry.container(*config).is_some_and(|config| config.leaf(*leaf).is_some());
         (!has).then(|| (*config, *leaf, keys.0[*place].clone()))
     };
-    models.map.mirrors(step.node).iter().filter_map(lacks).collect()
+    models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }
 
 pub(super) fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {

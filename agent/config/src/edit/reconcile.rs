@@ -16,7 +16,7 @@ use crate::value::Value;
 pub(super) struct Reconciler<'a> {
     schema: &'a Schema,
     /// Where the walk is.
-    path: InstancePath,
+    way: Vec<(NodeId, Option<&'a Keys>)>,
     /// A list entry is above: containers are parts of it.
     inside_entry: bool,
     /// The units that were sent back as they were shown, if anyone wants to know.
@@ -35,21 +35,22 @@ struct Compared {
 type Held<'h> = Option<&'h Arc<Branch<Mark>>>;
 
 impl<'a> Reconciler<'a> {
-    pub(super) fn new(schema: &'a Schema, path: &InstancePath, track: bool) -> Self {
+    pub(super) fn new(schema: &'a Schema, path: &'a InstancePath, track: bool) -> Self {
         let inside_entry = path.0.iter().rev().skip(1).any(|step| step.keys.is_some());
-        Self { schema, path: path.clone(), inside_entry, kept: Vec::new(), track }
+        let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
+        Self { schema, way, inside_entry, kept: Vec::new(), track }
     }
 
     /// What is to be in the layer at the target. `held` is what the layer held before.
     pub(super) fn run(
         &mut self,
-        supplied: &Arc<Branch<Mark>>,
+        supplied: &'a Arc<Branch<Mark>>,
         view: Held<'_>,
         held: Held<'_>,
     ) -> Option<Arc<Branch<Mark>>> {
-        let last = self.path.last();
+        let last = self.way.last();
         let (node, entry) =
-            last.map_or((self.schema.root(), false), |it| (it.node, it.keys.is_some()));
+            last.map_or((self.schema.root(), false), |(node, keys)| (*node, keys.is_some()));
         let unit = entry || self.is_unit(node);
         self.inside_entry |= entry;
         let compared = self.branch(supplied, view, held);
@@ -60,7 +61,12 @@ impl<'a> Reconciler<'a> {
         Some(compared.result)
     }
 
-    fn branch(&mut self, supplied: &Arc<Branch<Mark>>, view: Held<'_>, held: Held<'_>) -> Compared {
+    fn branch(
+        &mut self,
+        supplied: &'a Arc<Branch<Mark>>,
+        view: Held<'_>,
+        held: Held<'_>,
+    ) -> Compared {
         let Some(view) = view else { return Compared { same: false, result: supplied.clone() } };
         let mut same = contents(supplied) == contents(view);
         let mut patches: Vec<(NodeId, Option<Child<Mark>>)> = Vec::new();
@@ -69,7 +75,7 @@ impl<'a> Reconciler<'a> {
                 Child::Leaf(leaf) => same &= view.value(*node) == Some(&leaf.value),
                 Child::Container(branch) => {
                     let held = held.and_then(|held| held.container(*node));
-                    self.path.0.push(Step::node(*node));
+                    self.way.push((*node, None));
                     let compared = self.branch(branch, view.container(*node), held);
                     same &= compared.same;
                     if compared.same && self.is_unit(*node) {
@@ -79,7 +85,7 @@ impl<'a> Reconciler<'a> {
                         let result = Some(compared.result).filter(|it| !it.is_empty());
                         patches.push((*node, result.map(Child::Container)));
                     }
-                    self.path.0.pop();
+                    self.way.pop();
                 }
                 Child::List(list) => {
                     let held = held.and_then(|held| held.list(*node));
@@ -97,7 +103,7 @@ impl<'a> Reconciler<'a> {
     fn list(
         &mut self,
         node: NodeId,
-        supplied: &List<Mark>,
+        supplied: &'a List<Mark>,
         view: Option<&List<Mark>>,
         held: Option<&List<Mark>>,
     ) -> (bool, Option<List<Mark>>) {
@@ -107,7 +113,7 @@ impl<'a> Reconciler<'a> {
         let inside_entry = std::mem::replace(&mut self.inside_entry, true);
         for (keys, entry) in supplied.iter() {
             let held = held.and_then(|held| held.get(keys));
-            self.path.0.push(Step::entry(node, keys.clone()));
+            self.way.push((node, Some(keys)));
             let compared = self.branch(entry, view.get(keys), held);
             same &= compared.same;
             if compared.same {
@@ -116,7 +122,7 @@ impl<'a> Reconciler<'a> {
             } else if !Arc::ptr_eq(&compared.result, entry) {
                 patches.push((keys, Some(compared.result)));
             }
-            self.path.0.pop();
+            self.way.pop();
         }
         self.inside_entry = inside_entry;
         if same {
@@ -137,7 +143,7 @@ impl<'a> Reconciler<'a> {
 
     fn keep(&mut self) {
         if self.track {
-            self.kept.push(self.path.clone());
+            self.kept.push(InstancePath(steps(&self.way)));
         }
     }
 
@@ -187,20 +193,23 @@ pub(super) fn complete(
     path: &InstancePath,
     branch: &mut Arc<Branch<Mark>>,
 ) -> Result<(), Misfit> {
-    let (target, path) = (path, path.clone());
+    if let Some(Step { node, keys: Some(keys) }) = path.last() {
+        own_keys(models.schema(origin), path, *node, keys, Arc::make_mut(branch))?;
+    }
+    let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
     let mut check =
-        Check { models, origin, base: path.0.len(), path, lacking: Vec::new(), empty: Vec::new() };
-    if let Some(Step { node, keys: Some(keys) }) = target.last() {
-        check.own_keys(*node, keys, Arc::make_mut(branch))?;
-        check.entry(branch)?;
+        Check { models, origin, base: path.0.len(), way, lacking: Vec::new(), empty: Vec::new() };
+    if let Some(Step { node, keys: Some(keys) }) = path.last() {
+        check.entry(*node, keys, branch)?;
     }
     check.below(branch)?;
+    let (lacking, empty) = (check.lacking, check.empty);
     let schema = models.schema(origin);
-    for (steps, mirrors) in check.lacking {
+    for (steps, mirrors) in lacking {
         let root = Arc::make_mut(branch);
         put_mirrors(root.descend_mut(schema, &steps, &Mark::Explicit), mirrors);
     }
-    for steps in check.empty {
+    for steps in empty {
         let found = Found::Branch(branch).get(&steps);
         if matches!(found, Some(Found::Branch(container)) if container.is_empty()) {
             Arc::make_mut(branch).remove_at(schema, &steps);
@@ -209,10 +218,35 @@ pub(super) fn complete(
     Ok(())
 }
 
+/// The target is an entry: its payload may leave the keys out, and may not contradict them.
+fn own_keys(
+    schema: &Schema,
+    path: &InstancePath,
+    list: NodeId,
+    keys: &Keys,
+    entry: &mut Branch<Mark>,
+) -> Result<(), Misfit> {
+    let NodeKind::List { keys: leaves } = &schema.node(list).kind else { return Ok(()) };
+    for (leaf, value) in leaves.iter().zip(&keys.0) {
+        match entry.value(*leaf) {
+            Some(given) if given != value => {
+                let path = path.to_path(schema).to_string();
+                return Err(Misfit { path, cause: mismatch(schema, *leaf, value, given) });
+            }
+            Some(_) => {}
+            None => drop(entry.put_leaf(*leaf, value.clone(), Mark::Explicit)),
+        }
+    }
+    entry.given = true;
+    Ok(())
+}
+
+/// A walk over every entry of a payload: what it does for each is done a hundred thousand times.
 struct Check<'a> {
     models: &'a Models,
     origin: Origin,
-    path: InstancePath,
+    /// Where the walk is, from the root.
+    way: Vec<(NodeId, Option<&'a Keys>)>,
     /// Length of the target's path.
     base: usize,
     /// Entries without the leaves that repeat their keys, by the way from the target.
@@ -221,40 +255,25 @@ struct Check<'a> {
     empty: Vec<Vec<Step>>,
 }
 
-impl Check<'_> {
-    /// The target is an entry: its payload may leave the keys out, and may not contradict them.
-    fn own_keys(&self, list: NodeId, keys: &Keys, entry: &mut Branch<Mark>) -> Result<(), Misfit> {
-        let schema = self.models.schema(self.origin);
-        let NodeKind::List { keys: leaves } = &schema.node(list).kind else { return Ok(()) };
-        for (leaf, value) in leaves.iter().zip(&keys.0) {
-            match entry.value(*leaf) {
-                Some(given) if given != value => return Err(self.mismatch(*leaf, value, given)),
-                Some(_) => {}
-                None => drop(entry.put_leaf(*leaf, value.clone(), Mark::Explicit)),
-            }
-        }
-        entry.given = true;
-        Ok(())
-    }
-
-    fn below(&mut self, branch: &Branch<Mark>) -> Result<(), Misfit> {
+impl<'a> Check<'a> {
+    fn below(&mut self, branch: &'a Branch<Mark>) -> Result<(), Misfit> {
         for (node, child) in branch.children() {
             match child {
                 Child::Leaf(_) => {}
                 Child::Container(branch) => {
-                    self.path.0.push(Step::node(*node));
+                    self.way.push((*node, None));
                     if branch.is_empty() {
-                        self.empty.push(self.path.0[self.base..].to_vec());
+                        self.empty.push(self.steps());
                     }
                     self.below(branch)?;
-                    self.path.0.pop();
+                    self.way.pop();
                 }
                 Child::List(list) => {
                     for (keys, entry) in list.iter() {
-                        self.path.0.push(Step::entry(*node, keys.clone()));
-                        self.entry(entry)?;
+                        self.way.push((*node, Some(keys)));
+                        self.entry(*node, keys, entry)?;
                         self.below(entry)?;
-                        self.path.0.pop();
+                        self.way.pop();
                     }
                 }
             }
@@ -263,37 +282,45 @@ impl Check<'_> {
     }
 
     /// The entry that the walk is at: supported, and of one mind about its keys.
-    fn entry(&mut self, entry: &Branch<Mark>) -> Result<(), Misfit> {
-        let Some(step) = self.path.last() else { return Ok(()) };
-        let Some(keys) = &step.keys else { return Ok(()) };
+    fn entry(&mut self, list: NodeId, keys: &Keys, entry: &Branch<Mark>) -> Result<(), Misfit> {
         let map = &self.models.map;
-        if let Err(reason) = map.supports(self.origin, step.node, keys) {
+        if let Err(reason) = map.supports(self.origin, list, keys) {
             return Err(self.misfit(Cause::Unsupported(reason.to_owned())));
         }
-        if self.origin != Origin::OpenConfig {
-            return Ok(());
-        }
-        for (config, leaf, place) in map.mirrors(step.node) {
-            let given = entry.container(*config).and_then(|config| config.value(*leaf));
-            if let Some(given) = given.filter(|given| **given != keys.0[*place]) {
-                return Err(self.mismatch(*leaf, &keys.0[*place], given));
+        let mut complete = true;
+        for (config, leaf, place) in map.mirrors(self.origin, list) {
+            match entry.container(*config).and_then(|config| config.value(*leaf)) {
+                Some(given) if *given != keys.0[*place] => {
+                    let schema = self.models.schema(self.origin);
+                    return Err(self.misfit(mismatch(schema, *leaf, &keys.0[*place], given)));
+                }
+                Some(_) => {}
+                None => complete = false,
             }
         }
-        let lacking = lacking_mirrors(self.models, step, entry);
-        if !lacking.is_empty() {
-            self.lacking.push((self.path.0[self.base..].to_vec(), lacking));
+        if !complete {
+            let lacking = lacking_mirrors(self.models, list, keys, entry);
+            self.lacking.push((self.steps(), lacking));
         }
         Ok(())
     }
 
-    fn mismatch(&self, leaf: NodeId, entry: &Value, given: &Value) -> Misfit {
-        let key = self.models.schema(self.origin).node(leaf).name.to_string();
-        let (entry, given) = (entry.to_string(), given.to_string());
-        self.misfit(Cause::KeyMismatch { key, entry, given })
+    /// The way from the target.
+    fn steps(&self) -> Vec<Step> {
+        steps(&self.way[self.base..])
     }
 
     fn misfit(&self, cause: Cause) -> Misfit {
         let schema = self.models.schema(self.origin);
-        Misfit { path: self.path.to_path(schema).to_string(), cause }
+        Misfit { path: InstancePath(steps(&self.way)).to_path(schema).to_string(), cause }
     }
+}
+
+fn steps(way: &[(NodeId, Option<&Keys>)]) -> Vec<Step> {
+    way.iter().map(|(node, keys)| Step { node: *node, keys: keys.cloned() }).collect()
+}
+
+fn mismatch(schema: &Schema, leaf: NodeId, entry: &Value, given: &Value) -> Cause {
+    let key = schema.node(leaf).name.to_string();
+    Cause::KeyMismatch { key, entry: entry.to_string(), given: given.to_string() }
 }

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::text::{self, Line, Statement};
 use super::{
     Anchor, AnchorId, Codec, Counterpart, Implied, KeyRule, Limit, Map, MapError, MappedLeaf,
-    OwnLeaf, Row, Up, When,
+    OwnLeaf, Row, Up, When, model,
 };
 use crate::instance::{Keys, Step};
 use crate::path::{Elem, Path};
@@ -56,7 +56,7 @@ impl<'a> Compiler<'a> {
             anchors: anchors(native),
             by_native: HashMap::new(),
             by_openconfig: HashMap::new(),
-            limits: HashMap::new(),
+            limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
             mirrors: mirrors(openconfig),
         };
         let mut openconfig_nodes = vec![None; map.anchors.len()];
@@ -275,7 +275,7 @@ impl<'a> Compiler<'a> {
                 .collect::<Result<Vec<_>, _>>()
         };
         let keys = keys_of(schema, node).iter().map(allowed).collect::<Result<_, _>>()?;
-        self.map.limits.insert((schema.origin(), node), Limit { keys, reason });
+        self.map.limits[model(schema.origin())][node.0 as usize] = Some(Limit { keys, reason });
         Ok(())
     }
 
@@ -372,13 +372,13 @@ fn add_below(
 }
 
 /// The leaves in `config` containers that repeat the keys of the list entry above.
-fn mirrors(schema: &Schema) -> HashMap<NodeId, Vec<(NodeId, NodeId, usize)>> {
-    let mut mirrors: HashMap<NodeId, Vec<_>> = HashMap::new();
+fn mirrors(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
+    let mut mirrors = vec![Vec::new(); schema.nodes().len()];
     for list in schema.nodes() {
         let Some(config) = schema.child(list.id, None, "config") else { continue };
         for (place, key) in keys_of(schema, list.id).iter().enumerate() {
             if let Some(leaf) = schema.child(config, None, &schema.node(*key).name) {
-                mirrors.entry(list.id).or_default().push((config, leaf, place));
+                mirrors[list.id.0 as usize].push((config, leaf, place));
             }
         }
     }

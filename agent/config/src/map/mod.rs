@@ -30,10 +30,10 @@ pub struct Map {
     by_native: HashMap<NodeId, Vec<Row>>,
     /// Rows by their OpenConfig leaf.
     by_openconfig: HashMap<NodeId, Row>,
-    /// Lists of which not every entry is supported.
-    limits: HashMap<(Origin, NodeId), Limit>,
-    /// For each list, the leaves in `config` that repeat a key: container, leaf, place of the key.
-    mirrors: HashMap<NodeId, Vec<(NodeId, NodeId, usize)>>,
+    /// By model and list: where not every entry is supported.
+    limits: [Vec<Option<Limit>>; 2],
+    /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, place of the key.
+    mirrors: Vec<Vec<(NodeId, NodeId, usize)>>,
 }
 
 /// A mistake in the table: found by the first test.
@@ -149,6 +149,13 @@ struct Limit {
     /// For each key, the values that are supported; empty for any.
     keys: Vec<Vec<Value>>,
     reason: String,
+}
+
+fn model(origin: Origin) -> usize {
+    match origin {
+        Origin::OpenConfig => 0,
+        Origin::Native => 1,
+    }
 }
 
 impl When {

@@ -1,6 +1,6 @@
 //! Single leaves and paths, from one model to the other.
 
-use super::{AnchorId, Map, Row, Up};
+use super::{AnchorId, Map, Row, Up, model};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{NodeId, Origin};
 use crate::value::Value;
@@ -111,7 +111,7 @@ impl Map {
     /// # Errors
     /// The reason why not.
     pub fn supports(&self, origin: Origin, list: NodeId, keys: &Keys) -> Result<(), &str> {
-        let Some(limit) = self.limits.get(&(origin, list)) else { return Ok(()) };
+        let Some(limit) = &self.limits[model(origin)][list.0 as usize] else { return Ok(()) };
         let fits =
             |(allowed, value): (&Vec<Value>, &Value)| allowed.is_empty() || allowed.contains(value);
         match limit.keys.iter().zip(&keys.0).all(fits) {
@@ -120,9 +120,13 @@ impl Map {
         }
     }
 
-    /// The leaves in `config` that repeat a key of this list: container, leaf, place of the key.
-    pub(crate) fn mirrors(&self, list: NodeId) -> &[(NodeId, NodeId, usize)] {
-        self.mirrors.get(&list).map_or(&[], Vec::as_slice)
+    /// The leaves in `config` that repeat a key of this OpenConfig list: container, leaf, place of
+    /// the key. None for native lists, which have no such leaves.
+    pub(crate) fn mirrors(&self, origin: Origin, list: NodeId) -> &[(NodeId, NodeId, usize)] {
+        match origin {
+            Origin::OpenConfig => &self.mirrors[list.0 as usize],
+            Origin::Native => &[],
+        }
     }
 
     /// From the root to the anchor.

@@ -16,7 +16,7 @@ use self::bytes::Reader;
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owners};
 use crate::models::Models;
-use crate::schema::{NodeId, NodeKind, Origin, Schema};
+use crate::schema::{NodeId, NodeKind, Schema};
 use crate::tree::{Branch, Child, List};
 use crate::value::Value;
 
@@ -197,7 +197,7 @@ impl Writer<'_> {
         let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
         let flag = if entry.given { FLAG_GIVEN } else { 0 };
         let mut row = vec![flag | mark.map_or(0, mark_code)];
-        let mirrors = self.models.map.mirrors(node);
+        let mirrors = self.models.map.mirrors(self.layer.origin, node);
         let implied = |leaf: NodeId, value: &Value| {
             key_leaves.contains(&leaf)
                 || mirrors.iter().any(|(_, mirror, place)| {
@@ -287,10 +287,8 @@ fn read_row(
         for (leaf, value) in list_keys(schema, *node).iter().zip(&keys.0) {
             entry.put_leaf(*leaf, value.clone(), mark);
         }
-        if layer.origin == Origin::OpenConfig {
-            for (config, leaf, place) in models.map.mirrors(*node) {
-                entry.container_mut(*config).put_leaf(*leaf, keys.0[*place].clone(), mark);
-            }
+        for (config, leaf, place) in models.map.mirrors(layer.origin, *node) {
+            entry.container_mut(*config).put_leaf(*leaf, keys.0[*place].clone(), mark);
         }
     }
     while !value.0.is_empty() {

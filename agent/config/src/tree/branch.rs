@@ -124,6 +124,7 @@ impl<M> Branch<M> {
     /// Puts a child in its place, and returns what stood there.
     pub fn put(&mut self, node: NodeId, child: Child<M>) -> Option<Child<M>> {
         if self.children.last().is_none_or(|(last, _)| *last < node) {
+            self.grow();
             self.children.push((node, child));
             return None;
         }
@@ -160,6 +161,15 @@ impl<M> Branch<M> {
         match &mut self.children[at].1 {
             Child::List(list) => list,
             Child::Leaf(_) | Child::Container(_) => unreachable!("`slot` put a list there"),
+        }
+    }
+
+    /// Most branches have one, two or three children, and there are hundreds of thousands of
+    /// them: a vector's own first four places would double what a tree takes.
+    fn grow(&mut self) {
+        let room = self.children.capacity();
+        if self.children.len() == room {
+            self.children.reserve_exact(if room < 4 { 1 } else { room });
         }
     }
 
