@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use crate::codec::{EncodeError, Requests};
 use crate::descriptors::{self, address as addresses, forwarding, link, neighbor, route as routes};
 use crate::links::LinkIndex;
+use crate::netns::NetnsSetting;
 use crate::transport::Transport;
 use crate::transport::codecs::Codecs;
 use crate::values::*;
@@ -326,30 +327,25 @@ fn a_panicking_codec_fails_its_operation_alone() {
 fn a_namespace_without_permission_is_refused_with_what_to_do() {
     enter_fresh_namespaces();
     let root = tempfile::tempdir().unwrap();
-    let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
-    // A user namespace below ours has no rights over the network namespace around it.
-    let error = std::thread::spawn(move || {
-        nix::sched::setns(
-            std::fs::File::open("/proc/thread-self/ns/net").unwrap(),
-            nix::sched::CloneFlags::CLONE_NEWNET,
-        )
-        .unwrap();
-        drop_capabilities();
-        Platform::start(&settings).unwrap_err()
-    });
-    let error = error.join().unwrap();
-    assert!(matches!(error, PlatformError::Netns(_) | PlatformError::Rtnetlink(_)));
-    assert!(error.to_string().contains("CAP_"), "{error}");
+    let given = own_namespace();
+    give_up_all_rights();
+    for (netns, want) in [(given, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")] {
+        let settings = PlatformSettings { netns, root: root.path().into() };
+        let error = Platform::start(&settings).unwrap_err();
+        assert!(matches!(error, PlatformError::Netns(_) | PlatformError::Rtnetlink(_)));
+        assert!(error.to_string().contains(want), "{error}");
+    }
 }
 
-/// Gives up all rights of this thread: another user has none.
-fn drop_capabilities() {
-    use nix::libc::{SYS_setresuid, syscall};
-    let nobody = 65_534u32;
-    // The wrapper of libc would change all threads of the process.
-    #[allow(unsafe_code, reason = "no safe call changes the user of one thread only")]
-    // SAFETY: takes three numbers, touches no memory.
-    let result = unsafe { syscall(SYS_setresuid, nobody, nobody, nobody) };
+/// Leaves the calling thread, and those it starts, without capabilities.
+fn give_up_all_rights() {
+    use nix::libc::{SYS_capset, syscall};
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0]; // of this thread
+    let none = [0u32; 6]; // effective, permitted, inheritable: twice 32 bits each
+    #[allow(unsafe_code, reason = "no safe call gives up the rights of one thread only")]
+    // SAFETY: both arrays are laid out as capset(2) says, and are only read.
+    let result = unsafe { syscall(SYS_capset, header.as_ptr(), none.as_ptr()) };
     assert_eq!(result, 0);
 }
 
