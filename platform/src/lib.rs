@@ -1,7 +1,8 @@
 //! What Holdfast manages on a Linux network box, and how it reaches it.
 //!
 //! Start at [`values`] for the kernel-side objects as typed structs, at [`codec`] for how an
-//! operation on one of them becomes requests. Everything but the transports is pure: no socket,
+//! operation on one of them becomes requests, at [`Platform`] for the transports that carry them
+//! out on one managed box. Everything but the transports and the [`Collector`] is pure: no socket,
 //! file, clock or lock.
 #![warn(missing_docs)]
 

@@ -85,6 +85,8 @@ fn changes_from_outside_are_heard() {
     let mut net = Managed::with(&CABLE);
     ip("link add eth1 type veth peer name far1");
     net.until("eth1", |net| net.latest::<Link>(&link::key("eth1")).map(|_| ()));
+    let forwards = forwarding::key("eth1", Family::V6);
+    net.until("its forwarding", |net| net.latest::<Forwarding>(&forwards).map(|_| ()));
     ip("link set eth1 mtu 1400 up");
     net.until("its MTU", |net| {
         net.latest::<Link>(&link::key("eth1")).filter(|it| it.mtu == Some(1400)).map(|_| ())
@@ -107,6 +109,8 @@ fn changes_from_outside_are_heard() {
     ip("link set eth1 name wan1 down");
     net.until("the old name gone", |net| net.is_gone(&link::key("eth1")).then_some(()));
     net.until("the new name", |net| net.latest::<Link>(&link::key("wan1")).map(|_| ()));
+    let forwards = forwarding::key("wan1", Family::V4);
+    net.until("its forwarding", |net| net.latest::<Forwarding>(&forwards).map(|_| ()));
     ip("link del wan1");
     net.until("its end", |net| net.is_gone(&link::key("wan1")).then_some(()));
     let far = link::key("far1");

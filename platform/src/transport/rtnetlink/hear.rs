@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_scheduler::Fact;
 use netlink_packet_route::AddressFamily;
+use smol_str::SmolStr;
 use tracing::{debug, error, warn};
 
 use super::frame::{Frame, u32_at};
@@ -62,7 +63,9 @@ impl Doubts {
                 self.up.remove(&link_state(frame).0);
                 self.routes |= !self.no_routes;
             }
-            RTM_DELADDR => self.routes |= !self.no_routes,
+            RTM_DELADDR if frame.payload.first() == Some(&AddressFamily::Inet.into()) => {
+                self.routes |= !self.no_routes;
+            }
             _ => {}
         }
     }
@@ -74,11 +77,15 @@ impl Task {
         loop {
             let time_ns = now_ns();
             let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.doubts);
-            let mut facts = Vec::new();
+            let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
             let heard = self.listener.hear(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
+                let before = name_of(&frame, links);
                 facts_of(&frame, codecs, links, time_ns, &mut facts);
+                newcomers
+                    .extend(name_of(&frame, links).filter(|name| Some(name) != before.as_ref()));
             });
+            facts.extend(self.forwarding_of(&newcomers));
             self.mailbox.post(Event::Observed(facts));
             match heard {
                 Ok(heard) => {
@@ -107,6 +114,14 @@ impl Task {
             self.read_classes(&[Class::Routes]);
         }
     }
+}
+
+/// The name by which the link of an `RTM_NEWLINK` is known.
+///
+/// The forwarding of a new or renamed link is announced before its name is, so it is read.
+fn name_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<SmolStr> {
+    let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
+    is_link.then(|| links.name(link_state(frame).0).cloned()).flatten()
 }
 
 /// Appends what a message tells. One that cannot be decoded tells nothing; a panic while decoding

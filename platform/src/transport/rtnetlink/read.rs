@@ -105,7 +105,14 @@ impl Task {
         }
     }
 
-    fn get_forwarding(&mut self, link: &str, family: Family) -> io::Result<Vec<Fact>> {
+    /// The forwarding of some links. What cannot be read is left out.
+    pub(super) fn forwarding_of(&self, links: &[SmolStr]) -> Vec<Fact> {
+        let both = links.iter().flat_map(|link| FAMILIES.map(|family| (link, family)));
+        both.flat_map(|(link, family)| self.get_forwarding(link, family).unwrap_or_default())
+            .collect()
+    }
+
+    fn get_forwarding(&self, link: &str, family: Family) -> io::Result<Vec<Fact>> {
         let Some(text) = sysctl::read(&forwarding_path(link, family))? else {
             return Ok(Vec::new());
         };

@@ -17,8 +17,9 @@ use super::socket::{Received, RouteSocket};
 
 /// Most messages in one send: more gain nothing, and facts wait until a send is over.
 const MAX_MESSAGES: usize = 128;
-/// Most octets in one send, well below the default send buffer (`net.core.wmem_default`, 208 KiB).
-const MAX_OCTETS: usize = 64 << 10;
+/// Octets at which a window is full, well below the default send buffer (`net.core.wmem_default`,
+/// 208 KiB); it may be longer by the messages of one operation.
+const FULL_OCTETS: usize = 32 << 10;
 /// Kernel memory that one refusal, or the notification of one small object, occupies in a receive
 /// buffer: `struct sk_buff` plus the smallest data areas.
 const SMALL_TRUESIZE: usize = 1536;
@@ -56,7 +57,7 @@ impl Window {
     /// `receive_buffer` is the smaller of the buffers for answers and for notifications.
     pub(crate) fn new(receive_buffer: usize) -> Self {
         Self {
-            octets: Vec::with_capacity(MAX_OCTETS),
+            octets: Vec::with_capacity(2 * FULL_OCTETS),
             last: 0,
             first_sequence: 1,
             messages: 0,
@@ -79,7 +80,7 @@ impl Window {
     /// True when the next message should wait for another send.
     pub(crate) fn is_full(&self) -> bool {
         self.messages >= MAX_MESSAGES
-            || self.octets.len() >= MAX_OCTETS / 2
+            || self.octets.len() >= FULL_OCTETS
             || self.load >= self.max_load
     }
 
