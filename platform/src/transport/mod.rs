@@ -10,6 +10,7 @@ pub(crate) mod codecs;
 mod files;
 mod mailbox;
 pub(crate) mod rtnetlink;
+mod simulated;
 mod sysctl;
 pub(crate) mod texts;
 mod uts;
@@ -18,6 +19,7 @@ pub(crate) use codecs::Query;
 pub use mailbox::Events;
 pub(crate) use mailbox::mailbox;
 pub use rtnetlink::RtnetlinkError;
+pub use simulated::{Fault, SimulatedKernel, SimulatedTransport};
 
 /// Links, addresses, neighbours and routes: rtnetlink of the managed namespace.
 pub const RTNETLINK: TransportId = TransportId(1);

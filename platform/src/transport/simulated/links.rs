@@ -1,0 +1,360 @@
+//! Links of the model: making, changing and deleting them, and how they are shown.
+
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{
+    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, Prop, State,
+};
+use nix::errno::Errno;
+
+use super::forwarding_path;
+use super::machine::{Machine, Refusal, Refused};
+use crate::values::{Family, OUR_ALTNAME_PREFIX};
+
+/// Smallest and largest MTU of the model's links, octets of layer 3.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
+/// MTU of a fresh link, octets of layer 3.
+const FRESH_MTU: u32 = 1500;
+
+/// One link.
+#[derive(Clone, Debug)]
+pub(super) struct SimLink {
+    pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) kind: SimLinkKind,
+    pub(super) up: bool,
+    /// Of a port: whether something is plugged in at the other side.
+    pub(super) carrier: bool,
+    pub(super) mtu: u32,
+    pub(super) mac: [u8; 6],
+    pub(super) alias: String,
+    /// 0: none.
+    pub(super) master: u32,
+    pub(super) altnames: Vec<String>,
+}
+
+/// What kind of link it is, with what the kernel shows of it.
+#[derive(Clone, Debug)]
+pub(super) enum SimLinkKind {
+    Port,
+    Loopback,
+    /// Index of the far end.
+    Veth(u32),
+    Made(InfoKind, Option<InfoData>),
+}
+
+impl SimLink {
+    pub(super) fn new(index: u32, name: &str, kind: SimLinkKind) -> Self {
+        let [a, b, c, d] = index.to_be_bytes();
+        Self {
+            index,
+            name: name.to_owned(),
+            kind,
+            up: false,
+            carrier: true,
+            mtu: FRESH_MTU,
+            mac: [2, 0xf0, a, b, c, d],
+            alias: String::new(),
+            master: 0,
+            altnames: Vec::new(),
+        }
+    }
+}
+
+impl Machine {
+    /// Puts a link in, with the variables that come with it.
+    pub(super) fn insert_link(&mut self, link: SimLink) {
+        self.last_index = self.last_index.max(link.index);
+        for family in [Family::V4, Family::V6] {
+            self.sysctls.insert(forwarding_path(&link.name, family), "0".to_owned());
+        }
+        let index = link.index;
+        self.links.insert(index, link);
+        self.tell(index);
+    }
+
+    pub(super) fn create_link(&mut self, message: &LinkMessage) -> Refused<()> {
+        let name = name(message).ok_or(Errno::EINVAL)?;
+        let (kind, data) = info(message).ok_or(Errno::EOPNOTSUPP)?;
+        let index = self.free_index(message.header.index, name)?;
+        match (kind, data) {
+            (InfoKind::Veth, Some(InfoData::Veth(InfoVeth::Peer(peer)))) => {
+                let peer_name = self::name(peer).ok_or(Errno::EINVAL)?;
+                let peer_index = self.free_index(peer.header.index, peer_name)?;
+                self.insert_link(SimLink::new(peer_index, peer_name, SimLinkKind::Veth(index)));
+                self.insert_link(SimLink::new(index, name, SimLinkKind::Veth(peer_index)));
+            }
+            (InfoKind::Vxlan, Some(InfoData::Vxlan(params))) => {
+                for param in params {
+                    if let InfoVxlan::Link(below) = param {
+                        self.link(*below)?;
+                    }
+                }
+                self.insert_made(index, name, kind, data);
+            }
+            (InfoKind::Bridge | InfoKind::Dummy, _) => self.insert_made(index, name, kind, data),
+            _ => {
+                return Err(Refusal {
+                    errno: Errno::EOPNOTSUPP,
+                    words: Some("Unknown device type"),
+                });
+            }
+        }
+        let mut change = message.clone();
+        change.header.index = index;
+        let made = self.apply(&change);
+        if made.is_err() {
+            self.remove(index);
+        }
+        self.tell(index);
+        made
+    }
+
+    fn insert_made(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
+        let kind = SimLinkKind::Made(kind.clone(), data.cloned());
+        self.insert_link(SimLink::new(index, name, kind));
+    }
+
+    fn free_index(&self, asked: u32, name: &str) -> Refused<u32> {
+        if self.by_name(name).is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        match asked {
+            0 => Ok(self.last_index + 1),
+            asked if self.links.contains_key(&asked) => Err(Errno::EBUSY.into()),
+            asked => Ok(asked),
+        }
+    }
+
+    pub(super) fn change_link(&mut self, message: &LinkMessage) -> Refused<()> {
+        let before = self.link(message.header.index)?.clone();
+        self.apply(message)?;
+        let after = self.link(message.header.index)?;
+        let same = before.up == after.up
+            && before.mtu == after.mtu
+            && before.mac == after.mac
+            && before.master == after.master
+            // An alias on a link that is down gives no message.
+            && (before.alias == after.alias || !after.up)
+            && info(message).is_none();
+        if !same {
+            self.tell(message.header.index);
+        }
+        if before.up && !self.link(message.header.index)?.up {
+            self.drop_routes(message.header.index);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, message: &LinkMessage) -> Refused<()> {
+        let index = message.header.index;
+        let mut link = self.link(index)?.clone();
+        if message.header.change_mask.contains(LinkFlags::Up) {
+            link.up = message.header.flags.contains(LinkFlags::Up);
+        }
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::Mtu(mtu) if MTU_RANGE.contains(mtu) => link.mtu = *mtu,
+                LinkAttribute::Mtu(_) => {
+                    let words = Some("mtu greater than device maximum");
+                    return Err(Refusal { errno: Errno::EINVAL, words });
+                }
+                LinkAttribute::Address(bytes) => {
+                    link.mac = bytes.as_slice().try_into().map_err(|_| Errno::EINVAL)?;
+                }
+                LinkAttribute::IfAlias(text) => link.alias.clone_from(text),
+                LinkAttribute::Controller(0) => link.master = 0,
+                LinkAttribute::Controller(master) => {
+                    match self.kind(*master) {
+                        Some(SimLinkKind::Made(InfoKind::Bridge, _)) => link.master = *master,
+                        Some(_) => return Err(Errno::EOPNOTSUPP.into()),
+                        None => return Err(Errno::EINVAL.into()),
+                    };
+                }
+                LinkAttribute::LinkInfo(_) => merge(&mut link.kind, info(message)),
+                _ => {}
+            }
+        }
+        self.links.insert(index, link);
+        Ok(())
+    }
+
+    pub(super) fn name_link(&mut self, message: &LinkMessage) -> Refused<()> {
+        let index = message.header.index;
+        let names = message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::PropList(props) => Some(props),
+            _ => None,
+        });
+        for prop in names.ok_or(Errno::EINVAL)? {
+            let Prop::AltIfName(name) = prop else { continue };
+            let taken = |link: &SimLink| link.name == *name || link.altnames.contains(name);
+            if self.links.values().any(taken) {
+                return Err(Errno::EEXIST.into());
+            }
+            let link = self.links.get_mut(&index).ok_or(Errno::ENODEV)?;
+            link.altnames.push(name.clone());
+        }
+        self.tell(index);
+        Ok(())
+    }
+
+    pub(super) fn delete_link(&mut self, index: u32) -> Refused<()> {
+        match &self.link(index)?.kind {
+            SimLinkKind::Port | SimLinkKind::Loopback => Err(Errno::EOPNOTSUPP.into()),
+            _ => {
+                self.remove(index);
+                Ok(())
+            }
+        }
+    }
+
+    /// A link goes, and with it what is on it, what is above it, and the other end of its pair.
+    pub(super) fn remove(&mut self, index: u32) {
+        let Some(link) = self.links.remove(&index) else { return };
+        self.drop_routes(index);
+        self.drop_below(index, &link.name);
+        let ports: Vec<u32> =
+            self.links.values().filter(|it| it.master == index).map(|it| it.index).collect();
+        for port in ports {
+            if let Some(port) = self.links.get_mut(&port) {
+                port.master = 0;
+            }
+            self.tell(port);
+        }
+        self.notes.push((Message::DelLink(self.show(&link)), 0));
+        if let SimLinkKind::Veth(peer) = link.kind {
+            self.remove(peer);
+        }
+        let below = |it: &SimLink| match &it.kind {
+            SimLinkKind::Made(_, Some(InfoData::Vxlan(params))) => {
+                params.contains(&InfoVxlan::Link(index))
+            }
+            _ => false,
+        };
+        let above: Vec<u32> =
+            self.links.values().filter(|it| below(it)).map(|it| it.index).collect();
+        above.into_iter().for_each(|above| self.remove(above));
+    }
+
+    /// Tells of a link, and of the other end of its pair, whose state follows.
+    pub(super) fn tell(&mut self, index: u32) {
+        let Some(link) = self.links.get(&index) else { return };
+        let mut told = vec![index];
+        if let SimLinkKind::Veth(peer) = link.kind {
+            told.push(peer);
+        }
+        for index in told {
+            if let Some(link) = self.links.get(&index) {
+                let message = Message::NewLink(self.show(link));
+                self.notes.push((message, 0));
+            }
+        }
+    }
+
+    pub(super) fn show(&self, link: &SimLink) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        let up = if link.up { LinkFlags::Up } else { LinkFlags::empty() };
+        let loopback = match link.kind {
+            SimLinkKind::Loopback => LinkFlags::Loopback,
+            _ => LinkFlags::empty(),
+        };
+        message.header.flags = up | loopback;
+        message.attributes = vec![
+            LinkAttribute::IfName(link.name.clone()),
+            LinkAttribute::OperState(self.oper(link)),
+            LinkAttribute::Mtu(link.mtu),
+            LinkAttribute::Address(link.mac.to_vec()),
+        ];
+        if !link.alias.is_empty() {
+            message.attributes.push(LinkAttribute::IfAlias(link.alias.clone()));
+        }
+        if link.master != 0 {
+            message.attributes.push(LinkAttribute::Controller(link.master));
+        }
+        if !link.altnames.is_empty() {
+            let names = link.altnames.iter().cloned().map(Prop::AltIfName).collect();
+            message.attributes.push(LinkAttribute::PropList(names));
+        }
+        let (kind, data) = match &link.kind {
+            SimLinkKind::Port | SimLinkKind::Loopback => return message,
+            SimLinkKind::Veth(peer) => {
+                message.attributes.push(LinkAttribute::Link(*peer));
+                (InfoKind::Veth, None)
+            }
+            SimLinkKind::Made(kind, data) => (kind.clone(), data.clone()),
+        };
+        let mut info = vec![LinkInfo::Kind(kind)];
+        info.extend(data.map(LinkInfo::Data));
+        message.attributes.push(LinkAttribute::LinkInfo(info));
+        message
+    }
+
+    fn oper(&self, link: &SimLink) -> State {
+        if !link.up {
+            return State::Down;
+        }
+        match &link.kind {
+            SimLinkKind::Loopback => State::Unknown,
+            SimLinkKind::Port if link.carrier => State::Up,
+            SimLinkKind::Port => State::Down,
+            SimLinkKind::Veth(peer) => match self.links.get(peer) {
+                Some(peer) if peer.up => State::Up,
+                _ => State::LowerLayerDown,
+            },
+            SimLinkKind::Made(InfoKind::Bridge, _) => {
+                let carried =
+                    |port: &SimLink| port.master == link.index && self.oper(port) == State::Up;
+                if self.links.values().any(carried) { State::Up } else { State::Down }
+            }
+            SimLinkKind::Made(..) => State::Unknown,
+        }
+    }
+
+    /// True when the link carries a mark of the agent.
+    pub(super) fn is_marked(&self, name: &str) -> bool {
+        let link = self.links.values().find(|link| link.name == name);
+        link.is_some_and(|link| {
+            link.altnames.iter().any(|name| name.starts_with(OUR_ALTNAME_PREFIX))
+        })
+    }
+}
+
+fn name(message: &LinkMessage) -> Option<&str> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+fn info(message: &LinkMessage) -> Option<(&InfoKind, Option<&InfoData>)> {
+    let info = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(info) => Some(info),
+        _ => None,
+    })?;
+    let kind = info.iter().find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind),
+        _ => None,
+    })?;
+    let data = info.iter().find_map(|info| match info {
+        LinkInfo::Data(data) => Some(data),
+        _ => None,
+    });
+    Some((kind, data))
+}
+
+/// Changes the parameters of a bridge; other kinds keep theirs.
+fn merge(kind: &mut SimLinkKind, change: Option<(&InfoKind, Option<&InfoData>)>) {
+    let Some((InfoKind::Bridge, Some(InfoData::Bridge(change)))) = change else { return };
+    let SimLinkKind::Made(InfoKind::Bridge, data) = kind else { return };
+    let mut params = match data.take() {
+        Some(InfoData::Bridge(params)) => params,
+        _ => vec![InfoBridge::StpState(BridgeStpState::Disabled)],
+    };
+    for new in change {
+        let same = |old: &InfoBridge| std::mem::discriminant(old) == std::mem::discriminant(new);
+        params.retain(|old| !same(old));
+        params.push(new.clone());
+    }
+    *data = Some(InfoData::Bridge(params));
+}

@@ -1,0 +1,373 @@
+//! The model: links, addresses, neighbours, routes, variables, files, and the rules between them.
+//!
+//! It takes the same messages as the kernel and says the same errors for what matters to ordering.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteScope, RouteType, RouteVia,
+};
+use nix::errno::Errno;
+use smol_str::SmolStr;
+
+use super::links::{SimLink, SimLinkKind};
+use crate::codec::Request;
+use crate::values::{Content, Family, MAIN_TABLE};
+
+/// Why the model refuses a request: the error number, and the kernel's words if it has any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) errno: Errno,
+    pub(super) words: Option<&'static str>,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self { errno, words: None }
+    }
+}
+
+pub(super) type Refused<T> = Result<T, Refusal>;
+
+/// What is told to those who listen: a message and the flags of its header.
+pub(super) type Note = (Message, u16);
+
+/// A route's identity in the kernel.
+pub(super) type RouteKey = (u32, IpNet, u32);
+
+/// The whole box.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    /// By index.
+    pub(super) links: BTreeMap<u32, SimLink>,
+    /// By index of the link, family first as the kernel lists them.
+    pub(super) addresses: BTreeMap<(u32, IpAddr), AddressMessage>,
+    pub(super) neighbors: BTreeMap<(u32, IpAddr), NeighbourMessage>,
+    pub(super) routes: BTreeMap<RouteKey, RouteMessage>,
+    /// By path below `/proc/sys`.
+    pub(super) sysctls: BTreeMap<String, String>,
+    /// By path below the root.
+    pub(super) files: BTreeMap<SmolStr, Content>,
+    pub(super) hostname: SmolStr,
+    /// What was told since it was last asked.
+    pub(super) notes: Vec<Note>,
+    /// IPv4 routes went without a word, so whoever cares must look.
+    pub(super) silent_losses: bool,
+    pub(super) last_index: u32,
+}
+
+impl Machine {
+    pub(super) fn request(&mut self, request: &Request) -> Refused<()> {
+        match request {
+            Request::Netlink { message, flags, forgiven } => match self.netlink(message, *flags) {
+                Err(refusal) if forgiven.contains(&(refusal.errno as i32)) => Ok(()),
+                other => other,
+            },
+            Request::Sysctl { path, value } => match self.sysctls.get_mut(path) {
+                Some(kept) => {
+                    kept.clone_from(value);
+                    Ok(())
+                }
+                None => Err(Errno::ENOENT.into()),
+            },
+            Request::File { path, content } => {
+                self.files.insert(path.clone(), content.clone());
+                Ok(())
+            }
+            Request::Hostname(name) => {
+                self.hostname = name.clone();
+                Ok(())
+            }
+        }
+    }
+
+    fn netlink(&mut self, message: &Message, flags: u16) -> Refused<()> {
+        match message {
+            Message::NewLink(link) if flags & NLM_F_CREATE != 0 => self.create_link(link),
+            Message::NewLink(link) | Message::SetLink(link) => self.change_link(link),
+            Message::NewLinkProp(link) => self.name_link(link),
+            Message::DelLink(link) => self.delete_link(link.header.index),
+            Message::NewAddress(address) => self.new_address(address, flags),
+            Message::DelAddress(address) => self.delete_address(address),
+            Message::NewNeighbour(neighbor) => self.new_neighbor(neighbor),
+            Message::DelNeighbour(neighbor) => {
+                let key = neighbor_key(neighbor).ok_or(Errno::EINVAL)?;
+                let old = self.neighbors.remove(&key).ok_or(Errno::ENOENT)?;
+                self.notes.push((Message::DelNeighbour(old), 0));
+                Ok(())
+            }
+            Message::NewRoute(route) => self.new_route(route, flags),
+            Message::DelRoute(route) => self.delete_route(route),
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    pub(super) fn link(&self, index: u32) -> Refused<&SimLink> {
+        self.links.get(&index).ok_or_else(|| Errno::ENODEV.into())
+    }
+
+    pub(super) fn by_name(&self, name: &str) -> Option<u32> {
+        self.links.values().find(|link| link.name == name).map(|link| link.index)
+    }
+
+    fn new_address(&mut self, message: &AddressMessage, flags: u16) -> Refused<()> {
+        let index = message.header.index;
+        self.link(index)?;
+        let ip = address_ip(message).ok_or(Errno::EINVAL)?;
+        let there = self.addresses.contains_key(&(index, ip));
+        if there && flags & NLM_F_EXCL != 0 {
+            return Err(Errno::EEXIST.into());
+        }
+        self.addresses.insert((index, ip), message.clone());
+        self.notes.push((Message::NewAddress(message.clone()), 0));
+        Ok(())
+    }
+
+    fn delete_address(&mut self, message: &AddressMessage) -> Refused<()> {
+        let ip = address_ip(message).ok_or(Errno::EINVAL)?;
+        let key = (message.header.index, ip);
+        let there = self
+            .addresses
+            .get(&key)
+            .is_some_and(|kept| kept.header.prefix_len == message.header.prefix_len);
+        if !there {
+            return Err(Errno::EADDRNOTAVAIL.into());
+        }
+        self.addresses.remove(&key).into_iter().for_each(|old| {
+            self.notes.push((Message::DelAddress(old), 0));
+        });
+        Ok(())
+    }
+
+    fn new_neighbor(&mut self, message: &NeighbourMessage) -> Refused<()> {
+        self.link(message.header.ifindex)?;
+        let key = neighbor_key(message).ok_or(Errno::EINVAL)?;
+        // A repeated identical set gives no message.
+        if self.neighbors.insert(key, message.clone()).as_ref() != Some(message) {
+            self.notes.push((Message::NewNeighbour(message.clone()), 0));
+        }
+        Ok(())
+    }
+
+    fn new_route(&mut self, message: &RouteMessage, flags: u16) -> Refused<()> {
+        let key = route_key(message).ok_or(Errno::EINVAL)?;
+        if key.1 != key.1.trunc() {
+            return Err(Refusal {
+                errno: Errno::EINVAL,
+                words: Some("Invalid prefix for given prefix length"),
+            });
+        }
+        let there = self.routes.contains_key(&key);
+        if there && flags & NLM_F_EXCL != 0 {
+            return Err(Errno::EEXIST.into());
+        }
+        let mut kept = message.clone();
+        if message.header.kind != RouteType::BlackHole {
+            self.resolve(&mut kept, key.1)?;
+        }
+        let replaced = if there { NLM_F_REPLACE } else { 0 };
+        self.routes.insert(key, kept.clone());
+        self.notes.push((Message::NewRoute(kept), replaced));
+        Ok(())
+    }
+
+    /// Finds the link of each next hop, or refuses the route.
+    fn resolve(&self, message: &mut RouteMessage, prefix: IpNet) -> Refused<()> {
+        let single =
+            !message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
+        if single {
+            let mut hop = RouteNextHop::default();
+            hop.interface_index = message
+                .attributes
+                .iter()
+                .find_map(|it| match it {
+                    RouteAttribute::Oif(index) => Some(*index),
+                    _ => None,
+                })
+                .unwrap_or(0);
+            let gateway = message.attributes.iter().filter(|it| gateway(it).is_some());
+            hop.attributes = gateway.cloned().collect();
+            self.resolve_hop(&mut hop, prefix)?;
+            message.attributes.retain(|it| !matches!(it, RouteAttribute::Oif(_)));
+            message.attributes.push(RouteAttribute::Oif(hop.interface_index));
+            return Ok(());
+        }
+        for attribute in &mut message.attributes {
+            if let RouteAttribute::MultiPath(hops) = attribute {
+                for hop in hops {
+                    self.resolve_hop(hop, prefix)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_hop(&self, hop: &mut RouteNextHop, prefix: IpNet) -> Refused<()> {
+        let gateway = hop.attributes.iter().find_map(gateway);
+        if hop.interface_index != 0 && !self.link(hop.interface_index)?.up {
+            return Err(Errno::ENETDOWN.into());
+        }
+        let Some(gateway) = gateway else {
+            return if hop.interface_index == 0 { Err(Errno::ENODEV.into()) } else { Ok(()) };
+        };
+        let link_local = matches!(gateway, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if link_local && hop.interface_index != 0 {
+            return Ok(());
+        }
+        let reachable = self
+            .on_link(gateway)
+            .find(|index| hop.interface_index == 0 || hop.interface_index == *index);
+        let _ = prefix;
+        hop.interface_index = reachable.ok_or(Refusal {
+            errno: Errno::ENETUNREACH,
+            words: Some("Nexthop has invalid gateway"),
+        })?;
+        Ok(())
+    }
+
+    /// The links on which an address can be reached without a gateway.
+    fn on_link(&self, ip: IpAddr) -> impl Iterator<Item = u32> + '_ {
+        self.addresses.iter().filter_map(move |((index, own), message)| {
+            let net = IpNet::new(*own, message.header.prefix_len).ok()?;
+            let up = self.links.get(index)?.up;
+            (up && net.contains(&ip)).then_some(*index)
+        })
+    }
+
+    fn delete_route(&mut self, message: &RouteMessage) -> Refused<()> {
+        let key = route_key(message).ok_or(Errno::EINVAL)?;
+        let protocol = message.header.protocol;
+        let ours = self.routes.get(&key).is_some_and(|kept| kept.header.protocol == protocol);
+        if !ours {
+            return Err(Errno::ESRCH.into());
+        }
+        self.routes.remove(&key).into_iter().for_each(|old| {
+            self.notes.push((Message::DelRoute(old), 0));
+        });
+        Ok(())
+    }
+
+    /// What goes when a link goes down: its routes, those of IPv4 without a word.
+    pub(super) fn drop_routes(&mut self, index: u32) {
+        let through = |message: &RouteMessage| {
+            let hops = hop_links(message);
+            !hops.is_empty() && hops.iter().all(|hop| *hop == index)
+        };
+        let gone: Vec<RouteKey> =
+            self.routes.iter().filter(|(_, it)| through(it)).map(|(key, _)| *key).collect();
+        for key in gone {
+            let Some(old) = self.routes.remove(&key) else { continue };
+            match key.1 {
+                IpNet::V4(_) => self.silent_losses = true,
+                IpNet::V6(_) => self.notes.push((Message::DelRoute(old), 0)),
+            }
+        }
+    }
+
+    /// What goes with a link beside its routes.
+    pub(super) fn drop_below(&mut self, index: u32, name: &str) {
+        let addresses: Vec<_> =
+            self.addresses.keys().filter(|(link, _)| *link == index).copied().collect();
+        for key in addresses {
+            let old = self.addresses.remove(&key);
+            self.notes.extend(old.map(|old| (Message::DelAddress(old), 0)));
+        }
+        let neighbors: Vec<_> =
+            self.neighbors.keys().filter(|(link, _)| *link == index).copied().collect();
+        for key in neighbors {
+            let old = self.neighbors.remove(&key);
+            self.notes.extend(old.map(|old| (Message::DelNeighbour(old), 0)));
+        }
+        for family in [Family::V4, Family::V6] {
+            self.sysctls.remove(&super::forwarding_path(name, family));
+        }
+    }
+
+    /// Everything that is there, as the kernel lists it.
+    pub(super) fn list(&self) -> Vec<Message> {
+        let mut all: Vec<Message> =
+            self.links.values().map(|link| Message::NewLink(self.show(link))).collect();
+        all.extend(self.addresses.values().cloned().map(Message::NewAddress));
+        all.extend(self.neighbors.values().cloned().map(Message::NewNeighbour));
+        all.extend(self.list_routes());
+        all
+    }
+
+    pub(super) fn list_routes(&self) -> impl Iterator<Item = Message> + '_ {
+        self.routes.values().cloned().map(Message::NewRoute)
+    }
+
+    pub(super) fn kind(&self, index: u32) -> Option<&SimLinkKind> {
+        self.links.get(&index).map(|link| &link.kind)
+    }
+}
+
+fn address_ip(message: &AddressMessage) -> Option<IpAddr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    })
+}
+
+fn neighbor_key(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
+    let ip = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => Some(IpAddr::V4(*ip)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    })?;
+    Some((message.header.ifindex, ip))
+}
+
+fn route_key(message: &RouteMessage) -> Option<RouteKey> {
+    let mut destination = None;
+    let mut metric = 0;
+    let mut table = u32::from(message.header.table);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(ip)) => destination = Some((*ip).into()),
+            RouteAttribute::Destination(RouteAddress::Inet6(ip)) => {
+                destination = Some((*ip).into())
+            }
+            RouteAttribute::Priority(number) => metric = *number,
+            RouteAttribute::Table(number) => table = *number,
+            _ => {}
+        }
+    }
+    let any: IpAddr = match message.header.address_family {
+        netlink_packet_route::AddressFamily::Inet => [0; 4].into(),
+        _ => [0; 16].into(),
+    };
+    let length = message.header.destination_prefix_length;
+    debug_assert!(table == MAIN_TABLE || table > 0, "a route names its table");
+    debug_assert!(message.header.scope != RouteScope::Other(0), "a route has a scope");
+    Some((table, IpNet::new(destination.unwrap_or(any), length).ok()?, metric))
+}
+
+fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(ip)) => Some(IpAddr::V4(*ip)),
+        RouteAttribute::Gateway(RouteAddress::Inet6(ip)) => Some(IpAddr::V6(*ip)),
+        RouteAttribute::Via(RouteVia::Inet6(ip)) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    }
+}
+
+fn hop_links(message: &RouteMessage) -> Vec<u32> {
+    let mut links = Vec::new();
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => links.push(*index),
+            RouteAttribute::MultiPath(hops) => {
+                links.extend(hops.iter().map(|hop| hop.interface_index));
+            }
+            _ => {}
+        }
+    }
+    links
+}

@@ -1,0 +1,464 @@
+//! A kernel for tests: a small model behind the same [`Transport`] as the real one.
+//!
+//! Start at [`SimulatedKernel`]. What it is given are the same encoded requests, what it tells are
+//! the same messages, so codecs are a part of what is tested. It has the kernel's quirks: a repeated
+//! identical set and an alias on a link that is down give no message, IPv4 routes go silently with
+//! their link, a link takes along what is on it, and no message says who caused it. It can be told
+//! to fail, panic or hang at its nth request; what others do to the box is injected.
+//!
+//! It works in the thread of the caller, so a test is a sequence of steps and never waits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_scheduler::{Completion, Fact, Key, Operation, OperationError, Scope, SharedValue};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
+};
+use nix::errno::Errno;
+use std::net::IpAddr;
+
+mod links;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use super::mailbox::{Mailbox, mailbox};
+use super::{Event, Events, Transport};
+use crate::codec::{Request, Requests};
+use crate::descriptors::{self, forwarding, kinds, system};
+use crate::links::LinkIndex;
+use crate::values::{Content, Family, Forwarding, Hostname, MAIN_TABLE, TextFile};
+use links::{SimLink, SimLinkKind};
+use machine::{Machine, Refusal};
+
+/// What happens at the request that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is refused with this error number.
+    Fail(i32),
+    /// The transport panics.
+    Panic,
+    /// It is not carried out, and nothing after it, until [`SimulatedKernel::resume`].
+    Hang,
+}
+
+/// A handle on the model; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedKernel(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    machine: Machine,
+    links: LinkIndex,
+    /// Requests since it was made.
+    requests: u64,
+    fault: Option<(u64, Fault)>,
+    hung: bool,
+    waiting: Vec<Command>,
+    mailbox: Option<Mailbox>,
+    /// Stands in for the clock: one more at every event.
+    time_ns: u64,
+}
+
+#[derive(Debug)]
+enum Command {
+    Submit(Vec<Operation>),
+    Read(Vec<Key>),
+    Retrieve,
+}
+
+/// The [`Transport`] side of a [`SimulatedKernel`].
+#[derive(Debug)]
+pub struct SimulatedTransport(SimulatedKernel);
+
+impl SimulatedKernel {
+    /// A box with the loopback device and these ports, all of them down.
+    pub fn new(ports: &[&str]) -> Self {
+        let kernel = Self::default();
+        {
+            let mut state = kernel.lock();
+            state.machine.hostname = "simulated".into();
+            let mut lo = SimLink::new(1, "lo", SimLinkKind::Loopback);
+            lo.mtu = 65_536;
+            lo.mac = [0; 6];
+            state.machine.insert_link(lo);
+        }
+        ports.iter().for_each(|port| kernel.plug(port));
+        kernel.lock().machine.notes.clear();
+        kernel
+    }
+
+    /// The transport on it, and where its events arrive.
+    pub fn connect(&self) -> (SimulatedTransport, Events) {
+        let (mailbox, events) = mailbox();
+        self.lock().mailbox = Some(mailbox);
+        (SimulatedTransport(self.clone()), events)
+    }
+
+    /// Chooses the fault of the `nth` request from now on, counted from 1.
+    pub fn fault_at(&self, nth: u64, fault: Fault) {
+        let mut state = self.lock();
+        state.fault = Some((state.requests + nth, fault));
+    }
+
+    /// Requests that were made of it.
+    pub fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Goes on after a [`Fault::Hang`]: what hung is carried out now.
+    pub fn resume(&self) {
+        let mut state = self.lock();
+        state.hung = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        waiting.into_iter().for_each(|command| state.run(command));
+    }
+
+    /// Someone plugs a port in.
+    pub fn plug(&self, name: &str) {
+        self.externally(|machine| {
+            let index = machine.last_index + 1;
+            machine.insert_link(SimLink::new(index, name, SimLinkKind::Port));
+        });
+    }
+
+    /// Someone pulls a link out, of whatever kind.
+    pub fn unplug(&self, name: &str) {
+        self.externally(|machine| {
+            if let Some(index) = machine.by_name(name) {
+                machine.remove(index);
+            }
+        });
+    }
+
+    /// Someone sets a link up or down.
+    pub fn set_up(&self, name: &str, up: bool) {
+        self.externally(|machine| {
+            let mut message = LinkMessage::default();
+            message.header.index = machine.by_name(name).unwrap_or(0);
+            message.header.change_mask = LinkFlags::Up;
+            message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+            machine.request_by_hand(Message::SetLink(message));
+        });
+    }
+
+    /// Someone sets the MTU of a link.
+    pub fn set_mtu(&self, name: &str, mtu: u32) {
+        self.externally(|machine| {
+            let mut message = LinkMessage::default();
+            message.header.index = machine.by_name(name).unwrap_or(0);
+            message.attributes = vec![netlink_packet_route::link::LinkAttribute::Mtu(mtu)];
+            machine.request_by_hand(Message::SetLink(message));
+        });
+    }
+
+    /// Someone adds an address.
+    pub fn add_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
+        self.externally(|machine| {
+            let message = address_message(machine, link, ip, prefix_len);
+            machine.request_by_hand(Message::NewAddress(message));
+        });
+    }
+
+    /// Someone removes an address.
+    pub fn delete_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
+        self.externally(|machine| {
+            let message = address_message(machine, link, ip, prefix_len);
+            machine.request_by_hand(Message::DelAddress(message));
+        });
+    }
+
+    /// Someone adds a route that drops packets, with protocol `static` and metric 0.
+    pub fn add_foreign_route(&self, prefix: ipnet::IpNet) {
+        self.externally(|machine| {
+            let mut message = RouteMessage::default();
+            let v4 = prefix.addr().is_ipv4();
+            use netlink_packet_route::AddressFamily::{Inet, Inet6};
+            message.header.address_family = if v4 { Inet } else { Inet6 };
+            message.header.destination_prefix_length = prefix.prefix_len();
+            message.header.table = u8::try_from(MAIN_TABLE).unwrap_or(0);
+            message.header.protocol = RouteProtocol::Static;
+            message.header.kind = RouteType::BlackHole;
+            let destination = RouteAddress::from(prefix.network());
+            message.attributes = vec![RouteAttribute::Destination(destination)];
+            machine.request_by_hand(Message::NewRoute(message));
+        });
+    }
+
+    /// Someone removes a route, whosever it is.
+    pub fn delete_route(&self, prefix: ipnet::IpNet) {
+        self.externally(|machine| {
+            let keys: Vec<_> =
+                machine.routes.keys().filter(|key| key.1 == prefix).copied().collect();
+            for key in keys {
+                let old = machine.routes.remove(&key);
+                machine.notes.extend(old.map(|old| (Message::DelRoute(old), 0)));
+            }
+        });
+    }
+
+    /// Everything the box holds, one line each, sorted: what tests compare.
+    pub fn describe(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let registry = descriptors::registry();
+        let mut lines = Vec::new();
+        for (key, value) in state.everything() {
+            if matches!(key.kind(), kinds::LINK | kinds::ADDRESS | kinds::NEIGHBOR | kinds::ROUTE) {
+                lines.push(registry.label(&key, Some(&*value)));
+            }
+        }
+        lines.sort();
+        lines
+    }
+
+    /// What the box shows under a key, decoded.
+    pub fn observed(&self, key: &Key) -> Option<SharedValue> {
+        self.lock().everything().into_iter().find(|(other, _)| other == key).map(|(_, it)| it)
+    }
+
+    /// True when the link of this name carries our mark.
+    pub fn is_marked(&self, link: &str) -> bool {
+        self.lock().machine.is_marked(link)
+    }
+
+    fn externally(&self, act: impl FnOnce(&mut Machine)) {
+        let mut state = self.lock();
+        act(&mut state.machine);
+        state.tell();
+    }
+
+    /// A panic that was asked for leaves nothing half-done: the model is changed afterwards.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for SimulatedTransport {
+    fn submit(&mut self, batch: Vec<Operation>) {
+        self.0.lock().run(Command::Submit(batch));
+    }
+
+    fn read(&mut self, keys: Vec<Key>) {
+        self.0.lock().run(Command::Read(keys));
+    }
+
+    fn retrieve(&mut self) {
+        self.0.lock().run(Command::Retrieve);
+    }
+}
+
+impl State {
+    fn run(&mut self, command: Command) {
+        if self.hung {
+            self.waiting.push(command);
+            return;
+        }
+        match command {
+            Command::Submit(batch) => self.submit(batch),
+            Command::Read(keys) => {
+                let there = self.everything();
+                let value = |key: &Key| {
+                    let found = there.iter().find(|(other, _)| other == key);
+                    found.map(|(_, value)| value.clone())
+                };
+                let answers: Vec<_> = keys.iter().map(|key| (key.clone(), value(key))).collect();
+                let facts = self.facts(answers);
+                self.post(Event::Observed(facts));
+            }
+            Command::Retrieve => {
+                let all = self.everything();
+                let facts = self.facts(all.into_iter().map(|(key, it)| (key, Some(it))).collect());
+                self.machine.notes.clear();
+                self.post(Event::Retrieved { scope: Scope::Everything, facts });
+            }
+        }
+    }
+
+    fn submit(&mut self, batch: Vec<Operation>) {
+        let mut rest = batch.into_iter();
+        let mut completions = Vec::new();
+        while let Some(operation) = rest.next() {
+            match self.operate(&operation) {
+                Some(result) => {
+                    completions.push(Completion { op: operation.id, result, observed: None });
+                }
+                None => {
+                    let waiting = std::iter::once(operation).chain(rest.by_ref()).collect();
+                    self.waiting.push(Command::Submit(waiting));
+                }
+            }
+        }
+        self.post(Event::Completed(completions));
+        self.tell();
+    }
+
+    /// Carries one operation out; `None`: it hangs.
+    fn operate(&mut self, operation: &Operation) -> Option<Result<(), OperationError>> {
+        let mut links = self.links.clone();
+        let requests = match descriptors::encode(operation, &mut links) {
+            Ok(requests) => requests,
+            Err(error) => return Some(Err(OperationError::message(error.to_string()))),
+        };
+        let chosen = self.requests + 1..=self.requests + requests.len() as u64;
+        if let Some((nth, Fault::Hang)) = self.fault
+            && chosen.contains(&nth)
+        {
+            self.fault = None;
+            self.hung = true;
+            return None;
+        }
+        self.links = links;
+        let result = self.carry_out(requests);
+        if result.is_err() && operation.action == holdfast_scheduler::Action::Create {
+            self.undo(operation);
+        }
+        Some(result)
+    }
+
+    /// A creation is all or nothing.
+    fn undo(&mut self, operation: &Operation) {
+        let mut back = operation.clone();
+        back.action = holdfast_scheduler::Action::Delete;
+        back.old = back.new.take();
+        let requests = descriptors::encode(&back, &mut self.links).unwrap_or_default();
+        for request in &requests {
+            // What was not made cannot be removed.
+            let _ = self.machine.request(request);
+        }
+    }
+
+    fn carry_out(&mut self, requests: Requests) -> Result<(), OperationError> {
+        for request in requests {
+            self.requests += 1;
+            let fault = self.fault.filter(|(nth, _)| *nth == self.requests).map(|(_, fault)| fault);
+            match fault {
+                Some(Fault::Fail(errno)) => {
+                    self.fault = None;
+                    return Err(error(&Errno::from_raw(errno).into()));
+                }
+                Some(Fault::Panic) => {
+                    self.fault = None;
+                    return Err(self.panicked(&request));
+                }
+                Some(Fault::Hang) | None => {}
+            }
+            self.machine.request(&request).map_err(|refusal| error(&refusal))?;
+        }
+        Ok(())
+    }
+
+    /// What a panic in a transport's thread comes to.
+    fn panicked(&mut self, request: &Request) -> OperationError {
+        let unwound = std::panic::catch_unwind(|| panic!("asked to panic at {request:?}"));
+        debug_assert!(unwound.is_err(), "a panic unwinds");
+        OperationError::message("the transport panicked")
+    }
+
+    /// Posts what the model told since, as facts.
+    fn tell(&mut self) {
+        let notes = std::mem::take(&mut self.machine.notes);
+        let mut seen = Vec::new();
+        for (message, flags) in notes {
+            self.time_ns += 1;
+            seen.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
+        }
+        seen.extend(self.sysctls_of(&seen));
+        let facts = self.facts(seen);
+        self.post(Event::Observed(facts));
+        if std::mem::take(&mut self.machine.silent_losses) {
+            let routes: Vec<Message> = self.machine.list_routes().collect();
+            let mut seen = Vec::new();
+            for message in routes {
+                seen.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
+            }
+            let facts = self.facts(seen);
+            self.post(Event::Retrieved { scope: Scope::Kinds(vec![kinds::ROUTE]), facts });
+        }
+    }
+
+    /// The variables of links that were told of.
+    fn sysctls_of(&self, seen: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
+        let links = seen.iter().filter_map(|(_, value)| {
+            value.as_ref()?.as_any().downcast_ref::<crate::values::Link>()
+        });
+        links.flat_map(|link| self.forwarding(&link.name)).collect()
+    }
+
+    fn forwarding(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
+        let ours = self.links.is_ours(link);
+        let part = |family| {
+            let text = self.machine.sysctls.get(&forwarding_path(link, family));
+            let value = text.and_then(|text| forwarding::observed(link, family, text, ours));
+            (forwarding::key(link, family), value.map(|value| Arc::new(value) as SharedValue))
+        };
+        [Family::V4, Family::V6].map(part).into()
+    }
+
+    /// Everything that is there, decoded.
+    fn everything(&mut self) -> Vec<(Key, SharedValue)> {
+        let messages = self.machine.list();
+        // Twice, so that a link that names another one finds it whatever their order.
+        for message in &messages {
+            descriptors::decode(message, 0, self.time_ns, &mut self.links);
+        }
+        let mut seen = Vec::new();
+        for message in &messages {
+            seen.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
+        }
+        let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
+        seen.extend(names.iter().flat_map(|name| self.forwarding(name)));
+        let hostname = Hostname { name: self.machine.hostname.clone() };
+        seen.push((system::hostname_key(), Some(Arc::new(hostname))));
+        for (path, _) in system::FILES {
+            let content = self.machine.files.get(path).cloned().unwrap_or(Content::Absent);
+            let file = TextFile { path: path.into(), content };
+            seen.push((system::file_key(path), Some(Arc::new(file))));
+        }
+        seen.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+
+    fn facts(&mut self, seen: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {
+        self.time_ns += 1;
+        let time_ns = self.time_ns;
+        seen.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect()
+    }
+
+    fn post(&mut self, event: Event) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.post(event);
+        }
+    }
+}
+
+impl Machine {
+    /// What someone does by hand; refused as it would be for anybody.
+    fn request_by_hand(&mut self, message: Message) {
+        let refused = self.request(&Request::create(message));
+        assert!(refused.is_ok(), "by hand: {refused:?}");
+    }
+}
+
+fn forwarding_path(link: &str, family: Family) -> String {
+    let part = Forwarding { link: link.into(), family, enabled: false, on_our_link: false };
+    part.path()
+}
+
+fn address_message(machine: &Machine, link: &str, ip: IpAddr, prefix_len: u8) -> AddressMessage {
+    use netlink_packet_route::AddressFamily::{Inet, Inet6};
+    let mut message = AddressMessage::default();
+    message.header.index = machine.by_name(link).unwrap_or(0);
+    message.header.family = if ip.is_ipv4() { Inet } else { Inet6 };
+    message.header.prefix_len = prefix_len;
+    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+    message
+}
+
+fn error(refusal: &Refusal) -> OperationError {
+    let errno = refusal.errno;
+    let words = refusal.words.map_or_else(|| errno.desc().to_owned(), str::to_owned);
+    let transient = matches!(errno, Errno::EBUSY | Errno::ENOBUFS | Errno::ENOMEM | Errno::EAGAIN);
+    OperationError { errno: Some(errno as i32), message: words, transient }
+}
