@@ -128,6 +128,13 @@ impl LinkIndex {
         index
     }
 
+    /// Takes note that our mark is being put on a link.
+    pub fn mark(&mut self, name: &str) {
+        if let Some(entry) = self.index(name).and_then(|index| self.by_index.get_mut(&index)) {
+            (entry.ours, entry.marked) = (true, true);
+        }
+    }
+
     fn insert(&mut self, index: u32, entry: Entry) {
         if let Some(stale) = self.by_name.insert(entry.name.clone(), index)
             && stale != index

@@ -183,14 +183,6 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     Some(Address { link, ip, prefix_len: message.header.prefix_len, facts })
 }
 
-impl Codec for ConnectedDescriptor {
-    type Value = Connected;
-
-    fn encode(&self, _: Op<'_, Connected>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        Ok(Requests::new())
-    }
-}
-
 impl Descriptor for ConnectedDescriptor {
     type Value = Connected;
 
@@ -217,6 +209,10 @@ impl Descriptor for ConnectedDescriptor {
 
     fn observable(&self) -> bool {
         false
+    }
+
+    fn change(&self, _: &Connected, _: &Connected) -> Change {
+        Change::Recreate
     }
 
     /// The kernel has the on-link route only while the link is up.

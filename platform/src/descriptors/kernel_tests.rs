@@ -250,9 +250,11 @@ fn a_port_gets_back_what_it_had() {
 fn both_ends_of_a_pair_may_be_configured() {
     let Some(mut kernel) = Kernel::enter() else { return };
     kernel.create(veth("a", "b"));
-    kernel.create(Link { mtu: Some(1400), ..veth("b", "a") });
-    kernel.delete(veth("a", "b"));
-    kernel.run(Action::Delete, Some(Arc::new(veth("b", "a"))), None);
+    let far = Link { mtu: Some(1400), ..veth("b", "a") };
+    kernel.create(far.clone());
+    assert!(kernel.observed(&far).is_ours(), "either end stands for the pair");
+    kernel.delete(far);
+    kernel.run(Action::Delete, Some(Arc::new(veth("a", "b"))), None);
 }
 
 #[test]

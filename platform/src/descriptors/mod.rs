@@ -60,11 +60,16 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
         kinds::FORWARDING => with(&forwarding::ForwardingDescriptor, operation, links),
         kinds::ADDRESS => with(&address::AddressDescriptor, operation, links),
-        kinds::CONNECTED => with(&address::ConnectedDescriptor, operation, links),
         kinds::NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
         kinds::HOSTNAME => with(&system::HostnameDescriptor, operation, links),
         kinds::TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
+        // What these do is done by their parts, or by the kernel itself.
+        kinds::SYSTEM
+        | kinds::CONNECTED
+        | kinds::NETWORK_INSTANCE
+        | kinds::STATIC_PROTOCOL
+        | kinds::STATIC_ROUTE => Ok(Requests::new()),
         _ => Err(no_codec(operation)),
     }
 }

@@ -23,6 +23,10 @@ use crate::values::{
     RouteSource, RouteTarget, StaticProtocol, StaticRoute,
 };
 
+/// Kinds that the kernel knows nothing of: their operations make no request. They stand in the
+/// order of the transport that their parts need.
+const NO_REQUEST: Effect = Effect::Operation(transport::RTNETLINK);
+
 /// Routes of the kernel.
 #[derive(Debug)]
 pub struct RouteDescriptor;
@@ -348,7 +352,11 @@ impl Descriptor for StaticRouteDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Property
+        NO_REQUEST
+    }
+
+    fn observable(&self) -> bool {
+        false
     }
 
     /// Next hops of one metric share a kernel route.
@@ -400,7 +408,11 @@ impl Descriptor for NetworkInstanceDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Property
+        NO_REQUEST
+    }
+
+    fn observable(&self) -> bool {
+        false
     }
 }
 
@@ -424,6 +436,10 @@ impl Descriptor for StaticProtocolDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Property
+        NO_REQUEST
+    }
+
+    fn observable(&self) -> bool {
+        false
     }
 }

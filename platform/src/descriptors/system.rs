@@ -86,8 +86,13 @@ impl Descriptor for SystemDescriptor {
         "system".to_owned()
     }
 
+    /// Its own operation makes no request.
     fn effect(&self) -> Effect {
-        Effect::Property
+        Effect::Operation(transport::FILES)
+    }
+
+    fn observable(&self) -> bool {
+        false
     }
 
     fn parts(&self, system: &System) -> Vec<Part> {

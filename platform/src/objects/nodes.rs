@@ -111,7 +111,6 @@ nodes!(
     /// `network-instance` and the static routes below it.
     RouteNodes {
         instance: "",
-        instance_kind: "/type",
         instance_state: "/state",
         instance_state_name: "/state/name",
         instance_state_kind: "/state/type",

@@ -27,7 +27,7 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
         Op::Create(new) if new.kind.is_made_by_us() && links.index(&new.name).is_none() => {
             make(new, links)
         }
-        Op::Create(new) => adopt(new, links),
+        Op::Create(new) => join(new, links),
         Op::Adopt { old, new } | Op::Update { old, new } => {
             set(new, links, Attributes::between(old, new))
         }
@@ -85,10 +85,18 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     Ok(requests)
 }
 
-/// The link is there already: a port, the loopback device, the far end of a pair that its near end
-/// brought along. It gets our attributes, but not our mark.
-fn adopt(new: &Link, links: &LinkIndex) -> Result<Requests, EncodeError> {
-    set(new, links, Attributes::of(new))
+/// The link is there already although the engine did not see it: most often the far end of a pair
+/// that its near end brought along just now. Such an end becomes ours like the near one.
+fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let mut requests = set(new, links, Attributes::of(new))?;
+    if let LinkKind::Veth { peer: Some(peer) } = &new.kind
+        && links.is_ours(peer)
+        && !links.is_ours(&new.name)
+    {
+        requests.push(mark(new, links)?);
+        links.mark(&new.name);
+    }
+    Ok(requests)
 }
 
 /// Deletes a link that carries our mark. Any other gets the attributes back that a fresh one has.

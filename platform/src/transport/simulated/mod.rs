@@ -20,6 +20,8 @@ use netlink_packet_route::route::{
 use nix::errno::Errno;
 use std::net::IpAddr;
 
+#[cfg(test)]
+mod bench;
 mod links;
 mod machine;
 #[cfg(test)]
@@ -29,8 +31,8 @@ use super::mailbox::{Mailbox, mailbox};
 use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
 use crate::descriptors::{self, forwarding, kinds, system};
-use crate::links::LinkIndex;
-use crate::values::{Content, Family, Forwarding, Hostname, MAIN_TABLE, TextFile};
+use crate::links::{FIRST_OUR_INDEX, LinkIndex};
+use crate::values::{Content, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
 use links::{SimLink, SimLinkKind};
 use machine::{Machine, Refusal};
 
@@ -214,6 +216,27 @@ impl SimulatedKernel {
         lines
     }
 
+    /// The same in full, with settings and files, but without what comes and goes by itself: what
+    /// must be as before when a change was undone.
+    pub fn contents(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let bare = |value: SharedValue| match value.as_any().downcast_ref::<Link>() {
+            Some(link) => {
+                let ours = link.is_ours();
+                // A link that is made anew gets a new address from the kernel.
+                let index = link.facts.as_ref().map_or(0, |facts| facts.index);
+                let mac = link.mac.filter(|_| index < FIRST_OUR_INDEX);
+                format!("{:?}, ours: {ours}", Link { facts: None, mac, ..link.clone() })
+            }
+            None => format!("{value:?}"),
+        };
+        let all = state.everything();
+        let mut lines: Vec<String> =
+            all.into_iter().map(|(key, value)| format!("{key}: {}", bare(value))).collect();
+        lines.sort();
+        lines
+    }
+
     /// What the box shows under a key, decoded.
     pub fn observed(&self, key: &Key) -> Option<SharedValue> {
         self.lock().everything().into_iter().find(|(other, _)| other == key).map(|(_, it)| it)
@@ -352,7 +375,8 @@ impl State {
 
     /// What a panic in a transport's thread comes to.
     fn panicked(&mut self, request: &Request) -> OperationError {
-        let unwound = std::panic::catch_unwind(|| panic!("asked to panic at {request:?}"));
+        let unwound =
+            std::panic::catch_unwind(|| std::panic::panic_any(format!("asked to, at {request:?}")));
         debug_assert!(unwound.is_err(), "a panic unwinds");
         OperationError::message("the transport panicked")
     }
@@ -381,9 +405,8 @@ impl State {
 
     /// The variables of links that were told of.
     fn sysctls_of(&self, seen: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
-        let links = seen.iter().filter_map(|(_, value)| {
-            value.as_ref()?.as_any().downcast_ref::<crate::values::Link>()
-        });
+        let links =
+            seen.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
         links.flat_map(|link| self.forwarding(&link.name)).collect()
     }
 

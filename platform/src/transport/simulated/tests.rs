@@ -1,1 +1,410 @@
+use std::sync::Arc;
 
+use holdfast_scheduler::{Key, Outcome, SharedValue, State};
+
+use super::bench::Box_;
+use super::*;
+use crate::values::*;
+
+type Change = Vec<(Key, Option<SharedValue>)>;
+
+/// A configuration in words, one value for each line:
+///
+/// `port eth0 up|down [mtu N] [alias X] [master X] [v4-forwarding]`, `veth a b`, `bridge br0`,
+/// `vxlan vx 7 dev a`, `dummy d0`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
+/// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
+fn values(text: &str) -> Vec<(Key, SharedValue)> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(value).collect()
+}
+
+fn value(line: &str) -> (Key, SharedValue) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let value: (holdfast_scheduler::KindId, SharedValue) = match words[0] {
+        "address" => {
+            let net: ipnet::IpNet = words[2].parse().unwrap();
+            let (link, ip, prefix_len) = (words[1].into(), net.addr(), net.prefix_len());
+            (kinds::ADDRESS, Arc::new(Address { link, ip, prefix_len, facts: None }))
+        }
+        "neighbor" => {
+            let (link, ip) = (words[1].into(), words[2].parse().unwrap());
+            let mac = Some(words[3].parse().unwrap());
+            (kinds::NEIGHBOR, Arc::new(Neighbor { link, ip, mac, facts: None }))
+        }
+        "route" => (kinds::STATIC_ROUTE, Arc::new(route(&words))),
+        "hostname" => {
+            let hostname = Some(words[1].into());
+            (kinds::SYSTEM, Arc::new(System { hostname, ..System::default() }))
+        }
+        "motd" => {
+            let motd_banner = Some(words[1].into());
+            (kinds::SYSTEM, Arc::new(System { motd_banner, ..System::default() }))
+        }
+        _ => (kinds::LINK, Arc::new(link(&words))),
+    };
+    let registry = descriptors::registry();
+    let key = registry.descriptor(value.0).unwrap().key(&*value.1);
+    (key, value.1)
+}
+
+fn link(words: &[&str]) -> Link {
+    let after = |word: &str| {
+        let at = words.iter().position(|other| *other == word)?;
+        words.get(at + 1).copied()
+    };
+    let kind = match words[0] {
+        "port" => LinkKind::Physical,
+        "veth" => LinkKind::Veth { peer: Some(words[2].into()) },
+        "bridge" => LinkKind::Bridge(BridgeParams {
+            stp: words.contains(&"stp"),
+            ..BridgeParams::default()
+        }),
+        "vxlan" => LinkKind::Vxlan(VxlanParams {
+            device: after("dev").map(Into::into),
+            ..VxlanParams::new(words[2].parse().unwrap())
+        }),
+        "dummy" => LinkKind::Dummy,
+        other => panic!("{other}"),
+    };
+    Link {
+        enabled: !words.contains(&"down"),
+        mtu: after("mtu").map(|mtu| mtu.parse().unwrap()),
+        description: after("alias").map(Into::into),
+        master: after("master").map(Into::into),
+        ipv4_forwarding: words.contains(&"v4-forwarding").then_some(true),
+        ..Link::new(words[1], kind)
+    }
+}
+
+fn route(words: &[&str]) -> StaticRoute {
+    let mut next_hops: Vec<NextHop> = Vec::new();
+    let mut metric = None;
+    let mut words = words[1..].iter();
+    let prefix = words.next().unwrap().parse().unwrap();
+    while let Some(word) = words.next() {
+        let mut hop = |target, link: Option<&str>| {
+            let index = next_hops.len().to_string().into();
+            next_hops.push(NextHop { index, target, link: link.map(Into::into), metric });
+        };
+        match *word {
+            "metric" => metric = Some(words.next().unwrap().parse().unwrap()),
+            "via" => hop(NextHopTarget::Gateway(words.next().unwrap().parse().unwrap()), None),
+            "dev" => hop(NextHopTarget::OnLink, Some(words.next().unwrap())),
+            "drop" => hop(NextHopTarget::Drop, None),
+            other => panic!("{other}"),
+        }
+    }
+    let (instance, protocol) = ("DEFAULT".into(), "s".into());
+    StaticRoute { instance, protocol, prefix, description: None, next_hops }
+}
+
+/// What leads from one configuration to the next.
+fn change(from: &str, to: &str) -> Change {
+    let (old, new) = (values(from), values(to));
+    let gone = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
+    let mut change: Change = gone.map(|(key, _)| (key.clone(), None)).collect();
+    let same = |key: &Key, value: &SharedValue| {
+        old.iter().any(|(other, old)| other == key && old.same(&**value))
+    };
+    change.extend(
+        new.iter()
+            .filter(|(key, value)| !same(key, value))
+            .map(|(k, v)| (k.clone(), Some(v.clone()))),
+    );
+    change
+}
+
+fn commit(agent: &mut Box_, from: &str, to: &str) {
+    let outcome = agent.commit(change(from, to));
+    assert!(matches!(outcome, Outcome::Done { .. }), "{to}: {outcome:?}");
+}
+
+const NOTHING: &str = "";
+
+#[track_caller]
+fn assert_same(after: &[String], before: &[String], what: &str) {
+    let only = |these: &[String], others: &[String]| {
+        these.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("\n")
+    };
+    let (gone, come) = (only(before, after), only(after, before));
+    assert!(gone.is_empty() && come.is_empty(), "{what}\ngone:\n{gone}\ncome:\n{come}");
+}
+
+#[test]
+fn plans_are_ordered_by_what_needs_what() {
+    let check = |from: &str, to: &str, want: &str| {
+        let mut agent = Box_::new(&["eth0", "eth1"]);
+        commit(&mut agent, NOTHING, from);
+        assert_eq!(agent.plan(change(from, to)).unwrap(), want, "{from} => {to}");
+        commit(&mut agent, from, to);
+        assert_eq!(agent.plan(change(NOTHING, to)).unwrap(), "", "again: {to}");
+    };
+    check("", "port eth0 mtu 1400", "adopt link eth0");
+    check("port eth0 mtu 1400", "port eth0 mtu 1300", "update link eth0");
+    check("port eth0 mtu 1400", "", "release link eth0");
+    check(
+        "",
+        "route 10.0.0.0/8 via 192.0.2.2
+         address eth0 192.0.2.1/24
+         port eth0",
+        "adopt link eth0; create address 192.0.2.1/24 of eth0; create static route 10.0.0.0/8; \
+         create prefix 192.0.2.0/24 on eth0; create route 10.0.0.0/8 metric 0",
+    );
+    // The length of the prefix names another address in the kernel.
+    check(
+        "port eth0
+         address eth0 192.0.2.1/24",
+        "port eth0
+         address eth0 192.0.2.1/25",
+        "delete address 192.0.2.1/24 of eth0; create address 192.0.2.1/25 of eth0; \
+         create prefix 192.0.2.0/25 on eth0",
+    );
+    // Everything on a link that we made goes with it, at the price of one operation.
+    check(
+        "bridge br0
+         address br0 192.0.2.1/24
+         neighbor br0 192.0.2.7 02:00:00:00:00:07",
+        "",
+        "delete link br0",
+    );
+    // A tunnel waits for the link that carries it; a pair is made at once.
+    check(
+        "",
+        "vxlan vx 7 dev v0
+         veth v0 v1",
+        "create link v0; create link vx",
+    );
+    check(
+        "",
+        "port eth0 master br0
+         bridge br0",
+        "adopt link eth0; create link br0; adopt port eth0 of bridge br0",
+    );
+    check("bridge br0", "bridge br0 stp", "update link br0");
+    check("vxlan vx 7", "vxlan vx 8", "delete link vx; create link vx");
+    // In place where the kernel can; another metric is another route.
+    check(
+        "route 10.0.0.0/8 drop",
+        "route 10.0.0.0/8 metric 5 drop",
+        "delete route 10.0.0.0/8 metric 0; update static route 10.0.0.0/8; \
+         create route 10.0.0.0/8 metric 5",
+    );
+}
+
+#[test]
+fn what_was_asked_is_in_the_kernel() {
+    let check = |to: &str, want: &[&str]| {
+        let mut agent = Box_::new(&["eth0", "eth1"]);
+        commit(&mut agent, NOTHING, to);
+        let mut want: Vec<String> = want.iter().map(ToString::to_string).collect();
+        want.extend(["lo", "eth0", "eth1"].map(|name| format!("link {name}")));
+        want.sort();
+        assert_eq!(agent.kernel.describe(), want, "{to}");
+        // An agent that starts anew finds everything in place and asks nothing of the kernel.
+        let intent = values(to);
+        let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let before = agent.kernel.requests();
+        let again = Box_::restarted(agent.kernel.clone(), intent.clone(), restores);
+        assert_eq!(again.kernel.requests(), before, "{to}");
+        for (key, _) in intent {
+            assert_eq!(again.state(&key), State::Configured, "{key} of {to}");
+        }
+    };
+    check(
+        "port eth0 mtu 1400 alias uplink v4-forwarding
+         address eth0 192.0.2.1/24
+         address eth0 2001:db8::1/64
+         neighbor eth0 192.0.2.7 02:00:00:00:00:07
+         route 10.0.0.0/8 via 192.0.2.2 via 192.0.2.3
+         route 2001:db8:1::/48 via 2001:db8::2
+         route 198.51.100.0/24 dev eth0
+         route 203.0.113.0/24 drop",
+        &[
+            "address 192.0.2.1/24 of eth0",
+            "address 2001:db8::1/64 of eth0",
+            "neighbor 192.0.2.7 of eth0",
+            "route 10.0.0.0/8 metric 0",
+            "route 198.51.100.0/24 metric 0",
+            "route 2001:db8:1::/48 metric 1024",
+            "route 203.0.113.0/24 metric 0",
+        ],
+    );
+    check(
+        "bridge br0
+         veth v0 v1 master br0
+         vxlan vx 7 dev v0
+         dummy d0",
+        &["link br0", "link d0", "link v0", "link v1", "link vx"],
+    );
+    check(
+        "veth v0 v1 mtu 1400
+         veth v1 v0 mtu 1300",
+        &["link v0", "link v1"],
+    );
+    check("hostname box", &[]);
+    check("motd welcome", &[]);
+}
+
+/// For every kind of value, a change whose nth request fails, for each n there is.
+#[test]
+fn whatever_fails_all_is_as_before() {
+    const PORT: &str = "port eth0 mtu 1400 v4-forwarding\naddress eth0 192.0.2.1/24";
+    let changes = [
+        (PORT, "port eth0 mtu 1300 alias x\naddress eth0 192.0.2.9/24"),
+        (PORT, ""),
+        ("", PORT),
+        ("", "bridge br0 mtu 1400 alias x\nport eth0 master br0\nport eth1 master br0"),
+        ("bridge br0\nport eth0 master br0", "port eth1 mtu 1400"),
+        ("", "veth v0 v1 mtu 1400 alias x\nveth v1 v0 alias y\nvxlan vx 7 dev v0"),
+        ("veth v0 v1\nvxlan vx 7 dev v0", "vxlan vx 8\ndummy d0 alias x"),
+        (PORT, "port eth0\nneighbor eth0 192.0.2.7 02:00:00:00:00:07\nroute 10.0.0.0/8 drop"),
+        (
+            "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2\nroute 11.0.0.0/8 drop",
+            "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.3\nroute 12.0.0.0/8 drop",
+        ),
+        ("", "hostname box\nport eth0 mtu 1400"),
+        ("motd a", "motd b\nport eth0 mtu 1400"),
+    ];
+    for (from, to) in changes {
+        for fault in [Fault::Fail(22), Fault::Panic] {
+            let mut nth = 1;
+            while fails_and_is_undone(from, to, nth, fault) {
+                nth += 1;
+            }
+            assert!(nth > 1, "{from} => {to} makes no request");
+        }
+    }
+}
+
+/// False when the change has no nth request.
+fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
+    let mut agent = Box_::new(&["eth0", "eth1"]);
+    commit(&mut agent, NOTHING, from);
+    let before = agent.contents();
+    agent.kernel.fault_at(nth, fault);
+    let outcome = agent.commit(change(from, to));
+    let Outcome::Failed { undone, label, error, .. } = outcome else { return false };
+    let what = format!("request {nth} of {from} => {to}, {label}: {error}");
+    assert!(undone, "{what}\n{:#?}", agent.contents());
+    assert_same(&agent.contents(), &before, &what);
+    assert_eq!(agent.plan(change(NOTHING, from)).unwrap(), "", "{what}");
+    commit(&mut agent, from, to);
+    true
+}
+
+#[test]
+fn a_port_that_is_missing_is_waited_for() {
+    let config = "port eth9 mtu 1400\naddress eth9 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2";
+    let mut agent = Box_::new(&["eth0"]);
+    let outcome = agent.commit(change(NOTHING, config));
+    assert!(
+        matches!(&outcome, Outcome::Done { pending, .. } if !pending.is_empty()),
+        "{outcome:?}"
+    );
+    let keys: Vec<Key> = values(config).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(agent.state(&keys[0]), State::Pending);
+    agent.kernel.plug("eth9");
+    agent.settle();
+    assert_eq!(keys.iter().map(|key| agent.state(key)).collect::<Vec<_>>(), [State::Configured; 3]);
+    agent.kernel.unplug("eth9");
+    agent.settle();
+    assert_eq!(agent.state(&keys[0]), State::Pending);
+    assert_eq!(agent.kernel.describe(), ["link eth0", "link lo"]);
+    agent.kernel.plug("eth9");
+    agent.settle();
+    assert_eq!(agent.kernel.describe().len(), 5, "{:?}", agent.kernel.describe());
+}
+
+#[test]
+fn a_port_gets_back_what_it_had_before_us() {
+    let config = "port eth0 mtu 1400 alias x v4-forwarding master br0\nbridge br0\nhostname box";
+    let check = |restart: bool| {
+        let mut agent = Box_::new(&["eth0"]);
+        agent.kernel.set_mtu("eth0", 1450);
+        agent.settle();
+        let before = agent.contents();
+        commit(&mut agent, NOTHING, config);
+        if restart {
+            let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+            agent = Box_::restarted(agent.kernel.clone(), values(config), restores);
+        }
+        commit(&mut agent, config, NOTHING);
+        assert_same(&agent.contents(), &before, &format!("restart {restart}"));
+    };
+    check(false);
+    check(true);
+}
+
+#[test]
+fn what_others_do_to_our_objects_is_repaired() {
+    let config = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2";
+    let check = |act: &dyn Fn(&SimulatedKernel)| {
+        let mut agent = Box_::new(&["eth0"]);
+        commit(&mut agent, NOTHING, config);
+        let before = agent.contents();
+        act(&agent.kernel);
+        agent.settle();
+        assert_same(&agent.contents(), &before, "repaired");
+    };
+    let ip = [192, 0, 2, 1].into();
+    check(&|kernel| kernel.delete_address("eth0", ip, 24));
+    check(&|kernel| kernel.set_mtu("eth0", 1300));
+    check(&|kernel| kernel.delete_route("10.0.0.0/8".parse().unwrap()));
+    // The route goes without a word.
+    check(&|kernel| kernel.set_up("eth0", false));
+    check(&|kernel| {
+        kernel.set_up("eth0", false);
+        kernel.set_up("eth0", true);
+    });
+}
+
+#[test]
+fn nothing_of_others_is_touched() {
+    let mut agent = Box_::new(&["eth0", "eth1"]);
+    agent.kernel.add_foreign_route("10.0.0.0/8".parse().unwrap());
+    agent.kernel.add_address("eth1", [198, 51, 100, 1].into(), 24);
+    agent.kernel.add_address("eth0", [192, 0, 2, 1].into(), 24);
+    agent.settle();
+    let before = agent.contents();
+    // The address that is there already is used as it is.
+    let config = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24\nroute 11.0.0.0/8 drop";
+    commit(&mut agent, NOTHING, config);
+    commit(&mut agent, config, NOTHING);
+    assert_same(&agent.contents(), &before, "untouched");
+    // A route that someone else has is refused, and stays theirs.
+    let outcome = agent.commit(change(NOTHING, "route 10.0.0.0/8 via 198.51.100.2"));
+    let waits = matches!(&outcome, Outcome::Done { pending, .. } if !pending.is_empty());
+    assert!(waits, "eth1 is down: {outcome:?}");
+    let outcome = agent.commit(change("", "route 10.0.0.0/8 drop"));
+    let Outcome::Failed { error, undone, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!((error.errno, undone), (Some(17), true));
+    assert_same(&agent.contents(), &before, "untouched");
+}
+
+#[test]
+fn what_crashed_halfway_is_found_by_its_mark() {
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let config = "bridge br0\naddress eth0 192.0.2.1/24\nport eth0\nroute 10.0.0.0/8 drop";
+    let mut agent = Box_::on(kernel.clone());
+    commit(&mut agent, NOTHING, config);
+    assert!(kernel.is_marked("br0") && !kernel.is_marked("eth0"));
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    // The store rolled back a change that was never confirmed: nothing is intended.
+    Box_::restarted(kernel.clone(), Vec::new(), restores);
+    assert_eq!(kernel.describe(), ["link eth0", "link lo"]);
+}
+
+#[test]
+fn facts_flow_while_an_operation_hangs() {
+    let mut agent = Box_::new(&["eth0", "eth1"]);
+    agent.kernel.fault_at(1, Fault::Hang);
+    let txn = agent.begin(change(NOTHING, "port eth0 mtu 1400"));
+    agent.kernel.set_mtu("eth1", 1300);
+    let seen = agent.kernel.observed(&descriptors::link::key("eth1")).unwrap();
+    agent.take_in_one();
+    let shown = agent.engine.planes(&descriptors::link::key("eth1"))[2].cloned().unwrap();
+    assert!(shown.same(&*seen));
+    assert!(!agent.engine.is_idle());
+    agent.kernel.resume();
+    agent.settle();
+    assert!(agent.outcomes.iter().any(|outcome| outcome.txn() == txn));
+}

@@ -1,0 +1,130 @@
+//! A box on a bench: engine, descriptors, codecs and the simulated kernel, stepped by hand.
+
+use std::time::Duration;
+
+use holdfast_scheduler::{
+    Delta, Engine, Key, Now, Outcome, PlanError, SharedValue, State, Step, TxnId,
+};
+
+use super::{SimulatedKernel, SimulatedTransport};
+use crate::descriptors::registry;
+use crate::transport::{Event, Events, Transport};
+
+/// Steps after which a box that is still busy never ends.
+const MAX_STEPS: usize = 10_000;
+
+pub(super) struct Box_ {
+    pub(super) kernel: SimulatedKernel,
+    pub(super) engine: Engine,
+    transport: SimulatedTransport,
+    events: Events,
+    now: Duration,
+    deadline: Option<Duration>,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+impl Box_ {
+    pub(super) fn new(ports: &[&str]) -> Self {
+        Self::on(SimulatedKernel::new(ports))
+    }
+
+    /// An agent that starts on a box as it is.
+    pub(super) fn on(kernel: SimulatedKernel) -> Self {
+        Self::restarted(kernel, Vec::new(), Vec::new())
+    }
+
+    /// An agent that starts with what its store holds.
+    pub(super) fn restarted(
+        kernel: SimulatedKernel,
+        intent: Vec<(Key, SharedValue)>,
+        restores: Vec<(Key, SharedValue)>,
+    ) -> Self {
+        let (transport, events) = kernel.connect();
+        let mut engine = Engine::new(registry());
+        engine.load(intent, restores);
+        let (now, deadline, outcomes) = (Duration::ZERO, None, Vec::new());
+        let mut this = Self { kernel, engine, transport, events, now, deadline, outcomes };
+        this.transport.retrieve();
+        this.settle();
+        this
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.now, unix_ns: 0 }
+    }
+
+    pub(super) fn plan(
+        &self,
+        changes: Vec<(Key, Option<SharedValue>)>,
+    ) -> Result<String, PlanError> {
+        self.engine.plan(Delta::new(changes)).map(|plan| plan.to_string())
+    }
+
+    /// One transaction, to its end.
+    pub(super) fn commit(&mut self, changes: Vec<(Key, Option<SharedValue>)>) -> Outcome {
+        let txn = self.begin(changes);
+        self.settle();
+        let found = self.outcomes.iter().find(|outcome| outcome.txn() == txn).cloned();
+        found.expect("every transaction ends")
+    }
+
+    pub(super) fn begin(&mut self, changes: Vec<(Key, Option<SharedValue>)>) -> TxnId {
+        let plan = self.engine.plan(Delta::new(changes)).unwrap();
+        let (txn, step) = self.engine.start(plan, self.now());
+        self.follow(step);
+        txn
+    }
+
+    fn follow(&mut self, step: Step) {
+        if !step.submit.is_empty() {
+            self.transport.submit(step.submit);
+        }
+        if !step.read.is_empty() {
+            self.transport.read(step.read);
+        }
+        self.outcomes.extend(step.finished);
+        self.deadline = step.deadline;
+    }
+
+    /// Until nothing is under way; time passes only when nothing else happens.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..MAX_STEPS {
+            if let Some(event) = self.events.try_recv() {
+                let step = self.take_in(event);
+                self.follow(step);
+            } else if let Some(deadline) = self.deadline.take() {
+                self.now = self.now.max(deadline);
+                let step = self.engine.due(self.now());
+                self.follow(step);
+            } else {
+                return; // at rest, or something hangs
+            }
+        }
+        panic!("the box never rests: {:?}", self.outcomes.last());
+    }
+
+    pub(super) fn state(&self, key: &Key) -> State {
+        self.engine.status(key).map_or(State::Nonexistent, |status| status.state)
+    }
+
+    /// What the kernel holds of what matters to configuration, in full.
+    pub(super) fn contents(&self) -> Vec<String> {
+        self.kernel.contents()
+    }
+
+    /// Takes in the next event and goes no further.
+    pub(super) fn take_in_one(&mut self) {
+        let event = self.events.try_recv().expect("something happened");
+        let step = self.take_in(event);
+        self.follow(step);
+    }
+
+    fn take_in(&mut self, event: Event) -> Step {
+        let now = self.now();
+        match event {
+            Event::Completed(list) => self.engine.completed(list, now),
+            Event::Observed(facts) => self.engine.observed(facts, now),
+            Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
+        }
+    }
+}
