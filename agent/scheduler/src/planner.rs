@@ -429,6 +429,10 @@ impl<'g> Planner<'g> {
             Becoming::Adopted => Action::Adopt,
             Becoming::Released => Action::Release,
             Becoming::Found => {
+                // It is as asked already, and still someone else's: it must outlive our intent.
+                if !self.is_ours(spot) {
+                    self.note_restore(spot);
+                }
                 self.overlay.become_live(spot, Some(new), true, None);
                 self.overlay.node_mut(spot).want = Want::Nothing;
                 self.found.push(spot);
