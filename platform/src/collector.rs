@@ -26,6 +26,9 @@ pub struct Collector {
 /// Leaves of the native schema and what they hold.
 pub type Leaves = Arc<Vec<(InstancePath, Value)>>;
 
+/// What a leaf counts.
+type Counter = fn(&Stats64) -> u64;
+
 #[derive(Debug)]
 struct Reading {
     begun: Instant,
@@ -39,13 +42,13 @@ struct Nodes {
     up_time: Option<InstancePath>,
     /// The list, then the containers down to the counters.
     counters: Option<(NodeId, NodeId, Vec<NodeId>)>,
-    leaves: Vec<(NodeId, fn(&Stats64) -> u64)>,
+    leaves: Vec<(NodeId, Counter)>,
 }
 
 /// Leaves below `interface/state/counters`, and what they count. `rx_packets` counts multicast,
 /// too. What Linux does not count per link (unicast and multicast sent, unknown protocols) is left
 /// out rather than made up.
-const COUNTERS: [(&str, fn(&Stats64) -> u64); 11] = [
+const COUNTERS: [(&str, Counter); 11] = [
     ("in-octets", |stats| stats.rx_bytes),
     ("in-pkts", |stats| stats.rx_packets),
     ("in-unicast-pkts", |stats| stats.rx_packets.saturating_sub(stats.multicast)),

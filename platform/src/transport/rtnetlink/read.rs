@@ -31,7 +31,7 @@ impl Task {
             return;
         }
         let mut wanted: HashSet<Key> = keys.iter().cloned().collect();
-        let mut questions: Vec<Query> = keys.iter().map(|key| Query::of(key)).collect();
+        let mut questions: Vec<Query> = keys.iter().map(Query::of).collect();
         let mut seen = HashSet::new();
         questions.retain(|question| seen.insert(question.clone()));
         let mut answers = Vec::new();
