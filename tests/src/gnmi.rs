@@ -1,6 +1,7 @@
 //! A gNMI client for tests, and requests written as text.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi;
@@ -17,6 +18,9 @@ use crate::subscription::Subscription;
 
 /// The largest message that either side sends: a whole-device Set, and the Get that reads it back.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Until a call is answered, or a stream begun: the largest Set on a busy machine takes a part of it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection as one user. Clones share it.
 #[derive(Debug, Clone)]
@@ -150,7 +154,9 @@ impl GnmiClient {
 pub async fn connect(address: SocketAddr, ca: &str) -> Result<Channel> {
     let tls =
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost");
-    let endpoint = Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?;
+    let endpoint = Endpoint::from_shared(format!("https://{address}"))?
+        .tls_config(tls)?
+        .timeout(ANSWER_TIMEOUT);
     endpoint.connect().await.with_context(|| format!("cannot connect to {address}"))
 }
 
