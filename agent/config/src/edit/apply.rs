@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::payload::{self, Supplied};
-use super::reconcile::Reconciler;
+use super::reconcile::{Reconciler, check_supported};
 use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
@@ -234,8 +234,7 @@ impl<'a> Session<'a> {
         branch: Arc<Branch<Mark>>,
         replace: bool,
     ) {
-        let mut branch = branch;
-        if let Err(misfit) = super::reconcile::complete(self.models(), origin, path, &mut branch) {
+        if let Err(misfit) = check_supported(self.models(), origin, path, &branch) {
             return self.refuse(operation, misfit.path, misfit.cause);
         }
         match replace {
@@ -329,10 +328,10 @@ impl Attribution {
 }
 
 /// A mirror leaf to be set: container, leaf, value.
-pub(super) type Mirror = (NodeId, NodeId, Value);
+type Mirror = (NodeId, NodeId, Value);
 
 /// The leaves that repeat keys and that this OpenConfig entry lacks.
-pub(super) fn lacking_mirrors(
+fn lacking_mirrors(
     models: &Models,
     list: NodeId,
     keys: &Keys,
@@ -345,7 +344,7 @@ pub(super) fn lacking_mirrors(
     models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }
 
-pub(super) fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
+fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
     for (config, leaf, value) in mirrors {
         entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
     }

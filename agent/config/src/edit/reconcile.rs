@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use super::Cause;
-use super::apply::{lacking_mirrors, put_mirrors};
 use super::payload::Misfit;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::Mark;
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Branch, Child, Found, List};
-use crate::value::Value;
+use crate::tree::{Branch, Child, List};
 
 /// Compares one supplied subtree with the view of it.
 pub(super) struct Reconciler<'a> {
@@ -186,141 +184,57 @@ fn patched(
     Arc::new(result)
 }
 
-/// Checks the entries of a supplied subtree, and adds the leaves that repeat their keys.
-pub(super) fn complete(
+/// Whether this agent can have every entry of a supplied subtree.
+pub(super) fn check_supported(
     models: &Models,
     origin: Origin,
     path: &InstancePath,
-    branch: &mut Arc<Branch<Mark>>,
+    branch: &Branch<Mark>,
 ) -> Result<(), Misfit> {
-    if let Some(Step { node, keys: Some(keys) }) = path.last() {
-        own_keys(models.schema(origin), path, *node, keys, Arc::make_mut(branch))?;
-    }
     let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
-    let mut check =
-        Check { models, origin, base: path.0.len(), way, lacking: Vec::new(), empty: Vec::new() };
-    if let Some(Step { node, keys: Some(keys) }) = path.last() {
-        check.entry(*node, keys, branch)?;
-    }
-    check.below(branch)?;
-    let (lacking, empty) = (check.lacking, check.empty);
-    let schema = models.schema(origin);
-    for (steps, mirrors) in lacking {
-        let root = Arc::make_mut(branch);
-        put_mirrors(root.descend_mut(schema, &steps, &Mark::Explicit), mirrors);
-    }
-    for steps in empty {
-        let found = Found::Branch(branch).get(&steps);
-        if matches!(found, Some(Found::Branch(container)) if container.is_empty()) {
-            Arc::make_mut(branch).remove_at(schema, &steps);
-        }
-    }
-    Ok(())
+    Check { models, origin, way }.below(branch)
 }
 
-/// The target is an entry: its payload may leave the keys out, and may not contradict them.
-fn own_keys(
-    schema: &Schema,
-    path: &InstancePath,
-    list: NodeId,
-    keys: &Keys,
-    entry: &mut Branch<Mark>,
-) -> Result<(), Misfit> {
-    let NodeKind::List { keys: leaves } = &schema.node(list).kind else { return Ok(()) };
-    for (leaf, value) in leaves.iter().zip(&keys.0) {
-        match entry.value(*leaf) {
-            Some(given) if given != value => {
-                let path = path.to_path(schema).to_string();
-                return Err(Misfit { path, cause: mismatch(schema, *leaf, value, given) });
-            }
-            Some(_) => {}
-            None => drop(entry.put_leaf(*leaf, value.clone(), Mark::Explicit)),
-        }
-    }
-    entry.given = true;
-    Ok(())
-}
-
-/// A walk over every entry of a payload: what it does for each is done a hundred thousand times.
+/// A walk to the lists of which not every entry is supported, and to nothing else: payloads are large.
 struct Check<'a> {
     models: &'a Models,
     origin: Origin,
     /// Where the walk is, from the root.
     way: Vec<(NodeId, Option<&'a Keys>)>,
-    /// Length of the target's path.
-    base: usize,
-    /// Entries without the leaves that repeat their keys, by the way from the target.
-    lacking: Vec<(Vec<Step>, Vec<super::apply::Mirror>)>,
-    /// Containers that say nothing, by the way from the target.
-    empty: Vec<Vec<Step>>,
 }
 
 impl<'a> Check<'a> {
     fn below(&mut self, branch: &'a Branch<Mark>) -> Result<(), Misfit> {
+        let map = &self.models.map;
         for (node, child) in branch.children() {
             match child {
-                Child::Leaf(_) => {}
-                Child::Container(branch) => {
+                Child::Container(branch) if map.is_limited(self.origin, *node) => {
                     self.way.push((*node, None));
-                    if branch.is_empty() {
-                        self.empty.push(self.steps());
-                    }
                     self.below(branch)?;
                     self.way.pop();
                 }
-                Child::List(list) => {
+                Child::List(list) if map.is_limited(self.origin, *node) => {
                     for (keys, entry) in list.iter() {
                         self.way.push((*node, Some(keys)));
-                        self.entry(*node, keys, entry)?;
+                        let supported = map.supports(self.origin, *node, keys);
+                        supported.map_err(|reason| self.unsupported(reason))?;
                         self.below(entry)?;
                         self.way.pop();
                     }
                 }
+                _ => {}
             }
         }
         Ok(())
     }
 
-    /// The entry that the walk is at: supported, and of one mind about its keys.
-    fn entry(&mut self, list: NodeId, keys: &Keys, entry: &Branch<Mark>) -> Result<(), Misfit> {
-        let map = &self.models.map;
-        if let Err(reason) = map.supports(self.origin, list, keys) {
-            return Err(self.misfit(Cause::Unsupported(reason.to_owned())));
-        }
-        let mut complete = true;
-        for (config, leaf, place) in map.mirrors(self.origin, list) {
-            match entry.container(*config).and_then(|config| config.value(*leaf)) {
-                Some(given) if *given != keys.0[*place] => {
-                    let schema = self.models.schema(self.origin);
-                    return Err(self.misfit(mismatch(schema, *leaf, &keys.0[*place], given)));
-                }
-                Some(_) => {}
-                None => complete = false,
-            }
-        }
-        if !complete {
-            let lacking = lacking_mirrors(self.models, list, keys, entry);
-            self.lacking.push((self.steps(), lacking));
-        }
-        Ok(())
-    }
-
-    /// The way from the target.
-    fn steps(&self) -> Vec<Step> {
-        steps(&self.way[self.base..])
-    }
-
-    fn misfit(&self, cause: Cause) -> Misfit {
+    fn unsupported(&self, reason: &str) -> Misfit {
         let schema = self.models.schema(self.origin);
-        Misfit { path: InstancePath(steps(&self.way)).to_path(schema).to_string(), cause }
+        let path = InstancePath(steps(&self.way)).to_path(schema).to_string();
+        Misfit { path, cause: Cause::Unsupported(reason.to_owned()) }
     }
 }
 
 fn steps(way: &[(NodeId, Option<&Keys>)]) -> Vec<Step> {
     way.iter().map(|(node, keys)| Step { node: *node, keys: keys.cloned() }).collect()
-}
-
-fn mismatch(schema: &Schema, leaf: NodeId, entry: &Value, given: &Value) -> Cause {
-    let key = schema.node(leaf).name.to_string();
-    Cause::KeyMismatch { key, entry: entry.to_string(), given: given.to_string() }
 }

@@ -66,7 +66,7 @@ pub enum Parsed<M> {
 }
 
 /// Reads `text` as what `target` is to hold; every leaf carries `meta`.
-/// With `writable`, state is refused.
+/// With `writable`, state is refused, and entries get the leaves that repeat their keys.
 ///
 /// # Errors
 /// At the first thing that does not fit, with its full path.
@@ -144,7 +144,7 @@ impl<M: Clone> Reader<'_, M> {
                 };
                 seed.deserialize(json)?;
                 if matches!(kind, NodeKind::List { .. }) {
-                    self.check_twins(node, &branch).map_err(|fault| self.fail(fault))?;
+                    self.complete_twins(node, &mut branch).map_err(|fault| self.fail(fault))?;
                 }
                 Ok(Parsed::Branch(branch))
             }
@@ -201,19 +201,20 @@ impl<M: Clone> Reader<'_, M> {
     }
 
     /// The keys of a parsed entry.
-    fn keys(&self, node: &Node, branch: &Branch<M>) -> Result<Keys, Fault> {
+    fn keys(&self, node: &Node, branch: &mut Branch<M>) -> Result<Keys, Fault> {
         let NodeKind::List { keys } = &node.kind else { return Ok(Keys::default()) };
         let value = |key: &NodeId| {
             let missing = || Fault::MissingKey(self.schema.node(*key).name.to_string());
             branch.value(*key).cloned().ok_or_else(missing)
         };
         let keys = keys.iter().map(value).collect::<Result<SmallVec<_>, _>>()?;
-        self.check_twins(node, branch)?;
+        self.complete_twins(node, branch)?;
         Ok(Keys(keys))
     }
 
-    /// OpenConfig repeats each key in the entry's `config` container, where it must say the same.
-    fn check_twins(&self, node: &Node, branch: &Branch<M>) -> Result<(), Fault> {
+    /// OpenConfig repeats each key in the entry's `config` container, where it must say the same; what a
+    /// document to be written leaves out is added.
+    fn complete_twins(&self, node: &Node, branch: &mut Branch<M>) -> Result<(), Fault> {
         let NodeKind::List { keys } = &node.kind else { return Ok(()) };
         for key in keys {
             let Some(twin) = self.schema.leaf(*key).leafref else { continue };
@@ -226,10 +227,15 @@ impl<M: Clone> Reader<'_, M> {
                 continue;
             };
             let said = branch.container(container).and_then(|c| c.value(twin));
-            if let (Some(said), Some(is)) = (said, branch.value(*key))
-                && said != is
-            {
-                return Err(mismatch(self.schema.node(*key), is, said));
+            match (said, branch.value(*key)) {
+                (Some(said), Some(is)) if said != is => {
+                    return Err(mismatch(self.schema.node(*key), is, said));
+                }
+                (None, Some(is)) if self.writable => {
+                    let is = is.clone();
+                    branch.container_mut(container).put_leaf(twin, is, self.meta.clone());
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -468,7 +474,7 @@ impl<'de, M: Clone> Visitor<'de> for ListSeed<'_, '_, M> {
             if read.inspect_err(|_| segment(&branch))?.is_none() {
                 break;
             }
-            let keys = reader.keys(node, &branch).map_err(|fault| {
+            let keys = reader.keys(node, &mut branch).map_err(|fault| {
                 segment(&branch);
                 reader.fail(fault)
             })?;

@@ -57,6 +57,7 @@ impl<'a> Compiler<'a> {
             by_native: HashMap::new(),
             by_openconfig: HashMap::new(),
             limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
+            limited: [openconfig, native].map(|schema| vec![false; schema.nodes().len()]),
             mirrors: mirrors(openconfig),
         };
         let mut openconfig_nodes = vec![None; map.anchors.len()];
@@ -275,7 +276,11 @@ impl<'a> Compiler<'a> {
                 .collect::<Result<Vec<_>, _>>()
         };
         let keys = keys_of(schema, node).iter().map(allowed).collect::<Result<_, _>>()?;
-        self.map.limits[model(schema.origin())][node.0 as usize] = Some(Limit { keys, reason });
+        let model = model(schema.origin());
+        self.map.limits[model][node.0 as usize] = Some(Limit { keys, reason });
+        for above in std::iter::successors(Some(node), |node| schema.node(*node).parent) {
+            self.map.limited[model][above.0 as usize] = true;
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Which native leaf an OpenConfig leaf stands for, as a table.
 //!
 //! `openconfig.map` beside this file has one line for each OpenConfig leaf. [`Map`] is that text
-//! looked up in both schemas, in the shape in which the union walks it: one [`Anchor`] for each
+//! looked up in both schemas, in the shape in which the union walks it: one `Anchor` for each
 //! native list, since native lists are the objects of this device, with the leaves of one entry.
 //! Keys are one-to-one, so an OpenConfig entry and its native entry name the same thing.
 
@@ -32,6 +32,8 @@ pub struct Map {
     by_openconfig: HashMap<NodeId, Row>,
     /// By model and list: where not every entry is supported.
     limits: [Vec<Option<Limit>>; 2],
+    /// By model and node: it is such a list or leads to one.
+    limited: [Vec<bool>; 2],
     /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, place of the key.
     mirrors: Vec<Vec<(NodeId, NodeId, usize)>>,
 }

@@ -120,6 +120,11 @@ impl Map {
         }
     }
 
+    /// True when some entry of this list, or of one below this node, is not supported.
+    pub(crate) fn is_limited(&self, origin: Origin, node: NodeId) -> bool {
+        self.limited[model(origin)][node.0 as usize]
+    }
+
     /// The leaves in `config` that repeat a key of this OpenConfig list: container, leaf, place of
     /// the key. None for native lists, which have no such leaves.
     pub(crate) fn mirrors(&self, origin: Origin, list: NodeId) -> &[(NodeId, NodeId, usize)] {

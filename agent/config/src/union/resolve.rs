@@ -49,8 +49,8 @@ impl Union<'_> {
         defaults: Defaults,
     ) -> Option<Resolved> {
         let mut best: Option<Candidate> = None;
-        for at in 0..inputs.len() {
-            let Some(branch) = inputs[at].new else { continue };
+        for (at, pair) in inputs.iter().enumerate() {
+            let Some(branch) = pair.new else { continue };
             let slot = self.slots[at];
             let candidate = match slot.layer.origin {
                 Origin::Native => native_candidate(leaf, branch, slot),
