@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::Event;
 
 /// Events kept apart before they are merged. Below it a reader sees every transition of an object.
-const DEPTH: usize = 256;
+const DEPTH: usize = 64;
 
 /// The writing side; each transport has a clone.
 #[derive(Debug)]
@@ -33,10 +33,20 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<Event>,
-    /// Where the facts of the last event are, by key, once facts were merged into it.
-    places: Option<HashMap<Key, usize>>,
+    /// How many were taken out.
+    popped: usize,
+    latest: Latest,
     writers: usize,
     reader_gone: bool,
+}
+
+/// The last event with facts.
+#[derive(Debug, Default)]
+struct Latest {
+    /// Counted from the first event there ever was.
+    number: usize,
+    /// Where its facts are, by key, once others were merged into it.
+    places: Option<HashMap<Key, usize>>,
 }
 
 /// A mailbox and its reader.
@@ -118,37 +128,61 @@ impl Shared {
 
 impl Queue {
     fn push(&mut self, event: Event) {
-        if self.events.len() < DEPTH {
-            self.append(event);
-            return;
+        match event {
+            event if self.events.len() < DEPTH => self.append(event),
+            Event::Completed(more) => match self.events.back_mut() {
+                Some(Event::Completed(last)) => last.extend(more),
+                _ => self.append(Event::Completed(more)),
+            },
+            Event::Observed(facts) => self.push_facts(facts),
+            event @ Event::Retrieved { .. } => self.append(event),
         }
-        match (self.events.back_mut(), event) {
-            (Some(Event::Completed(last)), Event::Completed(more)) => last.extend(more),
-            (Some(Event::Observed(last)), Event::Observed(more)) => {
-                merge(last, &mut self.places, more);
-            }
-            (_, event) => self.append(event),
+    }
+
+    /// Facts join the last ones. Those of a window of operations may so come before completions of
+    /// an earlier window, but never a second fact of one key: what came between is not reordered.
+    fn push_facts(&mut self, facts: Vec<Fact>) {
+        let length = self.events.len();
+        let Some(at) = self.latest.number.checked_sub(self.popped) else {
+            return self.append(Event::Observed(facts));
+        };
+        let completions_follow =
+            at + 2 == length && matches!(self.events.back(), Some(Event::Completed(_)));
+        let Some(Event::Observed(last)) = self.events.get_mut(at) else {
+            return self.append(Event::Observed(facts));
+        };
+        let places = self.latest.places.get_or_insert_with(|| places_of(last));
+        let known = |fact: &Fact| places.contains_key(&fact.key);
+        if at + 1 == length || completions_follow && !facts.iter().any(known) {
+            merge(last, places, facts);
+        } else {
+            self.append(Event::Observed(facts));
         }
     }
 
     fn append(&mut self, event: Event) {
-        self.places = None;
+        if matches!(event, Event::Observed(_)) {
+            let number = self.popped + self.events.len();
+            self.latest = Latest { number, places: None };
+        }
         self.events.push_back(event);
     }
 
     fn pop(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
+        let event = self.events.pop_front()?;
+        self.popped += 1;
         if self.events.is_empty() {
-            self.places = None;
+            self.latest.places = None;
         }
-        event
+        Some(event)
     }
 }
 
-fn merge(facts: &mut Vec<Fact>, places: &mut Option<HashMap<Key, usize>>, more: Vec<Fact>) {
-    let places = places.get_or_insert_with(|| {
-        facts.iter().enumerate().map(|(place, fact)| (fact.key.clone(), place)).collect()
-    });
+fn places_of(facts: &[Fact]) -> HashMap<Key, usize> {
+    facts.iter().enumerate().map(|(place, fact)| (fact.key.clone(), place)).collect()
+}
+
+fn merge(facts: &mut Vec<Fact>, places: &mut HashMap<Key, usize>, more: Vec<Fact>) {
     for fact in more {
         match places.get(&fact.key) {
             Some(place) => facts[*place] = fact,
@@ -219,8 +253,27 @@ mod tests {
         mailbox.post(completion(2));
         mailbox.post(fact(7, 7));
         let all = text(&mut events);
-        assert_eq!(all.split(' ').count(), DEPTH + 2);
-        assert!(all.ends_with(" 0=999,1=997,2=998 #1#2 7=7"), "{all}");
+        assert_eq!(all.split(' ').count(), DEPTH + 1);
+        assert!(all.ends_with(" 0=999,1=997,2=998,7=7 #1#2"), "{all}");
+    }
+
+    #[test]
+    fn windows_of_a_reader_that_is_behind_become_one() {
+        let (mailbox, mut events) = mailbox();
+        for op in 0..DEPTH as u64 {
+            mailbox.post(completion(op));
+        }
+        assert_eq!(text(&mut events).split(' ').count(), DEPTH);
+        for _ in 0..DEPTH {
+            mailbox.post(completion(0));
+        }
+        for op in 1..4 {
+            mailbox.post(fact(u32::try_from(op).unwrap(), 1));
+            mailbox.post(completion(op));
+        }
+        mailbox.post(fact(2, 0)); // what operation 2 made is gone: told after its completion
+        mailbox.post(completion(4));
+        assert!(text(&mut events).ends_with("#0 1=1,2=1,3=1 #1#2#3 2=0 #4"));
     }
 
     #[test]
