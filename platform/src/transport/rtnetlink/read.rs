@@ -18,8 +18,13 @@ use crate::transport::{now_ns, sysctl};
 use crate::values::{Family, Forwarding};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+/// What a kernel without IPv6 answers.
+const NO_FAMILY: &[Errno] = &[Errno::EAFNOSUPPORT, Errno::EOPNOTSUPP];
 /// Most routes asked for one by one; a list of all costs about as much as some hundred questions.
 const MAX_SINGLE_ROUTES: usize = 64;
+
+/// How often a complete report is tried while objects keep changing under it.
+const RETRIEVE_ATTEMPTS: usize = 5;
 
 /// The answer of a question: facts, or no such object.
 type Facts = Result<Vec<Fact>, AskError>;
@@ -96,13 +101,11 @@ impl Task {
     }
 
     fn get_link(&mut self, name: &SmolStr) -> Facts {
-        match self.get(&ask::link(name)) {
-            Err(AskError::Refused { errno, .. }) if errno == Errno::ENODEV as i32 => {
-                self.links.forget_name(name);
-                Ok(Vec::new())
-            }
-            other => other,
+        let facts = none_if_refused(self.get(&ask::link(name)), &[Errno::ENODEV])?;
+        if facts.is_empty() {
+            self.links.forget_name(name);
         }
+        Ok(facts)
     }
 
     /// The forwarding of some links. What cannot be read is left out.
@@ -129,11 +132,8 @@ impl Task {
         let Some(index) = self.links.index(link) else { return Ok(Vec::new()) };
         let mut facts = Vec::new();
         for family in FAMILIES {
-            match self.list(&question(family, index)) {
-                Ok(more) => facts.extend(more),
-                Err(AskError::Refused { errno, .. }) if errno == Errno::ENODEV as i32 => {}
-                Err(error) => return Err(error),
-            }
+            let listed = none_if_refused(self.list(&question(family, index)), NO_FAMILY);
+            facts.extend(none_if_refused(listed, &[Errno::ENODEV])?);
         }
         Ok(facts)
     }
@@ -141,12 +141,9 @@ impl Task {
     fn list_routes(&mut self) -> Facts {
         let mut facts = Vec::new();
         for family in FAMILIES {
-            match self.list(&ask::our_routes(family, 0)) {
-                Ok(more) => facts.extend(more),
-                // Table main is made with the first route.
-                Err(AskError::Refused { errno, .. }) if errno == Errno::ENOENT as i32 => {}
-                Err(error) => return Err(error),
-            }
+            let listed = none_if_refused(self.list(&ask::our_routes(family, 0)), NO_FAMILY);
+            // Table main is made with the first route.
+            facts.extend(none_if_refused(listed, &[Errno::ENOENT])?);
         }
         self.doubts.routes_listed(facts.len());
         Ok(facts)
@@ -179,10 +176,11 @@ impl Task {
             let start = facts.len();
             let Self { asker, buffer, codecs, links, .. } = self;
             let time_ns = now_ns();
-            asker.list_forwarding(family, buffer, &mut |listing| match listing {
+            let listed = asker.list_forwarding(family, buffer, &mut |listing| match listing {
                 Listing::Begin => facts.truncate(start),
                 Listing::Object(frame) => facts_of(&frame, *codecs, links, time_ns, &mut facts),
-            })?;
+            });
+            none_if_refused(listed.map(|()| Vec::new()), NO_FAMILY)?;
         }
         Ok(facts)
     }
@@ -212,8 +210,10 @@ impl Task {
 
     fn list_class(&mut self, class: Class) -> Facts {
         let families = |task: &mut Self, question: fn(Family, u32) -> RouteNetlinkMessage| {
-            let mut facts = task.list(&question(Family::V4, 0))?;
-            facts.extend(task.list(&question(Family::V6, 0))?);
+            let mut facts = Vec::new();
+            for family in FAMILIES {
+                facts.extend(none_if_refused(task.list(&question(family, 0)), NO_FAMILY)?);
+            }
             Ok(facts)
         };
         match class {
@@ -249,19 +249,26 @@ impl Task {
     /// Reads everything. Where one class cannot be read, the report speaks for the others only: what
     /// was not seen must not be taken for gone.
     pub(super) fn retrieve(&mut self, others: Vec<Fact>) {
-        let mut facts = others;
-        for class in Class::ALL {
-            match self.list_class(class) {
-                Ok(more) => facts.extend(more),
-                Err(error) => {
-                    warn!(?class, %error, "cannot list what the kernel has");
-                    self.mailbox.post(Event::Observed(facts));
-                    self.read_classes(&Class::ALL);
-                    return;
+        for _ in 0..RETRIEVE_ATTEMPTS {
+            let mut facts = others.clone();
+            match self.list_all(&mut facts) {
+                Ok(()) => {
+                    let scope = Scope::Everything;
+                    return self.mailbox.post(Event::Retrieved { scope, facts });
                 }
+                Err(error) => warn!(%error, "cannot list what the kernel has; trying again"),
             }
+            self.hear();
         }
-        self.mailbox.post(Event::Retrieved { scope: Scope::Everything, facts });
+        self.mailbox.post(Event::Observed(others));
+        self.read_classes(&Class::ALL);
+    }
+
+    fn list_all(&mut self, facts: &mut Vec<Fact>) -> Result<(), AskError> {
+        for class in Class::ALL {
+            facts.extend(self.list_class(class)?);
+        }
+        Ok(())
     }
 
     /// The counters of all links; none when the kernel does not tell.
@@ -279,6 +286,16 @@ impl Task {
             warn!(%error, "cannot read the counters of the links");
         }
         counters
+    }
+}
+
+/// Some refusals mean that there is nothing of the kind.
+fn none_if_refused(facts: Facts, with: &[Errno]) -> Facts {
+    match facts {
+        Err(AskError::Refused { errno, .. }) if with.contains(&Errno::from_raw(errno)) => {
+            Ok(Vec::new())
+        }
+        other => other,
     }
 }
 
