@@ -26,7 +26,11 @@ pub use dscp::Dscp;
 
 use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
-use tonic::service::{Routes, RoutesBuilder};
+use http::HeaderValue;
+use tonic::Code;
+use tonic::body::Body;
+use tonic::service::{LayerExt, Routes, RoutesBuilder};
+use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 
@@ -44,11 +48,24 @@ pub async fn routes(core: impl Datastore) -> Result<Routes, tonic_reflection::se
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let (reporter, health) = tonic_health::server::health_reporter();
     health_of(&reporter, &gnmi).await;
+    let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     routes.add_service(gnmi).add_service(health);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())
+}
+
+/// A message over the limit is refused before a handler sees it, as OUT_OF_RANGE, which no handler
+/// uses; what a client should read is that a resource is exhausted.
+fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Body> {
+    const STATUS: &str = "grpc-status";
+    let code = response.headers().get(STATUS).map(|code| Code::from_bytes(code.as_bytes()));
+    if code == Some(Code::OutOfRange) {
+        let code = HeaderValue::from(Code::ResourceExhausted as i32);
+        response.headers_mut().insert(STATUS, code);
+    }
+    response
 }
 
 /// Health asks by the name of a service.

@@ -95,7 +95,7 @@ impl Draft<'_> {
     pub fn apply(&mut self, change: Change) {
         let (tree, schema, stamp) = self.parts(change.origin);
         match change.what {
-            What::Set(value) => return self.set(change.origin, &change.path, value),
+            What::Set(value) => self.set(change.origin, &change.path, value),
             What::Given => tree.branch_mut(schema, &change.path.0, &stamp).given = true,
             What::Gone(Plane::Both) => {
                 tree.remove(schema, &change.path);

@@ -26,6 +26,8 @@ use self::outlet::{End, Outlet};
 use self::plan::Plan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
+#[cfg(test)]
+pub(super) use self::{outlet::STUCK_CLIENT, plan::DEFAULT_SAMPLE_INTERVAL};
 use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::status::Refusal;

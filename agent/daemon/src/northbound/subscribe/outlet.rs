@@ -29,7 +29,7 @@ const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = 1024 * 1024;
 /// How long a message may wait for the client to read. What the stream was told last is held all
 /// that time, and with it the memory of everything that changed since.
-const STUCK_CLIENT: Duration = Duration::from_secs(60);
+pub(in super::super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
 
 /// Why a stream ended before its time.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! A client and a server with a pipe between them, and texts for what they say.
 
+use std::time::Duration;
+
 use holdfast_config::Path;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
@@ -173,16 +175,15 @@ impl Subscription {
         let mut messages = Vec::new();
         loop {
             messages.push(self.next().await);
-            match messages.last().map(String::as_str) {
-                Some("sync" | "end") => return messages,
-                Some(_) | None => {}
+            if let Some("sync" | "end") = messages.last().map(String::as_str) {
+                return messages;
             }
         }
     }
 
-    /// What comes within a time.
-    pub(super) async fn within(&mut self, time: std::time::Duration) -> Vec<String> {
-        let deadline = tokio::time::Instant::now() + time;
+    /// What comes within a time, what is due at its very end included.
+    pub(super) async fn within(&mut self, time: Duration) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + time + Duration::from_millis(1);
         let mut messages = Vec::new();
         while let Ok(message) = tokio::time::timeout_at(deadline, self.next()).await {
             messages.push(message);
