@@ -55,6 +55,11 @@ impl Signals {
         info!(signal = name, "told to {}", if told == Told::End { "end" } else { "reload" });
         told
     }
+
+    /// Waits for the end, when there is nothing yet to reload.
+    pub async fn end(&mut self) {
+        while self.next().await != Told::End {}
+    }
 }
 
 /// Tells the service manager that requests are answered.

@@ -118,7 +118,10 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let addresses = listener.addresses();
     let identity = Identity::read(settings, &addresses)?;
 
-    let running = start_core(settings, store, loaded).await?;
+    let running = tokio::select! {
+        running = start_core(settings, store, loaded) => running?,
+        () = signals.end() => return Ok(()), // bringing a large box to its configuration takes a while
+    };
     let socket = settings.state.socket();
     let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
     let authenticator = Authenticator::new(users, settings.certificate_role);
