@@ -22,16 +22,21 @@ pub(crate) struct Session<'a> {
     errors: Vec<EditError>,
     /// What the operations named, to tell which one a later problem is about.
     named: Vec<(Operation, Origin, Pattern)>,
+    /// The request writes both origins.
+    mixed: bool,
+    /// Units that were sent back as Get showed them, when the request writes both origins.
+    kept: Vec<(Operation, Origin, InstancePath)>,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(before: &'a Configuration) -> Self {
-        let layers = before.layers().clone();
-        Self { before, layers, errors: Vec::new(), named: Vec::new() }
+        let (layers, mixed) = (before.layers().clone(), false);
+        Self { before, layers, errors: Vec::new(), named: Vec::new(), mixed, kept: Vec::new() }
     }
 
     /// All operations, in the order of 3.4 of the gNMI specification.
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution), EditErrors> {
+        self.mixed = edit.origins().count() > 1;
         for (at, target) in edit.deletes.iter().enumerate() {
             self.delete(Operation::Delete(at), target);
         }
@@ -41,6 +46,8 @@ impl<'a> Session<'a> {
         for (at, (target, payload)) in edit.updates.iter().enumerate() {
             self.write(Operation::Update(at), target, payload);
         }
+        let conflicts = super::kept::conflicts(self.before, &self.layers, &self.kept);
+        self.errors.extend(conflicts);
         match self.errors.is_empty() {
             true => Ok((self.layers, Attribution { named: self.named })),
             false => Err(EditErrors(self.errors)),
@@ -238,16 +245,22 @@ impl<'a> Session<'a> {
             return self.refuse(operation, misfit.path, misfit.cause);
         }
         match replace {
-            true => self.replace_branch(origin, path, &branch),
+            true => self.replace_branch(operation, origin, path, &branch),
             false => self.merge_branch(origin, path, &branch),
         }
         self.fill_mirrors(origin, path);
     }
 
-    fn replace_branch(&mut self, origin: Origin, path: &InstancePath, branch: &Arc<Branch<Mark>>) {
+    fn replace_branch(
+        &mut self,
+        operation: Operation,
+        origin: Origin,
+        path: &InstancePath,
+        branch: &Arc<Branch<Mark>>,
+    ) {
         let schema = self.models().schema(origin);
         let layer = LayerKey::client(origin);
-        let mut reconciler = Reconciler::new(schema, path, self.before.has_factory());
+        let mut reconciler = Reconciler::new(schema, path, self.mixed || self.before.has_factory());
         let view = self.before.config_view(origin).branch(path);
         let held = self.before.layers().tree(layer).branch(path);
         let result = reconciler.run(branch, view, held);
@@ -258,6 +271,9 @@ impl<'a> Session<'a> {
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
+        if self.mixed {
+            self.kept.extend(kept.into_iter().map(|unit| (operation, origin, unit)));
+        }
     }
 
     fn clear_factory_below(&mut self, origin: Origin, path: &InstancePath, kept: &[InstancePath]) {

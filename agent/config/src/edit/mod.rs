@@ -2,6 +2,7 @@
 
 mod apply;
 mod errors;
+mod kept;
 mod payload;
 mod reconcile;
 
@@ -10,6 +11,8 @@ pub use errors::{Cause, Conflict, EditError, EditErrors, Operation};
 pub use payload::ANNOTATION;
 
 pub(crate) use apply::{Attribution, Session};
+
+use std::collections::BTreeSet;
 
 use crate::path::Path;
 use crate::schema::Origin;
@@ -43,5 +46,13 @@ pub enum Payload {
 impl Edit {
     pub fn is_empty(&self) -> bool {
         self.deletes.is_empty() && self.replaces.is_empty() && self.updates.is_empty()
+    }
+
+    /// The origins that this writes, each once.
+    pub fn origins(&self) -> impl Iterator<Item = Origin> {
+        let written = self.replaces.iter().chain(&self.updates).map(|(target, _)| target);
+        let found: BTreeSet<Origin> =
+            self.deletes.iter().chain(written).map(|target| target.origin).collect();
+        found.into_iter()
     }
 }

@@ -153,6 +153,23 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
     );
 }
 
+/// A default that was sent back stays a default, and contradicts the other origin nevertheless.
+#[test]
+fn what_is_sent_back_counts_as_asked_for() {
+    let start = after(&[&format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}")]);
+    let shown = json_of(&start, "/");
+    assert!(shown.contains("\"enabled\":true"), "{shown}");
+    let shut = "update native:/interfaces/interface[name=eth0]/enabled false";
+    let errors = start.edit(&edit(&format!("replace / {shown}; {shut}"))).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "cannot replace `/interfaces/interface[name=eth0]/config/enabled`: \
+         `/interfaces/interface[name=eth0]/enabled` is `false` by client native and `true` by client openconfig"
+    );
+    then(&start, shut);
+    then(&start, &format!("replace / {shown}; {}", shut.replace("false", "true")));
+}
+
 /// A veth is an Ethernet port to OpenConfig, which has no word for it.
 #[test]
 fn a_native_type_goes_with_what_openconfig_calls_it() {
