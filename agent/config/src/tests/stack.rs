@@ -223,6 +223,24 @@ fn a_native_only_knob_survives_the_openconfig_entry() {
     );
 }
 
+#[test]
+fn what_another_origin_leaves_incomplete_is_no_error() {
+    let address = format!(
+        "update {ETH0}/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/config/prefix-length 24"
+    );
+    let entry = "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1] {}";
+    assert_eq!(refused(&[entry]).len(), 1, "incomplete by its own doing");
+    let both = after(&[&address, entry]);
+    let left = then(&both, &format!("delete {ETH0}"));
+    check_lines(
+        &lines_effective(&left),
+        ETH0,
+        &["/type=physical default", "/enabled=true default"],
+    );
+    let pending = changed_objects(&both, &left).into_iter().filter_map(|it| it.new).count();
+    assert_eq!(pending, 1, "the address stays, without its prefix length");
+}
+
 /// Case 6: what reads and the union make of it; refusals come with admission.
 #[test]
 fn boot_wins_over_clients_and_hides_nothing_of_theirs() {

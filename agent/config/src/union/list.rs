@@ -37,8 +37,17 @@ struct ListPair<'a> {
     new: &'a List<Mark>,
 }
 
+/// A list in the making.
+struct Draft<'o> {
+    effective: List<Prov>,
+    native: View<'o>,
+    openconfig: View<'o>,
+}
+
 /// A view list that shares its layer's memory as long as every entry does.
-struct View {
+struct View<'o> {
+    layer: Option<ListPair<'o>>,
+    old: Option<&'o List<Mark>>,
     shared: bool,
     patches: Vec<(Keys, Option<Arc<Branch<Mark>>>)>,
 }
@@ -46,57 +55,58 @@ struct View {
 impl<'a> Union<'a> {
     /// Computes the list of anchor `child` below the entry that `inputs` are.
     pub(super) fn list(&mut self, child: AnchorId, inputs: &[Pair<'a>], old: &Outputs) -> Lists {
-        let models = self.models;
-        let anchor = &models.map.anchors[child];
+        let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
-        let (empty, no_effective) = (List::default(), List::default());
-        let old_effective = old
-            .effective
-            .as_ref()
-            .and_then(|it| native_list(it, &anchor.native))
-            .unwrap_or(&no_effective);
-        let old_native =
-            old.native.as_ref().and_then(|it| native_list(it, &anchor.native)).unwrap_or(&empty);
-        let old_openconfig =
-            old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor)).unwrap_or(&empty);
+        let effective = old.effective.as_ref().and_then(|it| native_list(it, &anchor.native));
+        let native = old.native.as_ref().and_then(|it| native_list(it, &anchor.native));
+        let openconfig = old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor));
         let client = |at: Option<usize>| at.map(|at| pairs[at]);
-        let mut native_view = View::new(client(self.client_native), old_native);
-        let mut openconfig_view = View::new(client(self.client_openconfig), old_openconfig);
-        let mut effective = old_effective.clone();
-
+        let mut draft = Draft {
+            effective: effective.cloned().unwrap_or_default(),
+            native: View::new(client(self.client_native), native),
+            openconfig: View::new(client(self.client_openconfig), openconfig),
+        };
         let changes = self.changes(anchor, &pairs);
-        let mut rest = &changes[..];
-        while let Some(first) = rest.first() {
-            let same = rest.iter().take_while(|it| it.keys == first.keys).count();
-            let (group, others) = rest.split_at(same);
-            rest = others;
-            let keys = &first.keys;
-            let openconfig_keys = anchor.openconfig.as_ref().map(|it| it.openconfig_keys(keys));
-            let before = Outputs {
-                effective: effective.get(keys).cloned(),
-                native: old_native.get(keys).cloned(),
-                openconfig: openconfig_keys.as_ref().and_then(|it| old_openconfig.get(it).cloned()),
-            };
-            let inputs = self.entry_inputs(&pairs, group, openconfig_keys.as_ref());
-            self.place.push((child, keys.clone()));
-            let after = self.entry(child, &inputs, &before);
-            self.place.pop();
-            let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
-            native_view.note(keys, after.native, held(self.client_native));
-            if let Some(keys) = &openconfig_keys {
-                openconfig_view.note(keys, after.openconfig, held(self.client_openconfig));
-            }
-            match after.effective {
-                Some(entry) => drop(effective.put(keys.clone(), entry)),
-                None => drop(effective.remove(keys)),
-            }
+        for group in changes.chunk_by(|one, other| one.keys == other.keys) {
+            self.list_entry(child, &pairs, group, &mut draft);
         }
         Lists {
-            effective,
-            openconfig_shared: openconfig_view.shared,
-            native_shared: native_view.shared,
-            openconfig: openconfig_view.finish(client(self.client_openconfig), old_openconfig),
-            native: native_view.finish(client(self.client_native), old_native),
+            effective: draft.effective,
+            openconfig_shared: draft.openconfig.shared,
+            native_shared: draft.native.shared,
+            openconfig: draft.openconfig.finish(),
+            native: draft.native.finish(),
+        }
+    }
+
+    /// Computes one entry, of which `group` are the changes.
+    fn list_entry(
+        &mut self,
+        child: AnchorId,
+        pairs: &[ListPair<'a>],
+        group: &[Changed<'a>],
+        draft: &mut Draft<'_>,
+    ) {
+        let Some(Changed { keys, .. }) = group.first() else { return };
+        let counterpart = self.models.map.anchors[child].openconfig.as_ref();
+        let openconfig_keys = counterpart.map(|it| it.openconfig_keys(keys));
+        let before = Outputs {
+            effective: draft.effective.get(keys).cloned(),
+            native: draft.native.before(keys),
+            openconfig: openconfig_keys.as_ref().and_then(|keys| draft.openconfig.before(keys)),
+        };
+        let inputs = self.entry_inputs(pairs, group, openconfig_keys.as_ref());
+        self.place.push((child, keys.clone()));
+        let after = self.entry(child, &inputs, &before);
+        self.place.pop();
+        let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
+        draft.native.note(keys, after.native, held(self.client_native));
+        if let Some(keys) = &openconfig_keys {
+            draft.openconfig.note(keys, after.openconfig, held(self.client_openconfig));
+        }
+        match after.effective {
+            Some(entry) => drop(draft.effective.put(keys.clone(), entry)),
+            None => drop(draft.effective.remove(keys)),
         }
     }
 
@@ -165,10 +175,18 @@ impl<'a> Union<'a> {
     }
 }
 
-impl View {
-    fn new(layer: Option<ListPair<'_>>, old: &List<Mark>) -> Self {
-        let shared = layer.map_or(old.is_empty(), |layer| layer.old.is_same(old));
-        Self { shared, patches: Vec::new() }
+impl<'o> View<'o> {
+    fn new(layer: Option<ListPair<'o>>, old: Option<&'o List<Mark>>) -> Self {
+        let shared = match (layer, old) {
+            (Some(layer), Some(old)) => layer.old.is_same(old),
+            (Some(layer), None) => layer.old.is_empty(),
+            (None, old) => old.is_none_or(List::is_empty),
+        };
+        Self { layer, old, shared, patches: Vec::new() }
+    }
+
+    fn before(&self, keys: &Keys) -> Option<Arc<Branch<Mark>>> {
+        self.old?.get(keys).cloned()
     }
 
     fn note(
@@ -184,11 +202,11 @@ impl View {
         self.patches.push((keys.clone(), entry));
     }
 
-    fn finish(self, layer: Option<ListPair<'_>>, old: &List<Mark>) -> List<Mark> {
+    fn finish(self) -> List<Mark> {
         if self.shared {
-            return layer.map(|layer| layer.new.clone()).unwrap_or_default();
+            return self.layer.map(|layer| layer.new.clone()).unwrap_or_default();
         }
-        let mut view = old.clone();
+        let mut view = self.old.cloned().unwrap_or_default();
         for (keys, entry) in self.patches {
             match entry {
                 Some(entry) => drop(view.put(keys, entry)),
