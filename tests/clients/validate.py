@@ -14,7 +14,7 @@ def main():
         command += ["--username", os.environ["TARGET_USER"], "--password", os.environ["TARGET_PASSWORD"]]
         command += ["--root_ca_cert", os.environ["TARGET_CA"]]
         command += ["--tests_file", "oc_config_validate.yaml", "--results_file", results.name]
-        command += ["--gnmi_set_cooldown_secs", "0", "--stop_on_error", "--log_gnmi"]
+        command += ["--gnmi_set_cooldown_secs", "1", "--stop_on_error", "--log_gnmi"]
         subprocess.run(command, check=True)
         run = json.load(results)
     if run["tests_fail"] or not run["tests_pass"]:

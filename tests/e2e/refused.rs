@@ -25,11 +25,7 @@ async fn bad_sets() {
     let leaf = |name: &str| format!("{config}/{name}");
     let updates: Vec<(&str, Update, Code)> = vec![
         ("unknown node", update(&leaf("colour"), "red"), Code::NotFound),
-        (
-            "unknown node in the payload",
-            update(&config, json!({"colour": "red"})),
-            Code::InvalidArgument,
-        ),
+        ("unknown node in the payload", update(&config, json!({"colour": "red"})), Code::NotFound),
         ("a number that is a word", update(&leaf("mtu"), "big"), Code::InvalidArgument),
         ("a number out of range", update(&leaf("mtu"), 70_000), Code::InvalidArgument),
         ("a boolean that is a number", update(&leaf("enabled"), 1), Code::InvalidArgument),

@@ -1,9 +1,6 @@
 //! Static routes, few and many.
 
-use std::time::Instant;
-
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::eventually::PATIENCE;
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
@@ -60,10 +57,7 @@ async fn ten_thousand_routes_arrive_in_one_set() {
 
     let prefix = |number: u32| format!("10.{}.{}.0/24", number / 256, number % 256);
     let routes: Vec<Value> = (0..MANY).map(|number| route(&prefix(number), "192.0.2.2")).collect();
-    let started = Instant::now();
     client.replace(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
-    let took = started.elapsed();
-    assert!(took < PATIENCE, "{took:?}");
 
     assert_eq!(net.routes(OURS).len(), MANY as usize);
     let read = client.read(&format!("{STATIC_ROUTES}/static")).await.unwrap();

@@ -27,6 +27,9 @@ async fn leaves_of_a_port_reach_the_kernel() {
     let link = net.link("eth0");
     assert_eq!((link.alias.as_str(), link.up, link.mtu), ("to the core", true, 1400));
 
+    client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
+    assert_eq!(net.link("eth0").alias, "");
+
     client.update(&format!("{}/enabled", config_of("eth0")), false).await.unwrap();
     assert!(!net.link("eth0").up);
 }
