@@ -72,10 +72,7 @@ async fn on_change_tells_what_the_kernel_and_a_set_change() {
 
     net.ip("link set eth0 up");
     told.until("[name=eth0]/state/oper-status = \"UP\"").await;
-    client
-        .update(&config_of("eth0"), json!({"name": "eth0", "description": "told"}))
-        .await
-        .unwrap();
+    client.update(&config_of("eth0"), json!({"mtu": 1414, "description": "told"})).await.unwrap();
     told.until("[name=eth0]/config/description = \"told\"").await;
     client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
     told.until("delete /interfaces/interface[name=eth0]/config/description").await;
