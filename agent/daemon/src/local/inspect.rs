@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write as _};
 
 use holdfast_config::{
     json::{Flavour, print},
-    schema::{Node, Origin},
+    schema::{Node, NodeKind, Origin, Schema},
     tree::Found,
 };
 use holdfast_scheduler::Status;
@@ -55,13 +55,14 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
 
 /// One JSON document with a member for each origin, in the encoding of RFC 7951.
 async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failure> {
-    let shown = |node: &Node| node.config == config;
     let revision = core.revision();
     let mut whole = Map::new();
     for (name, origin) in [("openconfig", Origin::OpenConfig), ("holdfast_native", Origin::Native)]
     {
         let polled = if config { Vec::new() } else { core.polled(origin).await };
         let schema = core.schema(origin);
+        // A key comes with its entry. By itself it is no configuration: a port nobody configured has one as well.
+        let shown = |node: &Node| node.config == config && !is_key(schema, node);
         let tree = overlaid(schema, revision.tree(origin), polled, now_ns());
         let printed =
             print(schema, schema.root(), Found::Branch(tree.root()), Flavour::Ietf, &shown);
@@ -70,6 +71,11 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         whole.insert(name.to_owned(), value);
     }
     Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
+}
+
+fn is_key(schema: &Schema, node: &Node) -> bool {
+    let list = node.parent.map(|parent| &schema.node(parent).kind);
+    matches!(list, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }
 
 /// One line for each value: its state, its label, and why it is not where it should be.
