@@ -94,20 +94,21 @@ impl Descriptor for RouteDescriptor {
     /// The kernel refuses a route whose link is down or whose gateway is not on-link.
     fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
         let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
-        let mut needed = Vec::with_capacity(2 * hops.len());
+        let mut needed: Vec<Dependency> = Vec::with_capacity(2 * hops.len());
         for hop in hops {
-            let link = hop.link.iter();
-            needed.extend(
-                link.map(|link| Dependency::exact(format!("link {link} up"), link::up_key(link))),
-            );
+            let link = hop.link.as_ref();
+            let link =
+                link.map(|link| Dependency::exact(format!("link {link} up"), link::up_key(link)));
             let gateway = hop.gateway.filter(|gateway| !is_link_local(*gateway));
-            needed.extend(gateway.map(|gateway| {
+            let gateway = gateway.map(|gateway| {
                 Dependency::covering(format!("gateway {gateway}"), route.table, gateway)
-            }));
+            });
+            for dependency in link.into_iter().chain(gateway) {
+                if !needed.contains(&dependency) {
+                    needed.push(dependency);
+                }
+            }
         }
-        needed.dedup_by(|a, b| a.label == b.label);
-        let mut labels = std::collections::HashSet::new();
-        needed.retain(|dependency| labels.insert(dependency.label.clone()));
         needed
     }
 

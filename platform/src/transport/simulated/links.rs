@@ -142,6 +142,7 @@ impl Machine {
         }
         if before.up && !self.link(message.header.index)?.up {
             self.drop_routes(message.header.index);
+            self.drop_ipv6_addresses(message.header.index);
         }
         Ok(())
     }

@@ -270,6 +270,20 @@ impl Machine {
         }
     }
 
+    /// What goes, too, unless `keep_addr_on_down` is set.
+    pub(super) fn drop_ipv6_addresses(&mut self, index: u32) {
+        let gone: Vec<_> = self
+            .addresses
+            .keys()
+            .filter(|(link, ip)| *link == index && ip.is_ipv6())
+            .copied()
+            .collect();
+        for key in gone {
+            let old = self.addresses.remove(&key);
+            self.notes.extend(old.map(|old| (Message::DelAddress(old), 0)));
+        }
+    }
+
     /// What goes with a link beside its routes.
     pub(super) fn drop_below(&mut self, index: u32, name: &str) {
         let addresses: Vec<_> =

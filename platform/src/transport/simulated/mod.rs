@@ -3,11 +3,12 @@
 //! Start at [`SimulatedKernel`]. What it is given are the same encoded requests, what it tells are
 //! the same messages, so codecs are a part of what is tested. It has the kernel's quirks: a repeated
 //! identical set and an alias on a link that is down give no message, IPv4 routes go silently with
-//! their link, a link takes along what is on it, and no message says who caused it. It can be told
+//! their link (or when it goes down, and then the IPv6 addresses go, too), a link takes along what is on it, and no message says who caused it. It can be told
 //! to fail, panic or hang at its nth request; what others do to the box is injected.
 //!
 //! It works in the thread of the caller, so a test is a sequence of steps and never waits.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_scheduler::{Completion, Fact, Key, Operation, OperationError, Scope, SharedValue};
@@ -282,12 +283,9 @@ impl State {
         match command {
             Command::Submit(batch) => self.submit(batch),
             Command::Read(keys) => {
-                let there = self.everything();
-                let value = |key: &Key| {
-                    let found = there.iter().find(|(other, _)| other == key);
-                    found.map(|(_, value)| value.clone())
-                };
-                let answers: Vec<_> = keys.iter().map(|key| (key.clone(), value(key))).collect();
+                let there: HashMap<Key, SharedValue> = self.everything().into_iter().collect();
+                let answers =
+                    keys.into_iter().map(|key| (key.clone(), there.get(&key).cloned())).collect();
                 let facts = self.facts(answers);
                 self.post(Event::Observed(facts));
             }

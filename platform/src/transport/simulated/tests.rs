@@ -336,7 +336,11 @@ fn a_port_gets_back_what_it_had_before_us() {
 
 #[test]
 fn what_others_do_to_our_objects_is_repaired() {
-    let config = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2";
+    let config = "port eth0 mtu 1400
+        address eth0 192.0.2.1/24
+        address eth0 2001:db8::1/64
+        route 10.0.0.0/8 via 192.0.2.2
+        route 2001:db8:1::/48 via 2001:db8::2";
     let check = |act: &dyn Fn(&SimulatedKernel)| {
         let mut agent = Box_::new(&["eth0"]);
         commit(&mut agent, NOTHING, config);
