@@ -107,6 +107,18 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What an update has to put back: `new` with the attributes that it leaves open, and that `applied` had set, as
+    /// they were `before` us. `None` when there are no such attributes.
+    fn put_back(
+        &self,
+        applied: &Self::Value,
+        new: &Self::Value,
+        before: Option<&Self::Value>,
+    ) -> Option<Self::Value> {
+        let _ = (applied, new, before);
+        None
+    }
+
     /// False for what cannot be read back: such an operation counts as verified when it is completed.
     fn observable(&self) -> bool {
         true
@@ -132,6 +144,12 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
     fn owned(&self, observed: &dyn Value) -> bool;
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn put_back(
+        &self,
+        applied: &dyn Value,
+        new: &dyn Value,
+        before: Option<&dyn Value>,
+    ) -> Option<SharedValue>;
     fn observable(&self) -> bool;
 }
 
@@ -194,6 +212,17 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
         let value = Descriptor::restore(self, typed(self, observed))?;
+        Some(Arc::new(value))
+    }
+
+    fn put_back(
+        &self,
+        applied: &dyn Value,
+        new: &dyn Value,
+        before: Option<&dyn Value>,
+    ) -> Option<SharedValue> {
+        let before = before.map(|before| typed(self, before));
+        let value = Descriptor::put_back(self, typed(self, applied), typed(self, new), before)?;
         Some(Arc::new(value))
     }
 

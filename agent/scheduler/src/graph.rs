@@ -656,6 +656,21 @@ impl Graph {
             || guarded(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
     }
 
+    /// What an update from `applied` to `new` has to put back, if anything.
+    pub(crate) fn put_back(
+        &self,
+        key: &Key,
+        applied: &SharedValue,
+        new: &SharedValue,
+    ) -> Option<SharedValue> {
+        if Arc::ptr_eq(applied, new) {
+            return None;
+        }
+        let descriptor = self.registry.descriptor(key.kind())?;
+        let before = self.restores.get(key).map(|before| &**before);
+        guarded(|| descriptor.put_back(&**applied, &**new, before)).ok().flatten()
+    }
+
     /// Whether an observed value carries our mark. A panic says no.
     pub(crate) fn owned(&self, key: &Key, observed: &SharedValue) -> bool {
         let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };

@@ -127,7 +127,13 @@ impl<'g> Planner<'g> {
                 self.gone(spot, Some(Cause::Orphan))
             }
             Goal::Nothing => {}
-            Goal::Valid(value, traits) if graph.satisfied(&node.key, &value, &current) => {
+            Goal::Valid(value, traits)
+                if graph.satisfied(&node.key, &value, &current)
+                    // What is left open now may have been set by us before.
+                    && !applied.as_ref().is_some_and(|applied| {
+                        graph.put_back(&node.key, applied, &value).is_some()
+                    }) =>
+            {
                 let in_place =
                     node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &traits));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
