@@ -9,18 +9,13 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
+use super::fresh_mtu;
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
 
 /// The kernel counts ageing in hundredths of a second (`USER_HZ`).
 const AGEING_TICKS_PER_S: u32 = 100;
-
-/// MTU of an Ethernet-like link when nothing is configured, octets of layer 3.
-const DEFAULT_MTU: u32 = 1500;
-
-/// MTU of the loopback device when nothing is configured, octets of layer 3.
-const LOOPBACK_MTU: u32 = 65_536;
 
 pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {
@@ -105,7 +100,12 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         return Ok(Requests::new());
     };
     if !links.is_ours(&old.name) {
-        let fresh = Attributes { enabled: Some(false), ..Attributes::fresh(&old.kind) };
+        let fresh = Attributes {
+            enabled: Some(false),
+            description: Some("".into()),
+            mtu: fresh_mtu(&old.kind),
+            ..Attributes::default()
+        };
         return set(old, links, fresh);
     }
     let mut message = LinkMessage::default();
@@ -160,19 +160,9 @@ impl Attributes {
         }
     }
 
-    /// What differs. What the new value leaves alone, and the old one set, becomes as on a fresh
-    /// link.
+    /// What differs.
     fn between(old: &Link, new: &Link) -> Self {
-        let fresh = Attributes::fresh(&new.kind);
-        // An observed `old` has every attribute; only what we set ourselves is taken back.
-        let set_by_us = old.facts.is_none();
-        let mut wanted = Attributes::of(new);
-        if set_by_us && old.description.is_some() && new.description.is_none() {
-            wanted.description = fresh.description;
-        }
-        if set_by_us && old.mtu.is_some() && new.mtu.is_none() {
-            wanted.mtu = fresh.mtu;
-        }
+        let wanted = Attributes::of(new);
         Self {
             enabled: wanted.enabled.filter(|enabled| *enabled != old.enabled),
             description: wanted
@@ -201,17 +191,6 @@ impl Attributes {
         let mut attributes = Attributes::of(restore);
         attributes.description = Some(restore.description.clone().unwrap_or_default());
         attributes
-    }
-
-    /// A link of this kind as it is when nobody touched it. A made-up MAC address cannot be asked
-    /// for again, so that of an earlier configuration stays.
-    fn fresh(kind: &LinkKind) -> Self {
-        let mtu = match kind {
-            LinkKind::Loopback => Some(LOOPBACK_MTU),
-            LinkKind::Vxlan(_) | LinkKind::Other(_) => None, // depends on the link below
-            _ => Some(DEFAULT_MTU),
-        };
-        Self { description: Some("".into()), mtu, ..Self::default() }
     }
 
     fn put(self, message: &mut LinkMessage) {

@@ -190,6 +190,41 @@ impl Descriptor for LinkDescriptor {
     fn restore(&self, observed: &Link) -> Option<Link> {
         (!observed.is_ours()).then(|| observed.clone())
     }
+
+    /// As it was before us, or as on a fresh link. A made-up MAC address of a link that we made
+    /// cannot be asked for again, so the one that was set stays.
+    fn put_back(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
+        let mut filled = new.clone();
+        if applied.facts.is_some() {
+            return None; // what the kernel shows is not what we set
+        }
+        if applied.description.is_some() && new.description.is_none() {
+            let before = before.and_then(|before| before.description.clone());
+            filled.description = Some(before.unwrap_or_default());
+        }
+        if applied.mtu.is_some() && new.mtu.is_none() {
+            filled.mtu = before.and_then(|before| before.mtu).or(fresh_mtu(&new.kind));
+        }
+        if applied.mac.is_some() && new.mac.is_none() {
+            filled.mac = before.and_then(|before| before.mac);
+        }
+        (filled != *new).then_some(filled)
+    }
+}
+
+/// MTU of an Ethernet-like link that nobody touched, octets of layer 3.
+const FRESH_MTU: u32 = 1500;
+
+/// MTU of the loopback device that nobody touched, octets of layer 3.
+const FRESH_LOOPBACK_MTU: u32 = 65_536;
+
+/// The MTU that a link of this kind has when nobody touched it; `None` where it depends on others.
+fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
+    match kind {
+        LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
+        LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
+        _ => Some(FRESH_MTU),
+    }
 }
 
 /// True when a link that the kernel shows is of the kind that was asked for.

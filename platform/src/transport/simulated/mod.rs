@@ -26,6 +26,8 @@ mod bench;
 mod links;
 mod machine;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 use super::mailbox::{Mailbox, mailbox};

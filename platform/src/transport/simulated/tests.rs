@@ -98,7 +98,7 @@ fn route(words: &[&str]) -> StaticRoute {
 }
 
 /// What leads from one configuration to the next.
-fn change(from: &str, to: &str) -> Change {
+pub(super) fn change(from: &str, to: &str) -> Change {
     let (old, new) = (values(from), values(to));
     let gone = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
     let mut change: Change = gone.map(|(key, _)| (key.clone(), None)).collect();
@@ -113,7 +113,7 @@ fn change(from: &str, to: &str) -> Change {
     change
 }
 
-fn commit(agent: &mut Box_, from: &str, to: &str) {
+pub(super) fn commit(agent: &mut Box_, from: &str, to: &str) {
     let outcome = agent.commit(change(from, to));
     assert!(matches!(outcome, Outcome::Done { .. }), "{to}: {outcome:?}");
 }
@@ -121,7 +121,7 @@ fn commit(agent: &mut Box_, from: &str, to: &str) {
 const NOTHING: &str = "";
 
 #[track_caller]
-fn assert_same(after: &[String], before: &[String], what: &str) {
+pub(super) fn assert_same(after: &[String], before: &[String], what: &str) {
     let only = |these: &[String], others: &[String]| {
         these.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("\n")
     };
