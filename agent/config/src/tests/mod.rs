@@ -7,6 +7,7 @@
 mod changes;
 mod map;
 mod model;
+mod ranks;
 mod rows;
 mod set;
 mod stack;

@@ -1,0 +1,128 @@
+//! One leaf asked for by any of the layers, against UNION.md section 2 written down plainly.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::tree::Leaf;
+
+/// How a layer may stand to the leaf `enabled` of one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// It has no such interface.
+    Nothing,
+    /// It has the interface, and says nothing of the leaf.
+    Entry,
+    Asked(bool),
+    Absent,
+    Factory(bool),
+}
+
+type Stack = [(LayerKey, Says); LayerKey::ALL.len()];
+
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+
+fn says(layer: LayerKey) -> BoxedStrategy<Says> {
+    let asked = any::<bool>().prop_map(Says::Asked);
+    let common = prop_oneof![Just(Says::Nothing), Just(Says::Entry), asked];
+    match layer {
+        LayerKey::CLIENT_NATIVE => {
+            prop_oneof![common, any::<bool>().prop_map(Says::Factory)].boxed()
+        }
+        LayerKey::BOOT_NATIVE => prop_oneof![common, Just(Says::Absent)].boxed(),
+        _ => common.boxed(),
+    }
+}
+
+fn stack() -> impl Strategy<Value = (Stack, bool)> {
+    let layers: Vec<_> = LayerKey::ALL.iter().map(|layer| says(*layer)).collect();
+    (layers, any::<bool>()).prop_map(|(says, off)| {
+        let mut stack = [(LayerKey::GNSI, Says::Nothing); LayerKey::ALL.len()];
+        for (at, layer) in LayerKey::ALL.into_iter().enumerate() {
+            stack[at] = (layer, says[at]);
+        }
+        (stack, off)
+    })
+}
+
+fn layers_of(stack: &Stack, off: bool) -> Layers {
+    let mut layers = Layers::new();
+    for (layer, says) in stack {
+        let schema = models().schema(layer.origin);
+        let leaf = if layer.origin == Origin::Native { "enabled" } else { "config/enabled" };
+        let entry = schema.resolve_write(&ETH0.parse().unwrap()).unwrap();
+        let path = schema.resolve_write(&format!("{ETH0}/{leaf}").parse().unwrap()).unwrap();
+        let tree = layers.tree_mut(*layer);
+        let (value, mark) = match says {
+            Says::Nothing => continue,
+            Says::Entry => {
+                tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
+                continue;
+            }
+            Says::Asked(value) => (Value::Bool(*value), Mark::Explicit),
+            Says::Absent => (Value::Empty, Mark::Absent),
+            Says::Factory(value) => (Value::Bool(*value), Mark::Factory),
+        };
+        tree.set_leaf(schema, &path, Leaf::new(value, mark));
+    }
+    if off {
+        layers.off = Owners::of(LayerKey::BOOT_NATIVE).and(Owners::of(LayerKey::BOOT_OPENCONFIG));
+    }
+    layers
+}
+
+/// The sentences of UNION.md 2 in their order. None: no layer has the interface.
+fn naive(stack: &Stack, off: bool) -> Option<bool> {
+    let says = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
+    let asked = |layers: &[LayerKey]| {
+        layers.iter().find_map(|layer| match says(*layer) {
+            Says::Asked(value) => Some(Some(value)),
+            Says::Absent => Some(None),
+            _ => None,
+        })
+    };
+    let openconfig_default = |layers: &[LayerKey]| {
+        layers.iter().any(|layer| says(*layer) == Says::Entry).then_some(Some(true))
+    };
+    let boot = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG];
+    let when = |condition: bool, value: Option<Option<bool>>| value.filter(|_| condition);
+    let factory = match says(LayerKey::CLIENT_NATIVE) {
+        Says::Factory(value) => Some(Some(value)),
+        _ => None,
+    };
+    if stack.iter().all(|(_, says)| *says == Says::Nothing) {
+        return None;
+    }
+    let clients = [
+        LayerKey::CLIENT_NATIVE,
+        LayerKey::CLIENT_OPENCONFIG,
+        LayerKey::SERVICE_NATIVE,
+        LayerKey::SERVICE_OPENCONFIG,
+    ];
+    let found = asked(&[LayerKey::GNSI])
+        .or(when(!off, asked(&boot)))
+        .or(when(!off, openconfig_default(&boot[1..])))
+        .or(asked(&[LayerKey::FENCE]))
+        .or(asked(&clients))
+        .or(openconfig_default(&[LayerKey::CLIENT_OPENCONFIG, LayerKey::SERVICE_OPENCONFIG]))
+        .or(when(off, asked(&boot)))
+        .or(asked(&[LayerKey::LEASE]))
+        .or(factory);
+    // The native default, also where boot wants the leaf to be absent.
+    Some(found.flatten().unwrap_or(true))
+}
+
+fn effective(configuration: &Configuration) -> Option<bool> {
+    let path = models().native.resolve_write(&format!("{ETH0}/enabled").parse().unwrap()).unwrap();
+    match configuration.effective().leaf(&path)?.value {
+        Value::Bool(value) => Some(value),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_strongest_layer_wins((stack, off) in stack()) {
+        let configuration = Configuration::new(models().clone(), layers_of(&stack, off));
+        prop_assert_eq!(effective(&configuration), naive(&stack, off));
+    }
+}
