@@ -426,3 +426,26 @@ fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {
     let parent = schema.node(leaf).parent;
     parent.is_some_and(|parent| list_keys(schema, parent).contains(&leaf))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaf_lists_are_joined() {
+        let schema = Schema::native().expect("the model is part of the agent");
+        let mut node = schema.node(schema.find("/system/hostname").expect("it exists")).clone();
+        let list = |text: &str| {
+            Value::List(text.chars().map(|it| Value::Str(it.to_string().into())).collect())
+        };
+        for (user_ordered, held, more, want) in [
+            (false, "bc", "ab", "abc"),
+            (true, "cb", "ab", "cba"),
+            (false, "", "b", "b"),
+            (true, "b", "", "b"),
+        ] {
+            node.user_ordered = user_ordered;
+            assert_eq!(joined(&node, &list(held), &list(more)), list(want), "{held} and {more}");
+        }
+    }
+}

@@ -356,7 +356,7 @@ fn an_address_needs_its_prefix_length() {
     );
 }
 
-// proves 1.91, 1.92
+// proves 1.92
 #[test]
 fn the_root_annotation_stays_with_the_openconfig_layer() {
     let note = |text: &str| {

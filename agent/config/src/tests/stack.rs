@@ -73,7 +73,8 @@ fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
     );
 }
 
-/// Case 2: what Get shows, sent back, changes nothing; proves 1.60.
+/// Case 2: what Get shows, sent back, changes nothing.
+// proves 1.60
 #[test]
 fn get_then_replace_is_a_no_op() {
     let boxes = [
