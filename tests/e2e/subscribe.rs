@@ -77,7 +77,8 @@ async fn on_change_tells_what_the_kernel_and_a_set_change() {
     client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
     told.until("delete /interfaces/interface[name=eth0]/config/description").await;
     net.ip("link del eth0");
-    told.until("delete /interfaces/interface[name=eth0]").await;
+    told.until("[name=eth0]/state/oper-status = \"NOT_PRESENT\"").await; // still configured
+    told.until("delete /interfaces/interface[name=peer0]").await; // gone
 }
 
 // proves 1.126
