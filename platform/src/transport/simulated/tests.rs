@@ -181,6 +181,20 @@ fn plans_are_ordered_by_what_needs_what() {
     );
     check("bridge br0", "bridge br0 stp", "update link br0");
     check("vxlan vx 7", "vxlan vx 8", "delete link vx; create link vx");
+    // Addresses are freed before they are used again.
+    check(
+        "port eth0
+         port eth1
+         address eth0 192.0.2.1/24
+         address eth1 192.0.2.2/24",
+        "port eth0
+         port eth1
+         address eth0 192.0.2.2/24
+         address eth1 192.0.2.1/24",
+        "delete address 192.0.2.1/24 of eth0; delete address 192.0.2.2/24 of eth1; \
+         create address 192.0.2.2/24 of eth0; create address 192.0.2.1/24 of eth1; \
+         create prefix 192.0.2.0/24 on eth0; create prefix 192.0.2.0/24 on eth1",
+    );
     // In place where the kernel can; another metric is another route.
     check(
         "route 10.0.0.0/8 drop",
