@@ -9,17 +9,23 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use holdfast_tests::agent::{ADMIN, AgentProcess, binary};
+use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 const PORTS: usize = 4;
 
 /// The configuration that is pushed, beside this crate's manifest.
 const SAMPLE: &str = "data/try.json";
+
+/// How long the picture of the kernel waits for a carrier.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Octets of randomness in the generated password.
 const PASSWORD_BYTES: usize = 12;
@@ -56,6 +62,8 @@ async fn run() -> Result<()> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE).canonicalize()?;
     push(&agent, &sample).await?;
     println!("\nPushed {} by gNMI Set.", sample.display());
+    // The kernel reports a carrier a moment after a port is up; the picture is clearer then.
+    let _still_worth_showing = timeout(CARRIER_PATIENCE, carrier(&managed)).await;
     show("The kernel after", &managed);
     invite(&agent, &managed, &password);
 
@@ -78,7 +86,13 @@ fn cable(managed: &Netns, neighbours: &Netns) {
     }
 }
 
-/// Sets each subtree of a document of the whole configuration.
+/// Waits until the ports that the sample enables are operational.
+async fn carrier(managed: &Netns) {
+    let up = |port: &&str| managed.ip(&format!("-brief link show dev {port}")).contains(" UP ");
+    eventually("the ports have a carrier", || ["eth0", "eth1"].iter().all(up)).await;
+}
+
+/// Sets the whole of a document at the root.
 async fn push(agent: &AgentProcess, sample: &Path) -> Result<()> {
     let text =
         fs::read_to_string(sample).with_context(|| format!("cannot read {}", sample.display()))?;
