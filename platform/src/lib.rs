@@ -1,9 +1,14 @@
 //! What Holdfast manages on a Linux network box, and how it reaches it.
 //!
-//! Start at [`values`] for the kernel-side objects as typed structs, at [`codec`] for how an
-//! operation on one of them becomes requests, at [`Platform`] for the transports that carry them
-//! out on one managed box. Everything but the transports and the [`Collector`] is pure: no socket,
-//! file, clock or lock.
+//! Start at [`objects`] for how an entry of the native model becomes a typed value of [`values`] and
+//! how state goes back up, at [`descriptors`] for what the engine knows of each kind and how an
+//! operation on it becomes requests ([`codec`]), at [`transport`] for what carries them out.
+//! Everything but the transports is pure: no socket, file, clock or lock.
+//!
+//! Absent on purpose: decisions about order or retries (the engine's), and the deletion of anything
+//! that does not carry our mark.
+//! When a request fails, its operation fails with the kernel's own words; a creation of several
+//! requests is taken back.
 #![warn(missing_docs)]
 
 pub mod codec;
@@ -14,7 +19,6 @@ pub mod netns;
 pub mod objects;
 mod platform;
 pub mod stored;
-
 pub mod transport;
 pub mod values;
 

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_scheduler::{Change, Dependency, Descriptor, Effect, Key, KindId, Offer, Part, Taken};
+use holdfast_scheduler::{
+    Change, Claim, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, Taken,
+};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
 };
@@ -218,6 +220,20 @@ impl Descriptor for ConnectedDescriptor {
     /// The kernel has the on-link route only while the link is up.
     fn dependencies(&self, part: &Connected) -> Vec<Dependency> {
         vec![Dependency::exact(format!("link {} up", part.link), link::up_key(&part.link))]
+    }
+
+    /// An address that moves leaves its old link first: so the routes through it are made anew, and
+    /// do not stay on the old link.
+    fn claims(&self, part: &Connected) -> Vec<Claim> {
+        let everywhere = match part.ip {
+            IpAddr::V4(ip) => ip.is_link_local(),
+            IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        };
+        if everywhere {
+            Vec::new()
+        } else {
+            vec![Claim(Facet::of(kinds::CONNECTED, "ip").ip(part.ip))]
+        }
     }
 
     fn provides(&self, part: &Connected) -> Vec<Offer> {
