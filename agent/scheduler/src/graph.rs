@@ -295,6 +295,20 @@ impl Graph {
         self.groups.get(target)
     }
 
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&Target, &Group)> {
+        self.groups.iter()
+    }
+
+    pub(crate) fn lists(&self, target: &Target, idx: Idx) -> bool {
+        self.groups.get(target).is_some_and(|group| group.members.contains(&idx))
+    }
+
+    /// True when another value holds an identity that this one wants.
+    pub(crate) fn is_contended(&self, idx: Idx) -> bool {
+        let claims = self.node(idx).goal.traits().map_or(&[][..], |traits| &traits.claims);
+        claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
+    }
+
     /// How many live values offer a target, whether or not anybody has asked before.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
         if let Some(group) = self.groups.get(target) {

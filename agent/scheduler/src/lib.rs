@@ -9,6 +9,7 @@
 //! When an operation of an atomic transaction fails, the intent is put back and the way there is planned like any other
 //! change. A panicking descriptor spoils its own value only.
 
+mod audit;
 mod dependency;
 mod descriptor;
 mod engine;

@@ -16,6 +16,9 @@ use crate::plan::Cause;
 use crate::traits::{Traits, ordering};
 use crate::value::SharedValue;
 
+/// Values looked at while searching whether one rests on another. Real chains are a handful long.
+const REACH: usize = 10_000;
+
 /// A node of the overlay.
 pub(crate) type Spot = u32;
 /// A group of the overlay.
@@ -65,6 +68,8 @@ pub(crate) struct OverlayNode {
     /// What it was, when it goes with another one that has not gone yet.
     pub(crate) leaving: Option<Arc<Traits>>,
     pub(crate) carrier: Option<Spot>,
+    /// The users of its key know that it goes.
+    pub(crate) warned: bool,
 }
 
 #[derive(Debug, Default)]
@@ -265,6 +270,47 @@ impl<'g> Overlay<'g> {
     pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
         let known = self.by_target.contains_key(target) || self.graph.group(target).is_some();
         known.then(|| self.account(target))
+    }
+
+    /// How many offers a target has by now.
+    pub(crate) fn avail(&self, target: &Target) -> u32 {
+        match self.by_target.get(target) {
+            Some(&account) => self.group(account).avail,
+            None => self.opening(target),
+        }
+    }
+
+    /// True when what lives under one key needs another key, directly or by what it needs.
+    pub(crate) fn rests_on(&self, from: &Key, on: &Key) -> bool {
+        let mut seen: BTreeSet<Key> = BTreeSet::new();
+        let mut stack = vec![from.clone()];
+        while let Some(key) = stack.pop() {
+            if key == *on {
+                return true;
+            }
+            if seen.len() > REACH || !seen.insert(key.clone()) {
+                continue;
+            }
+            let exact = self.live_needs(&key).map(|traits| {
+                let targets = ordering(&traits.needs).map(|need| &need.target);
+                targets
+                    .filter_map(|target| match target {
+                        Target::Exact(key) => Some(key.clone()),
+                        _ => None,
+                    })
+                    .collect::<Vec<_>>()
+            });
+            stack.extend(exact.into_iter().flatten());
+        }
+        false
+    }
+
+    fn live_needs(&self, key: &Key) -> Option<&Arc<Traits>> {
+        if let Some(spot) = self.touched(key) {
+            return self.node(spot).live.as_ref().filter(|_| self.node(spot).ours);
+        }
+        let node = self.graph.node(self.graph.find(key)?);
+        node.live.as_ref().filter(|_| node.ours)
     }
 
     /// How many offers a target has by now, when nobody has counted in this plan yet.
@@ -580,6 +626,7 @@ impl OverlayNode {
             attached: Vec::new(),
             leaving: None,
             carrier: None,
+            warned: false,
         }
     }
 }

@@ -17,18 +17,19 @@ use crate::key::{FixedMap, Key};
 use crate::operation::{Action, TransportId};
 use crate::overlay::{Account, Accounts, Becoming, Overlay, OverlayNode, Spot, Want, spot_of};
 use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
-use crate::traits::Traits;
+use crate::traits::{Traits, ordering};
 use crate::value::SharedValue;
 
-/// Rounds of ready values, by rank.
-const DELETES: usize = 0;
-const CHANGES: usize = 1;
-const CREATES: usize = 2;
+/// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
+const FINDINGS: usize = 0;
+const DELETES: usize = 1;
+const CHANGES: usize = 2;
+const CREATES: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
-    ready: [Vec<Spot>; 3],
+    ready: [Vec<Spot>; 4],
     /// Deletes and changes that wait for users to go, by key.
     pub(crate) blocked: BTreeMap<Key, Spot>,
     /// The same, when all users are on their way already.
@@ -86,7 +87,7 @@ impl<'g> Planner<'g> {
             self.classify(spot);
         }
         loop {
-            let rank = (DELETES..=CREATES).find(|&rank| !self.ready[rank].is_empty());
+            let rank = (FINDINGS..=CREATES).find(|&rank| !self.ready[rank].is_empty());
             let Some(rank) = rank else {
                 if self.resolve() {
                     continue;
@@ -100,7 +101,7 @@ impl<'g> Planner<'g> {
             for spot in round {
                 match rank {
                     DELETES => self.delete(spot, false),
-                    CHANGES => self.change(spot, false),
+                    FINDINGS | CHANGES => self.change(spot, false),
                     _ => self.create(spot, false),
                 }
             }
@@ -192,7 +193,7 @@ impl<'g> Planner<'g> {
     fn want_change(&mut self, spot: Spot, becoming: Becoming) {
         let node = self.overlay.node_mut(spot);
         node.want = Want::Become(becoming);
-        self.ready[CHANGES].push(spot);
+        self.ready[rank(becoming)].push(spot);
         if becoming != Becoming::Updated {
             return;
         }
@@ -258,7 +259,7 @@ impl<'g> Planner<'g> {
         let key = node.key.clone();
         let (_, lost) = self.overlay.shift(&key, Some(&live), None);
         if !force && self.is_blocked(spot, &live, &lost) {
-            return;
+            return self.park_idle(spot, &key);
         }
         self.unblock(&key);
         match self.carrier(spot, &live) {
@@ -269,6 +270,19 @@ impl<'g> Planner<'g> {
                 self.overlay.become_live(spot, None, false, Some(op));
                 self.went(spot, op);
                 self.turn();
+            }
+        }
+    }
+
+    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change.
+    fn park_idle(&mut self, spot: Spot, key: &Key) {
+        if std::mem::replace(&mut self.overlay.node_mut(spot).warned, true) {
+            return;
+        }
+        let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
+        for user in self.overlay.users(account, false) {
+            if user != spot && matches!(self.overlay.node(user).want, Want::Nothing) {
+                self.park(user);
             }
         }
     }
@@ -371,7 +385,8 @@ impl<'g> Planner<'g> {
         let (&Want::Become(becoming), Some(live)) = (&node.want, node.live.clone()) else { return };
         let (key, unmet) = (node.key.clone(), node.unmet);
         let Some((value, new)) = self.next(spot) else { return };
-        if becoming != Becoming::Released && (unmet > 0 || self.is_claimed(spot, &new)) {
+        let waits = || unmet > 0 || self.leans_on_itself(spot, &live, &new);
+        if becoming != Becoming::Released && (waits() || self.is_claimed(spot, &new)) {
             self.starved.insert(key, spot);
             return;
         }
@@ -385,6 +400,20 @@ impl<'g> Planner<'g> {
         self.starved.remove(&key);
         self.unblock(&key);
         self.apply_change(spot, becoming, value, new, &lost);
+    }
+
+    /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
+    /// been created so.
+    fn leans_on_itself(&self, spot: Spot, live: &Traits, new: &Arc<Traits>) -> bool {
+        let key = &self.overlay.node(spot).key;
+        let added = ordering(&new.needs).filter(|need| live.needs_of(&need.target).is_empty());
+        let mut leans = false;
+        for need in added {
+            leans |= live.is_offering(key, &need.target) && self.overlay.avail(&need.target) <= 1;
+            leans |=
+                matches!(&need.target, Target::Exact(other) if self.overlay.rests_on(other, key));
+        }
+        leans
     }
 
     /// What a value that changes in place is to become.
@@ -647,19 +676,23 @@ impl<'g> Planner<'g> {
         for spot in std::mem::take(&mut self.overlay.turned.freed) {
             match self.overlay.node(spot).want {
                 Want::Delete => self.ready[DELETES].push(spot),
-                Want::Become(_) => self.ready[CHANGES].push(spot),
+                Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
                 _ => {}
             }
         }
         for spot in std::mem::take(&mut self.overlay.turned.ready) {
             match self.overlay.node(spot).want {
                 Want::Create => self.ready[CREATES].push(spot),
-                Want::Become(_) => self.ready[CHANGES].push(spot),
+                Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
                 Want::Nothing if self.overlay.node(spot).leaving.is_none() => self.classify(spot),
                 _ => {}
             }
         }
     }
+}
+
+fn rank(becoming: Becoming) -> usize {
+    if becoming == Becoming::Found { FINDINGS } else { CHANGES }
 }
 
 /// Plans a change of intent together with values to be looked at again.

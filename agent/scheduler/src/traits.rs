@@ -87,6 +87,20 @@ impl Traits {
         &self.needs[from..until]
     }
 
+    /// Whether a value with these traits under this key offers a target.
+    pub(crate) fn is_offering(&self, key: &Key, target: &Target) -> bool {
+        let own = match target {
+            Target::Exact(other) => key == other,
+            Target::Under(prefix) => key.starts_with(prefix),
+            Target::Covering { table, address } => self
+                .prefixes
+                .iter()
+                .any(|(other, prefix)| other == table && prefix.contains(address)),
+            Target::AnyOf(_) | Target::Whole(_) => false,
+        };
+        own || self.offers(target)
+    }
+
     pub(crate) fn offers(&self, target: &Target) -> bool {
         self.offers.binary_search(target).is_ok()
     }

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 #![allow(unreachable_pub, reason = "shared by test binaries as a module")]
+#![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Action, Change, Claim, Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet, Fact,
-    Key, KindId, Now, Offer, Operation, OperationError, Outcome, Part, Plan, PlanError, Registry,
-    SharedValue, Step, Taken, Target, TransportId, Value,
+    Action, Bond, Change, Claim, Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet,
+    Fact, Key, KindId, Now, Offer, Operation, OperationError, Outcome, Part, Plan, PlanError,
+    Registry, SharedValue, Step, Taken, Target, TransportId, Value,
 };
 
 const THING: KindId = KindId(1);
@@ -124,6 +125,20 @@ impl Thing {
                 .extend([Dependency::exact("same", key("x")), Dependency::exact("same", key("y"))]);
         }
         needs
+    }
+
+    /// For reference models.
+    pub fn dependencies(&self) -> Vec<Dependency> {
+        self.needs()
+    }
+
+    pub fn operation_parts(&self) -> Vec<(Key, Thing)> {
+        let parts = self.parts().into_iter().filter(|(key, _)| key.kind() != PROPERTY);
+        parts.map(|(key, value)| (key, thing(&value))).collect()
+    }
+
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(String::as_str).filter(|token| token.starts_with('#'))
     }
 
     fn takes(&self, other: &Thing) -> bool {
@@ -315,6 +330,10 @@ pub struct Lab {
     pub now: Duration,
     /// `create a` fails so, as long as it is listed.
     pub failing: BTreeMap<String, OperationError>,
+    /// Failures end after the first one.
+    pub fails_once: bool,
+    /// Something failed: what follows in the same batch may be without what it needs, and is refused.
+    pub stumbled: bool,
     /// Operations that are carried out without effect: `create a`.
     pub lying: Vec<String>,
     /// Operations that nobody answers: `create a`.
@@ -337,6 +356,8 @@ impl Default for Lab {
             system: BTreeMap::new(),
             now: Duration::from_secs(1000),
             failing: BTreeMap::new(),
+            fails_once: false,
+            stumbled: false,
             lying: Vec::new(),
             silent: Vec::new(),
             log: Vec::new(),
@@ -352,8 +373,8 @@ impl Default for Lab {
 impl Lab {
     /// A system with these foreign things in it, and an engine that knows them.
     pub fn with(system: &str) -> Self {
-        let mut lab = Self::default();
-        lab.system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        let system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        let mut lab = Self { system, ..Self::default() };
         lab.resync();
         lab
     }
@@ -479,8 +500,14 @@ impl Lab {
             self.log.push(format!("{text} silent"));
             return None;
         }
-        let result = match self.failing.get(&text) {
-            Some(error) => Err(error.clone()),
+        let result = match self.failing.get(&text).cloned() {
+            Some(error) => {
+                self.stumbled |= self.fails_once;
+                if self.fails_once {
+                    self.failing.remove(&text);
+                }
+                Err(error)
+            }
             None if self.lying.contains(&text) => Ok(()),
             None => self.effect(op),
         };
@@ -505,6 +532,9 @@ impl Lab {
             }
             (_, Some(new)) => {
                 let new = thing(new);
+                if (self.stumbled || !self.failing.is_empty()) && !self.has_needs(&new) {
+                    return Err(error(101, "unreachable", false));
+                }
                 self.lose_properties(&new);
                 self.system.insert(op.key.clone(), new.clone());
                 self.check_needs(&format!("{} {}", op.action, new.name));
@@ -526,19 +556,27 @@ impl Lab {
         self.system.retain(|_, other| !lost.iter().any(|name| other.has(&format!("+{name}"))));
     }
 
+    fn has_needs(&self, thing: &Thing) -> bool {
+        thing
+            .needs()
+            .iter()
+            .filter(|need| need.bond == Bond::After)
+            .all(|need| self.is_met(&need.target))
+    }
+
+    pub fn is_met(&self, target: &Target) -> bool {
+        self.system.values().any(|other| other.offers(target))
+    }
+
     /// Nothing of ours is ever without what it needs. Companions come one after the other.
     fn check_needs(&self, after: &str) {
-        if !self.strict {
+        if !self.strict || self.stumbled {
             return;
         }
         for thing in self.system.values() {
             let ours = self.engine.planes(&thing.key())[0].is_some();
-            for need in thing
-                .needs()
-                .iter()
-                .filter(|need| ours && need.bond == holdfast_scheduler::Bond::After)
-            {
-                let met = self.system.values().any(|other| other.offers(&need.target));
+            for need in thing.needs().iter().filter(|need| ours && need.bond == Bond::After) {
+                let met = self.is_met(&need.target);
                 assert!(
                     met,
                     "after `{after}`, `{thing}` is without {}; {:?}",
@@ -546,6 +584,34 @@ impl Lab {
                 );
             }
         }
+    }
+
+    /// Begins a change and stops dead after so many operations.
+    pub fn start_and_crash(&mut self, delta: Delta, after: usize) {
+        let plan = self.engine.plan(delta).unwrap();
+        let (_, step) = self.engine.start(plan, self.now());
+        for op in step.submit.iter().take(after) {
+            self.carry_out(op);
+        }
+    }
+
+    /// A new engine on the same system, with this intent in its store. What the old one made carries its mark.
+    pub fn restarted(&self, intent: &BTreeMap<Key, Thing>) -> Self {
+        let mut lab = Self { strict: false, stumbled: true, ..Self::default() };
+        let values =
+            intent.iter().map(|(key, thing)| (key.clone(), Arc::new(thing.clone()) as SharedValue));
+        lab.engine.load(values.collect(), Vec::new());
+        let marked = self.system.iter().map(|(key, thing)| {
+            let mut thing = thing.clone();
+            thing.tokens.push("mine".to_owned());
+            (key.clone(), thing)
+        });
+        lab.system = marked.collect();
+        lab.resync();
+        for thing in lab.system.values_mut() {
+            thing.tokens.retain(|token| token != "mine");
+        }
+        lab
     }
 
     /// What the system has, sorted by key: `a =1 <b; c`.

@@ -1,0 +1,80 @@
+//! Recomputes every account from the planes, and compares.
+
+use crate::dependency::Target;
+use crate::engine::Engine;
+use crate::graph::Node;
+use crate::key::FixedMap;
+use crate::traits::{Traits, ordering};
+
+impl Engine {
+    /// Checks all counters and indexes against a recomputation from scratch. Costs as much as there is: for tests, and for
+    /// whoever doubts.
+    ///
+    /// # Errors
+    /// The first account that is wrong.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut users: FixedMap<&Target, u32> = FixedMap::default();
+        for (_, node) in self.graph.nodes() {
+            for need in
+                node.live.iter().filter(|_| node.ours).flat_map(|live| ordering(&live.needs))
+            {
+                *users.entry(&need.target).or_default() += 1;
+            }
+        }
+        for (target, group) in self.graph.groups() {
+            let avail = self.offers(target);
+            let used = users.get(target).copied().unwrap_or_default();
+            if (group.avail, group.users) != (avail, used) {
+                let counted = (group.avail, group.users);
+                return Err(format!(
+                    "{target:?} is counted {counted:?}, and has {:?}",
+                    (avail, used)
+                ));
+            }
+        }
+        for (idx, node) in self.graph.nodes() {
+            let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+            let unmet = needs.iter().filter(|need| self.offers(&need.target) == 0).count();
+            if node.unmet as usize != unmet {
+                return Err(format!(
+                    "{} is counted to lack {}, and lacks {unmet}",
+                    node.key, node.unmet
+                ));
+            }
+            if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
+                return Err(format!("{} is missing from the lists of what it needs", node.key));
+            }
+            let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none();
+            let excused =
+                node.flight.is_some() || node.trouble.is_some() || self.graph.is_contended(idx);
+            if waits && !excused && self.is_idle() {
+                return Err(format!("{} is ready, and nobody woke it", node.key));
+            }
+        }
+        Ok(())
+    }
+
+    fn offers(&self, target: &Target) -> u32 {
+        let offers = self
+            .graph
+            .nodes()
+            .map(|(_, node)| node.live.as_ref().map_or(0, |live| offers(node, live, target)));
+        offers.sum()
+    }
+}
+
+fn offers(node: &Node, live: &Traits, target: &Target) -> u32 {
+    let own = match target {
+        Target::Exact(key) => u32::from(node.key == *key),
+        Target::Under(prefix) => u32::from(node.key.starts_with(prefix)),
+        Target::Covering { table, address } => {
+            let within = live
+                .prefixes
+                .iter()
+                .filter(|(other, prefix)| other == table && prefix.contains(address));
+            u32::try_from(within.count()).unwrap_or(u32::MAX)
+        }
+        Target::AnyOf(_) | Target::Whole(_) => 0,
+    };
+    own + u32::from(live.offers(target))
+}
