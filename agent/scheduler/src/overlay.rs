@@ -70,6 +70,10 @@ pub(crate) struct OverlayNode {
     pub(crate) carrier: Option<Spot>,
     /// The users of its key know that it goes.
     pub(crate) warned: bool,
+    /// The accounts that will lose its offer.
+    pub(crate) fading: Accounts,
+    /// It is going to change in place.
+    pub(crate) unsteady: Option<Account>,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +81,12 @@ pub(crate) struct OverlayGroup {
     pub(crate) avail: u32,
     pub(crate) users: u32,
     pub(crate) renewers: u32,
+    /// Offers that will go: nothing new relies on them.
+    pub(crate) fading: u32,
+    /// It will change in place: whoever is renewed with it waits for that.
+    pub(crate) unsteady: bool,
+    /// Nodes that wait for offers that stay.
+    pub(crate) held: Vec<Spot>,
     /// Nodes whose goal is new, and needs this.
     pub(crate) extra: Vec<Spot>,
     /// Nodes that cannot change before the users are gone.
@@ -121,6 +131,8 @@ pub(crate) struct Overlay<'g> {
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) turned: Turned,
+    /// All that fades.
+    fading: usize,
     pub(crate) edges: u64,
 }
 
@@ -139,6 +151,7 @@ impl<'g> Overlay<'g> {
             unders: false,
             prefixes: FixedMap::default(),
             turned: Turned::default(),
+            fading: 0,
             edges: 0,
         }
     }
@@ -160,7 +173,7 @@ impl<'g> Overlay<'g> {
         &self.groups[account as usize]
     }
 
-    fn group_mut(&mut self, account: Account) -> &mut OverlayGroup {
+    pub(crate) fn group_mut(&mut self, account: Account) -> &mut OverlayGroup {
         &mut self.groups[account as usize]
     }
 
@@ -270,6 +283,61 @@ impl<'g> Overlay<'g> {
     pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
         let known = self.by_target.contains_key(target) || self.graph.group(target).is_some();
         known.then(|| self.account(target))
+    }
+
+    /// Notes what a value will offer no more, so that nothing new relies on it.
+    pub(crate) fn fade(&mut self, spot: Spot, next: Option<&Traits>, changes: bool) {
+        self.unfade(spot);
+        let key = self.node(spot).key.clone();
+        let live = self.node(spot).live.clone();
+        let (_, lost) = self.shift(&key, live.as_deref(), next);
+        for &account in &lost {
+            self.group_mut(account).fading += 1;
+        }
+        let exact = if changes { self.existing(&Target::Exact(key)) } else { None };
+        if let Some(account) = exact {
+            self.group_mut(account).unsteady = true;
+        }
+        self.fading += lost.len() + usize::from(exact.is_some());
+        let node = self.node_mut(spot);
+        node.fading = lost;
+        node.unsteady = exact;
+    }
+
+    /// The value has changed, or will not.
+    pub(crate) fn unfade(&mut self, spot: Spot) {
+        let node = self.node_mut(spot);
+        let (lost, exact) = (std::mem::take(&mut node.fading), node.unsteady.take());
+        self.fading -= lost.len() + usize::from(exact.is_some());
+        for account in lost {
+            let group = self.group_mut(account);
+            group.fading -= 1;
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+        if let Some(account) = exact {
+            let group = self.group_mut(account);
+            group.unsteady = false;
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+    }
+
+    /// True when something a value needs is about to go or to change; then it is tried again after that.
+    pub(crate) fn is_held(&mut self, spot: Spot, traits: &Traits) -> bool {
+        if self.fading == 0 {
+            return false;
+        }
+        let mut held = false;
+        for need in ordering(&traits.needs) {
+            let account = self.account(&need.target);
+            let group = self.group_mut(account);
+            if group.avail <= group.fading || need.renew && group.unsteady {
+                group.held.push(spot);
+                held = true;
+            }
+        }
+        held
     }
 
     /// How many offers a target has by now.
@@ -482,6 +550,11 @@ impl<'g> Overlay<'g> {
     fn gain(&mut self, account: Account, by: Option<u32>) {
         let group = self.group_mut(account);
         group.avail += 1;
+        if group.avail > group.fading {
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+        let group = self.group_mut(account);
         if group.avail == 1 {
             group.made_by = by;
             self.walk(account, true);
@@ -627,6 +700,8 @@ impl OverlayNode {
             leaving: None,
             carrier: None,
             warned: false,
+            fading: Accounts::new(),
+            unsteady: None,
         }
     }
 }

@@ -26,6 +26,9 @@ const DELETES: usize = 1;
 const CHANGES: usize = 2;
 const CREATES: usize = 3;
 
+/// Rounds of a plan for each value it touches, far more than needed.
+const TURNS_PER_VALUE: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
@@ -86,7 +89,14 @@ impl<'g> Planner<'g> {
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             self.classify(spot);
         }
+        let mut turns = 0;
         loop {
+            // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
+            turns += 1;
+            if turns > TURNS_PER_VALUE * (self.overlay.nodes.len() + 1) {
+                debug_assert!(false, "the plan turns in a circle: {:?}", self.operations);
+                return;
+            }
             let rank = (FINDINGS..=CREATES).find(|&rank| !self.ready[rank].is_empty());
             let Some(rank) = rank else {
                 if self.resolve() {
@@ -194,6 +204,12 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node_mut(spot);
         node.want = Want::Become(becoming);
         self.ready[rank(becoming)].push(spot);
+        let next = self.next(spot);
+        self.overlay.fade(
+            spot,
+            next.as_ref().map(|(_, traits)| &**traits),
+            becoming == Becoming::Updated,
+        );
         if becoming != Becoming::Updated {
             return;
         }
@@ -218,12 +234,12 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node_mut(spot);
         node.cause = cause.unwrap_or(node.cause);
         if restore {
-            node.want = Want::Become(Becoming::Released);
-            return self.ready[CHANGES].push(spot);
+            return self.want_change(spot, Becoming::Released);
         }
         node.want = Want::Delete;
         let live = node.live.clone();
         self.ready[DELETES].push(spot);
+        self.overlay.fade(spot, None, false);
         if let Some(traits) = live {
             let properties = traits.property_takes.iter().map(|(_, taken)| taken);
             for taken in traits.takes.iter().chain(properties) {
@@ -268,6 +284,7 @@ impl<'g> Planner<'g> {
                 let old = self.old_value(spot);
                 let op = self.emit(spot, Action::Delete, old, None, &lost);
                 self.overlay.become_live(spot, None, false, Some(op));
+                self.overlay.unfade(spot);
                 self.went(spot, op);
                 self.turn();
             }
@@ -347,6 +364,7 @@ impl<'g> Planner<'g> {
         node.current = None;
         node.want = Want::Nothing;
         self.overlay.become_live(spot, None, false, None);
+        self.overlay.unfade(spot);
         let attached = std::mem::take(&mut self.overlay.node_mut(spot).attached);
         let done = self.overlay.node(carrier);
         match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
@@ -385,8 +403,10 @@ impl<'g> Planner<'g> {
         let (&Want::Become(becoming), Some(live)) = (&node.want, node.live.clone()) else { return };
         let (key, unmet) = (node.key.clone(), node.unmet);
         let Some((value, new)) = self.next(spot) else { return };
-        let waits = || unmet > 0 || self.leans_on_itself(spot, &live, &new);
-        if becoming != Becoming::Released && (waits() || self.is_claimed(spot, &new)) {
+        let needy = becoming != Becoming::Released;
+        let waits = needy && (unmet > 0 || self.leans_on_itself(spot, &live, &new));
+        let held = needy && becoming != Becoming::Found && self.overlay.is_held(spot, &new);
+        if waits || held || needy && self.is_claimed(spot, &new) {
             self.starved.insert(key, spot);
             return;
         }
@@ -469,6 +489,7 @@ impl<'g> Planner<'g> {
                     self.note_restore(spot);
                 }
                 self.overlay.become_live(spot, Some(new), true, None);
+                self.overlay.unfade(spot);
                 self.overlay.node_mut(spot).want = Want::Nothing;
                 self.found.push(spot);
                 return self.turn();
@@ -479,13 +500,13 @@ impl<'g> Planner<'g> {
         }
         let op = self.emit(spot, action, old, Some(value.clone()), lost);
         self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));
+        self.overlay.unfade(spot);
         self.take_attached(spot, op);
         let node = self.overlay.node_mut(spot);
         node.current = Some(value);
         node.want = Want::Nothing;
         if becoming == Becoming::Released && matches!(node.goal, Goal::Valid(..)) {
-            node.want = Want::Become(Becoming::Adopted);
-            self.ready[CHANGES].push(spot);
+            self.want_change(spot, Becoming::Adopted);
         }
         self.turn();
     }
@@ -514,7 +535,7 @@ impl<'g> Planner<'g> {
             return self.want_create(spot); // lost what it had when it was found ready
         }
         let (value, traits) = (value.clone(), traits.clone());
-        if self.is_claimed(spot, &traits) {
+        if self.overlay.is_held(spot, &traits) || self.is_claimed(spot, &traits) {
             return;
         }
         let op = self.emit(spot, Action::Create, None, Some(value.clone()), &Accounts::new());

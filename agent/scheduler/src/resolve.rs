@@ -143,6 +143,8 @@ impl Planner<'_> {
                 return true;
             }
             self.overlay.node_mut(spot).want = Want::Nothing;
+            self.overlay.unfade(spot);
+            self.turn();
         }
         false
     }

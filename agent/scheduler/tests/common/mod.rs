@@ -434,7 +434,9 @@ impl Lab {
     /// Lets time pass until nothing is planned any more, at most so long.
     pub fn settle(&mut self, most: Duration) {
         let until = self.now + most;
+        let begun = self.log.len();
         while self.deadline.is_some_and(|deadline| deadline <= until) {
+            assert!(self.log.len() < begun + 5_000, "{:?}", &self.log[self.log.len() - 20..]);
             self.pass_time();
         }
     }
@@ -467,7 +469,14 @@ impl Lab {
     /// Does what the engine asks for, until it asks for nothing.
     pub fn follow(&mut self, step: Step) {
         let mut steps = std::collections::VecDeque::from([step]);
+        let mut patience = 10_000;
         while let Some(step) = steps.pop_front() {
+            patience -= 1;
+            assert!(
+                patience > 0,
+                "the engine never rests: {:?}",
+                &self.log[self.log.len().saturating_sub(20)..]
+            );
             self.deadline = step.deadline;
             for (key, value) in step.restores {
                 match value {
