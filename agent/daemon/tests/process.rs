@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{ErrorKind, Write},
     os::unix::net::UnixDatagram,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
@@ -89,10 +89,10 @@ impl Agent {
     fn wait_for(&self, line: &str) {
         let mut message = [0; 512];
         loop {
-            let length = self
-                .manager
-                .recv(&mut message)
-                .unwrap_or_else(|error| panic!("no {line}: {error}"));
+            let length = match self.manager.recv(&mut message) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue, // not restarted, as it has a timeout
+                received => received.unwrap_or_else(|error| panic!("no {line}: {error}")),
+            };
             if String::from_utf8_lossy(&message[..length]).lines().any(|told| told == line) {
                 return;
             }
