@@ -12,6 +12,7 @@ use crate::transport::codecs::Codecs;
 use crate::values::*;
 use crate::{Platform, PlatformError, PlatformSettings};
 
+mod agent;
 pub(crate) mod fixture;
 
 use fixture::{Managed, address, enter_fresh_namespaces, ip, own_namespace, route, veth};

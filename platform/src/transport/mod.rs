@@ -10,7 +10,7 @@ pub(crate) mod codecs;
 mod files;
 mod mailbox;
 pub(crate) mod rtnetlink;
-mod simulated;
+pub(crate) mod simulated;
 mod sysctl;
 pub(crate) mod texts;
 mod uts;

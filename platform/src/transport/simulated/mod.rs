@@ -28,7 +28,7 @@ mod machine;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use super::mailbox::{Mailbox, mailbox};
 use super::{Event, Events, Transport};

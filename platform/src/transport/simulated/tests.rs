@@ -13,7 +13,7 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 /// `port eth0 up|down [mtu N] [alias X] [master X] [v4-forwarding]`, `veth a b`, `bridge br0`,
 /// `vxlan vx 7 dev a`, `dummy d0`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
-fn values(text: &str) -> Vec<(Key, SharedValue)> {
+pub(crate) fn values(text: &str) -> Vec<(Key, SharedValue)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(value).collect()
 }
 
@@ -98,7 +98,7 @@ fn route(words: &[&str]) -> StaticRoute {
 }
 
 /// What leads from one configuration to the next.
-pub(super) fn change(from: &str, to: &str) -> Change {
+pub(crate) fn change(from: &str, to: &str) -> Change {
     let (old, new) = (values(from), values(to));
     let gone = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
     let mut change: Change = gone.map(|(key, _)| (key.clone(), None)).collect();

@@ -1,0 +1,174 @@
+//! Engine, descriptors, codecs and transports on the kernel of this machine.
+
+use std::time::{Duration, Instant};
+
+use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, SharedValue, State, Step};
+use tokio::runtime::{Builder, Runtime};
+
+use super::fixture::{enter_fresh_namespaces, ip, own_namespace};
+use crate::descriptors::registry;
+use crate::transport::simulated::tests::{change, values};
+use crate::transport::{Event, Events, Transport};
+use crate::{Platform, PlatformSettings};
+
+/// After so long without an event the box is at rest.
+const QUIET: Duration = Duration::from_millis(300);
+
+struct Agent {
+    platform: Platform,
+    events: Events,
+    engine: Engine,
+    runtime: Runtime,
+    started: Instant,
+    deadline: Option<Duration>,
+    outcomes: Vec<Outcome>,
+    submitted: usize,
+    _root: tempfile::TempDir,
+}
+
+impl Agent {
+    fn start(intent: Vec<(Key, SharedValue)>, restores: Vec<(Key, SharedValue)>) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
+        let (platform, events) = Platform::start(&settings).unwrap();
+        let mut engine = Engine::new(registry());
+        engine.load(intent, restores);
+        let mut agent = Self {
+            platform,
+            events,
+            engine,
+            runtime: Builder::new_current_thread().enable_time().build().unwrap(),
+            started: Instant::now(),
+            deadline: None,
+            outcomes: Vec::new(),
+            submitted: 0,
+            _root: root,
+        };
+        agent.rest();
+        agent
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.started.elapsed(), unix_ns: 0 }
+    }
+
+    fn follow(&mut self, step: Step) {
+        self.submitted += step.submit.len();
+        if !step.submit.is_empty() {
+            self.platform.submit(step.submit);
+        }
+        if !step.read.is_empty() {
+            self.platform.read(step.read);
+        }
+        self.outcomes.extend(step.finished);
+        self.deadline = step.deadline;
+    }
+
+    /// Until nothing is planned for later and nothing happens any more.
+    fn rest(&mut self) {
+        loop {
+            let due = self.deadline.map(|at| at.saturating_sub(self.started.elapsed()));
+            let patience = due.map_or(QUIET, |due| due.min(QUIET));
+            let events = &mut self.events;
+            let event = self
+                .runtime
+                .block_on(async { tokio::time::timeout(patience, events.recv()).await });
+            let now = self.now();
+            let step = match event {
+                Ok(Some(Event::Completed(list))) => self.engine.completed(list, now),
+                Ok(Some(Event::Observed(facts))) => self.engine.observed(facts, now),
+                Ok(Some(Event::Retrieved { scope, facts })) => {
+                    self.engine.retrieved(&scope, facts, now)
+                }
+                Ok(None) => panic!("the transports ended"),
+                Err(_) if self.deadline.is_some_and(|at| at <= now.monotonic) => {
+                    self.engine.due(now)
+                }
+                Err(_) if self.deadline.is_some() => continue,
+                Err(_) => return,
+            };
+            self.follow(step);
+        }
+    }
+
+    #[track_caller]
+    fn commit(&mut self, from: &str, to: &str) {
+        let plan = self.engine.plan(Delta::new(change(from, to))).unwrap();
+        let text = plan.to_string();
+        let now = self.now();
+        let (txn, step) = self.engine.start(plan, now);
+        self.follow(step);
+        self.rest();
+        let outcome = self.outcomes.iter().find(|outcome| outcome.txn() == txn);
+        assert!(matches!(outcome, Some(Outcome::Done { .. })), "{text}: {outcome:?}");
+        for (key, _) in values(to) {
+            let status = self.engine.status(&key).unwrap();
+            assert_eq!(status.state, State::Configured, "{}: {:?}", status.label, status.detail);
+        }
+    }
+}
+
+#[test]
+fn the_kernel_follows_and_is_held_to_it() {
+    enter_fresh_namespaces();
+    ip("link add eth0 type veth peer name far0");
+    ip("link set far0 up");
+    ip("route add blackhole 203.0.113.0/24");
+    let links = ip("-o link show");
+    let first = "port eth0 mtu 1400 alias x v4-forwarding
+        address eth0 192.0.2.1/24
+        address eth0 2001:db8::1/64
+        neighbor eth0 192.0.2.7 02:00:00:00:00:07
+        route 10.0.0.0/8 via 192.0.2.2 via 192.0.2.3
+        route 2001:db8:1::/48 via 2001:db8::2
+        route 198.51.100.0/24 drop
+        hostname box";
+    let second = "port eth0 mtu 1300 master br0
+        bridge br0 alias y
+        veth v0 v1 master br0
+        vxlan vx 7 dev br0
+        address br0 192.0.2.1/24
+        address br0 2001:db8::1/64
+        route 10.0.0.0/8 via 192.0.2.2
+        route 2001:db8:1::/48 via 2001:db8::2
+        hostname other";
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    agent.commit("", first);
+    assert!(ip("route show 10.0.0.0/8").contains("nexthop via 192.0.2.3 dev eth0"));
+    assert_eq!(ip("-6 route show 2001:db8:1::/48").matches("via 2001:db8::2 dev eth0").count(), 1);
+
+    // Whatever others do comes back.
+    for command in [
+        "address del 192.0.2.1/24 dev eth0",
+        "link set eth0 mtu 1450",
+        "route del 10.0.0.0/8",
+        "link set eth0 down",
+    ] {
+        ip(command);
+        agent.rest();
+        assert!(ip("route show 10.0.0.0/8").contains("via 192.0.2.3 dev eth0"), "{command}");
+        assert!(ip("link show eth0").contains("mtu 1400"), "{command}");
+        let kept = ip("-6 address show dev eth0");
+        assert!(kept.contains("2001:db8::1/64"), "{command}: {kept}");
+    }
+
+    // An agent that starts anew asks nothing of the kernel.
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    drop(agent);
+    let mut agent = Agent::start(values(first), restores);
+    let planned = agent.engine.plan(Delta::new(Vec::new())).unwrap().to_string();
+    assert_eq!(planned, "");
+
+    agent.commit(first, second);
+    assert!(ip("route show 10.0.0.0/8").contains("via 192.0.2.2 dev br0"));
+    assert!(ip("link show v0").contains("master br0"));
+    agent.commit(second, "");
+    assert_eq!(ip("route show"), "blackhole 203.0.113.0/24 \n");
+    // Only times and states differ: the port is as it was, and what we made is gone.
+    let names = |text: &str| {
+        text.lines().map(|line| line.split(' ').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&ip("-o link show")), names(&links));
+    let port = ip("-d link show eth0");
+    assert!(port.contains("mtu 1500") && !port.contains("alias") && !port.contains("UP"), "{port}");
+}
