@@ -78,6 +78,8 @@ pub struct Walk {
     /// The last step of the path was told of and has no frame: it goes before the next one comes.
     loose: bool,
     frames: Vec<Frame>,
+    /// Children and entries looked at, for tests: work must be in proportion to what changed.
+    visited: usize,
 }
 
 #[derive(Debug)]
@@ -145,8 +147,14 @@ impl Walk {
     ) -> Self {
         let every = Reach::Some((0..selection.patterns.len()).collect());
         let reach = every.ended(&selection, 0);
-        let mut walk =
-            Self { selection, compare, path: Vec::new(), loose: false, frames: Vec::new() };
+        let mut walk = Self {
+            selection,
+            compare,
+            path: Vec::new(),
+            loose: false,
+            frames: Vec::new(),
+            visited: 0,
+        };
         walk.descend(old, new, reach);
         walk
     }
@@ -158,6 +166,7 @@ impl Walk {
             self.path.pop();
         }
         let told = loop {
+            self.visited += 1;
             let told = match self.frames.last_mut()? {
                 Frame::Branch { old, new, old_at, new_at, .. } => {
                     let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
@@ -192,6 +201,11 @@ impl Walk {
             Told::Reborn { time_ns } => Item::Reborn { path, time_ns },
             Told::Leaf { leaf, missed } => Item::Leaf { path, leaf, missed },
         })
+    }
+
+    /// How many nodes were looked at so far.
+    pub fn visited(&self) -> usize {
+        self.visited
     }
 
     fn reach(&self) -> &Reach {

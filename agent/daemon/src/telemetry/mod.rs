@@ -7,6 +7,8 @@
 pub mod cursor;
 pub mod revision;
 pub mod selection;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 pub use cursor::{Compare, Cursor, Item, Walk};

@@ -1,0 +1,226 @@
+//! Cursors against a naive reader: whoever does what he is told must hold what is there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::{InstancePath, Path, Pattern, Step};
+use proptest::prelude::*;
+
+use super::{Change, Class, Compare, Cursor, Filter, Item, Plane, Revision, Selection, Walk, What};
+
+static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
+static NATIVE: LazyLock<Schema> = LazyLock::new(|| Schema::native().unwrap());
+
+/// Leaves below an interface, and values they take.
+const LEAVES: [(&str, [&str; 2]); 7] = [
+    ("config/name", ["eth0", "eth0"]),
+    ("config/mtu", ["1514", "9014"]),
+    ("config/description", ["a", "b"]),
+    ("state/mtu", ["1514", "9014"]),
+    ("state/oper-status", ["UP", "DOWN"]),
+    (
+        "subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/config/prefix-length",
+        ["8", "24"],
+    ),
+    (
+        "subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/state/prefix-length",
+        ["8", "24"],
+    ),
+];
+/// What can go away: paths below an interface, the interface itself, all of them.
+const GONE: [&str; 7] = [
+    "/interfaces",
+    "/interfaces/interface[name=eth*]",
+    "/interfaces/interface[name=eth*]/config",
+    "/interfaces/interface[name=eth*]/state",
+    "/interfaces/interface[name=eth*]/state/mtu",
+    "/interfaces/interface[name=eth*]/subinterfaces/subinterface[index=0]",
+    "/interfaces/interface[name=eth*]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]",
+];
+const PATTERNS: [&str; 8] = [
+    "/",
+    "/interfaces",
+    "/interfaces/interface[name=eth1]",
+    "/interfaces/interface/state",
+    "/interfaces/interface[name=*]/config/mtu",
+    "/interfaces/*/*/mtu",
+    "/interfaces/.../address/state",
+    "/.../prefix-length",
+];
+
+#[derive(Clone, Debug)]
+enum Act {
+    Set { port: usize, leaf: usize, value: usize },
+    Gone { port: usize, what: usize, plane: usize },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..3_usize, 0..LEAVES.len(), 0..2_usize)
+            .prop_map(|(port, leaf, value)| Act::Set { port, leaf, value }),
+        1 => (0..3_usize, 0..GONE.len(), 0..3_usize)
+            .prop_map(|(port, what, plane)| Act::Gone { port, what, plane }),
+    ]
+}
+
+type Leaves = BTreeMap<String, String>;
+
+proptest! {
+    #![proptest_config(ProptestConfig { fork: false, ..ProptestConfig::with_cases(300) })]
+
+    // proves 1.113, 1.121
+    #[test]
+    fn whoever_does_what_he_is_told_holds_what_is_there(
+        // acts of a draft, drafts between two tellings, tellings
+        tellings in prop::collection::vec(prop::collection::vec(prop::collection::vec(act(), 1..5), 1..4), 1..6),
+        pattern in prop::sample::select(&PATTERNS),
+    ) {
+        let patterns = OPENCONFIG.resolve_read(&pattern.parse().unwrap()).unwrap();
+        let selection =
+            Arc::new(Selection::new(&OPENCONFIG, patterns.clone(), &Filter::default(), Class::All));
+        let mut revision = Revision::default();
+        let mut readers = [Compare::Events, Compare::Values].map(|compare| {
+            (compare, Cursor::new(selection.clone(), revision.openconfig.clone()), Leaves::new())
+        });
+        for drafts in tellings {
+            for acts in drafts {
+                revision = advance(&revision, &acts);
+            }
+            let want = covered(&revision, &patterns);
+            let mut whole = Leaves::new();
+            tell(Walk::whole(selection.clone(), &revision.openconfig), &mut whole);
+            prop_assert_eq!(&whole, &want);
+            for (compare, cursor, held) in &mut readers {
+                tell(cursor.next(&revision.openconfig, *compare), held);
+                prop_assert_eq!(&*held, &want, "{:?}", compare);
+                prop_assert!(cursor.next(&revision.openconfig, *compare).next().is_none());
+            }
+        }
+    }
+}
+
+fn advance(revision: &Revision, acts: &[Act]) -> Revision {
+    let time_ns = (revision.number + 1) * 1000;
+    let mut draft = revision.draft(&OPENCONFIG, &NATIVE, time_ns);
+    for act in acts {
+        match act {
+            Act::Set { port, leaf, value } => {
+                let (leaf, values) = LEAVES[*leaf];
+                let path = instance(&format!("/interfaces/interface[name=eth{port}]/{leaf}"));
+                let node = path.last().unwrap().node;
+                let text = values[*value].replace("eth0", &format!("eth{port}"));
+                let value = OPENCONFIG.leaf(node).ty.parse_text(&text).unwrap();
+                draft.set(Origin::OpenConfig, &path, value);
+            }
+            Act::Gone { port, what, plane } => {
+                let path = instance(&GONE[*what].replace("eth*", &format!("eth{port}")));
+                let what = What::Gone([Plane::Config, Plane::State, Plane::Both][*plane]);
+                draft.apply(Change { origin: Origin::OpenConfig, path, what });
+            }
+        }
+    }
+    draft.publish()
+}
+
+/// Does what a walk tells; nothing may be told twice.
+fn tell(mut walk: Walk, held: &mut Leaves) {
+    let mut told = std::collections::BTreeSet::new();
+    while let Some(item) = walk.next() {
+        match item {
+            Item::Gone(path) | Item::Reborn { path, .. } => {
+                let path = text(path);
+                assert!(told.insert(format!("-{path}")), "{path} is gone twice");
+                held.retain(|leaf, _| !(leaf == &path || leaf.starts_with(&format!("{path}/"))));
+            }
+            Item::Leaf { path, leaf, .. } => {
+                let path = text(path);
+                assert!(told.insert(path.clone()), "{path} is told twice");
+                held.insert(path, leaf.value.to_string());
+            }
+        }
+    }
+}
+
+fn covered(revision: &Revision, patterns: &[Pattern]) -> Leaves {
+    let mut leaves = Leaves::new();
+    revision.openconfig.walk(&mut |path, leaf| {
+        if patterns.iter().any(|pattern| pattern.covers(path)) {
+            leaves.insert(text(&path.0), leaf.value.to_string());
+        }
+    });
+    leaves
+}
+
+/// Counts and births through a few drafts: what a row does to the leaf `state/mtu` of eth0.
+#[test]
+fn stamps_count_changes_and_births() {
+    let leaf = |value| Act::Set { port: 0, leaf: 3, value };
+    let gone = Act::Gone { port: 0, what: 4, plane: 1 };
+    let keep = Act::Set { port: 0, leaf: 4, value: 0 };
+    // drafts, then (time, changes, born) of the leaf
+    let rows: [(&[&[Act]], (u64, u64, u64)); 6] = [
+        (&[&[leaf(0)]], (1000, 1, 1)),
+        (&[&[leaf(0)], &[leaf(1)]], (2000, 2, 1)),
+        (&[&[leaf(0)], &[leaf(0)]], (1000, 1, 1)),
+        (&[&[leaf(0), keep.clone()], &[gone.clone()], &[leaf(0)]], (3000, 1, 3)),
+        (&[&[leaf(0), keep.clone()], &[gone.clone(), leaf(0)]], (1000, 1, 1)),
+        (&[&[leaf(0), keep], &[gone, leaf(1)]], (2000, 2, 1)),
+    ];
+    for (drafts, want) in rows {
+        let revision = drafts.iter().fold(Revision::default(), |it, acts| advance(&it, acts));
+        let path = instance("/interfaces/interface[name=eth0]/state/mtu");
+        let stamp = revision.openconfig.leaf(&path).unwrap().meta;
+        assert_eq!((stamp.time_ns, stamp.changes, stamp.born), want, "{drafts:?}");
+    }
+}
+
+/// Configuration goes, state stays; and the other way round.
+#[test]
+fn planes_come_and_go_by_themselves() {
+    let (config, state) =
+        (Act::Set { port: 0, leaf: 0, value: 0 }, Act::Set { port: 0, leaf: 4, value: 0 });
+    let gone = |plane| Act::Gone { port: 0, what: 1, plane };
+    let rows: [(&[Act], &str); 4] = [
+        (&[config.clone(), state.clone(), gone(0)], "name state/oper-status"),
+        (&[config.clone(), state.clone(), gone(2)], ""),
+        (&[state.clone(), gone(0)], "name state/oper-status"),
+        (&[state, gone(1)], ""),
+    ];
+    for (acts, want) in rows {
+        let revision = advance(&Revision::default(), acts);
+        let mut leaves = Vec::new();
+        revision.openconfig.walk(&mut |path, _| {
+            leaves.push(text(&path.0).replace("/interfaces/interface[name=eth0]/", ""));
+        });
+        assert_eq!(leaves.join(" "), want, "{acts:?}");
+    }
+}
+
+/// Work is in proportion to what changed: the walk does not enter what is shared.
+#[test]
+fn one_change_among_many_is_found_without_a_search() {
+    let mut draft_of = Revision::default();
+    for port in 0..1000 {
+        draft_of = advance(&draft_of, &[Act::Set { port, leaf: 4, value: 0 }]);
+    }
+    let selection =
+        Selection::new(&OPENCONFIG, vec![Pattern::default()], &Filter::default(), Class::All);
+    let mut cursor = Cursor::new(Arc::new(selection), draft_of.openconfig.clone());
+    let next = advance(&draft_of, &[Act::Set { port: 500, leaf: 4, value: 1 }]);
+    let mut walk = cursor.next(&next.openconfig, Compare::Events);
+    let mut told = 0;
+    while walk.next().is_some() {
+        told += 1;
+    }
+    assert_eq!(told, 1);
+    assert!(walk.visited() < 20, "{} nodes were looked at", walk.visited());
+}
+
+fn instance(path: &str) -> InstancePath {
+    OPENCONFIG.resolve_write(&path.parse::<Path>().unwrap()).unwrap()
+}
+
+fn text(path: &[Step]) -> String {
+    InstancePath(path.to_vec()).to_path(&OPENCONFIG).to_string()
+}
