@@ -44,9 +44,9 @@ async fn capabilities_name_version_models_and_encodings() {
     );
 }
 
-// proves 1.10
+// proves 1.10, 1.11
 #[tokio::test]
-async fn reflection_lists_gnmi() {
+async fn reflection_lists_all_that_the_listener_serves() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
 
@@ -62,7 +62,9 @@ async fn reflection_lists_gnmi() {
         panic!("{answer:?}")
     };
     let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
-    assert!(names.contains(&"gnmi.gNMI"), "{names:?}");
+    for service in ["gnmi.gNMI", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
+        assert!(names.contains(&service), "{names:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Reading: the four types of data, and that they tell the same story as the kernel.
 
 use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::{Encoding, GetRequest, ModelData};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::gnmi::{GnmiClient, json_of, parse_path};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
@@ -77,6 +78,33 @@ async fn state_is_what_the_kernel_has() {
     assert_eq!(peer, net.link("peer0").index);
     let config = entry(&client.read_as("/interfaces", DataType::Config).await.unwrap(), "peer0");
     assert_eq!(config, Value::Null);
+}
+
+// proves 1.48
+#[tokio::test]
+async fn use_models_leaves_out_what_other_modules_add() {
+    let (_net, _agent, client) = configured().await;
+    let ask = async |models: &[&str]| {
+        let use_models =
+            models.iter().map(|&name| ModelData { name: name.into(), ..Default::default() });
+        let request = GetRequest {
+            path: vec![parse_path("/interfaces/interface[name=eth0]")],
+            encoding: Encoding::JsonIetf.into(),
+            use_models: use_models.collect(),
+            ..Default::default()
+        };
+        let answer = client.get(request).await.unwrap();
+        json_of(answer.notification[0].update[0].val.as_ref().unwrap()).to_string()
+    };
+    for (models, with_addresses) in [
+        (&[][..], true),
+        (&["openconfig-interfaces"], false),
+        (&["openconfig-interfaces", "openconfig-if-ip"], true),
+    ] {
+        let answer = ask(models).await;
+        assert!(answer.contains("uplink"), "{models:?}: {answer}");
+        assert_eq!(answer.contains("192.0.2.1"), with_addresses, "{models:?}: {answer}");
+    }
 }
 
 // proves 1.54, 1.55, 1.56

@@ -3,9 +3,11 @@
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
+use holdfast_proto::google::rpc;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{parse_path, update};
 use holdfast_tests::netns::Netns;
+use prost::Message;
 use serde_json::json;
 use tonic::Code;
 
@@ -132,6 +134,31 @@ async fn bad_sets() {
     assert_eq!(refusal.code(), Code::NotFound, "{refusal}");
     assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), before);
     assert_eq!(net.link("eth0").mtu, 1400);
+}
+
+// proves 1.14
+#[tokio::test]
+async fn every_failing_operation_is_in_the_details() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let config = config_of("eth0");
+    let request = SetRequest {
+        delete: vec![parse_path(&format!("{config}/colour"))],
+        update: vec![
+            update(&format!("{config}/description"), "fine"),
+            update(&format!("{config}/mtu"), "big"),
+        ],
+        ..Default::default()
+    };
+    let refusal = agent.gnmi().await.set(request).await.unwrap_err();
+
+    assert_eq!(refusal.code(), Code::NotFound, "the code is that of the first: {refusal}");
+    let status = rpc::Status::decode(refusal.details()).unwrap();
+    assert_eq!((status.code, status.message.as_str()), (Code::NotFound as i32, refusal.message()));
+    let bad = rpc::BadRequest::decode(status.details[0].value.as_slice()).unwrap();
+    let fields: Vec<_> =
+        bad.field_violations.iter().map(|violation| violation.field.as_str()).collect();
+    assert_eq!(fields, ["delete[0]", "update[1]"]);
 }
 
 // proves 1.28

@@ -84,6 +84,28 @@ async fn a_port_without_its_entry_is_as_it_was_before() {
     );
 }
 
+/// Of 1.90 what needs no VRF: an address that another port just gave up, and two ports that swap theirs.
+#[tokio::test]
+async fn addresses_move_between_ports_in_one_set() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let held = |first: &[&str], second: &[&str]| json!({"interface": [port("eth0", first), port("eth1", second)]});
+    for (first, second) in [
+        (&["192.0.2.1/24"][..], &[][..]),
+        (&[], &["192.0.2.1/24"]),
+        (&["198.51.100.1/24"], &["192.0.2.1/24"]),
+        (&["192.0.2.1/24"], &["198.51.100.1/24"]),
+    ] {
+        client.replace("/interfaces", held(first, second)).await.unwrap();
+        assert_eq!((net.addresses("eth0"), net.addresses("eth1")), (owned(first), owned(second)));
+    }
+}
+
+fn owned(addresses: &[&str]) -> Vec<String> {
+    addresses.iter().map(|&address| address.to_owned()).collect()
+}
+
 // proves 1.63, 1.66
 #[tokio::test]
 async fn operations_run_in_their_order_and_are_answered_in_it() {

@@ -1,10 +1,12 @@
 //! Following: what the kernel does and what a Set does arrives at those who asked.
 
+use std::process::Command;
 use std::time::Duration;
 
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi::{Poll, SubscribeRequest, SubscriptionList};
-use holdfast_proto::gnmi::{SubscriptionMode, subscribe_request};
+use holdfast_proto::gnmi::{
+    Poll, QosMarking, SubscribeRequest, SubscriptionList, SubscriptionMode, subscribe_request,
+};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::{Event, subscribe_to};
@@ -131,6 +133,32 @@ async fn updates_only_leaves_out_what_was() {
     assert_eq!(told.next().await.unwrap(), Event::Sync);
     net.ip("link set eth0 mtu 1400");
     told.until("state/mtu = 1414").await;
+}
+
+// proves 1.124
+#[tokio::test]
+async fn a_marking_is_on_the_packets_of_the_stream() {
+    /// AF11, and what it looks like in the octet that holds two more bits.
+    const DSCP: u32 = 10;
+    const TOS: &str = "tos:0x28";
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let sockets = || {
+        let output = Command::new("ss")
+            .args(["--tcp", "--numeric", "--tos", "sport", "=", "9339"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let client = agent.gnmi().await;
+    client.capabilities().await.unwrap();
+    assert!(!sockets().contains(TOS));
+
+    let mut list = subscribe_to(Mode::Stream, &[("/interfaces", SubscriptionMode::OnChange)]);
+    list.qos = Some(QosMarking { marking: DSCP });
+    let mut told = client.subscribe(list).await.unwrap();
+    told.until_sync().await;
+    assert!(sockets().contains(TOS), "{}", sockets());
 }
 
 // proves 1.95, 1.96, 1.97

@@ -2,11 +2,13 @@
 
 use std::process::Output;
 
-use holdfast_proto::gnmi::CapabilityRequest;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::{CapabilityRequest, SubscriptionMode};
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
 use tonic::Code;
 
@@ -55,6 +57,25 @@ async fn a_reader_reads_and_does_not_write() {
     assert!(listed.contains("watcher") && listed.contains(ADMIN), "{listed}");
     succeeded(&agent.user(&["delete", "watcher"], ""));
     assert_eq!(watcher.read("/interfaces").await.unwrap_err().code(), Code::Unauthenticated);
+}
+
+// proves 1.8
+#[tokio::test]
+async fn a_stream_goes_on_when_its_user_goes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    succeeded(&agent.user(&["set", "watcher", "--role", "read-only"], "a password to watch with"));
+    let credentials = Credentials::new("watcher", "a password to watch with").unwrap();
+    let watcher = GnmiClient::over(agent.channel().await, credentials);
+    let path = ("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::OnChange);
+    let mut told = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
+    told.until_sync().await;
+
+    succeeded(&agent.user(&["delete", "watcher"], ""));
+    net.ip("link set eth0 mtu 1400");
+    told.until("state/mtu = 1414").await;
+    let again = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.map(|_| ());
+    assert_eq!(again.unwrap_err().code(), Code::Unauthenticated);
 }
 
 fn succeeded(output: &Output) -> String {
