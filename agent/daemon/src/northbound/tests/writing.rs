@@ -216,6 +216,71 @@ async fn a_get_sees_all_of_a_set_or_nothing() {
     writing.await.unwrap();
 }
 
+// proves 1.60
+#[tokio::test]
+async fn what_get_shows_of_the_root_can_be_sent_back() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let operations = r#"update /system/config/hostname "box"; update /interfaces {"interface":[{"name":"eth0","config":{"name":"eth0","mtu":1514},"subinterfaces":{"subinterface":[{"index":0,"openconfig-if-ip:ipv4":{"addresses":{"address":[{"ip":"10.0.0.1","config":{"ip":"10.0.0.1","prefix-length":24}}]}}}]}}]}; update /network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static] {"static-routes":{"static":[{"prefix":"10.9.0.0/16","config":{"prefix":"10.9.0.0/16"},"next-hops":{"next-hop":[{"index":"a","config":{"index":"a","next-hop":"10.0.0.2"}}]}}]}}"#;
+    set(&mut client, operations).await;
+    core.state("/interfaces/interface[name=eth0]/state/oper-status", "UP");
+    for encoding in [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf] {
+        let request = gnmi::GetRequest {
+            r#type: gnmi::get_request::DataType::Config as i32,
+            encoding: encoding as i32,
+            ..get_request(&["/"])
+        };
+        let answer = client.get(request.clone()).await.unwrap().into_inner();
+        let root = answer.notification[0].update[0].clone();
+        let before = core.revision();
+        let back = gnmi::SetRequest { replace: vec![root.clone()], ..Default::default() };
+        client.set(back).await.unwrap();
+        assert!(before.openconfig == core.revision().openconfig, "nothing changed");
+        let again = client.get(request).await.unwrap().into_inner();
+        assert_eq!(again.notification[0].update[0].val, root.val);
+    }
+}
+
+// proves 1.88
+#[tokio::test]
+async fn a_change_is_the_same_from_the_root_from_its_container_and_at_its_leaf() {
+    let rows = [
+        r#"update / {"openconfig-interfaces:interfaces":{"interface":[{"name":"eth0","config":{"description":"b"}}]}}"#,
+        r#"update /interfaces {"interface":[{"name":"eth0","config":{"description":"b"}}]}"#,
+        r#"update /interfaces/interface[name=eth0] {"config":{"description":"b"}}"#,
+        r#"update /interfaces/interface[name=eth0]/config {"description":"b"}"#,
+        r#"update /interfaces/interface[name=eth0]/config/description "b""#,
+        r#"replace /interfaces/interface[name=eth0]/config {"name":"eth0","description":"b","mtu":1514}"#,
+        r#"replace /interfaces {"interface":[{"name":"eth0","config":{"name":"eth0","description":"b","mtu":1514}}]}"#,
+    ];
+    let mut all = Vec::new();
+    for row in rows {
+        let mut client = client(&Fake::new()).await;
+        set(&mut client, r#"update /interfaces/interface[name=eth0]/config {"name":"eth0","description":"a","mtu":1514}"#).await;
+        set(&mut client, row).await;
+        all.push(read(&mut client, "/interfaces").await);
+    }
+    assert!(all[0].contains(r#""description":"b""#), "{}", all[0]);
+    for (row, interfaces) in rows.iter().zip(&all) {
+        assert_eq!(interfaces, &all[0], "{row}");
+    }
+}
+
+// proves 1.67
+#[tokio::test]
+async fn one_bad_operation_of_either_origin_undoes_all() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    set(&mut client, r#"update /system/config/hostname "before""#).await;
+    let before = core.revision();
+    let request = set_request(
+        r#"update /system/config/hostname "after"; update holdfast_native:/interfaces/interface[name=eth0]/ipv4/forwarding true; update holdfast_native:/interfaces/interface[name=eth0]/mtu "wide""#,
+    );
+    client.set(request).await.unwrap_err();
+    assert_eq!(core.revision().number, before.number);
+    assert_eq!(read(&mut client, "/system/config/hostname").await, r#""before""#);
+}
+
 async fn read(client: &mut Client, path: &str) -> String {
     match client.get(get_request(&[path])).await {
         Ok(answer) => value(answer.into_inner().notification[0].update[0].val.as_ref()),
