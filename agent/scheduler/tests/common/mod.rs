@@ -532,7 +532,9 @@ impl Lab {
         match (op.action, &op.new) {
             (Action::Delete, _) => {
                 let gone = self.system.remove(&op.key).ok_or(error(2, "no such thing", false))?;
-                self.system.retain(|_, other| !gone.takes(other));
+                if gone.starting("~").next().is_some() {
+                    self.system.retain(|_, other| !gone.takes(other));
+                }
                 self.check_needs(&format!("delete {}", gone.name));
             }
             (Action::Create, Some(_)) if present => return Err(error(17, "exists", false)),
@@ -562,6 +564,9 @@ impl Lab {
             .filter(|p| !kept.contains(p))
             .filter_map(|(_, taken)| taken)
             .collect();
+        if lost.is_empty() {
+            return;
+        }
         self.system.retain(|_, other| !lost.iter().any(|name| other.has(&format!("+{name}"))));
     }
 

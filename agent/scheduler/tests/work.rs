@@ -1,0 +1,182 @@
+//! Work counters: a plan costs what changes and what that affects, never what there is.
+
+#![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
+
+mod common;
+
+use std::fmt::Write as _;
+
+use common::{Lab, delta, key};
+use holdfast_scheduler::{Counters, Delta, Outcome};
+
+/// Many enough for a cost that grows with them to show.
+const MANY: usize = 20_000;
+
+fn quick() -> Lab {
+    Lab { strict: false, ..Lab::default() }
+}
+
+fn many(count: usize, line: impl Fn(usize) -> String) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        write!(text, "{};", line(number)).unwrap();
+    }
+    text
+}
+
+/// What a change costs: values visited and edges walked, while planning and while carrying it out.
+#[track_caller]
+fn cost(lab: &mut Lab, change: &str, operations: usize) -> u64 {
+    let before = lab.engine.counters();
+    let outcome = lab.commit(change).unwrap();
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(lab.log.len(), operations);
+    lab.log.clear();
+    let after = lab.engine.counters();
+    work(&after) - work(&before)
+}
+
+fn work(counters: &Counters) -> u64 {
+    counters.visited + counters.edges
+}
+
+// proves kv.I5, kv.I8
+#[test]
+fn one_change_among_many_costs_one() {
+    let mut lab = quick();
+    lab.commit(&many(MANY, |n| format!("v{n} <l{}", n % 10))).unwrap();
+    lab.commit(&many(10, |n| format!("l{n} +f"))).unwrap();
+    lab.log.clear();
+    assert_eq!(lab.system.len(), MANY + 10);
+    assert!(cost(&mut lab, "v7 =1 <l7", 1) < 10);
+    assert!(cost(&mut lab, "v7 =2 <l7 <?f", 1) < 20);
+    assert!(cost(&mut lab, "-v7", 1) < 10);
+    assert!(cost(&mut lab, "new <l1", 1) < 10);
+    assert!(cost(&mut lab, "l7 =1 +f", 1) < 20, "a change in place leaves dependants alone");
+    assert!(cost(&mut lab, "waits <nobody", 0) < 10);
+}
+
+// proves kv.X6, kv.I7
+#[test]
+fn many_dependants_of_one_missing_key_cost_themselves() {
+    let mut lab = quick();
+    assert!(cost(&mut lab, &many(MANY, |n| format!("v{n} <one <?f")), 0) <= MANY as u64);
+    assert!(cost(&mut lab, "other +f", 1) <= 4 * MANY as u64, "they hear of it");
+    assert!(cost(&mut lab, "one", MANY + 1) <= 8 * MANY as u64);
+    assert!(cost(&mut lab, "-one", MANY + 1) <= 8 * MANY as u64);
+    assert_eq!(lab.engine.pending().len(), MANY);
+    assert!(cost(&mut lab, "more <?f", 1) < 10, "and nobody hears of what is not theirs");
+}
+
+// proves kv.X6
+#[test]
+fn a_long_chain_costs_its_length() {
+    let mut lab = quick();
+    let chain = 8_000;
+    assert!(cost(&mut lab, &many(chain, |n| format!("v{n} <v{}", n + 1)), 0) <= 2 * chain as u64);
+    assert!(cost(&mut lab, &format!("v{chain}"), chain + 1) <= 10 * chain as u64);
+    assert!(cost(&mut lab, &format!("-v{chain}"), chain + 1) <= 12 * chain as u64);
+}
+
+// proves kv.X5
+#[test]
+fn layers_of_diamonds_cost_their_edges() {
+    let mut lab = quick();
+    let layers = 30;
+    let diamonds = many(layers, |n| format!("a{n} <a{0} <b{0}; b{n} <a{0} <b{0}", n + 1));
+    assert!(cost(&mut lab, &format!("{diamonds} b{layers}"), 1) <= 10 * layers as u64);
+    assert!(cost(&mut lab, &format!("a{layers}"), 2 * layers + 1) <= 40 * layers as u64);
+}
+
+// proves kv.X25, kv.S1
+#[test]
+fn a_member_of_a_large_whole_costs_one() {
+    let mut lab = quick();
+    let members = |count: usize| (0..count).map(|n| format!(" .m{n}")).collect::<String>();
+    lab.commit(&format!("bd{}", members(MANY))).unwrap();
+    lab.log.clear();
+    assert!(cost(&mut lab, &format!("bd{}", members(MANY + 1)), 2) < 20);
+    assert!(cost(&mut lab, &format!("bd{}", members(MANY)), 2) < 20);
+    assert!(lab.engine.status(&key("bd.m7")).unwrap().part_of == [key("bd")]);
+}
+
+#[test]
+fn a_failure_among_many_costs_what_it_touches() {
+    let mut lab = quick();
+    lab.commit(&many(MANY, |n| format!("v{n}"))).unwrap();
+    lab.failing.insert("update v3".into(), common::error(22, "no", false));
+    let before = lab.engine.counters();
+    lab.commit("v1 =1; v2 =1; v3 =1").unwrap();
+    let after = lab.engine.counters();
+    assert!(work(&after) - work(&before) < 30);
+}
+
+// proves kv.T1
+#[test]
+fn a_resync_in_sync_plans_nothing() {
+    let mut lab = quick();
+    lab.commit(&many(MANY, |n| format!("v{n} <l"))).unwrap();
+    lab.commit("l").unwrap();
+    let before = lab.engine.counters();
+    lab.resync();
+    let after = lab.engine.counters();
+    assert_eq!(
+        (work(&after), after.operations_planned),
+        (work(&before), before.operations_planned)
+    );
+}
+
+/// Not a test of speed but a look at it: `cargo test --release -p holdfast-scheduler --test work -- --ignored --nocapture`
+#[test]
+#[ignore = "prints times, asserts nothing"]
+#[allow(clippy::print_stdout, reason = "that is what it is for")]
+fn times() {
+    for count in [1_000, 10_000, 100_000] {
+        let mut engine = quick().engine;
+        let mut changes = common::changes(&many(count, |n| format!("v{n} <l{} <?f", n % 4)));
+        changes.extend(common::changes("l0 +f; l1; l2; l3"));
+        let begun = std::time::Instant::now();
+        let plan = engine.plan(Delta::new(changes)).unwrap();
+        let planned = begun.elapsed();
+        let (_, step) = engine.start(plan, quick().now());
+        let started = begun.elapsed();
+        let done = step.submit.iter().map(|op| holdfast_scheduler::Completion {
+            op: op.id,
+            result: Ok(()),
+            observed: None,
+        });
+        let done: Vec<_> = done.collect();
+        let facts: Vec<_> = step
+            .submit
+            .iter()
+            .map(|op| holdfast_scheduler::Fact {
+                key: op.key.clone(),
+                value: op.new.clone(),
+                time_ns: 0,
+            })
+            .collect();
+        drop(step);
+        let again = facts.clone();
+        let begun2 = std::time::Instant::now();
+        let _ = engine.completed(done, quick().now());
+        let completed = begun2.elapsed();
+        let step = engine.observed(facts, quick().now());
+        let verified = begun2.elapsed();
+        assert_eq!(step.finished.len(), 1);
+        drop(step);
+        let begun3 = std::time::Instant::now();
+        let _ = engine.resync(again, quick().now());
+        let resync = begun3.elapsed();
+        let begun4 = std::time::Instant::now();
+        for n in 0..1000 {
+            let plan = engine.plan(delta(&format!("v{n} =1 <l{} <?f", n % 4))).unwrap();
+            assert_eq!(plan.operations().len(), 1);
+        }
+        let one = begun4.elapsed() / 1000;
+        println!(
+            "{count:>7}: plan {planned:?}, start {:?}, completed {completed:?}, observed {:?}, resync {resync:?}, one change {one:?}",
+            started - planned,
+            verified - completed,
+        );
+    }
+}
