@@ -270,8 +270,9 @@ impl Engine {
             return;
         };
         if plan.operations.is_empty() {
-            self.commit(&plan, step);
             self.count(&plan);
+            let indexes = self.locate(&plan);
+            self.commit(plan, indexes, step);
         } else {
             let txn = self.number();
             self.begin(txn, Origin::Convergence, plan, now, step);

@@ -208,6 +208,12 @@ impl Graph {
         (0..).zip(&self.nodes).filter(|(_, node)| node.used)
     }
 
+    /// Makes room for so many nodes more.
+    pub(crate) fn reserve(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
+        self.index.reserve(nodes);
+    }
+
     pub(crate) fn intern(&mut self, key: &Key) -> Idx {
         if let Some(&idx) = self.index.get(key) {
             return idx;

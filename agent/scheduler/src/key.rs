@@ -253,9 +253,9 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 impl FixedHasher {
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.0.rotate_left(23) ^ word) * u128::from(SPREAD);
-        let bytes = product.to_le_bytes();
-        let (low, high) = bytes.split_at(8);
-        self.0 = word_of(low) ^ word_of(high);
+        #[allow(clippy::cast_possible_truncation, reason = "both halves are wanted, one by one")]
+        let halves = (product as u64, (product >> 64) as u64);
+        self.0 = halves.0 ^ halves.1;
     }
 }
 
@@ -268,8 +268,12 @@ fn word_of(octets: &[u8]) -> u64 {
 impl Hasher for FixedHasher {
     fn write(&mut self, octets: &[u8]) {
         self.mix(octets.len() as u64 ^ SPREAD);
-        for chunk in octets.chunks(8) {
-            self.mix(word_of(chunk));
+        let (words, rest) = octets.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            self.mix(word_of(rest));
         }
     }
 

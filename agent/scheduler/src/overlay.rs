@@ -58,6 +58,8 @@ pub(crate) struct OverlayNode {
     pub(crate) ours: bool,
     /// What the system has by now.
     pub(crate) current: Option<SharedValue>,
+    /// The accounts of what the goal needs, in the order of its dependencies.
+    pub(crate) accounts: Accounts,
     pub(crate) unmet: u32,
     pub(crate) want: Want,
     pub(crate) cause: Cause,
@@ -215,7 +217,9 @@ impl<'g> Overlay<'g> {
             ..OverlayNode::empty(node.key.clone())
         });
         self.by_idx.insert(idx, spot);
-        self.count_unmet(spot);
+        if let Some(traits) = node.goal.traits() {
+            self.open_accounts(spot, traits);
+        }
         (spot, true)
     }
 
@@ -230,27 +234,38 @@ impl<'g> Overlay<'g> {
         node.goal = goal;
         node.changed = true;
         let Some(traits) = node.goal.traits().cloned() else {
-            self.node_mut(spot).unmet = 0;
+            let node = self.node_mut(spot);
+            node.unmet = 0;
+            node.accounts.clear();
             return;
         };
-        for need in &traits.needs {
-            let account = self.account(&need.target);
+        self.open_accounts(spot, &traits);
+        for at in 0..traits.needs.len() {
+            let account = self.node(spot).accounts[at];
             let extra = &mut self.group_mut(account).extra;
             if extra.last() != Some(&spot) {
                 extra.push(spot);
             }
         }
-        self.count_unmet(spot);
     }
 
-    fn count_unmet(&mut self, spot: Spot) {
-        let Some(traits) = self.node(spot).goal.traits().cloned() else { return };
-        let mut unmet = 0;
-        for need in &traits.needs {
-            let account = self.account(&need.target);
-            unmet += u32::from(self.group(account).avail == 0);
+    /// Finds the accounts of what a goal needs, and counts those that are empty.
+    fn open_accounts(&mut self, spot: Spot, traits: &Traits) {
+        let accounts: Accounts =
+            traits.needs.iter().map(|need| self.account(&need.target)).collect();
+        let unmet = accounts.iter().filter(|&&account| self.group(account).avail == 0).count();
+        let node = self.node_mut(spot);
+        node.unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        node.accounts = accounts;
+    }
+
+    /// The accounts of what these traits need: those of the goal are at hand.
+    fn accounts_of(&mut self, spot: Spot, traits: &Arc<Traits>) -> Accounts {
+        let node = self.node(spot);
+        if node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits)) {
+            return node.accounts.clone();
         }
-        self.node_mut(spot).unmet = unmet;
+        traits.needs.iter().map(|need| self.account(&need.target)).collect()
     }
 
     /// The account of a target, opened with what the graph and this plan have of it so far.
@@ -324,14 +339,17 @@ impl<'g> Overlay<'g> {
     }
 
     /// True when something a value needs is about to go or to change; then it is tried again after that.
-    pub(crate) fn is_held(&mut self, spot: Spot, traits: &Traits) -> bool {
+    pub(crate) fn is_held(&mut self, spot: Spot, traits: &Arc<Traits>) -> bool {
         if self.fading == 0 {
             return false;
         }
         let mut held = false;
-        for need in ordering(&traits.needs) {
-            let account = self.account(&need.target);
-            let group = self.group_mut(account);
+        let accounts = self.accounts_of(spot, traits);
+        for (need, account) in traits.needs.iter().zip(accounts) {
+            let group = &mut self.groups[account as usize];
+            if need.bond != Bond::After {
+                continue;
+            }
             if group.avail <= group.fading || need.renew && group.unsteady {
                 group.held.push(spot);
                 held = true;
@@ -497,9 +515,12 @@ impl<'g> Overlay<'g> {
 
     fn move_use(&mut self, spot: Spot, traits: Option<Arc<Traits>>, sign: i32, by: Option<u32>) {
         let Some(traits) = traits else { return };
-        for need in ordering(&traits.needs) {
-            let account = self.account(&need.target);
-            let group = self.group_mut(account);
+        let accounts = self.accounts_of(spot, &traits);
+        for (need, account) in traits.needs.iter().zip(accounts) {
+            if need.bond != Bond::After {
+                continue;
+            }
+            let group = &mut self.groups[account as usize];
             group.users = group.users.saturating_add_signed(sign);
             group.renewers =
                 group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
@@ -584,19 +605,19 @@ impl<'g> Overlay<'g> {
         }
         self.edges += (members.len() + extra.len()) as u64;
         for &spot in &extra {
-            self.tell(spot, &target, there);
+            self.tell(spot, account, &target, there);
         }
         self.group_mut(account).extra = extra;
         for &idx in &*members {
-            self.tell_member(idx, &target, there);
+            self.tell_member(idx, account, &target, there);
         }
     }
 
-    fn tell_member(&mut self, idx: Idx, target: &Target, there: bool) {
+    fn tell_member(&mut self, idx: Idx, account: Account, target: &Target, there: bool) {
         match self.by_idx.get(&idx) {
             // A new goal stands among the extra ones; what still lives of the old one is listed here.
             Some(&spot) if self.node(spot).changed => self.tell_bereft(spot, target, there),
-            Some(&spot) => self.tell(spot, target, there),
+            Some(&spot) => self.tell(spot, account, target, there),
             None if self.is_asleep(idx, there) => {
                 // Counted right when it is touched: the account has turned already.
                 let (spot, _) = self.touch_idx(idx);
@@ -621,9 +642,9 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    fn tell(&mut self, spot: Spot, target: &Target, there: bool) {
+    fn tell(&mut self, spot: Spot, account: Account, target: &Target, there: bool) {
         let node = self.node_mut(spot);
-        let wanted = node.goal.traits().map_or(0, |traits| traits.needs_of(target).len());
+        let wanted = node.accounts.iter().filter(|&&other| other == account).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if there {
             node.unmet = node.unmet.saturating_sub(wanted);
@@ -631,7 +652,7 @@ impl<'g> Overlay<'g> {
                 self.turned.ready.push(spot);
             }
         } else {
-            node.unmet += wanted;
+            node.unmet = node.unmet.saturating_add(wanted);
             self.tell_bereft(spot, target, there);
         }
     }
@@ -692,6 +713,7 @@ impl OverlayNode {
             live: None,
             ours: false,
             current: None,
+            accounts: Accounts::new(),
             unmet: 0,
             want: Want::Nothing,
             cause: Cause::Asked,

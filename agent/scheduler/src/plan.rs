@@ -78,6 +78,7 @@ pub struct PlannedOperation {
     pub taken: Vec<Key>,
     /// Steps of other transports that must be completed before this one is given to its own.
     pub after: SmallVec<[u32; 1]>,
+    pub(crate) spot: Spot,
 }
 
 /// Ordered operations from what is to what is intended. A value: to be printed, hashed, refused, or started.

@@ -628,6 +628,7 @@ impl<'g> Planner<'g> {
             cause,
             taken: Vec::new(),
             after,
+            spot,
         });
         op
     }
@@ -641,13 +642,13 @@ impl<'g> Planner<'g> {
         lost: &Accounts,
     ) -> SmallVec<[u32; 1]> {
         let node = self.overlay.node(spot);
-        let mut before: Vec<u32> = node.op.into_iter().collect();
-        if let (Some(traits), true) = (node.goal.traits().cloned(), makes) {
-            for need in &traits.needs {
-                let account = self.overlay.account(&need.target);
-                before.extend(self.overlay.group(account).made_by);
-            }
-            for claim in &traits.claims {
+        let mut before: SmallVec<[u32; 8]> = node.op.into_iter().collect();
+        if makes {
+            before.extend(
+                node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
+            );
+            let claims = node.goal.traits().filter(|traits| !traits.claims.is_empty()).cloned();
+            for claim in claims.iter().flat_map(|traits| &traits.claims) {
                 before.extend(self.overlay.claim_mut(claim).freed_by);
             }
         }
@@ -655,14 +656,16 @@ impl<'g> Planner<'g> {
             let group = self.overlay.group(account);
             before.extend(group.freed_by.iter().copied().chain(group.made_by));
         }
-        let mut last: BTreeMap<TransportId, u32> = BTreeMap::new();
+        let mut last: SmallVec<[u32; 1]> = SmallVec::new();
         for op in before {
-            let transport = self.operations[op as usize].transport;
-            if transport != own {
-                last.entry(transport).and_modify(|last| *last = op.max(*last)).or_insert(op);
+            let transport = |op: u32| self.operations[op as usize].transport;
+            match last.iter_mut().find(|last| transport(**last) == transport(op)) {
+                _ if transport(op) == own => {}
+                Some(last) => *last = op.max(*last),
+                None => last.push(op),
             }
         }
-        last.into_values().collect()
+        last
     }
 
     /// Refuses a change that asks for an identity which another value keeps.

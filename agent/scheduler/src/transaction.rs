@@ -191,13 +191,12 @@ impl Engine {
     fn board(&mut self, transaction: &mut Transaction, mut plan: Plan, now: Now, step: &mut Step) {
         self.count(&plan);
         let operations = std::mem::take(&mut plan.operations);
-        let flights: Vec<Flight> = operations
-            .into_iter()
-            .map(|op| {
-                let idx = self.graph.intern(&op.key);
-                Flight { op, idx, state: FlightState::Waiting }
-            })
-            .collect();
+        let indexes = self.locate(&plan);
+        let seat = |op: PlannedOperation| {
+            let idx = indexes[op.spot as usize];
+            Flight { op, idx, state: FlightState::Waiting }
+        };
+        let flights: Vec<Flight> = operations.into_iter().map(seat).collect();
         transaction.first_op = self.next_op;
         transaction.open = flights.len();
         transaction.outstanding = 0;
@@ -218,21 +217,25 @@ impl Engine {
             }
         }
         transaction.flights = flights;
-        self.commit(&plan, step);
+        self.commit(plan, indexes, step);
+    }
+
+    /// The nodes of a plan in the graph.
+    pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<Idx> {
+        self.graph.reserve(plan.nodes.iter().filter(|node| node.idx.is_none()).count());
+        let nodes = plan.nodes.iter();
+        nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
     }
 
     /// Takes over the goals of a plan, and what it found to be in place.
-    pub(crate) fn commit(&mut self, plan: &Plan, step: &mut Step) {
-        let mut indexes = Vec::with_capacity(plan.nodes.len());
-        for node in &plan.nodes {
-            let idx = node.idx.unwrap_or_else(|| self.graph.intern(&node.key));
-            indexes.push(idx);
+    pub(crate) fn commit(&mut self, plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
+        for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
             if !node.changed {
                 continue;
             }
             self.forgive(idx);
-            self.graph.set_goal(idx, node.sources.clone(), node.goal.clone());
-            step.changed.push(node.key.clone());
+            self.graph.set_goal(idx, node.sources, node.goal);
+            step.changed.push(node.key);
             let held = self.graph.node_mut(idx);
             if held.live.is_none() && matches!(held.goal, Goal::Nothing) {
                 held.applied = None;
@@ -247,9 +250,9 @@ impl Engine {
             self.graph.settle(idx);
             step.changed.push(self.graph.node(idx).key.clone());
         }
-        for (key, value) in &plan.restores {
+        for (key, value) in plan.restores {
             self.graph.restores.insert(key.clone(), value.clone());
-            step.restores.push((key.clone(), Some(value.clone())));
+            step.restores.push((key, Some(value)));
         }
         for idx in indexes {
             self.graph.reap(idx);
