@@ -1,9 +1,9 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try test trace e2e bench gnmic
+.PHONY: help setup build try test test-unit trace e2e bench gnmic
 
 help: ## this list
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
 
 setup: ## install the Debian packages that a build needs (root), or name them
 	tests/scripts/setup.sh build
@@ -18,6 +18,10 @@ try: ## configure a live Linux box: a private network namespace, the agent, and 
 test: ## everything that must hold before a change lands
 	tests/scripts/setup.sh test
 	tests/scripts/test.sh
+
+test-unit: ## the inner loop: formatting, lints, unit and property tests, rules of the workspace
+	tests/scripts/setup.sh build
+	tests/scripts/test.sh fmt clippy unit rules
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace
