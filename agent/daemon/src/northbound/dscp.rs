@@ -1,32 +1,31 @@
 //! The marking of packets that a subscriber asks for.
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use tracing::warn;
+/// No code point has this value: they have six bits.
+const NO_WISH: u8 = u8::MAX;
 
-/// Sets the differentiated services code point of one connection. The listener puts one into the
-/// extensions of each request; without it a wish for a marking has no effect.
+/// The differentiated services code point wished for one connection. The connection looks here
+/// before it writes, and marks its socket.
 ///
 /// All RPCs of a connection share its packets, so the last wish holds.
-#[derive(Clone)]
-pub struct Dscp(Arc<dyn Fn(u8) -> io::Result<()> + Send + Sync>);
+#[derive(Clone, Debug)]
+pub struct Dscp(Arc<AtomicU8>);
 
-impl Dscp {
-    pub fn new(mark: impl Fn(u8) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(mark))
-    }
-
-    pub(super) fn mark(&self, dscp: u8) {
-        if let Err(error) = (self.0)(dscp) {
-            warn!(%error, dscp, "cannot mark the packets of a subscription");
-        }
+impl Default for Dscp {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU8::new(NO_WISH)))
     }
 }
 
-impl fmt::Debug for Dscp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Dscp")
+impl Dscp {
+    /// None as long as nobody wished for any.
+    pub fn wished(&self) -> Option<u8> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|dscp| *dscp != NO_WISH)
+    }
+
+    pub(super) fn wish(&self, dscp: u8) {
+        self.0.store(dscp, Ordering::Relaxed);
     }
 }

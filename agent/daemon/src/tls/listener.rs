@@ -29,6 +29,7 @@ use super::{
     limits::{Limits, Permit},
     peer::{Peer, PeerCertificate},
 };
+use crate::northbound::Dscp;
 
 /// A client that has not finished its handshake by then is gone, or never meant to.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,6 +61,8 @@ pub struct Incoming {
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
+    /// The code point that its packets carry, when somebody wished for one.
+    marked: Option<u8>,
     _permit: Permit,
 }
 
@@ -174,8 +177,8 @@ async fn connect(
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate =
         certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
-    let peer = Peer { address, certificate, remembered: Arc::default() };
-    Ok(Connection { stream, peer, _permit: permit })
+    let peer = Peer { address, certificate, remembered: Arc::default(), dscp: Dscp::default() };
+    Ok(Connection { stream, peer, marked: None, _permit: permit })
 }
 
 impl Stream for Incoming {
@@ -183,6 +186,25 @@ impl Stream for Incoming {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.connection_rx.poll_recv(context).map(|connection| connection.map(Ok))
+    }
+}
+
+impl Connection {
+    /// Marks the packets as wished, before the first of them goes out. The two low bits are the kernel's (ECN).
+    fn mark(&mut self) {
+        let wished = self.peer.dscp.wished();
+        if let (Some(dscp), true) = (wished, wished != self.marked) {
+            self.marked = wished;
+            let socket = SockRef::from(self.stream.get_ref().0);
+            // A socket of IPv6 carries IPv4 too, and takes both.
+            let (v4, v6) = (
+                socket.set_tos_v4(u32::from(dscp) << 2),
+                socket.set_tclass_v6(u32::from(dscp) << 2),
+            );
+            if let (Err(error), Err(_)) = (v4, v6) {
+                warn!(peer = %self.peer.address, dscp, %error, "cannot mark the packets of a connection");
+            }
+        }
     }
 }
 
@@ -210,6 +232,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.mark();
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -218,6 +241,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.mark();
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 

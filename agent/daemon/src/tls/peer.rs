@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use x509_parser::{extensions::GeneralName, prelude::X509Certificate};
 
 use super::parse;
-use crate::auth::Remembered;
+use crate::{auth::Remembered, northbound::Dscp};
 
 /// Scheme of a SPIFFE id.
 const SPIFFE: &str = "spiffe://";
@@ -24,6 +24,8 @@ pub struct Peer {
     pub certificate: Option<Arc<PeerCertificate>>,
     /// What the authentication layer remembers about this connection.
     pub remembered: Arc<Remembered>,
+    /// How its packets are to be marked.
+    pub dscp: Dscp,
 }
 
 /// A verified client certificate.

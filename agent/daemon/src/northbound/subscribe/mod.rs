@@ -31,6 +31,7 @@ pub(super) use self::{outlet::STUCK_CLIENT, plan::DEFAULT_SAMPLE_INTERVAL};
 use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::status::Refusal;
+use crate::tls::Peer;
 
 /// Polls of one RPC that wait for the one being answered. A client that polls faster than it
 /// reads is held back by the transport.
@@ -42,7 +43,7 @@ where
     D: Datastore,
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin + 'static,
 {
-    let dscp = extensions.get::<Dscp>().cloned();
+    let dscp = extensions.get::<Peer>().map(|peer| peer.dscp.clone());
     let (outlet, mut updates) = outlet::channel();
     let task = tokio::spawn(async move {
         let end = serve(&sampler, dscp, requests, outlet.clone()).await;
@@ -66,7 +67,7 @@ where
     let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
     let plan = Plan::read(sampler.core(), first)?;
     if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
-        dscp.mark(marking);
+        dscp.wish(marking);
     }
     let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
     let mode = plan.mode;
