@@ -155,10 +155,20 @@ impl<D: Datastore> Answer<'_, D> {
     fn document(&self, path: &InstancePath, found: Found<'_, Stamp>) -> Option<gnmi::TypedValue> {
         let schema = self.reader.schema(self.origin());
         let filter = self.reader.filter(self.origin());
-        let at = path.last().map_or(schema.root(), |step| step.node);
-        let shown = |node: &Node| filter.takes(node);
-        let text = json::print(schema, at, found, self.encoding.flavour(), &shown)?;
+        let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
+        // The printer writes keys wherever it writes an entry; they are no reason to write one.
+        let entry_is_configured = matches!(found, Found::Leaf(_)) && self.is_in_given_entry(path);
+        let shown = |node: &Node| {
+            filter.takes(node) && (!filter.is_config_key(schema, node) || entry_is_configured)
+        };
+        let text = json::print(schema, at.id, found, self.encoding.flavour(), &shown)?;
         Some(self.encoding.document(text))
+    }
+
+    fn is_in_given_entry(&self, leaf: &InstancePath) -> bool {
+        let above = leaf.0.split_last().map(|(_, above)| InstancePath(above.to_vec()));
+        let entry = above.and_then(|path| self.view.tree(self.origin()).branch(&path));
+        entry.is_some_and(|entry| entry.given)
     }
 
     /// The path as the client wrote it, if it names this one thing.

@@ -97,7 +97,7 @@ struct Entry {
     new: Shared,
 }
 
-/// One child, or one entry, as it was and as it is. At least one of the two is there.
+/// One child, or one entry, as it was and as it is.
 #[derive(Debug)]
 enum Pair {
     Leaf(Option<Leaf<Stamp>>, Option<Leaf<Stamp>>),
@@ -171,8 +171,13 @@ impl Walk {
                 Frame::Branch { old, new, old_at, new_at, .. } => {
                     let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
                     match next {
-                        Some((node, old, new)) if self.selection.wants(node) => {
-                            let pair = Pair::of(old, new);
+                        Some((node, one, other)) if self.selection.wants(node) => {
+                            let hidden = |entry: &Shared| {
+                                entry.as_deref().is_some_and(|it| self.selection.hides(node, it))
+                            };
+                            let (one, other) =
+                                (one.filter(|_| !hidden(old)), other.filter(|_| !hidden(new)));
+                            let pair = Pair::of(one, other);
                             self.visit_child(node, pair)
                         }
                         Some(_) => None,
@@ -278,7 +283,7 @@ impl Walk {
     }
 
     fn compare_leaves(&self, old: Option<Leaf<Stamp>>, new: Option<Leaf<Stamp>>) -> Option<Told> {
-        let Some(leaf) = new else { return Some(Told::Gone) };
+        let Some(leaf) = new else { return old.map(|_| Told::Gone) };
         let missed = match (self.compare, old) {
             (None, _) => 0,
             (Some(Compare::Events), Some(old)) if old == leaf => return None,
@@ -301,7 +306,7 @@ impl Walk {
             branch.children().iter().any(|(node, child)| {
                 self.selection.wants(*node)
                     && match child {
-                        Child::Leaf(_) => true,
+                        Child::Leaf(_) => !self.selection.hides(*node, branch),
                         Child::Container(inner) => self.holds_wanted(Some(inner)),
                         Child::List(list) => {
                             list.iter().any(|(_, entry)| self.holds_wanted(Some(entry)))

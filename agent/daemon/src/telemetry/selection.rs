@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
+use holdfast_config::schema::{ModuleId, Node, NodeKind, Origin, Schema};
+use holdfast_config::tree::Branch;
 use holdfast_config::{NodeId, Pattern};
 
 /// The data type of a gNMI Get.
@@ -41,6 +42,8 @@ pub struct Selection {
     pub(super) patterns: Vec<Pattern>,
     /// By node: a leaf that is wanted, or something with such a leaf below it.
     wanted: Box<[bool]>,
+    /// The key leaves of entries, where configuration alone is wanted.
+    config_keys: HashSet<NodeId>,
 }
 
 impl Filter {
@@ -52,6 +55,14 @@ impl Filter {
             Kind::Operational => !node.config && node.operational,
         };
         kind && self.models.as_ref().is_none_or(|models| models.contains(&node.module))
+    }
+
+    /// True for the key leaf of a list where configuration alone is wanted. The models call it
+    /// configuration, but it belongs to whatever keeps its entry: see [`super::Revision`].
+    pub fn is_config_key(&self, schema: &Schema, node: &Node) -> bool {
+        let above = node.parent.map(|parent| &schema.node(parent).kind);
+        self.kind == Kind::Config
+            && matches!(above, Some(NodeKind::List { keys }) if keys.contains(&node.id))
     }
 }
 
@@ -76,12 +87,19 @@ impl Selection {
                 wanted[index(parent)] = true;
             }
         }
-        Self { origin: schema.origin(), patterns, wanted }
+        let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
+        let config_keys = keys.map(|node| node.id).collect();
+        Self { origin: schema.origin(), patterns, wanted, config_keys }
     }
 
     /// True when a leaf that is wanted stands at the node or below it.
     pub fn wants(&self, node: NodeId) -> bool {
         self.wanted.get(index(node)).copied().unwrap_or_default()
+    }
+
+    /// True for a key leaf of an entry that only its state keeps, where configuration is wanted.
+    pub(super) fn hides<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
+        !entry.given && self.config_keys.contains(&node)
     }
 
     /// True when no tree can hold a leaf that this selects.

@@ -263,6 +263,30 @@ async fn use_models_hides_the_leaves_of_others() {
 }
 
 #[tokio::test]
+async fn a_port_that_nobody_configured_is_state_alone() {
+    let (core, mut client) = box_with_ports().await;
+    core.state("/interfaces/interface[name=eth7]/state/oper-status", "DOWN");
+    for encoding in [gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto] {
+        for (kind, at, found) in [
+            (DataType::Config, "/interfaces", false),
+            (DataType::Config, "/interfaces/interface[name=*]/name", false),
+            (DataType::State, "/interfaces", true),
+            (DataType::All, "/interfaces", true),
+        ] {
+            let request = gnmi::GetRequest {
+                r#type: kind as i32,
+                encoding: encoding as i32,
+                ..get_request(&[at])
+            };
+            let answer = client.get(request).await.unwrap().into_inner();
+            let shown = super::harness::notification_text(&answer.notification[0]);
+            assert_eq!(shown.contains("eth7"), found, "{kind:?} {at}: {shown}");
+            assert!(shown.contains("eth0"), "{kind:?} {at}: {shown}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_native_origin_is_served_by_the_same_code() {
     let (_core, mut client) = box_with_ports().await;
     set(&mut client, r#"update holdfast_native:/interfaces/interface[name=eth1] {"mtu":1400}"#)

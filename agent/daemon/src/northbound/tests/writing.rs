@@ -224,6 +224,9 @@ async fn what_get_shows_of_the_root_can_be_sent_back() {
     let operations = r#"update /system/config/hostname "box"; update /interfaces {"interface":[{"name":"eth0","config":{"name":"eth0","mtu":1514},"subinterfaces":{"subinterface":[{"index":0,"openconfig-if-ip:ipv4":{"addresses":{"address":[{"ip":"10.0.0.1","config":{"ip":"10.0.0.1","prefix-length":24}}]}}}]}}]}; update /network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static] {"static-routes":{"static":[{"prefix":"10.9.0.0/16","config":{"prefix":"10.9.0.0/16"},"next-hops":{"next-hop":[{"index":"a","config":{"index":"a","next-hop":"10.0.0.2"}}]}}]}}"#;
     set(&mut client, operations).await;
     core.state("/interfaces/interface[name=eth0]/state/oper-status", "UP");
+    // Nobody configured these: they are there to be seen.
+    core.state("/interfaces/interface[name=eth7]/state/oper-status", "UP");
+    core.state("/interfaces/interface[name=lo]/subinterfaces/subinterface[index=0]/openconfig-if-ip:ipv4/addresses/address[ip=127.0.0.1]/state/prefix-length", "8");
     for encoding in [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf] {
         let request = gnmi::GetRequest {
             r#type: gnmi::get_request::DataType::Config as i32,
