@@ -67,7 +67,8 @@ impl Printer<'_> {
             let node = self.schema.node(*id);
             self.name(node, outer);
             let shown = self.child(node, child);
-            worth |= shown;
+            // Keys alone are no reason to print an entry: state may keep it where configuration is asked for.
+            worth |= shown && !is_list_key(self.schema, node);
             if shown || self.key(node, child) {
                 first = false;
             } else {
@@ -90,7 +91,7 @@ impl Printer<'_> {
     }
 
     /// An entry's keys are printed even where leaves like them are not asked for: without them nobody
-    /// could tell which entry it is. They alone are no reason to print the entry.
+    /// could tell which entry it is.
     fn key<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
         match child {
             Child::Leaf(leaf) if is_list_key(self.schema, node) => {

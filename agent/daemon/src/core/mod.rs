@@ -71,7 +71,7 @@ pub enum CommitError {
     Edit(#[source] EditErrors),
     #[error("{path}: {reason}")]
     Object { path: String, reason: String },
-    #[error("cannot change {object}: {message}")]
+    #[error("cannot change {object}: {message}{}", symbol(*.errno))]
     Failed {
         object: String,
         errno: Option<i32>,
@@ -87,6 +87,11 @@ pub enum CommitError {
     Internal { reason: String },
     #[error("the agent is stopping")]
     Stopped,
+}
+
+/// An errno by its name, as people look it up.
+fn symbol(errno: Option<i32>) -> String {
+    errno.map(|number| format!(" ({:?})", nix::errno::Errno::from_raw(number))).unwrap_or_default()
 }
 
 #[derive(Debug)]
