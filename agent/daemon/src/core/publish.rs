@@ -32,6 +32,8 @@ pub(super) struct Publisher {
     revision: Arc<Revision>,
     /// Keys whose state changed since the last revision.
     dirty: HashSet<Key>,
+    /// The same for keys that a transaction works on: told when it ends, and not before.
+    withheld: HashSet<Key>,
     /// What is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
 }
@@ -48,35 +50,38 @@ impl Publisher {
         let system = objects.registry.system_state(boot_time, env!("CARGO_PKG_VERSION"));
         show(&mut draft, &objects, &system.leaves);
         let revision = Arc::new(draft.publish());
-        Self { objects, revision, dirty: HashSet::new(), shown: HashMap::new() }
+        Self {
+            objects,
+            revision,
+            dirty: HashSet::new(),
+            withheld: HashSet::new(),
+            shown: HashMap::new(),
+        }
     }
 
     pub(super) fn revision(&self) -> Arc<Revision> {
         Arc::clone(&self.revision)
     }
 
-    /// Notes keys of which a plane changed.
-    pub(super) fn touch(&mut self, keys: Vec<Key>) {
-        self.dirty.extend(keys);
+    /// Notes keys of which a plane changed; those in `busy` belong to the transaction under way.
+    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&HashSet<Key>>) {
+        for key in keys {
+            let busy = busy.is_some_and(|busy| busy.contains(&key));
+            if busy { &mut self.withheld } else { &mut self.dirty }.insert(key);
+        }
     }
 
-    /// The state of what changed, but for `withheld` keys: a transaction still works on them. `None` when there is
-    /// nothing to tell.
-    pub(super) fn state(
-        &mut self,
-        engine: &Engine,
-        withheld: Option<&HashSet<Key>>,
-    ) -> Option<Arc<Revision>> {
+    /// The transaction under way has ended without a commit: its keys are like all others.
+    pub(super) fn release(&mut self) {
+        self.dirty.extend(self.withheld.drain());
+    }
+
+    /// The state of what changed, but for what a transaction still works on. `None` when there is nothing to tell.
+    pub(super) fn state(&mut self, engine: &Engine) -> Option<Arc<Revision>> {
         if self.dirty.is_empty() {
             return None;
         }
-        let ready: Vec<Key> = match withheld {
-            None => self.dirty.drain().collect(),
-            Some(withheld) => self.dirty.extract_if(|key| !withheld.contains(key)).collect(),
-        };
-        if ready.is_empty() {
-            return None;
-        }
+        let ready: Vec<Key> = self.dirty.drain().collect();
         let last = Arc::clone(&self.revision);
         let models = Arc::clone(&self.objects.models);
         let mut draft = last.draft(&models.openconfig, &models.native, unix_ns());
@@ -98,6 +103,7 @@ impl Publisher {
         let models = Arc::clone(&self.objects.models);
         let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
         follow(&mut draft, old, new);
+        self.release();
         let mut dirty: Vec<Key> = self.dirty.drain().collect();
         for change in changes.iter().filter(|change| SHOWN_AS_APPLIED.contains(&change.key.kind()))
         {

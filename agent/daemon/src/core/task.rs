@@ -207,7 +207,8 @@ impl CoreTask {
     fn follow(&mut self, step: Step) {
         let Step { restores, submit, read, finished, changed, deadline } = step;
         self.deadline = deadline;
-        self.publisher.touch(changed);
+        let busy = self.transaction.as_ref().map(|transaction| &transaction.withheld);
+        self.publisher.touch(changed, busy);
         if restores.is_empty() {
             self.hand_out(submit, read);
         } else {
@@ -307,6 +308,9 @@ impl CoreTask {
     /// The store has made the transaction final, or taken it back.
     fn finish(&mut self, result: Result<(), StoreError>) {
         let Some(transaction) = self.transaction.take() else { return };
+        if matches!(transaction.stage, Stage::Aborting { .. }) {
+            self.publisher.release();
+        }
         match transaction.stage {
             Stage::Committing { configuration } => match result {
                 Ok(()) => {
@@ -315,6 +319,7 @@ impl CoreTask {
                 }
                 Err(error) => {
                     // The kernel has it, the disk has it as unconfirmed: a restart takes it back, so this run must too.
+                    self.publisher.release();
                     self.take_back(&configuration);
                     transaction.ticket.answer(Err(CommitError::Store(error)));
                 }
@@ -349,6 +354,7 @@ impl CoreTask {
 
     fn refuse(&mut self, error: CommitError) {
         if let Some(transaction) = self.transaction.take() {
+            self.publisher.release();
             transaction.ticket.answer(Err(error));
         }
     }
@@ -379,8 +385,7 @@ impl CoreTask {
     }
 
     fn publish_state(&mut self) {
-        let withheld = self.transaction.as_ref().map(|transaction| &transaction.withheld);
-        if let Some(revision) = self.publisher.state(&self.engine, withheld) {
+        if let Some(revision) = self.publisher.state(&self.engine) {
             self.revision_tx.send_replace(revision);
         }
     }
