@@ -224,6 +224,9 @@ impl Engine {
                 break;
             }
         }
+        for idx in std::mem::take(&mut self.graph.stirred) {
+            step.changed.push(self.graph.node(idx).key.clone());
+        }
         step.submit.sort_by_key(|op| op.id);
         for list in [&mut step.read, &mut step.changed] {
             list.sort_unstable();

@@ -181,6 +181,8 @@ pub(crate) struct Graph {
     pub(crate) woken: Vec<Idx>,
     /// Live values of ours that lost a dependency; to be looked at.
     pub(crate) bereft: Vec<Idx>,
+    /// Values that wait for something else than before.
+    pub(crate) stirred: Vec<Idx>,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
     pub(crate) counters: Counters,
@@ -523,7 +525,11 @@ impl Graph {
             self.release(claim, idx);
         }
         for claim in new.iter().flat_map(|traits| &traits.claims) {
-            self.claims.entry(claim.clone()).or_default().holder.get_or_insert(idx);
+            let claimed = self.claims.entry(claim.clone()).or_default();
+            if claimed.holder.is_none() {
+                claimed.holder = Some(idx);
+                self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
+            }
         }
     }
 
@@ -542,6 +548,7 @@ impl Graph {
             goal.is_some_and(|traits| traits.claims.contains(claim))
         });
         for &member in members.iter().filter(|&&member| member != idx) {
+            self.stirred.push(member);
             if self.node(member).live.is_none() {
                 self.wake(member);
             }
@@ -650,6 +657,9 @@ impl Graph {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let used = node.ours
             && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        if wanted > 0 && node.flight.is_none() && !node.in_place() {
+            self.stirred.push(idx);
+        }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             if wanted > 0 && node.unmet == 0 && !node.in_place() {

@@ -29,7 +29,11 @@ impl Engine {
         self.heard(idx);
         match self.graph.node(idx).flight {
             Some(at) => {
-                self.graph.node_mut(idx).observed = fact.value;
+                let node = self.graph.node_mut(idx);
+                if !same(node.observed.as_ref(), fact.value.as_ref()) {
+                    step.changed.push(fact.key);
+                }
+                node.observed = fact.value;
                 self.try_verify(at, now, step);
             }
             None => self.absorb(idx, fact.value, now, urgent, step),

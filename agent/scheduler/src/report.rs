@@ -18,6 +18,13 @@ impl Engine {
         self.graph.find(key).map(|idx| self.status_of(idx, true))
     }
 
+    /// The state of one value. Cheaper than [`Engine::status`].
+    pub fn state(&self, key: &Key) -> State {
+        self.graph
+            .find(key)
+            .map_or(State::Nonexistent, |idx| self.state_of(idx, self.graph.node(idx)))
+    }
+
     /// All values, ascending by key. Properties show as parts of their values only.
     pub fn statuses(&self) -> Vec<Status> {
         self.sorted(self.graph.nodes().map(|(idx, _)| idx).collect())
@@ -32,18 +39,18 @@ impl Engine {
     pub fn census(&self) -> Vec<(State, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for (idx, node) in self.graph.nodes() {
-            *counts.entry(self.state(idx, node)).or_insert(0) += 1;
+            *counts.entry(self.state_of(idx, node)).or_insert(0) += 1;
         }
         counts.into_iter().filter(|&(state, _)| state != State::Nonexistent).collect()
     }
 
     fn sorted(&self, mut indexes: Vec<Idx>) -> Vec<Status> {
-        indexes.retain(|&idx| self.state(idx, self.graph.node(idx)) != State::Nonexistent);
+        indexes.retain(|&idx| self.state_of(idx, self.graph.node(idx)) != State::Nonexistent);
         indexes.sort_unstable_by(|&a, &b| self.graph.node(a).key.cmp(&self.graph.node(b).key));
         indexes.into_iter().map(|idx| self.status_of(idx, false)).collect()
     }
 
-    fn state(&self, idx: Idx, node: &Node) -> State {
+    fn state_of(&self, idx: Idx, node: &Node) -> State {
         let trouble = node.trouble.as_ref();
         let failed = trouble.filter(|trouble| trouble.error.is_some());
         let failed = failed
@@ -85,7 +92,7 @@ impl Engine {
         Status {
             key: node.key.clone(),
             label: self.graph.label(&node.key),
-            state: self.state(idx, node),
+            state: self.state_of(idx, node),
             detail: self.detail(idx, node, alone),
             last: node.last,
             intended: node.goal.value().cloned(),

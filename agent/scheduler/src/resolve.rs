@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dependency::{Bond, Target};
+use crate::dependency::{Bond, Claim, Target};
 use crate::graph::Goal;
 use crate::overlay::{Spot, Want};
 use crate::plan::Cause;
@@ -25,6 +25,8 @@ impl Planner<'_> {
         self.gather_companions();
         let mut together: BTreeSet<Spot> = self.companions.iter().copied().collect();
         together.retain(|&spot| self.waits_for_companions_only(spot));
+        let mut claimed = BTreeSet::new();
+        together.retain(|&spot| self.may_claim(spot, &mut claimed));
         loop {
             let alone: Vec<Spot> = together
                 .iter()
@@ -80,6 +82,15 @@ impl Planner<'_> {
         traits.needs.iter().filter(|need| need.bond == Bond::After).all(|need| {
             let account = self.overlay.account(&need.target);
             self.overlay.group(account).avail > 0
+        })
+    }
+
+    /// Whether all identities that a value needs are free, also of those that come with it.
+    fn may_claim(&mut self, spot: Spot, claimed: &mut BTreeSet<Claim>) -> bool {
+        let Some(traits) = self.overlay.node(spot).goal.traits().cloned() else { return false };
+        traits.claims.iter().all(|claim| {
+            let holder = self.overlay.claim_mut(claim).holder;
+            holder.is_none_or(|holder| holder == spot) && claimed.insert(claim.clone())
         })
     }
 

@@ -353,7 +353,7 @@ impl Engine {
     /// An operation is done: the applied plane follows, and so does what others may count on.
     fn carried_out(&mut self, at: u32, now: Now, step: &mut Step) {
         self.landed(at, FlightState::Completed(now.monotonic, None), step);
-        self.apply(at);
+        self.apply(at, step);
         self.try_verify(at, now, step);
     }
 
@@ -375,7 +375,7 @@ impl Engine {
         }
     }
 
-    fn apply(&mut self, at: u32) {
+    fn apply(&mut self, at: u32, step: &mut Step) {
         let Some(transaction) = &mut self.current else { return };
         let flight = &transaction.flights[at as usize];
         let (idx, action, new) = (flight.idx, flight.op.action, flight.op.new.clone());
@@ -402,6 +402,7 @@ impl Engine {
         self.graph.settle(idx);
         for key in taken {
             self.take_along(&key, at);
+            step.changed.push(key);
         }
     }
 
@@ -450,7 +451,7 @@ impl Engine {
         }
         let (idx, action) = (flight.idx, flight.op.action);
         if doubtful {
-            self.apply(at);
+            self.apply(at, step);
         }
         self.verified(idx, action, step);
     }
@@ -611,7 +612,7 @@ impl Engine {
                 if transaction.outstanding > 0 {
                     return false;
                 }
-                self.settle_down(now);
+                self.settle_down(now, step);
                 true
             }
             Phase::Settling { until } => {
@@ -632,7 +633,7 @@ impl Engine {
     }
 
     /// After a failure: nothing more is handed out, and what was completed counts as done.
-    fn settle_down(&mut self, now: Now) {
+    fn settle_down(&mut self, now: Now, step: &mut Step) {
         let Some(transaction) = &mut self.current else { return };
         transaction.phase = Phase::Settling { until: now.monotonic + SETTLED_WITHIN };
         transaction.read_due = None;
@@ -645,6 +646,10 @@ impl Engine {
                 FlightState::Completed(_, None) => {
                     let gone = flight.op.action == Action::Delete;
                     node.observed = flight.op.new.clone().filter(|_| !gone);
+                    step.changed.push(flight.op.key.clone());
+                    if step.read.len() < READ_AT_ONCE {
+                        step.read.push(flight.op.key.clone());
+                    }
                 }
                 FlightState::Waiting => flight.state = FlightState::NotTried,
                 _ => {}

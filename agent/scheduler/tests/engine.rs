@@ -401,7 +401,7 @@ fn check_restart(intent: &str, system: &str, want: &str) {
     assert_eq!(lab.log(), "", "in sync");
 }
 
-// proves kv.R1, kv.R5, kv.X24, kv.M5, kv.T1
+// proves kv.R1, kv.R5, kv.X24, kv.M5
 #[test]
 fn a_restart_does_only_what_differs() {
     check_restart("", "", "");

@@ -116,6 +116,11 @@ fn circles_stay_pending() {
     check("", "", "a <b; b <c; c <a <d", "");
     check("", "", "a <a", "");
     check("", "a <b; b <c; c <a <d", "d", "create d");
+    let lab = Lab::having("", "a <b; b <c; c <a <d");
+    assert_eq!(
+        ["a", "b", "c"].map(|name| lab.state(name)),
+        ["PENDING <b", "PENDING <c", "PENDING <a <d"]
+    );
 }
 
 // proves kv.X7

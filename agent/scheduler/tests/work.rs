@@ -111,7 +111,6 @@ fn a_failure_among_many_costs_what_it_touches() {
     assert!(work(&after) - work(&before) < 30);
 }
 
-// proves kv.T1
 #[test]
 fn a_resync_in_sync_plans_nothing() {
     let mut lab = quick();

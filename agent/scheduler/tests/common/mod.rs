@@ -345,6 +345,8 @@ pub struct Lab {
     /// Reads are answered; without, only notifications tell.
     pub deadline: Option<Duration>,
     pub reads: usize,
+    /// What a watcher knows who only looks at what steps name.
+    pub watched: BTreeMap<Key, String>,
     /// Whether each operation is checked against the needs of everything in the system.
     pub strict: bool,
 }
@@ -365,6 +367,7 @@ impl Default for Lab {
             restores: BTreeMap::new(),
             deadline: None,
             reads: 0,
+            watched: BTreeMap::new(),
             strict: true,
         }
     }
@@ -483,6 +486,9 @@ impl Lab {
                     Some(value) => self.restores.insert(key, thing(&value)),
                     None => self.restores.remove(&key),
                 };
+            }
+            for key in &step.changed {
+                self.watched.insert(key.clone(), watched(&self.engine, key));
             }
             self.finished.extend(step.finished);
             let mut completions = Vec::new();
@@ -615,6 +621,9 @@ impl Lab {
         let values =
             intent.iter().map(|(key, thing)| (key.clone(), Arc::new(thing.clone()) as SharedValue));
         lab.engine.load(values.collect(), Vec::new());
+        let statuses = lab.engine.statuses();
+        let shown = statuses.iter().map(|it| (it.key.clone(), watched(&lab.engine, &it.key)));
+        lab.watched = shown.collect();
         let marked = self.system.iter().map(|(key, thing)| {
             let mut thing = thing.clone();
             thing.tokens.push("mine".to_owned());
@@ -647,6 +656,11 @@ impl Lab {
         }
         text
     }
+}
+
+/// What a watcher sees of a value.
+pub fn watched(engine: &Engine, key: &Key) -> String {
+    format!("{} {:?}", engine.state(key), engine.planes(key))
 }
 
 pub fn fact(key: &Key, value: Option<&Thing>) -> Fact {
