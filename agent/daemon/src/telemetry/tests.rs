@@ -158,21 +158,22 @@ fn stamps_count_changes_and_births() {
     let leaf = |value| Act::Set { port: 0, leaf: 3, value };
     let gone = Act::Gone { port: 0, what: 4, plane: 1 };
     let keep = Act::Set { port: 0, leaf: 4, value: 0 };
-    // drafts, then (time, changes, born) of the leaf
-    let rows: [(&[&[Act]], (u64, u64, u64)); 6] = [
-        (&[&[leaf(0)]], (1000, 1, 1)),
-        (&[&[leaf(0)], &[leaf(1)]], (2000, 2, 1)),
-        (&[&[leaf(0)], &[leaf(0)]], (1000, 1, 1)),
-        (&[&[leaf(0), keep.clone()], &[gone.clone()], &[leaf(0)]], (3000, 1, 3)),
-        (&[&[leaf(0), keep.clone()], &[gone.clone(), leaf(0)]], (1000, 1, 1)),
-        (&[&[leaf(0), keep], &[gone, leaf(1)]], (2000, 2, 1)),
-    ];
-    for (drafts, want) in rows {
-        let revision = drafts.iter().fold(Revision::default(), |it, acts| advance(&it, acts));
-        let path = instance("/interfaces/interface[name=eth0]/state/mtu");
-        let stamp = revision.openconfig.leaf(&path).unwrap().meta;
-        assert_eq!((stamp.time_ns, stamp.changes, stamp.born), want, "{drafts:?}");
-    }
+    // the acts of each draft, then (time, changes, born) of the leaf
+    check_stamp(&[vec![leaf(0)]], (1000, 1, 1));
+    check_stamp(&[vec![leaf(0)], vec![leaf(1)]], (2000, 2, 1));
+    check_stamp(&[vec![leaf(0)], vec![leaf(0)]], (1000, 1, 1));
+    let born = vec![leaf(0), keep];
+    check_stamp(&[born.clone(), vec![gone.clone()], vec![leaf(0)]], (3000, 1, 3));
+    check_stamp(&[born.clone(), vec![gone.clone(), leaf(0)]], (1000, 1, 1));
+    check_stamp(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
+}
+
+#[track_caller]
+fn check_stamp(drafts: &[Vec<Act>], want: (u64, u64, u64)) {
+    let revision = drafts.iter().fold(Revision::default(), |it, acts| advance(&it, acts));
+    let path = instance("/interfaces/interface[name=eth0]/state/mtu");
+    let stamp = revision.openconfig.leaf(&path).unwrap().meta;
+    assert_eq!((stamp.time_ns, stamp.changes, stamp.born), want, "{drafts:?}");
 }
 
 /// Configuration goes, state stays; and the other way round.

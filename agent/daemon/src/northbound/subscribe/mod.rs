@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::{SubscribeRequest, subscription_list};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
@@ -31,6 +31,7 @@ pub(super) use self::{outlet::STUCK_CLIENT, plan::DEFAULT_SAMPLE_INTERVAL};
 use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::status::Refusal;
+use crate::telemetry::Revision;
 use crate::tls::Peer;
 
 /// Polls of one RPC that wait for the one being answered. A client that polls faster than it
@@ -75,7 +76,13 @@ where
     tokio::select! {
         end = subscriber.run(poll_rx) => end,
         end = watch_requests(requests, mode, poll_tx) => Err(end),
+        () = stopped(sampler.core().watch()) => Err(Refusal::stopping().into()),
     }
+}
+
+/// Resolves when nothing will be published any more: an open stream must not hold up the end.
+async fn stopped(mut revision_rx: watch::Receiver<Arc<Revision>>) {
+    while revision_rx.changed().await.is_ok() {}
 }
 
 /// Passes polls on, and ends the RPC when the client says what it must not.

@@ -22,7 +22,8 @@ pub(super) struct Fake(Arc<Inside>);
 #[derive(Debug)]
 struct Inside {
     configuration: Mutex<Configuration>,
-    revision_tx: watch::Sender<Arc<Revision>>,
+    /// None after the end.
+    revision_tx: Mutex<Option<watch::Sender<Arc<Revision>>>>,
     polled: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
@@ -33,7 +34,7 @@ impl Fake {
         let configuration = Configuration::new(MODELS.clone(), Layers::new());
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
-            revision_tx: watch::Sender::new(Arc::new(Revision::default())),
+            revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
@@ -71,9 +72,18 @@ impl Fake {
         self.0.reads.load(Ordering::SeqCst)
     }
 
-    /// How many streams watch.
+    /// Nothing is published any more.
+    pub(super) fn stop(&self) {
+        self.0.revision_tx.lock().unwrap().take();
+    }
+
+    fn with_sender<T>(&self, ask: impl FnOnce(&watch::Sender<Arc<Revision>>) -> T) -> T {
+        ask(self.0.revision_tx.lock().unwrap().as_ref().unwrap())
+    }
+
+    /// How many receivers streams hold.
     pub(super) fn watchers(&self) -> usize {
-        self.0.revision_tx.receiver_count()
+        self.with_sender(watch::Sender::receiver_count)
     }
 
     fn publish(&self, change: impl FnOnce(&mut Draft<'_>)) -> Arc<Revision> {
@@ -81,7 +91,7 @@ impl Fake {
         let mut draft = last.draft(&MODELS.openconfig, &MODELS.native, now_ns());
         change(&mut draft);
         let next = Arc::new(draft.publish());
-        self.0.revision_tx.send_replace(next.clone());
+        self.with_sender(|tx| tx.send_replace(next.clone()));
         next
     }
 }
@@ -103,11 +113,11 @@ impl Datastore for Fake {
     }
 
     fn revision(&self) -> Arc<Revision> {
-        self.0.revision_tx.borrow().clone()
+        self.with_sender(|tx| tx.borrow().clone())
     }
 
     fn watch(&self) -> watch::Receiver<Arc<Revision>> {
-        self.0.revision_tx.subscribe()
+        self.with_sender(watch::Sender::subscribe)
     }
 
     async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {

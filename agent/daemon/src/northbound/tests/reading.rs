@@ -245,6 +245,19 @@ async fn old_elements_are_read_and_not_written() {
     assert!(written.is_empty());
 }
 
+// proves 1.26
+#[tokio::test]
+async fn what_a_module_adds_is_in_the_origin_of_the_tree_it_adds_to() {
+    let (_core, mut client) = box_with_ports().await;
+    let at = "/interfaces/interface[name=eth0]/openconfig-if-ethernet:ethernet/config/mac-address";
+    set(&mut client, &format!(r#"update openconfig:{at} "02:00:00:00:00:01""#)).await;
+    assert_eq!(one(&mut client, at).await, r#""02:00:00:00:00:01""#);
+    let answer = client.get(get_request(&[at])).await.unwrap().into_inner();
+    assert_eq!(answer.notification[0].prefix.as_ref().unwrap().origin, "openconfig");
+    let status = client.get(get_request(&[&format!("openconfig-if-ethernet:{at}")])).await;
+    assert_eq!(status.unwrap_err().code(), tonic::Code::Unimplemented);
+}
+
 #[tokio::test]
 async fn use_models_hides_the_leaves_of_others() {
     let (_core, mut client) = box_with_ports().await;

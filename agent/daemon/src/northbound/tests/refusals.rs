@@ -102,7 +102,7 @@ async fn bad_gets_get_their_codes() {
     }
 }
 
-// proves 1.22, 1.23, 1.28, 1.42, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
+// proves 1.15, 1.22, 1.23, 1.28, 1.42, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]
 async fn bad_sets_get_their_codes_and_change_nothing() {
     let core = Fake::new();

@@ -337,6 +337,18 @@ async fn the_target_of_the_request_is_in_each_notification() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn streams_end_with_the_agent() {
+    let (core, mut client) = eth0().await;
+    let change = ["change /interfaces"];
+    let mut changes = stream(&mut client, &change).await;
+    changes.until_sync().await;
+    let mut poll = Subscription::open(&mut client, subscribe(list(Mode::Poll, &change))).await;
+    poll.until_sync().await;
+    core.stop();
+    assert_eq!([changes.next().await, poll.next().await], ["Unavailable", "Unavailable"]);
+}
+
 // proves 1.125
 #[tokio::test]
 async fn a_thousand_cancelled_streams_leave_nothing() {
