@@ -89,9 +89,9 @@ impl History {
         record.omitted += record.operations.len().saturating_sub(OPERATIONS_KEPT);
         record.operations.truncate(OPERATIONS_KEPT);
         self.octets += octets(&record);
-        self.records.push_back(record);
-        // Queued transactions get their number before those that run first.
-        self.records.make_contiguous().sort_by_key(|record| record.txn);
+        // Queued transactions get their number before those that run first: nearly always the place is the end.
+        let later = self.records.iter().rev().take_while(|other| other.txn > record.txn).count();
+        self.records.insert(self.records.len() - later, record);
         while self.octets > HISTORY_OCTETS {
             let Some(oldest) = self.records.pop_front() else { break };
             self.octets -= octets(&oldest);

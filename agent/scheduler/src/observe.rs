@@ -160,19 +160,21 @@ impl Engine {
             self.observe(fact, now, true, step);
             seen.extend(self.graph.find(&key).map(|idx| (idx, ())));
         }
-        let nodes =
-            self.graph.nodes().filter(|(_, node)| node.flight.is_none() && scope.holds(&node.key));
+        let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(&node.key));
         let (here, missed): (Vec<Idx>, Vec<Idx>) =
             nodes.map(|(idx, _)| idx).partition(|idx| seen.contains_key(idx));
         for &idx in &missed {
-            let kind = self.graph.node(idx).key.kind();
-            let readable = self
-                .graph
-                .registry
-                .descriptor(kind)
-                .is_some_and(|descriptor| descriptor.observable());
-            if readable {
-                self.absorb(idx, None, now, true, step);
+            let node = self.graph.node(idx);
+            let descriptor = self.graph.registry.descriptor(node.key.kind());
+            if !descriptor.is_some_and(|descriptor| descriptor.observable()) {
+                continue;
+            }
+            match node.flight {
+                Some(at) => {
+                    self.graph.node_mut(idx).observed = None;
+                    self.try_verify(at, now, step);
+                }
+                None => self.absorb(idx, None, now, true, step),
             }
         }
         for idx in std::mem::take(&mut self.graph.bereft).into_iter().chain(here).chain(missed) {

@@ -21,13 +21,16 @@ use crate::value::SharedValue;
 /// Without any completion for this long, what was handed out counts as failed. The slowest single operations known
 /// (deleting a bridge, a veth pair) take tens of milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// After a large batch, echoes are waited for this long before reading what had none.
+/// After a large batch, objects without an echo are read once no echo has come for this long.
 const ECHO_WITHIN: Duration = Duration::from_millis(30);
 /// Operations of one transaction up to which each is read back at once: a read is cheaper than waiting for an echo.
 const READ_AT_ONCE: usize = 256;
+/// Reads asked for at a time when many echoes did not come: what the answers of a moment can be.
+const READS_MOST: usize = 4096;
 /// Between two reads of an object that is not yet as it should be.
 const READ_AGAIN: Duration = Duration::from_millis(100);
-/// How long an object may take to become as it should be after its operation was completed.
+/// How long an object may take to become as it should be after its operation was completed, and after any other
+/// operation of its transaction moved.
 const VERIFIED_WITHIN: Duration = Duration::from_secs(1);
 /// How long reads may take after a failure, before the way back is planned without them.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
@@ -446,6 +449,7 @@ impl Engine {
         }
         flight.state = FlightState::Verified;
         transaction.open -= 1;
+        transaction.progress = now.monotonic;
         if !last {
             return; // a later operation on the same key will be looked at
         }
@@ -554,31 +558,30 @@ impl Engine {
     /// What did not come, or did not become as it should, within its time.
     pub(crate) fn expire(&mut self, now: Now, step: &mut Step) {
         let Some(transaction) = &mut self.current else { return };
-        let silent =
-            transaction.outstanding > 0 && now.monotonic >= transaction.progress + ANSWER_WITHIN;
-        let reading = transaction.read_due.is_some_and(|at| at <= now.monotonic);
+        let quiet = now.monotonic.saturating_sub(transaction.progress);
+        let silent = transaction.outstanding > 0 && quiet >= ANSWER_WITHIN;
+        let mut reading = transaction.read_due.is_some_and(|at| at <= now.monotonic);
+        if reading && quiet < ECHO_WITHIN {
+            // Echoes are coming in: whoever waits is not forgotten yet.
+            transaction.read_due = Some(transaction.progress + ECHO_WITHIN);
+            reading = false;
+        }
         if !silent && !reading {
             return;
         }
-        let mut again = false;
-        let mut failed = Vec::new();
+        let (mut reads, mut failed) = (0, Vec::new());
         for (at, flight) in (0..).zip(&transaction.flights) {
             match &flight.state {
-                FlightState::Submitted if silent => {
-                    let message = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
-                    failed.push((
-                        at,
-                        OperationError { transient: true, ..OperationError::message(message) },
-                    ));
-                }
+                FlightState::Submitted if silent => failed.push((at, unanswered())),
                 FlightState::Completed(since, doubt) if reading => {
-                    if now.monotonic >= *since + VERIFIED_WITHIN {
+                    let waited = quiet.min(now.monotonic.saturating_sub(*since));
+                    if waited >= VERIFIED_WITHIN {
                         failed.push((
                             at,
                             doubt.clone().unwrap_or_else(|| mismatch(&self.graph, flight)),
                         ));
-                    } else {
-                        again = true;
+                    } else if reads < READS_MOST {
+                        reads += 1;
                         step.read.push(flight.op.key.clone());
                     }
                 }
@@ -589,7 +592,7 @@ impl Engine {
             transaction.outstanding = 0;
         }
         if reading {
-            transaction.read_due = again.then(|| now.monotonic + READ_AGAIN);
+            transaction.read_due = (reads > 0).then(|| now.monotonic + READ_AGAIN);
         }
         for (at, error) in failed {
             self.fail(at, error, now, step);
@@ -737,6 +740,11 @@ fn is_seen(graph: &Graph, flight: &Flight) -> bool {
         (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),
         _ => false,
     }
+}
+
+fn unanswered() -> OperationError {
+    let message = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+    OperationError { transient: true, ..OperationError::message(message) }
 }
 
 fn mismatch(graph: &Graph, flight: &Flight) -> OperationError {

@@ -263,6 +263,38 @@ fn an_echo_may_come_before_its_acknowledgement() {
     assert!(matches!(&step.finished[..], [Outcome::Done { txn: ended, .. }] if *ended == txn));
 }
 
+// proves kv.X22
+#[test]
+fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
+    let mut lab = Lab::default();
+    let many: String = (0..300).map(|number| format!("v{number};")).collect();
+    for retrieve in [false, true] {
+        let (txn, ops) = handed_out(&mut lab, &many);
+        let count = ops.len();
+        let completions = ops.iter().map(|op| lab.carry_out(op).unwrap()).collect();
+        let step = lab.engine.completed(completions, lab.now());
+        assert_eq!((count, step.read.len(), step.finished.len()), (300, 0, 0), "echoes may come");
+        lab.deadline = step.deadline;
+        if retrieve {
+            lab.resync();
+        } else {
+            lab.pass_time();
+        }
+        assert!(lab.finished.iter().any(|outcome| outcome.txn() == txn));
+        assert_eq!(lab.reads, 300);
+        let none: String = (0..300).map(|number| format!("-v{number};")).collect();
+        let (txn, ops) = handed_out(&mut lab, &none);
+        let completions = ops.iter().map(|op| lab.carry_out(op).unwrap()).collect();
+        let step = lab.engine.completed(completions, lab.now());
+        lab.deadline = step.deadline;
+        lab.resync();
+        assert!(
+            lab.finished.iter().any(|outcome| outcome.txn() == txn),
+            "what is not retrieved is gone"
+        );
+    }
+}
+
 #[test]
 fn a_completion_may_bring_what_is_seen() {
     let mut lab = Lab::default();

@@ -508,7 +508,7 @@ impl Lab {
         }
     }
 
-    fn carry_out(&mut self, op: &Operation) -> Option<Completion> {
+    pub fn carry_out(&mut self, op: &Operation) -> Option<Completion> {
         let value = op.new.as_ref().or(op.old.as_ref()).map(thing).expect("a value");
         let text = format!("{} {}", op.action, value.name);
         if self.silent.contains(&text) {
