@@ -8,6 +8,7 @@ use holdfast_proto::gnmi::{
     Poll, QosMarking, SubscribeRequest, SubscriptionList, SubscriptionMode, subscribe_request,
 };
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::{Event, subscribe_to};
 use serde_json::json;
@@ -48,6 +49,11 @@ async fn each_poll_tells_everything_again() {
     let first = told.until("state/mtu").await;
     told.until_sync().await;
     net.ip("link set eth0 mtu 1400");
+    // The kernel tells the agent in its own time; a poll does not ask the kernel.
+    eventually_async("the agent knows of the MTU", async || {
+        client.read(paths[0].0).await.unwrap() == 1414
+    })
+    .await;
     told.poll().await;
     let second = told.until("= 1414").await;
     assert_ne!(first, second);
