@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Layers, Value};
+use holdfast_config::{Configuration, InstancePath, Layers};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::state::{Planes, StateEntry};
@@ -48,7 +48,7 @@ impl Publisher {
         follow(&mut draft, &empty, configuration);
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
         let system = objects.registry.system_state(boot_time, env!("CARGO_PKG_VERSION"));
-        show(&mut draft, &objects, &system.leaves);
+        show(&mut draft, &objects, system);
         let revision = Arc::new(draft.publish());
         Self {
             objects,
@@ -107,7 +107,9 @@ impl Publisher {
         let mut dirty: Vec<Key> = self.dirty.drain().collect();
         for change in changes.iter().filter(|change| SHOWN_AS_APPLIED.contains(&change.key.kind()))
         {
-            self.clear(&mut draft, &change.path);
+            if change.existed {
+                self.clear(&mut draft, &change.path);
+            }
             dirty.extend(parts(engine, &change.key, change.value.as_ref()));
         }
         self.update(&mut draft, engine, &dirty);
@@ -129,10 +131,7 @@ impl Publisher {
             let [intended, applied, observed] =
                 engine.planes(key).map(|plane| plane.map(|value| &**value));
             let entry = self.objects.registry.state(key, Planes { intended, applied, observed });
-            if let Some(entry) = &entry {
-                show(draft, &self.objects, &entry.leaves);
-            }
-            let before = if SHOWN_AS_APPLIED.contains(&key.kind()) {
+            let shown_before = if SHOWN_AS_APPLIED.contains(&key.kind()) {
                 // What would be shown if all were as wanted covers what was shown.
                 let wanted = Planes { intended, applied: intended, observed: intended };
                 if entry.is_some() { None } else { self.objects.registry.state(key, wanted) }
@@ -142,8 +141,11 @@ impl Publisher {
                     None => self.shown.remove(key),
                 }
             };
-            if let Some(before) = before {
+            if let Some(before) = shown_before {
                 self.withdraw(draft, key, &before, entry.as_ref());
+            }
+            if let Some(entry) = entry {
+                show(draft, &self.objects, entry);
             }
         }
     }
@@ -172,13 +174,9 @@ fn follow(draft: &mut Draft<'_>, old: &Configuration, new: &Configuration) {
     }
 }
 
-fn show(draft: &mut Draft<'_>, objects: &Objects, leaves: &[(InstancePath, Value)]) {
-    for (path, value) in leaves {
-        objects.models.map.up_leaf(path, value, &mut |path, value| {
-            draft.set(Origin::OpenConfig, &path, value);
-        });
-        draft.set(Origin::Native, path, value.clone());
-    }
+fn show(draft: &mut Draft<'_>, objects: &Objects, entry: StateEntry) {
+    draft.set_all(Origin::OpenConfig, objects.models.map.up(&entry.leaves));
+    draft.set_all(Origin::Native, entry.leaves);
 }
 
 /// The key of an object that was configured and those of its parts.

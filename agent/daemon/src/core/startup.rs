@@ -168,7 +168,7 @@ impl Objects {
                     Err(error) => return Err(error),
                 },
             };
-            Ok(Changed { path: change.path, key, value })
+            Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
         });
         changed.collect::<Result<_, ObjectError>>().map_err(|error| self.refused(&error))
     }

@@ -180,7 +180,7 @@ impl CoreTask {
     }
 
     fn plan(&self, changes: &[Changed]) -> Result<Plan, CommitError> {
-        for Changed { path, key, value } in changes {
+        for Changed { path, key, value, .. } in changes {
             let [.., observed] = self.engine.planes(key);
             if let Some(value) = value {
                 let admitted =

@@ -32,6 +32,8 @@ pub(super) struct Candidate {
 pub(super) struct Changed {
     pub(super) path: InstancePath,
     pub(super) key: Key,
+    /// It was configured before, too.
+    pub(super) existed: bool,
     /// `None` when it is not to exist any more.
     pub(super) value: Option<SharedValue>,
 }

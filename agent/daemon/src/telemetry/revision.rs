@@ -124,6 +124,30 @@ impl Draft<'_> {
         }
     }
 
+    /// Sets leaves that belong together, walking to the branch above all of them once.
+    pub fn set_all(&mut self, origin: Origin, leaves: Vec<(InstancePath, Value)>) {
+        if self.withdrawn {
+            for (path, value) in leaves {
+                self.set(origin, &path, value);
+            }
+            return;
+        }
+        let Some(shared) = shared_steps(&leaves) else { return };
+        let (tree, schema, stamp) = self.parts(origin);
+        let branch = tree.branch_mut(schema, &leaves[0].0.0[..shared], &stamp);
+        for (path, value) in leaves {
+            let Some((leaf, above)) = path.0[shared..].split_last() else { continue };
+            let branch = branch.descend_mut(schema, above, &stamp);
+            match branch.leaf(leaf.node) {
+                Some(old) if old.value == value => {}
+                old => {
+                    let stamp = restamped(old, stamp);
+                    branch.put_leaf(leaf.node, value, stamp);
+                }
+            }
+        }
+    }
+
     /// Takes over in what two trees of configuration differ, whatever their leaves carry.
     pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
         let (tree, schema, stamp) = self.parts(origin);
@@ -154,6 +178,16 @@ impl Draft<'_> {
             Origin::Native => (&mut self.next.native, self.native, stamp),
         }
     }
+}
+
+/// How many steps all these leaves have in common; `None` when there are no leaves.
+fn shared_steps(leaves: &[(InstancePath, Value)]) -> Option<usize> {
+    let (first, rest) = leaves.split_first()?;
+    let above = &first.0.0[..first.0.0.len().saturating_sub(1)];
+    let shared = |(path, _): &(InstancePath, Value)| {
+        above.iter().zip(&path.0).take_while(|(one, other)| one == other).count()
+    };
+    Some(rest.iter().map(shared).min().unwrap_or(above.len()))
 }
 
 fn set(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, value: Value, fresh: Stamp) {
