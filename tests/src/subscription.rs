@@ -117,6 +117,15 @@ impl Subscription {
     /// # Panics
     /// When the stream ends or falls silent before.
     pub async fn until(&mut self, part: &str) -> String {
+        let lines = self.until_all(&[part]).await;
+        lines.into_iter().find(|line| line.contains(part)).unwrap_or_default()
+    }
+
+    /// Reads on until each of `parts` was in some line, in whatever order, and returns all lines.
+    ///
+    /// # Panics
+    /// When the stream ends or falls silent before.
+    pub async fn until_all(&mut self, parts: &[&str]) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             match self.next().await {
@@ -124,10 +133,10 @@ impl Subscription {
                     lines.extend(notification_lines(&notification))
                 }
                 Ok(Event::Sync) => {}
-                other => panic!("{other:?} while waiting for `{part}`; told since: {lines:#?}"),
+                other => panic!("{other:?} while waiting for {parts:?}; told since: {lines:#?}"),
             }
-            if let Some(line) = lines.iter().find(|line| line.contains(part)) {
-                return line.clone();
+            if parts.iter().all(|part| lines.iter().any(|line| line.contains(part))) {
+                return lines;
             }
         }
     }
