@@ -3,18 +3,21 @@
 //! The planner plays the change on an [`Overlay`]: it carries out whatever is allowed by then, deletes before updates
 //! before creates, each round ascending by key, and keeps the accounts of what is offered and used. An operation is
 //! allowed when no step leaves a value without what it needs. When nothing is allowed any more, something has to give
-//! way: see [`resolve`](super::resolve). Whatever could not be created in the end is pending.
+//! way: see [`resolve`]. Whatever could not be created in the end is pending.
+
+mod cascade;
+mod emit;
+mod ingest;
+mod resolve;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::dependency::{Bond, Facet, Taken, Target};
-use crate::descriptor::{Change, Effect, guarded};
+use crate::dependency::{Bond, Facet, Target};
+use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::{FixedMap, Key};
-use crate::operation::{Action, TransportId};
+use crate::operation::Action;
 use crate::overlay::{Account, Accounts, Becoming, Overlay, OverlayNode, Spot, Want, spot_of};
 use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 use crate::traits::{Traits, ordering};
@@ -66,7 +69,7 @@ impl<'g> Planner<'g> {
             operations: Vec::new(),
             found: Vec::new(),
             restores: Vec::new(),
-            transports: transports(graph) > 1,
+            transports: emit::transports(graph) > 1,
         }
     }
 
@@ -175,16 +178,6 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// What the system has, as an operation is told: as we asked for it, where that is what is seen.
-    fn old_value(&self, spot: Spot) -> Option<SharedValue> {
-        let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
-        let current = node.current.as_ref()?;
-        let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
-        let as_asked = applied.filter(|applied| graph.satisfied(&node.key, applied, current));
-        Some(as_asked.unwrap_or(current).clone())
-    }
-
     pub(crate) fn want_create(&mut self, spot: Spot) {
         let node = self.overlay.node_mut(spot);
         let Goal::Valid(_, traits) = &node.goal else {
@@ -248,27 +241,6 @@ impl<'g> Planner<'g> {
         }
     }
 
-    fn doom(&mut self, taken: &Taken, by: Spot) {
-        match taken {
-            Taken::Under(prefix) => self.doomed_under.entry(prefix.clone()).or_insert(by),
-            Taken::Of(facet) => self.doomed_of.entry(facet.clone()).or_insert(by),
-        };
-    }
-
-    /// Has a value go because of another one, to come back when it can. False when it goes already.
-    pub(crate) fn park(&mut self, spot: Spot) -> bool {
-        let node = self.overlay.node(spot);
-        match node.want {
-            _ if node.live.is_none() => false,
-            Want::Delete | Want::Become(Becoming::Released) => false,
-            _ => {
-                self.starved.remove(&node.key.clone());
-                self.gone(spot, Some(Cause::Parked));
-                true
-            }
-        }
-    }
-
     pub(crate) fn delete(&mut self, spot: Spot, force: bool) {
         let node = self.overlay.node(spot);
         let (Want::Delete, Some(live)) = (&node.want, node.live.clone()) else { return };
@@ -289,113 +261,6 @@ impl<'g> Planner<'g> {
                 self.turn();
             }
         }
-    }
-
-    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change.
-    fn park_idle(&mut self, spot: Spot, key: &Key) {
-        if std::mem::replace(&mut self.overlay.node_mut(spot).warned, true) {
-            return;
-        }
-        let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
-        for user in self.overlay.users(account, false) {
-            if user != spot && matches!(self.overlay.node(user).want, Want::Nothing) {
-                self.park(user);
-            }
-        }
-    }
-
-    /// A value has gone: so have those that went with it, and it may come again.
-    fn went(&mut self, spot: Spot, op: u32) {
-        self.overlay.node_mut(spot).current = None;
-        self.take_attached(spot, op);
-        self.come_again(spot);
-    }
-
-    fn take_attached(&mut self, spot: Spot, op: u32) {
-        for attached in std::mem::take(&mut self.overlay.node_mut(spot).attached) {
-            self.leave_now(attached, op);
-        }
-    }
-
-    fn come_again(&mut self, spot: Spot) {
-        let node = self.overlay.node_mut(spot);
-        node.want = Want::Nothing;
-        if node.cause == Cause::Parked {
-            node.cause = Cause::Returned;
-        }
-        self.want_create(spot);
-    }
-
-    /// Who takes this value along when it goes, or took it already.
-    fn carrier(&self, spot: Spot, live: &Traits) -> Option<Spot> {
-        if self.overlay.node(spot).op.is_some() {
-            return None; // made by this plan, after whatever was taken along
-        }
-        let under = (!self.doomed_under.is_empty())
-            .then(|| {
-                self.overlay
-                    .node(spot)
-                    .key
-                    .prefixes()
-                    .find_map(|prefix| self.doomed_under.get(&prefix))
-            })
-            .flatten();
-        let facets = live.offers.iter().filter_map(|target| match target {
-            Target::AnyOf(facet) => self.doomed_of.get(facet),
-            _ => None,
-        });
-        let mut candidates = under.into_iter().chain(facets).map(|&by| self.root(by));
-        candidates.find(|&by| by != spot)
-    }
-
-    /// The value whose operation takes another one along in the end.
-    fn root(&self, mut spot: Spot) -> Spot {
-        while let Some(carrier) = self.overlay.node(spot).carrier {
-            spot = carrier;
-        }
-        spot
-    }
-
-    /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
-    fn leave_with(&mut self, spot: Spot, carrier: Spot, live: Arc<Traits>) {
-        let node = self.overlay.node_mut(spot);
-        node.leaving = Some(live);
-        node.carrier = Some(carrier);
-        node.current = None;
-        node.want = Want::Nothing;
-        self.overlay.become_live(spot, None, false, None);
-        self.overlay.unfade(spot);
-        let attached = std::mem::take(&mut self.overlay.node_mut(spot).attached);
-        let done = self.overlay.node(carrier);
-        match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
-            Some(op) => {
-                for spot in attached.into_iter().chain([spot]) {
-                    self.leave_now(spot, op);
-                }
-            }
-            None => {
-                for &other in &attached {
-                    self.overlay.node_mut(other).carrier = Some(carrier);
-                }
-                let list = &mut self.overlay.node_mut(carrier).attached;
-                list.extend(attached);
-                list.push(spot);
-            }
-        }
-        self.turn();
-    }
-
-    fn leave_now(&mut self, spot: Spot, op: u32) {
-        let node = self.overlay.node_mut(spot);
-        node.carrier = None;
-        node.op = Some(op);
-        let traits = node.leaving.take();
-        let key = node.key.clone();
-        self.operations[op as usize].taken.push(key);
-        for claim in traits.iter().flat_map(|traits| &traits.claims) {
-            self.overlay.release(claim, spot, Some(op));
-        }
-        self.come_again(spot);
     }
 
     pub(crate) fn change(&mut self, spot: Spot, force: bool) {
@@ -511,20 +376,6 @@ impl<'g> Planner<'g> {
         self.turn();
     }
 
-    /// Remembers what an object was before us, where it must be put back one day.
-    fn note_restore(&mut self, spot: Spot) {
-        let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
-        let (Some(observed), Some(descriptor)) =
-            (&node.current, graph.registry.descriptor(node.key.kind()))
-        else {
-            return;
-        };
-        if let Ok(Some(restore)) = guarded(|| descriptor.restore(&**observed)) {
-            self.restores.push((node.key.clone(), restore));
-        }
-    }
-
     pub(crate) fn create(&mut self, spot: Spot, force: bool) {
         let node = self.overlay.node(spot);
         let (Want::Create, Goal::Valid(value, traits)) = (&node.want, &node.goal) else { return };
@@ -589,83 +440,6 @@ impl<'g> Planner<'g> {
     fn unblock(&mut self, key: &Key) {
         self.blocked.remove(key);
         self.spent.remove(key);
-    }
-
-    fn emit(
-        &mut self,
-        spot: Spot,
-        action: Action,
-        old: Option<SharedValue>,
-        new: Option<SharedValue>,
-        lost: &Accounts,
-    ) -> u32 {
-        let key = self.overlay.node(spot).key.clone();
-        let effect = self
-            .overlay
-            .graph
-            .registry
-            .descriptor(key.kind())
-            .map(|descriptor| descriptor.effect());
-        let transport = match effect {
-            Some(Effect::Operation(transport)) => transport,
-            _ => TransportId::default(),
-        };
-        let after = if self.transports {
-            self.predecessors(spot, transport, new.is_some(), lost)
-        } else {
-            SmallVec::new()
-        };
-        let op = spot_of(self.operations.len());
-        let node = self.overlay.node_mut(spot);
-        node.op = Some(op);
-        let cause = node.cause;
-        self.operations.push(PlannedOperation {
-            action,
-            key,
-            old,
-            new,
-            transport,
-            cause,
-            taken: Vec::new(),
-            after,
-            spot,
-        });
-        op
-    }
-
-    /// The last operation of each other transport that must have come to its end.
-    fn predecessors(
-        &mut self,
-        spot: Spot,
-        own: TransportId,
-        makes: bool,
-        lost: &Accounts,
-    ) -> SmallVec<[u32; 1]> {
-        let node = self.overlay.node(spot);
-        let mut before: SmallVec<[u32; 8]> = node.op.into_iter().collect();
-        if makes {
-            before.extend(
-                node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
-            );
-            let claims = node.goal.traits().filter(|traits| !traits.claims.is_empty()).cloned();
-            for claim in claims.iter().flat_map(|traits| &traits.claims) {
-                before.extend(self.overlay.claim_mut(claim).freed_by);
-            }
-        }
-        for &account in lost {
-            let group = self.overlay.group(account);
-            before.extend(group.freed_by.iter().copied().chain(group.made_by));
-        }
-        let mut last: SmallVec<[u32; 1]> = SmallVec::new();
-        for op in before {
-            let transport = |op: u32| self.operations[op as usize].transport;
-            match last.iter_mut().find(|last| transport(**last) == transport(op)) {
-                _ if transport(op) == own => {}
-                Some(last) => *last = op.max(*last),
-                None => last.push(op),
-            }
-        }
-        last
     }
 
     /// Refuses a change that asks for an identity which another value keeps.
@@ -749,17 +523,4 @@ pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, Pl
     let mut planner = Planner::new(graph);
     planner.intend(delta)?;
     Ok(planner.overlay.nodes)
-}
-
-/// How many transports the registered kinds use.
-fn transports(graph: &Graph) -> usize {
-    let mut all: Vec<TransportId> = Vec::new();
-    for descriptor in graph.registry.iter() {
-        if let Effect::Operation(transport) = descriptor.effect() {
-            all.push(transport);
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
-    all.len()
 }

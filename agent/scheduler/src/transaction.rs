@@ -1,21 +1,20 @@
 //! A transaction in flight, and how it is carried out.
 
+mod failure;
+mod verify;
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::descriptor::Effect;
 use crate::engine::{Engine, Outcome, Step};
-use crate::graph::{Goal, Graph, Idx, Source};
+use crate::graph::{Goal, Idx, Source};
 use crate::history::{Executed, Origin, Record, RecordedOperation};
 use crate::key::Key;
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
 use crate::overlay::spot_of;
-use crate::plan::{Cause, Delta, Mode, Plan, PlannedOperation};
-use crate::planner;
-use crate::traits::Traits;
+use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
 /// Without any completion for this long, what was handed out counts as failed. The slowest single operations known
@@ -353,260 +352,6 @@ impl Engine {
         self.dispatch(now, step);
     }
 
-    /// An operation is done: the applied plane follows, and so does what others may count on.
-    fn carried_out(&mut self, at: u32, now: Now, step: &mut Step) {
-        self.landed(at, FlightState::Completed(now.monotonic, None), step);
-        self.apply(at, step);
-        self.try_verify(at, now, step);
-    }
-
-    fn landed(&mut self, at: u32, state: FlightState, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let count = transaction.flights.len();
-        let flight = &mut transaction.flights[at as usize];
-        flight.state = state;
-        if self.graph.node(flight.idx).flight != Some(at) {
-            return;
-        }
-        let FlightState::Completed(now, _) = flight.state else { return };
-        let seen = is_seen(&self.graph, flight);
-        if !seen && count <= READ_AT_ONCE {
-            step.read.push(flight.op.key.clone());
-            transaction.read_due.get_or_insert(now + READ_AGAIN);
-        } else if !seen {
-            transaction.read_due.get_or_insert(now + ECHO_WITHIN);
-        }
-    }
-
-    fn apply(&mut self, at: u32, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &transaction.flights[at as usize];
-        let (idx, action, new) = (flight.idx, flight.op.action, flight.op.new.clone());
-        let taken = flight.op.taken.clone();
-        let node = self.graph.node_mut(idx);
-        node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
-        match (action, new) {
-            (Action::Delete, _) | (_, None) => {
-                node.applied = None;
-                self.graph.set_live(idx, None, false);
-            }
-            (Action::Release, Some(new)) => {
-                node.applied = None;
-                let traits =
-                    Traits::obtained(&self.graph.registry, &self.graph.node(idx).key, &new);
-                self.graph.set_live(idx, Some(traits), false);
-            }
-            (_, Some(new)) => {
-                node.applied = Some(new.clone());
-                let traits = self.traits_of(idx, &new);
-                self.graph.set_live(idx, Some(traits), true);
-            }
-        }
-        self.graph.settle(idx);
-        for key in taken {
-            self.take_along(&key, at);
-            step.changed.push(key);
-        }
-    }
-
-    /// The system removed this one together with another.
-    fn take_along(&mut self, key: &Key, at: u32) {
-        let Some(idx) = self.graph.find(key) else { return };
-        let node = self.graph.node_mut(idx);
-        node.applied = None;
-        node.observed = None;
-        if node.flight == Some(at) {
-            node.flight = None;
-        }
-        self.graph.set_live(idx, None, false);
-        self.graph.settle(idx);
-        self.graph.reap(idx);
-    }
-
-    /// The traits of a value of ours: those of the goal, where that is what was applied.
-    pub(crate) fn traits_of(&self, idx: Idx, value: &SharedValue) -> Arc<Traits> {
-        let node = self.graph.node(idx);
-        match &node.goal {
-            Goal::Valid(goal, traits) if Arc::ptr_eq(goal, value) => Arc::clone(traits),
-            _ => Traits::intended(&self.graph.registry, &node.key, value, false)
-                .unwrap_or_else(|_| Traits::obtained(&self.graph.registry, &node.key, value)),
-        }
-    }
-
-    /// Checks an operation that is completed against what is seen by now.
-    pub(crate) fn try_verify(&mut self, at: u32, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &mut transaction.flights[at as usize];
-        let FlightState::Completed(_, doubt) = &flight.state else { return };
-        let last = self.graph.node(flight.idx).flight == Some(at);
-        if last && !is_seen(&self.graph, flight) {
-            return;
-        }
-        let doubtful = doubt.is_some();
-        if !last && doubtful {
-            let error = doubt.clone().unwrap_or_else(|| OperationError::message("exists"));
-            return self.fail(at, error, now, step);
-        }
-        flight.state = FlightState::Verified;
-        transaction.open -= 1;
-        transaction.progress = now.monotonic;
-        if !last {
-            return; // a later operation on the same key will be looked at
-        }
-        let (idx, action) = (flight.idx, flight.op.action);
-        if doubtful {
-            self.apply(at, step);
-        }
-        self.verified(idx, action, step);
-    }
-
-    fn verified(&mut self, idx: Idx, action: Action, step: &mut Step) {
-        let node = self.graph.node_mut(idx);
-        node.flight = None;
-        let key = node.key.clone();
-        let observable = self
-            .graph
-            .registry
-            .descriptor(key.kind())
-            .is_none_or(|descriptor| descriptor.observable());
-        let node = self.graph.node_mut(idx);
-        if action == Action::Delete {
-            node.observed = None;
-        } else if !observable {
-            node.observed = node.applied.clone();
-        }
-        if action == Action::Release {
-            self.released(idx, &key, step);
-        }
-        self.forgive(idx);
-        self.graph.settle(idx);
-        self.graph.reap(idx);
-        step.changed.push(key);
-    }
-
-    /// The object is as it was before us, and nobody's business any more.
-    fn released(&mut self, idx: Idx, key: &Key, step: &mut Step) {
-        self.graph.restores.remove(key);
-        step.restores.push((key.clone(), None));
-        let observed = self.graph.node(idx).observed.clone();
-        let live = observed.map(|observed| Traits::obtained(&self.graph.registry, key, &observed));
-        self.graph.set_live(idx, live, false);
-    }
-
-    /// Forgets errors, and a try that was to come.
-    pub(crate) fn forgive(&mut self, idx: Idx) {
-        let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
-        trouble.error = None;
-        trouble.attempts = 0;
-        if let Some(at) = trouble.due.take() {
-            self.timers.remove(&(at, idx));
-        }
-    }
-
-    fn fail(&mut self, at: u32, error: OperationError, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &mut transaction.flights[at as usize];
-        flight.state = FlightState::Failed(error.clone());
-        transaction.open -= 1;
-        let (idx, cause, key) = (flight.idx, flight.op.cause, flight.op.key.clone());
-        let value = flight.op.new.clone().or_else(|| flight.op.old.clone());
-        self.graph.counters.operations_failed += 1;
-        step.read.push(key.clone());
-        if transaction.is_vital(cause) {
-            let label = self.graph.registry.label(&key, value.as_deref());
-            transaction.awaited.insert(idx);
-            transaction.failure.get_or_insert((key, label, error));
-        } else {
-            self.give_up(at, error, now, step);
-        }
-    }
-
-    /// Leaves a value as it is, to be tried again when time or what it needs may help.
-    fn give_up(&mut self, at: u32, error: OperationError, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &transaction.flights[at as usize];
-        let (idx, key) = (flight.idx, flight.op.key.clone());
-        transaction.undo_failed |= transaction.phase == Phase::Undoing;
-        transaction.failed.push(key.clone());
-        if self.graph.node(idx).flight == Some(at) {
-            self.graph.node_mut(idx).flight = None;
-        }
-        for taken in flight.op.taken.clone() {
-            if let Some(idx) =
-                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight == Some(at))
-            {
-                self.graph.node_mut(idx).flight = None;
-            }
-        }
-        self.remember(idx, error, now);
-        step.changed.push(key);
-    }
-
-    fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
-        let trouble = self.graph.node_mut(idx).trouble.get_or_insert_default();
-        let again = trouble.failed(error, now.monotonic, u64::from(idx));
-        let old = std::mem::replace(&mut trouble.due, again);
-        if let Some(at) = old {
-            self.timers.remove(&(at, idx));
-        }
-        if let Some(at) = again {
-            self.timers.insert((at, idx));
-        }
-        self.graph.settle(idx);
-    }
-
-    /// What did not come, or did not become as it should, within its time.
-    pub(crate) fn expire(&mut self, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let quiet = now.monotonic.saturating_sub(transaction.progress);
-        let silent = transaction.outstanding > 0 && quiet >= ANSWER_WITHIN;
-        let mut reading = transaction.read_due.is_some_and(|at| at <= now.monotonic);
-        if reading && quiet < ECHO_WITHIN {
-            // Echoes are coming in: whoever waits is not forgotten yet.
-            transaction.read_due = Some(transaction.progress + ECHO_WITHIN);
-            reading = false;
-        }
-        if !silent && !reading {
-            return;
-        }
-        let (mut reads, mut failed) = (0, Vec::new());
-        for (at, flight) in (0..).zip(&transaction.flights) {
-            match &flight.state {
-                FlightState::Submitted if silent => failed.push((at, unanswered())),
-                FlightState::Completed(since, doubt) if reading => {
-                    let waited = quiet.min(now.monotonic.saturating_sub(*since));
-                    if waited >= VERIFIED_WITHIN {
-                        failed.push((
-                            at,
-                            doubt.clone().unwrap_or_else(|| mismatch(&self.graph, flight)),
-                        ));
-                    } else if reads < READS_MOST {
-                        reads += 1;
-                        step.read.push(flight.op.key.clone());
-                    }
-                }
-                _ => {}
-            }
-        }
-        if silent {
-            transaction.outstanding = 0;
-        }
-        if reading {
-            transaction.read_due = (reads > 0).then(|| now.monotonic + READ_AGAIN);
-        }
-        for (at, error) in failed {
-            self.fail(at, error, now, step);
-        }
-        self.dispatch(now, step);
-    }
-
-    /// Hears of a key that a failed transaction waits for.
-    pub(crate) fn heard(&mut self, idx: Idx) {
-        if let Some(transaction) = &mut self.current {
-            transaction.awaited.remove(&idx);
-        }
-    }
-
     /// Moves the transaction in flight on. False when it has to wait.
     pub(crate) fn proceed(&mut self, now: Now, step: &mut Step) -> bool {
         let Some(transaction) = &mut self.current else { return false };
@@ -633,60 +378,6 @@ impl Engine {
                 true
             }
         }
-    }
-
-    /// After a failure: nothing more is handed out, and what was completed counts as done.
-    fn settle_down(&mut self, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        transaction.phase = Phase::Settling { until: now.monotonic + SETTLED_WITHIN };
-        transaction.read_due = None;
-        for (at, flight) in (0..).zip(&mut transaction.flights) {
-            let node = self.graph.node_mut(flight.idx);
-            if node.flight != Some(at) {
-                continue;
-            }
-            match &flight.state {
-                FlightState::Completed(_, None) => {
-                    let gone = flight.op.action == Action::Delete;
-                    node.observed = flight.op.new.clone().filter(|_| !gone);
-                    step.changed.push(flight.op.key.clone());
-                    if step.read.len() < READ_AT_ONCE {
-                        step.read.push(flight.op.key.clone());
-                    }
-                }
-                FlightState::Waiting => flight.state = FlightState::NotTried,
-                _ => {}
-            }
-        }
-        for flight in &transaction.flights {
-            self.graph.node_mut(flight.idx).flight = None;
-            for key in &flight.op.taken {
-                if let Some(idx) = self.graph.find(key) {
-                    self.graph.node_mut(idx).flight = None;
-                }
-            }
-        }
-    }
-
-    /// Puts the intent back, and plans from what is to there.
-    fn undo(&mut self, now: Now, step: &mut Step) {
-        let Some(mut transaction) = self.current.take() else { return };
-        transaction.phase = Phase::Undoing;
-        transaction.progress = now.monotonic;
-        let mut touched: BTreeSet<Idx> = BTreeSet::new();
-        for flight in &transaction.flights {
-            touched.extend(self.graph.find(&flight.op.key));
-            touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
-        }
-        transaction.record(false);
-        let delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
-        match planner::plan(&self.graph, delta, touched.into_iter().collect()) {
-            Ok(plan) => self.board(&mut transaction, plan, now, step),
-            // A key named twice with different values was refused on the way there.
-            Err(_) => transaction.undo_failed = true,
-        }
-        self.current = Some(transaction);
-        self.dispatch(now, step);
     }
 
     fn end(&mut self, now: Now, step: &mut Step) {
@@ -724,35 +415,4 @@ fn queues(flights: &[Flight]) -> Vec<(TransportId, Vec<u32>, usize)> {
         }
     }
     queues
-}
-
-/// Whether the system shows what the operation should have done.
-fn is_seen(graph: &Graph, flight: &Flight) -> bool {
-    let node = graph.node(flight.idx);
-    let Some(descriptor) = graph.registry.descriptor(flight.op.key.kind()) else { return true };
-    if !descriptor.observable() || descriptor.effect() == Effect::Property {
-        return true;
-    }
-    match (flight.op.action, &flight.op.new, &node.observed) {
-        (Action::Delete, _, observed) => observed.is_none(),
-        // The object itself may have gone together with what we gave back.
-        (Action::Release, _, None) => true,
-        (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),
-        _ => false,
-    }
-}
-
-fn unanswered() -> OperationError {
-    let message = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
-    OperationError { transient: true, ..OperationError::message(message) }
-}
-
-fn mismatch(graph: &Graph, flight: &Flight) -> OperationError {
-    let observed = graph.node(flight.idx).observed.as_ref();
-    let seen = observed
-        .map_or_else(|| "nothing is there".to_owned(), |value| format!("the system has {value:?}"));
-    OperationError {
-        transient: true,
-        ..OperationError::message(format!("done without an error, but {seen}"))
-    }
 }

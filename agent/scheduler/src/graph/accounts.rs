@@ -1,0 +1,304 @@
+//! Keeping account: who offers, who needs, and who hears of it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use super::{Graph, Group, Idx, STALE_MEMBERS, difference};
+use crate::dependency::{Claim, Target};
+use crate::key::{Key, KindId};
+use crate::traits::{Traits, ordering};
+
+impl Graph {
+    pub(super) fn count_under(&self, prefix: &Key) -> u32 {
+        let count = match self.ordered.get(&prefix.kind()) {
+            Some(keys) => keys.range(prefix..).take_while(|key| key.starts_with(prefix)).count(),
+            None => self
+                .nodes()
+                .filter(|(_, node)| node.live.is_some() && node.key.starts_with(prefix))
+                .count(),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn count_covering(&self, table: u32, address: IpAddr) -> u32 {
+        let lengths =
+            self.lengths.range((table, address.is_ipv6(), 0)..=(table, address.is_ipv6(), u8::MAX));
+        lengths
+            .filter_map(|(&(_, _, length), _)| IpNet::new(address, length).ok())
+            .filter_map(|prefix| self.prefixes.get(&(table, prefix.trunc())))
+            .sum()
+    }
+
+    /// The targets in whose groups this node is listed.
+    pub(super) fn member_of(&self, idx: Idx) -> SmallVec<[Arc<Traits>; 2]> {
+        self.node(idx).concerned().into_iter().flatten().cloned().collect()
+    }
+
+    /// Enters a node into the groups of its dependencies, and marks its entries elsewhere as stale.
+    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+        let after = self.member_of(idx);
+        for traits in &after {
+            if before.iter().any(|old| Arc::ptr_eq(old, traits)) {
+                continue;
+            }
+            for need in &traits.needs {
+                if !before.iter().any(|old| !old.needs_of(&need.target).is_empty()) {
+                    self.join(idx, &need.target);
+                }
+            }
+        }
+        for traits in before {
+            if after.iter().any(|new| Arc::ptr_eq(new, traits)) {
+                continue;
+            }
+            for need in &traits.needs {
+                if !after.iter().any(|new| !new.needs_of(&need.target).is_empty()) {
+                    self.leave(&need.target);
+                }
+            }
+        }
+    }
+
+    pub(super) fn join(&mut self, idx: Idx, target: &Target) {
+        if !self.groups.contains_key(target) {
+            if let Target::Under(prefix) = target {
+                self.index_kind(prefix.kind());
+            }
+            if let Target::Covering { table, address } = target {
+                self.covering.insert((*table, *address));
+            }
+            let avail = self.avail(target);
+            self.groups.insert(target.clone(), Group { avail, ..Group::default() });
+        }
+        let group = self.groups.get_mut(target).expect("just made");
+        if group.members.last() != Some(&idx) {
+            group.members.push(idx);
+        }
+    }
+
+    pub(super) fn leave(&mut self, target: &Target) {
+        let Some(group) = self.groups.get_mut(target) else { return };
+        group.stale += 1;
+        if group.stale <= group.members.len() / 2 + STALE_MEMBERS
+            && group.stale < group.members.len()
+        {
+            return;
+        }
+        let mut members = std::mem::take(&mut group.members);
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|&idx| self.needs(idx, target));
+        let group = self.groups.get_mut(target).expect("looked up above");
+        group.stale = 0;
+        group.members = members;
+        if group.members.is_empty() && group.users == 0 {
+            self.retire(target);
+        }
+    }
+
+    /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
+    pub(super) fn retire(&mut self, target: &Target) {
+        let again = match target {
+            Target::Exact(key) => self.find(key).is_some_and(|idx| self.node(idx).live.is_some()),
+            Target::AnyOf(_) | Target::Whole(_) => false,
+            Target::Under(_) => true,
+            Target::Covering { table, address } => self.covering.remove(&(*table, *address)),
+        };
+        let keep = u32::from(matches!(target, Target::Exact(_)) && again);
+        let avail = self.groups[target].avail;
+        if avail == keep || matches!(target, Target::Under(_) | Target::Covering { .. }) {
+            self.groups.remove(target);
+        }
+    }
+
+    pub(super) fn needs(&self, idx: Idx, target: &Target) -> bool {
+        let node = self.node(idx);
+        node.used
+            && node
+                .concerned()
+                .into_iter()
+                .flatten()
+                .any(|traits| !traits.needs_of(target).is_empty())
+    }
+
+    pub(super) fn index_kind(&mut self, kind: KindId) {
+        if self.ordered.contains_key(&kind) {
+            return;
+        }
+        let live = self.nodes().filter(|(_, node)| node.live.is_some() && node.key.kind() == kind);
+        let keys = live.map(|(_, node)| node.key.clone()).collect();
+        self.ordered.insert(kind, keys);
+    }
+
+    pub(super) fn account_use(
+        &mut self,
+        idx: Idx,
+        old: Option<&Arc<Traits>>,
+        new: Option<&Arc<Traits>>,
+    ) {
+        for (traits, sign) in [(old, -1), (new, 1)] {
+            let Some(traits) = traits else { continue };
+            for need in ordering(&traits.needs) {
+                if let Some(group) = self.groups.get_mut(&need.target) {
+                    group.users = group.users.saturating_add_signed(sign);
+                    group.renewers =
+                        group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+                }
+            }
+        }
+        for claim in old.iter().flat_map(|traits| &traits.claims) {
+            self.release(claim, idx);
+        }
+        for claim in new.iter().flat_map(|traits| &traits.claims) {
+            let claimed = self.claims.entry(claim.clone()).or_default();
+            if claimed.holder.is_none() {
+                claimed.holder = Some(idx);
+                self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
+            }
+        }
+    }
+
+    /// Wakes those who want the identity that is free now.
+    pub(super) fn release(&mut self, claim: &Claim, idx: Idx) {
+        let Some(claimed) = self.claims.get_mut(claim) else { return };
+        if claimed.holder != Some(idx) {
+            return;
+        }
+        claimed.holder = None;
+        let mut members = std::mem::take(&mut claimed.members);
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|&member| {
+            let goal = self.node(member).goal.traits();
+            goal.is_some_and(|traits| traits.claims.contains(claim))
+        });
+        for &member in members.iter().filter(|&&member| member != idx) {
+            self.stirred.push(member);
+            if self.node(member).live.is_none() {
+                self.wake(member);
+            }
+        }
+        if members.is_empty() {
+            self.claims.remove(claim);
+        } else if let Some(claimed) = self.claims.get_mut(claim) {
+            claimed.members = members;
+        }
+    }
+
+    pub(super) fn account_offers(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
+        let (gained, lost) =
+            difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
+        let (more, less) =
+            difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
+        if old.is_none() != new.is_none() {
+            self.account_existence(idx, new.is_some());
+        }
+        for target in gained {
+            self.groups.entry(target.clone()).or_default();
+            self.offer(target, true);
+        }
+        for target in lost {
+            self.offer(target, false);
+        }
+        for &(table, prefix) in more {
+            self.account_prefix(table, prefix, true);
+        }
+        for &(table, prefix) in less {
+            self.account_prefix(table, prefix, false);
+        }
+    }
+
+    pub(super) fn account_existence(&mut self, idx: Idx, exists: bool) {
+        let key = self.node(idx).key.clone();
+        if let Some(keys) = self.ordered.get_mut(&key.kind()) {
+            let _ = if exists { keys.insert(key.clone()) } else { keys.remove(&key) };
+            let prefixes: Vec<Key> = key.prefixes().collect();
+            for prefix in prefixes {
+                self.offer(&Target::Under(prefix), exists);
+            }
+        }
+        self.offer(&Target::Exact(key), exists);
+    }
+
+    pub(super) fn account_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
+        let count = self.prefixes.entry((table, prefix)).or_default();
+        let length = (table, prefix.addr().is_ipv6(), prefix.prefix_len());
+        if offered {
+            *count += 1;
+            if *count == 1 {
+                *self.lengths.entry(length).or_default() += 1;
+            }
+        } else {
+            *count -= 1;
+            if *count == 0 {
+                self.prefixes.remove(&(table, prefix));
+                let distinct = self.lengths.entry(length).or_default();
+                *distinct -= 1;
+                if *distinct == 0 {
+                    self.lengths.remove(&length);
+                }
+            }
+        }
+        let targets: Vec<Target> = self.covered(table, prefix).collect();
+        for target in targets {
+            self.offer(&target, offered);
+        }
+    }
+
+    /// Counts one offer more or less; the first and the last one change the readiness of others.
+    pub(super) fn offer(&mut self, target: &Target, offered: bool) {
+        let Some(group) = self.groups.get_mut(target) else { return };
+        group.avail = group.avail.saturating_add_signed(if offered { 1 } else { -1 });
+        let turned = if offered { group.avail == 1 } else { group.avail == 0 };
+        if !turned {
+            return;
+        }
+        if group.members.is_empty() {
+            if group.avail == 0 && group.users == 0 {
+                self.groups.remove(target);
+            }
+            return;
+        }
+        let mut members = std::mem::take(&mut group.members);
+        if group.stale > 0 {
+            group.stale = 0;
+            members.sort_unstable();
+            members.dedup();
+        }
+        self.counters.edges += members.len() as u64;
+        members.retain(|&idx| self.turn(idx, target, offered));
+        if let Some(group) = self.groups.get_mut(target) {
+            group.members = members;
+        }
+    }
+
+    /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
+    pub(super) fn turn(&mut self, idx: Idx, target: &Target, offered: bool) -> bool {
+        let node = &mut self.nodes[idx as usize];
+        if !node.used {
+            return false;
+        }
+        let wanted = node.goal.traits().map_or(0, |traits| traits.needs_of(target).len());
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let used = node.ours
+            && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        if wanted > 0 && node.flight.is_none() && !node.in_place() {
+            self.stirred.push(idx);
+        }
+        if offered {
+            node.unmet = node.unmet.saturating_sub(wanted);
+            if wanted > 0 && node.unmet == 0 && !node.in_place() {
+                self.wake(idx);
+            }
+        } else {
+            node.unmet += wanted;
+            if used && node.flight.is_none() {
+                self.bereft.push(idx);
+            }
+        }
+        wanted > 0 || used
+    }
+}

@@ -1,0 +1,285 @@
+//! The accounts of an overlay: opened from those of the graph, and moved as the plan goes on.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use super::{Account, Accounts, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
+use crate::dependency::{Bond, Claim, Target};
+use crate::graph::difference;
+use crate::key::Key;
+use crate::traits::Traits;
+
+impl Overlay<'_> {
+    /// The account of a target, opened with what the graph and this plan have of it so far.
+    pub(crate) fn account(&mut self, target: &Target) -> Account {
+        if let Some(&account) = self.by_target.get(target) {
+            return account;
+        }
+        let known = self.graph.group(target);
+        let group = OverlayGroup {
+            avail: self.opening(target),
+            users: known.map_or(0, |group| group.users),
+            renewers: known.map_or(0, |group| group.renewers),
+            ..OverlayGroup::default()
+        };
+        self.groups.push(group);
+        let account = spot_of(self.groups.len() - 1);
+        self.by_target.insert(target.clone(), account);
+        self.targets.push(target.clone());
+        match target {
+            Target::Under(_) => self.unders = true,
+            Target::Covering { table, address } => {
+                self.covering.insert((*table, *address));
+            }
+            _ => {}
+        }
+        account
+    }
+
+    /// The account of a target that somebody may care for.
+    pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
+        let known = self.by_target.contains_key(target) || self.graph.group(target).is_some();
+        known.then(|| self.account(target))
+    }
+
+    /// Notes what a value will offer no more, so that nothing new relies on it.
+    pub(crate) fn fade(&mut self, spot: Spot, next: Option<&Traits>, changes: bool) {
+        self.unfade(spot);
+        let key = self.node(spot).key.clone();
+        let live = self.node(spot).live.clone();
+        let (_, lost) = self.shift(&key, live.as_deref(), next);
+        for &account in &lost {
+            self.group_mut(account).fading += 1;
+        }
+        let exact = if changes { self.existing(&Target::Exact(key)) } else { None };
+        if let Some(account) = exact {
+            self.group_mut(account).unsteady = true;
+        }
+        self.fading += lost.len() + usize::from(exact.is_some());
+        let node = self.node_mut(spot);
+        node.fading = lost;
+        node.unsteady = exact;
+    }
+
+    /// The value has changed, or will not.
+    pub(crate) fn unfade(&mut self, spot: Spot) {
+        let node = self.node_mut(spot);
+        let (lost, exact) = (std::mem::take(&mut node.fading), node.unsteady.take());
+        self.fading -= lost.len() + usize::from(exact.is_some());
+        for account in lost {
+            let group = self.group_mut(account);
+            group.fading -= 1;
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+        if let Some(account) = exact {
+            let group = self.group_mut(account);
+            group.unsteady = false;
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+    }
+
+    /// True when something a value needs is about to go or to change; then it is tried again after that.
+    pub(crate) fn is_held(&mut self, spot: Spot, traits: &Arc<Traits>) -> bool {
+        if self.fading == 0 {
+            return false;
+        }
+        let mut held = false;
+        let accounts = self.accounts_of(spot, traits);
+        for (need, account) in traits.needs.iter().zip(accounts) {
+            let group = &mut self.groups[account as usize];
+            if need.bond != Bond::After {
+                continue;
+            }
+            if group.avail <= group.fading || need.renew && group.unsteady {
+                group.held.push(spot);
+                held = true;
+            }
+        }
+        held
+    }
+
+    /// How many offers a target has by now.
+    pub(crate) fn avail(&self, target: &Target) -> u32 {
+        match self.by_target.get(target) {
+            Some(&account) => self.group(account).avail,
+            None => self.opening(target),
+        }
+    }
+
+    /// How many offers a target has by now, when nobody has counted in this plan yet.
+    pub(super) fn opening(&self, target: &Target) -> u32 {
+        let base = i64::from(self.graph.avail(target));
+        let since = match target {
+            Target::Exact(key) => self.touched(key).map_or(0, |spot| self.existence(spot)),
+            Target::Under(prefix) => {
+                let spots = (0..spot_of(self.nodes.len()))
+                    .filter(|&spot| self.node(spot).key.starts_with(prefix));
+                spots.map(|spot| self.existence(spot)).sum()
+            }
+            Target::Covering { table, address } => {
+                let within = self
+                    .prefixes
+                    .iter()
+                    .filter(|((t, prefix), _)| t == table && prefix.contains(address));
+                within.map(|(_, count)| count).sum()
+            }
+            // Offers of these are counted from the first one on, asked for or not.
+            Target::AnyOf(_) | Target::Whole(_) => 0,
+        };
+        u32::try_from(base + since).unwrap_or(0)
+    }
+
+    /// Whether a node exists more, or less, than in the graph.
+    pub(super) fn existence(&self, spot: Spot) -> i64 {
+        let node = self.node(spot);
+        let before = node.idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
+        i64::from(node.live.is_some()) - i64::from(before)
+    }
+
+    /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody may care for.
+    pub(crate) fn shift(
+        &mut self,
+        key: &Key,
+        old: Option<&Traits>,
+        new: Option<&Traits>,
+    ) -> (Accounts, Accounts) {
+        let (gained, lost) =
+            difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
+        let (more, less) =
+            difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
+        let mut gained: Accounts = gained.into_iter().map(|target| self.account(target)).collect();
+        let mut lost: Accounts = lost.into_iter().map(|target| self.account(target)).collect();
+        for &&(table, prefix) in &more {
+            self.covering(table, prefix, &mut gained);
+        }
+        for &&(table, prefix) in &less {
+            self.covering(table, prefix, &mut lost);
+        }
+        match (old.is_some(), new.is_some()) {
+            (false, true) => self.existence_of(key, &mut gained),
+            (true, false) => self.existence_of(key, &mut lost),
+            _ => {}
+        }
+        (gained, lost)
+    }
+
+    /// Accounts of the addresses within a prefix.
+    pub(super) fn covering(&mut self, table: u32, prefix: IpNet, accounts: &mut Accounts) {
+        let mut targets: SmallVec<[Target; 4]> = self.graph.covered(table, prefix).collect();
+        let range = (table, prefix.network())..=(table, prefix.broadcast());
+        targets.extend(
+            self.covering.range(range).map(|&(table, address)| Target::Covering { table, address }),
+        );
+        targets.sort_unstable();
+        targets.dedup();
+        for target in &targets {
+            accounts.push(self.account(target));
+        }
+    }
+
+    /// Accounts of a key itself: only where somebody has one, for most keys are of no concern to anybody.
+    pub(super) fn existence_of(&mut self, key: &Key, accounts: &mut Accounts) {
+        accounts.extend(self.existing(&Target::Exact(key.clone())));
+        if self.unders || self.graph.is_prefixed(key.kind()) {
+            for prefix in key.prefixes() {
+                accounts.extend(self.existing(&Target::Under(prefix)));
+            }
+        }
+    }
+
+    pub(super) fn count_prefixes(&mut self, traits: Option<&Traits>, sign: i64) {
+        for offered in traits.map_or(&[][..], |traits| &traits.prefixes) {
+            *self.prefixes.entry(*offered).or_default() += sign;
+        }
+    }
+
+    pub(super) fn move_use(
+        &mut self,
+        spot: Spot,
+        traits: Option<Arc<Traits>>,
+        sign: i32,
+        by: Option<u32>,
+    ) {
+        let Some(traits) = traits else { return };
+        let accounts = self.accounts_of(spot, &traits);
+        for (need, account) in traits.needs.iter().zip(accounts) {
+            if need.bond != Bond::After {
+                continue;
+            }
+            let group = &mut self.groups[account as usize];
+            group.users = group.users.saturating_add_signed(sign);
+            group.renewers =
+                group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+            if sign < 0 {
+                if let Some(by) = by {
+                    group.freed_by.push(by);
+                }
+                if group.users == 0 || need.renew && group.renewers == 0 {
+                    let freed = std::mem::take(&mut group.blocked);
+                    self.turned.freed.extend(freed);
+                }
+            }
+        }
+        for claim in &traits.claims {
+            if sign > 0 {
+                self.claim_mut(claim).holder.get_or_insert(spot);
+            } else if self.node(spot).leaving.is_none() {
+                self.release(claim, spot, by);
+            }
+        }
+    }
+
+    pub(crate) fn release(&mut self, claim: &Claim, spot: Spot, by: Option<u32>) {
+        let claimed = self.claim_mut(claim);
+        if claimed.holder.is_none_or(|holder| holder == spot) {
+            claimed.holder = None;
+            claimed.freed_by = by;
+            let waiting = std::mem::take(&mut claimed.waiting);
+            self.turned.ready.extend(waiting);
+        }
+    }
+
+    /// The state of an identity, opened with its holder in the graph.
+    pub(crate) fn claim_mut(&mut self, claim: &Claim) -> &mut OverlayClaim {
+        if !self.claims.contains_key(claim) {
+            let holder = self.graph.holder(claim).map(|idx| self.touch_idx(idx).0);
+            let holder = holder.filter(|&spot| {
+                // The holder may have gone by this plan before anybody asked.
+                self.node(spot).ours
+                    && self.node(spot).live.as_ref().is_some_and(|t| t.claims.contains(claim))
+                    || self.node(spot).leaving.is_some()
+            });
+            self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
+        }
+        self.claims.get_mut(claim).expect("just made")
+    }
+
+    pub(super) fn gain(&mut self, account: Account, by: Option<u32>) {
+        let group = self.group_mut(account);
+        group.avail += 1;
+        if group.avail > group.fading {
+            let held = std::mem::take(&mut group.held);
+            self.turned.ready.extend(held);
+        }
+        let group = self.group_mut(account);
+        if group.avail == 1 {
+            group.made_by = by;
+            self.walk(account, true);
+        } else if let Some(freed) = group.blocked.pop() {
+            // One more offer lets one of those go that were the last; each pass lets the next one in.
+            self.turned.freed.push(freed);
+        }
+    }
+
+    pub(super) fn lose(&mut self, account: Account) {
+        let group = self.group_mut(account);
+        group.avail = group.avail.saturating_sub(1);
+        if group.avail == 0 {
+            self.walk(account, false);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Who hears when a target comes or goes, and who uses one.
+
+use super::{Account, Overlay, Spot};
+use crate::dependency::{Bond, Target};
+use crate::graph::{Group, Idx};
+use crate::plan::Cause;
+use crate::traits::{Traits, ordering};
+
+impl Overlay<'_> {
+    /// Tells all members of a group that its target is there, or is there no more.
+    pub(super) fn walk(&mut self, account: Account, there: bool) {
+        let graph = self.graph;
+        let target = self.targets[account as usize].clone();
+        let members = graph.group(&target).map_or_else(Default::default, Group::members_once);
+        let mut extra = std::mem::take(&mut self.group_mut(account).extra);
+        if !extra.is_sorted_by(|a, b| a < b) {
+            extra.sort_unstable();
+            extra.dedup();
+        }
+        self.edges += (members.len() + extra.len()) as u64;
+        for &spot in &extra {
+            self.tell(spot, account, &target, there);
+        }
+        self.group_mut(account).extra = extra;
+        for &idx in &*members {
+            self.tell_member(idx, account, &target, there);
+        }
+    }
+
+    pub(super) fn tell_member(&mut self, idx: Idx, account: Account, target: &Target, there: bool) {
+        match self.by_idx.get(&idx) {
+            // A new goal stands among the extra ones; what still lives of the old one is listed here.
+            Some(&spot) if self.node(spot).changed => self.tell_bereft(spot, target, there),
+            Some(&spot) => self.tell(spot, account, target, there),
+            None if self.is_asleep(idx, there) => {
+                // Counted right when it is touched: the account has turned already.
+                let (spot, _) = self.touch_idx(idx);
+                self.node_mut(spot).cause = Cause::Woken;
+                if there {
+                    self.turned.ready.push(spot);
+                } else {
+                    self.tell_bereft(spot, target, there);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Whether an untouched node must hear of a target: one that waits hears when it comes, one that lives when it goes.
+    pub(super) fn is_asleep(&self, idx: Idx, there: bool) -> bool {
+        let node = self.graph.node(idx);
+        if there {
+            node.goal.traits().is_some() && !node.in_place()
+        } else {
+            node.ours && node.live.is_some()
+        }
+    }
+
+    pub(super) fn tell(&mut self, spot: Spot, account: Account, target: &Target, there: bool) {
+        let node = self.node_mut(spot);
+        let wanted = node.accounts.iter().filter(|&&other| other == account).count();
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        if there {
+            node.unmet = node.unmet.saturating_sub(wanted);
+            if wanted > 0 && node.unmet == 0 {
+                self.turned.ready.push(spot);
+            }
+        } else {
+            node.unmet = node.unmet.saturating_add(wanted);
+            self.tell_bereft(spot, target, there);
+        }
+    }
+
+    pub(super) fn tell_bereft(&mut self, spot: Spot, target: &Target, there: bool) {
+        let node = self.node(spot);
+        let used = node.ours
+            && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        if used && !there {
+            self.turned.bereft.push(spot);
+        }
+    }
+
+    /// The live nodes of ours that need the target of an account, in the way given.
+    pub(crate) fn users(&mut self, account: Account, renewing: bool) -> Vec<Spot> {
+        let target = self.targets[account as usize].clone();
+        let graph = self.graph;
+        let members = graph.group(&target).map_or_else(Default::default, Group::members_once);
+        let mut users = self.group(account).extra.clone();
+        self.edges += (members.len() + users.len()) as u64;
+        for &idx in &*members {
+            let node = graph.node(idx);
+            let uses = node.ours
+                && node.live.as_ref().is_some_and(|traits| uses(traits, &target, renewing));
+            if uses || self.by_idx.contains_key(&idx) {
+                users.push(self.touch_idx(idx).0);
+            }
+        }
+        users.sort_unstable();
+        users.dedup();
+        users.retain(|&spot| {
+            let node = self.node(spot);
+            node.ours && node.live.as_ref().is_some_and(|traits| uses(traits, &target, renewing))
+        });
+        users
+    }
+
+    /// How many ordering dependencies of these traits are on an account: a value does not block itself.
+    pub(crate) fn own_uses(&mut self, traits: &Traits, account: Account) -> u32 {
+        let needs = ordering(&traits.needs);
+        let own = needs.filter(|need| self.by_target.get(&need.target) == Some(&account)).count();
+        u32::try_from(own).unwrap_or(u32::MAX)
+    }
+}
+
+pub(super) fn uses(traits: &Traits, target: &Target, renewing: bool) -> bool {
+    traits.needs_of(target).iter().any(|need| need.bond == Bond::After && (need.renew || !renewing))
+}

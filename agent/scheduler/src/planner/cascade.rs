@@ -1,0 +1,140 @@
+//! Values that go because of another one: parked, or taken along by the system.
+
+use std::sync::Arc;
+
+use super::Planner;
+use crate::dependency::{Taken, Target};
+use crate::key::Key;
+use crate::overlay::{Becoming, Spot, Want};
+use crate::plan::Cause;
+use crate::traits::Traits;
+
+impl Planner<'_> {
+    pub(super) fn doom(&mut self, taken: &Taken, by: Spot) {
+        match taken {
+            Taken::Under(prefix) => self.doomed_under.entry(prefix.clone()).or_insert(by),
+            Taken::Of(facet) => self.doomed_of.entry(facet.clone()).or_insert(by),
+        };
+    }
+
+    /// Has a value go because of another one, to come back when it can. False when it goes already.
+    pub(crate) fn park(&mut self, spot: Spot) -> bool {
+        let node = self.overlay.node(spot);
+        match node.want {
+            _ if node.live.is_none() => false,
+            Want::Delete | Want::Become(Becoming::Released) => false,
+            _ => {
+                self.starved.remove(&node.key.clone());
+                self.gone(spot, Some(Cause::Parked));
+                true
+            }
+        }
+    }
+
+    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change.
+    pub(super) fn park_idle(&mut self, spot: Spot, key: &Key) {
+        if std::mem::replace(&mut self.overlay.node_mut(spot).warned, true) {
+            return;
+        }
+        let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
+        for user in self.overlay.users(account, false) {
+            if user != spot && matches!(self.overlay.node(user).want, Want::Nothing) {
+                self.park(user);
+            }
+        }
+    }
+
+    /// A value has gone: so have those that went with it, and it may come again.
+    pub(super) fn went(&mut self, spot: Spot, op: u32) {
+        self.overlay.node_mut(spot).current = None;
+        self.take_attached(spot, op);
+        self.come_again(spot);
+    }
+
+    pub(super) fn take_attached(&mut self, spot: Spot, op: u32) {
+        for attached in std::mem::take(&mut self.overlay.node_mut(spot).attached) {
+            self.leave_now(attached, op);
+        }
+    }
+
+    pub(super) fn come_again(&mut self, spot: Spot) {
+        let node = self.overlay.node_mut(spot);
+        node.want = Want::Nothing;
+        if node.cause == Cause::Parked {
+            node.cause = Cause::Returned;
+        }
+        self.want_create(spot);
+    }
+
+    /// Who takes this value along when it goes, or took it already.
+    pub(super) fn carrier(&self, spot: Spot, live: &Traits) -> Option<Spot> {
+        if self.overlay.node(spot).op.is_some() {
+            return None; // made by this plan, after whatever was taken along
+        }
+        let under = (!self.doomed_under.is_empty())
+            .then(|| {
+                self.overlay
+                    .node(spot)
+                    .key
+                    .prefixes()
+                    .find_map(|prefix| self.doomed_under.get(&prefix))
+            })
+            .flatten();
+        let facets = live.offers.iter().filter_map(|target| match target {
+            Target::AnyOf(facet) => self.doomed_of.get(facet),
+            _ => None,
+        });
+        let mut candidates = under.into_iter().chain(facets).map(|&by| self.root(by));
+        candidates.find(|&by| by != spot)
+    }
+
+    /// The value whose operation takes another one along in the end.
+    pub(super) fn root(&self, mut spot: Spot) -> Spot {
+        while let Some(carrier) = self.overlay.node(spot).carrier {
+            spot = carrier;
+        }
+        spot
+    }
+
+    /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
+    pub(super) fn leave_with(&mut self, spot: Spot, carrier: Spot, live: Arc<Traits>) {
+        let node = self.overlay.node_mut(spot);
+        node.leaving = Some(live);
+        node.carrier = Some(carrier);
+        node.current = None;
+        node.want = Want::Nothing;
+        self.overlay.become_live(spot, None, false, None);
+        self.overlay.unfade(spot);
+        let attached = std::mem::take(&mut self.overlay.node_mut(spot).attached);
+        let done = self.overlay.node(carrier);
+        match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
+            Some(op) => {
+                for spot in attached.into_iter().chain([spot]) {
+                    self.leave_now(spot, op);
+                }
+            }
+            None => {
+                for &other in &attached {
+                    self.overlay.node_mut(other).carrier = Some(carrier);
+                }
+                let list = &mut self.overlay.node_mut(carrier).attached;
+                list.extend(attached);
+                list.push(spot);
+            }
+        }
+        self.turn();
+    }
+
+    pub(super) fn leave_now(&mut self, spot: Spot, op: u32) {
+        let node = self.overlay.node_mut(spot);
+        node.carrier = None;
+        node.op = Some(op);
+        let traits = node.leaving.take();
+        let key = node.key.clone();
+        self.operations[op as usize].taken.push(key);
+        for claim in traits.iter().flat_map(|traits| &traits.claims) {
+            self.overlay.release(claim, spot, Some(op));
+        }
+        self.come_again(spot);
+    }
+}

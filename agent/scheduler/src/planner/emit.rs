@@ -1,0 +1,127 @@
+//! Writing an operation down, with all it has to wait for.
+
+use smallvec::SmallVec;
+
+use super::Planner;
+use crate::descriptor::{Effect, guarded};
+use crate::graph::Graph;
+use crate::operation::{Action, TransportId};
+use crate::overlay::{Accounts, Spot, spot_of};
+use crate::plan::PlannedOperation;
+use crate::value::SharedValue;
+
+impl Planner<'_> {
+    pub(super) fn emit(
+        &mut self,
+        spot: Spot,
+        action: Action,
+        old: Option<SharedValue>,
+        new: Option<SharedValue>,
+        lost: &Accounts,
+    ) -> u32 {
+        let key = self.overlay.node(spot).key.clone();
+        let effect = self
+            .overlay
+            .graph
+            .registry
+            .descriptor(key.kind())
+            .map(|descriptor| descriptor.effect());
+        let transport = match effect {
+            Some(Effect::Operation(transport)) => transport,
+            _ => TransportId::default(),
+        };
+        let after = if self.transports {
+            self.predecessors(spot, transport, new.is_some(), lost)
+        } else {
+            SmallVec::new()
+        };
+        let op = spot_of(self.operations.len());
+        let node = self.overlay.node_mut(spot);
+        node.op = Some(op);
+        let cause = node.cause;
+        self.operations.push(PlannedOperation {
+            action,
+            key,
+            old,
+            new,
+            transport,
+            cause,
+            taken: Vec::new(),
+            after,
+            spot,
+        });
+        op
+    }
+
+    /// The last operation of each other transport that must have come to its end.
+    pub(super) fn predecessors(
+        &mut self,
+        spot: Spot,
+        own: TransportId,
+        makes: bool,
+        lost: &Accounts,
+    ) -> SmallVec<[u32; 1]> {
+        let node = self.overlay.node(spot);
+        let mut before: SmallVec<[u32; 8]> = node.op.into_iter().collect();
+        if makes {
+            before.extend(
+                node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
+            );
+            let claims = node.goal.traits().filter(|traits| !traits.claims.is_empty()).cloned();
+            for claim in claims.iter().flat_map(|traits| &traits.claims) {
+                before.extend(self.overlay.claim_mut(claim).freed_by);
+            }
+        }
+        for &account in lost {
+            let group = self.overlay.group(account);
+            before.extend(group.freed_by.iter().copied().chain(group.made_by));
+        }
+        let mut last: SmallVec<[u32; 1]> = SmallVec::new();
+        for op in before {
+            let transport = |op: u32| self.operations[op as usize].transport;
+            match last.iter_mut().find(|last| transport(**last) == transport(op)) {
+                _ if transport(op) == own => {}
+                Some(last) => *last = op.max(*last),
+                None => last.push(op),
+            }
+        }
+        last
+    }
+
+    /// Remembers what an object was before us, where it must be put back one day.
+    pub(super) fn note_restore(&mut self, spot: Spot) {
+        let graph = self.overlay.graph;
+        let node = self.overlay.node(spot);
+        let (Some(observed), Some(descriptor)) =
+            (&node.current, graph.registry.descriptor(node.key.kind()))
+        else {
+            return;
+        };
+        if let Ok(Some(restore)) = guarded(|| descriptor.restore(&**observed)) {
+            self.restores.push((node.key.clone(), restore));
+        }
+    }
+
+    /// What the system has, as an operation is told: as we asked for it, where that is what is seen.
+    pub(super) fn old_value(&self, spot: Spot) -> Option<SharedValue> {
+        let graph = self.overlay.graph;
+        let node = self.overlay.node(spot);
+        let current = node.current.as_ref()?;
+        let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
+        let as_asked = applied.filter(|applied| graph.satisfied(&node.key, applied, current));
+        Some(as_asked.unwrap_or(current).clone())
+    }
+}
+
+/// How many transports the registered kinds use.
+pub(super) fn transports(graph: &Graph) -> usize {
+    let mut all: Vec<TransportId> = Vec::new();
+    for descriptor in graph.registry.iter() {
+        if let Effect::Operation(transport) = descriptor.effect() {
+            all.push(transport);
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all.len()
+}

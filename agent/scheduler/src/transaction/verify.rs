@@ -1,0 +1,180 @@
+//! From completed to verified: what the planes learn from an operation.
+
+use std::sync::Arc;
+
+use super::{ECHO_WITHIN, Flight, FlightState, READ_AGAIN, READ_AT_ONCE};
+use crate::descriptor::Effect;
+use crate::engine::{Engine, Step};
+use crate::graph::{Goal, Graph, Idx};
+use crate::key::Key;
+use crate::operation::{Action, Now, OperationError};
+use crate::traits::Traits;
+use crate::value::SharedValue;
+
+impl Engine {
+    /// An operation is done: the applied plane follows, and so does what others may count on.
+    pub(super) fn carried_out(&mut self, at: u32, now: Now, step: &mut Step) {
+        self.landed(at, FlightState::Completed(now.monotonic, None), step);
+        self.apply(at, step);
+        self.try_verify(at, now, step);
+    }
+
+    pub(super) fn landed(&mut self, at: u32, state: FlightState, step: &mut Step) {
+        let Some(transaction) = &mut self.current else { return };
+        let count = transaction.flights.len();
+        let flight = &mut transaction.flights[at as usize];
+        flight.state = state;
+        if self.graph.node(flight.idx).flight != Some(at) {
+            return;
+        }
+        let FlightState::Completed(now, _) = flight.state else { return };
+        let seen = is_seen(&self.graph, flight);
+        if !seen && count <= READ_AT_ONCE {
+            step.read.push(flight.op.key.clone());
+            transaction.read_due.get_or_insert(now + READ_AGAIN);
+        } else if !seen {
+            transaction.read_due.get_or_insert(now + ECHO_WITHIN);
+        }
+    }
+
+    pub(super) fn apply(&mut self, at: u32, step: &mut Step) {
+        let Some(transaction) = &mut self.current else { return };
+        let flight = &transaction.flights[at as usize];
+        let (idx, action, new) = (flight.idx, flight.op.action, flight.op.new.clone());
+        let taken = flight.op.taken.clone();
+        let node = self.graph.node_mut(idx);
+        node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
+        match (action, new) {
+            (Action::Delete, _) | (_, None) => {
+                node.applied = None;
+                self.graph.set_live(idx, None, false);
+            }
+            (Action::Release, Some(new)) => {
+                node.applied = None;
+                let traits =
+                    Traits::obtained(&self.graph.registry, &self.graph.node(idx).key, &new);
+                self.graph.set_live(idx, Some(traits), false);
+            }
+            (_, Some(new)) => {
+                node.applied = Some(new.clone());
+                let traits = self.traits_of(idx, &new);
+                self.graph.set_live(idx, Some(traits), true);
+            }
+        }
+        self.graph.settle(idx);
+        for key in taken {
+            self.take_along(&key, at);
+            step.changed.push(key);
+        }
+    }
+
+    /// The system removed this one together with another.
+    pub(super) fn take_along(&mut self, key: &Key, at: u32) {
+        let Some(idx) = self.graph.find(key) else { return };
+        let node = self.graph.node_mut(idx);
+        node.applied = None;
+        node.observed = None;
+        if node.flight == Some(at) {
+            node.flight = None;
+        }
+        self.graph.set_live(idx, None, false);
+        self.graph.settle(idx);
+        self.graph.reap(idx);
+    }
+
+    /// The traits of a value of ours: those of the goal, where that is what was applied.
+    pub(crate) fn traits_of(&self, idx: Idx, value: &SharedValue) -> Arc<Traits> {
+        let node = self.graph.node(idx);
+        match &node.goal {
+            Goal::Valid(goal, traits) if Arc::ptr_eq(goal, value) => Arc::clone(traits),
+            _ => Traits::intended(&self.graph.registry, &node.key, value, false)
+                .unwrap_or_else(|_| Traits::obtained(&self.graph.registry, &node.key, value)),
+        }
+    }
+
+    /// Checks an operation that is completed against what is seen by now.
+    pub(crate) fn try_verify(&mut self, at: u32, now: Now, step: &mut Step) {
+        let Some(transaction) = &mut self.current else { return };
+        let flight = &mut transaction.flights[at as usize];
+        let FlightState::Completed(_, doubt) = &flight.state else { return };
+        let last = self.graph.node(flight.idx).flight == Some(at);
+        if last && !is_seen(&self.graph, flight) {
+            return;
+        }
+        let doubtful = doubt.is_some();
+        if !last && doubtful {
+            let error = doubt.clone().unwrap_or_else(|| OperationError::message("exists"));
+            return self.fail(at, error, now, step);
+        }
+        flight.state = FlightState::Verified;
+        transaction.open -= 1;
+        transaction.progress = now.monotonic;
+        if !last {
+            return; // a later operation on the same key will be looked at
+        }
+        let (idx, action) = (flight.idx, flight.op.action);
+        if doubtful {
+            self.apply(at, step);
+        }
+        self.verified(idx, action, step);
+    }
+
+    pub(super) fn verified(&mut self, idx: Idx, action: Action, step: &mut Step) {
+        let node = self.graph.node_mut(idx);
+        node.flight = None;
+        let key = node.key.clone();
+        let observable = self
+            .graph
+            .registry
+            .descriptor(key.kind())
+            .is_none_or(|descriptor| descriptor.observable());
+        let node = self.graph.node_mut(idx);
+        if action == Action::Delete {
+            node.observed = None;
+        } else if !observable {
+            node.observed = node.applied.clone();
+        }
+        if action == Action::Release {
+            self.released(idx, &key, step);
+        }
+        self.forgive(idx);
+        self.graph.settle(idx);
+        self.graph.reap(idx);
+        step.changed.push(key);
+    }
+
+    /// The object is as it was before us, and nobody's business any more.
+    pub(super) fn released(&mut self, idx: Idx, key: &Key, step: &mut Step) {
+        self.graph.restores.remove(key);
+        step.restores.push((key.clone(), None));
+        let observed = self.graph.node(idx).observed.clone();
+        let live = observed.map(|observed| Traits::obtained(&self.graph.registry, key, &observed));
+        self.graph.set_live(idx, live, false);
+    }
+
+    /// Forgets errors, and a try that was to come.
+    pub(crate) fn forgive(&mut self, idx: Idx) {
+        let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
+        trouble.error = None;
+        trouble.attempts = 0;
+        if let Some(at) = trouble.due.take() {
+            self.timers.remove(&(at, idx));
+        }
+    }
+}
+
+/// Whether the system shows what the operation should have done.
+pub(super) fn is_seen(graph: &Graph, flight: &Flight) -> bool {
+    let node = graph.node(flight.idx);
+    let Some(descriptor) = graph.registry.descriptor(flight.op.key.kind()) else { return true };
+    if !descriptor.observable() || descriptor.effect() == Effect::Property {
+        return true;
+    }
+    match (flight.op.action, &flight.op.new, &node.observed) {
+        (Action::Delete, _, observed) => observed.is_none(),
+        // The object itself may have gone together with what we gave back.
+        (Action::Release, _, None) => true,
+        (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),
+        _ => false,
+    }
+}
