@@ -84,3 +84,26 @@ async fn a_restart_in_sync_writes_nothing() {
     let before_last = seen.lines().take_while(|line| !line.contains("last")).collect::<Vec<_>>();
     assert!(before_last.is_empty(), "{before_last:#?}");
 }
+
+// proves 1.91
+#[tokio::test]
+async fn the_note_on_the_root_is_kept_until_another_is_written() {
+    const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let mut agent = AgentProcess::start(&net).await;
+    let note = async |agent: &AgentProcess| {
+        let root = agent.gnmi().await.read_as("/", DataType::Config).await.unwrap();
+        (root["@"][ANNOTATION].clone(), root.to_string())
+    };
+    let client = agent.gnmi().await;
+    for text in ["Zmlyc3Q=", "c2Vjb25k"] {
+        let document = json!({"@": {ANNOTATION: text}, "openconfig-interfaces:interfaces": {"interface": [port("eth0", &[])]}});
+        client.update("/", document).await.unwrap();
+        assert_eq!(note(&agent).await.0, text);
+    }
+    agent.kill();
+    agent.restart().await;
+    let (kept, whole) = note(&agent).await;
+    assert_eq!(kept, "c2Vjb25k");
+    assert!(whole.contains("eth0"), "{whole}");
+}

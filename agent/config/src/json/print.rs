@@ -36,6 +36,21 @@ pub fn print_value(schema: &Schema, node: NodeId, value: &Value, flavour: Flavou
     out
 }
 
+/// A printed object with one annotation of its own (RFC 7952) as the first member.
+pub fn annotate(document: &[u8], name: &str, value: &str) -> Vec<u8> {
+    let mut out = b"{\"@\":{".to_vec();
+    write_text(&mut out, name);
+    out.push(b':');
+    write_text(&mut out, value);
+    out.push(b'}');
+    let rest = document.strip_prefix(b"{").unwrap_or(document);
+    if rest != b"}" {
+        out.push(b',');
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
 struct Printer<'a> {
     schema: &'a Schema,
     flavour: Flavour,

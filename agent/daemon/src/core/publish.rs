@@ -172,6 +172,7 @@ fn follow(draft: &mut Draft<'_>, old: &Configuration, new: &Configuration) {
     for origin in [Origin::OpenConfig, Origin::Native] {
         draft.follow(origin, old.config_view(origin), new.config_view(origin));
     }
+    draft.annotate(new.layers().annotation.clone());
 }
 
 fn show(draft: &mut Draft<'_>, objects: &Objects, entry: StateEntry) {

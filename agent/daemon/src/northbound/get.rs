@@ -3,11 +3,13 @@
 //! A path that names one thing must find it. A path with wildcards or left-out keys gives one
 //! update for each instance it finds, with its concrete path, and may find none.
 
+use holdfast_config::edit::ANNOTATION;
 use holdfast_config::schema::{Node, Origin};
 use holdfast_config::tree::{Found, Tree};
 use holdfast_config::{InstancePath, Path, json};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
+use smol_str::SmolStr;
 
 use super::datastore::Datastore;
 use super::encoding::Encoding;
@@ -48,6 +50,7 @@ fn read_kind(number: i32) -> Result<Kind, Refusal> {
 struct View {
     openconfig: Tree<Stamp>,
     native: Tree<Stamp>,
+    annotation: Option<SmolStr>,
     time_ns: u64,
 }
 
@@ -57,6 +60,7 @@ impl View {
         let mut view = Self {
             openconfig: revision.openconfig.clone(),
             native: revision.native.clone(),
+            annotation: revision.annotation.clone(),
             time_ns: 0,
         };
         for origin in [Origin::OpenConfig, Origin::Native] {
@@ -146,10 +150,20 @@ impl<D: Datastore> Answer<'_, D> {
         }
         // The root is there even when nothing is in it.
         if updates.is_empty() && self.path.joined.path.elems.is_empty() {
-            let empty = self.encoding.document(b"{}".to_vec());
+            let empty = self.encoding.document(self.annotated(b"{}".to_vec()));
             updates.push(update(gnmi::Path::default(), empty));
         }
         updates
+    }
+
+    /// The document of the root, with what the client noted on it: part of its configuration.
+    fn annotated(&self, document: Vec<u8>) -> Vec<u8> {
+        let kind = self.reader.filter(self.origin()).kind;
+        let configuration = matches!(kind, Kind::All | Kind::Config);
+        let annotation = self.view.annotation.as_ref();
+        let here = configuration && self.origin() == Origin::OpenConfig;
+        let Some(annotation) = annotation.filter(|_| here) else { return document };
+        json::annotate(&document, ANNOTATION, annotation)
     }
 
     fn document(&self, path: &InstancePath, found: Found<'_, Stamp>) -> Option<gnmi::TypedValue> {
@@ -162,6 +176,7 @@ impl<D: Datastore> Answer<'_, D> {
             filter.takes(node) && (!filter.is_config_key(schema, node) || entry_is_configured)
         };
         let text = json::print(schema, at.id, found, self.encoding.flavour(), &shown)?;
+        let text = if path.is_root() { self.annotated(text) } else { text };
         Some(self.encoding.document(text))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use smol_str::SmolStr;
 
 /// When a leaf got its value, and how it came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub struct Revision {
     pub time_ns: u64,
     pub openconfig: Tree<Stamp>,
     pub native: Tree<Stamp>,
+    /// What the client noted on the root of its OpenConfig configuration, in base64
+    /// (`protobuf-metadata` of openconfig-metadata).
+    pub annotation: Option<SmolStr>,
 }
 
 /// One step from a revision to the next.
@@ -165,6 +169,10 @@ impl Draft<'_> {
             tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
             tree::Change::Given(false) => {} // it is still there, which is what counts here
         });
+    }
+
+    pub fn annotate(&mut self, annotation: Option<SmolStr>) {
+        self.next.annotation = annotation;
     }
 
     pub fn publish(self) -> Revision {
