@@ -106,17 +106,28 @@ impl Traits {
     }
 }
 
+/// Dependencies up to which labels are compared one by one rather than sorted.
+const FEW: usize = 8;
+
 /// Sorted dependencies, each with a label of its own.
 fn checked(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
-    if needs.len() > 1 {
-        let mut labels: Vec<&SmolStr> = needs.iter().map(|need| &need.label).collect();
-        labels.sort_unstable();
-        if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("two of its dependencies are labelled `{}`", pair[0]));
-        }
-        needs.sort_by(|a, b| a.target.cmp(&b.target));
+    if let Some(label) = repeated(&needs) {
+        return Err(format!("two of its dependencies are labelled `{label}`"));
     }
+    needs.sort_by(|a, b| a.target.cmp(&b.target));
     Ok(needs.into())
+}
+
+fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {
+    if needs.len() <= FEW {
+        let mut all = needs.iter().enumerate();
+        let found =
+            all.find(|(at, need)| needs[..*at].iter().any(|other| other.label == need.label));
+        return found.map(|(_, need)| &need.label);
+    }
+    let mut labels: Vec<&SmolStr> = needs.iter().map(|need| &need.label).collect();
+    labels.sort_unstable();
+    labels.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Traits while they are put together.

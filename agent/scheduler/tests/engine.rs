@@ -44,7 +44,7 @@ fn intent(lab: &Lab) -> Vec<String> {
         .collect()
 }
 
-// proves kv.D3, kv.M6, kv.V12, kv.I6
+// proves kv.D3, kv.V12, kv.I6
 #[test]
 fn a_failed_operation_runs_the_plan_back() {
     check_undo("a", "b; c", "create c", "create b; create c FAILED not so (errno 22); delete b");
@@ -154,6 +154,8 @@ fn transient_failures_are_tried_again_with_growing_pauses() {
     lab.pass_time();
     assert_eq!(lab.shown(), "a <b; b");
     assert_eq!(lab.engine.pending().len(), 0);
+    let healing = lab.engine.history().records().last().unwrap();
+    assert_eq!(healing.operations.len(), 2, "what waited for it comes in the same transaction");
 }
 
 // proves kv.X14
@@ -236,6 +238,56 @@ fn an_operation_that_nobody_answers_is_a_failure() {
     assert_eq!(lab.shown(), "a");
 }
 
+// proves kv.V12
+#[test]
+fn a_half_done_recreation_comes_back() {
+    let mut lab = Lab::having("", "a !1; b <a; z =1");
+    lab.fails_once = true;
+    lab.failing.insert("create a".into(), error(12, "no memory", true));
+    failed(&lab.commit("a !2; z =2").unwrap(), "a", true);
+    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+    lab.failing.insert("update z".into(), error(12, "no memory", true));
+    failed(&lab.commit("a !2; z =2").unwrap(), "z", true);
+    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+}
+
+// proves kv.M5, kv.V6
+#[test]
+fn what_is_pending_for_different_reasons_comes_when_each_is_met() {
+    let mut lab = Lab::default();
+    let intent = common::changes("a <x; b <?f; c <a <b; never <nobody");
+    lab.engine
+        .load(intent.into_iter().map(|(key, value)| (key, value.unwrap())).collect(), Vec::new());
+    lab.resync();
+    let states = |lab: &Lab| ["a", "b", "c", "never"].map(|name| lab.state(name)).join("; ");
+    assert_eq!(states(&lab), "PENDING <x; PENDING <?f; PENDING <a <b; PENDING <nobody");
+    lab.commit("x +f").unwrap();
+    assert_eq!(states(&lab), "CONFIGURED; CONFIGURED; CONFIGURED; PENDING <nobody");
+    assert_eq!(lab.log(), "create x; create a; create b; create c");
+}
+
+// proves kv.V17
+#[test]
+fn a_recreation_ends_however_late_its_steps_are_answered() {
+    let mut lab = Lab::having("", "A !1; b <A; C <b");
+    let (txn, mut ops) = handed_out(&mut lab, "A !2");
+    let mut order = Vec::new();
+    for _ in 0..20 {
+        let Some(op) = ops.pop() else { break };
+        order.push(format!("{} {}", op.action, lab.engine.registry().label(&op.key, None)));
+        let completion = lab.carry_out(&op).unwrap();
+        let step = lab.engine.completed(vec![completion], lab.now());
+        let facts = step.read.iter().map(|key| fact(key, lab.system.get(key))).collect();
+        ops.extend(step.submit.iter().rev().cloned());
+        lab.finished.extend(step.finished);
+        let step = lab.engine.observed(facts, lab.now());
+        ops.extend(step.submit.iter().rev().cloned());
+        lab.finished.extend(step.finished);
+    }
+    assert!(lab.finished.iter().any(|outcome| outcome.txn() == txn), "{order:?}");
+    assert_eq!(lab.shown(), "b <A; A !2; C <b");
+}
+
 /// The operations that a change hands out, not carried out yet.
 fn handed_out(lab: &mut Lab, change: &str) -> (TxnId, Vec<Operation>) {
     let plan = lab.plan(change).unwrap();
@@ -263,7 +315,6 @@ fn an_echo_may_come_before_its_acknowledgement() {
     assert!(matches!(&step.finished[..], [Outcome::Done { txn: ended, .. }] if *ended == txn));
 }
 
-// proves kv.X22
 #[test]
 fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
     let mut lab = Lab::default();
@@ -304,7 +355,6 @@ fn a_completion_may_bring_what_is_seen() {
     assert_eq!((step.finished.len(), step.read.len(), step.deadline), (1, 0, None));
 }
 
-// proves kv.X10
 #[test]
 fn facts_flow_while_operations_run_and_changes_queue() {
     let mut lab = Lab::having("", "w <f; v <a");
@@ -328,7 +378,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
     assert_eq!(lab.shown(), "a; b; f; v <a; w <f");
 }
 
-// proves kv.N1, kv.N2, kv.N4, kv.V5, kv.V11
+// proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
 #[test]
 fn what_appears_and_vanishes_outside_wakes_and_parks() {
     let mut lab = Lab::default();
@@ -350,7 +400,6 @@ fn what_appears_and_vanishes_outside_wakes_and_parks() {
     assert_eq!((lab.state("a").as_str(), lab.state("port").as_str()), ("PENDING <port", "-"));
 }
 
-// proves kv.N3
 #[test]
 fn foreign_values_are_never_touched() {
     let mut lab = Lab::having("f =1", "a <f");
@@ -433,7 +482,7 @@ fn check_restart(intent: &str, system: &str, want: &str) {
     assert_eq!(lab.log(), "", "in sync");
 }
 
-// proves kv.R1, kv.R5, kv.X24, kv.M5
+// proves kv.R4, kv.R5, kv.R6, kv.X24
 #[test]
 fn a_restart_does_only_what_differs() {
     check_restart("", "", "");
@@ -446,6 +495,11 @@ fn a_restart_does_only_what_differs() {
     check_restart("a <x; b <y", "a <x mine", "delete a");
     check_restart("a bad; b", "", "create b");
     check_restart("p =2", "p =1 port", "adopt p");
+    check_restart(
+        "a =2 .new; b !2; c .late; C =2 <c; late2 <nobody; d",
+        "a =1 .old mine; a.old mine; b !1 mine; c mine; C =1 <c mine; d mine",
+        "delete a.old; delete b; update a; update c; update C; create a.new; create b; create c.late",
+    );
 }
 
 // proves kv.R3
@@ -458,7 +512,7 @@ fn an_empty_intent_removes_everything_of_ours() {
     assert_eq!(lab.engine.statuses().len(), 1);
 }
 
-// proves kv.X22, kv.X17
+// proves kv.X17
 #[test]
 fn a_complete_retrieve_shows_what_vanished_unheard() {
     let mut lab = Lab::having("f", "a; b <f; C");

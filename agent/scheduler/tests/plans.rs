@@ -203,7 +203,7 @@ fn two_transports_wait_for_one_another() {
     assert_eq!(lab.shown(), "b; c <A; A <b");
 }
 
-// proves kv.X9
+// proves kv.X9, kv.M6
 #[test]
 fn a_change_is_refused_as_a_whole() {
     let lab = Lab::having("", "h #x");
@@ -224,6 +224,8 @@ fn a_change_is_refused_as_a_whole() {
     ] {
         assert_eq!(lab.plan(change).unwrap_err().to_string(), want, "{change}");
     }
+    assert_eq!(lab.shown(), "h #x");
+    assert_eq!(lab.engine.statuses().len(), 1);
     let unknown = (
         holdfast_scheduler::Key::of(holdfast_scheduler::KindId(9)),
         common::changes("a")[0].1.clone(),

@@ -68,6 +68,18 @@ fn many_dependants_of_one_missing_key_cost_themselves() {
     assert!(cost(&mut lab, "more <?f", 1) < 10, "and nobody hears of what is not theirs");
 }
 
+#[test]
+fn many_providers_change_hands_at_their_own_cost() {
+    let mut lab = quick();
+    let count = 2_000;
+    lab.commit(&many(count, |n| format!("p{n} +f"))).unwrap();
+    lab.log.clear();
+    let change = many(count, |n| format!("-p{n}; q{n} +f; u{n} <?f"));
+    assert!(cost(&mut lab, &change, 3 * count) <= 20 * count as u64);
+    let change = many(count, |n| format!("-q{n}; -u{n}; p{n} +f #c{n}; v{n} <?f"));
+    assert!(cost(&mut lab, &change, 4 * count) <= 20 * count as u64);
+}
+
 // proves kv.X6
 #[test]
 fn a_long_chain_costs_its_length() {
@@ -186,8 +198,17 @@ fn times() {
             assert_eq!(plan.operations().len(), 1);
         }
         let one = begun4.elapsed() / 1000;
+        let begun5 = Cpu::now();
+        let all = (0..count).map(|n| (key(&format!("v{n}")), None)).collect();
+        let plan = engine.plan(Delta::new(all)).unwrap();
+        assert_eq!(plan.operations().len(), count);
+        let deleting = begun5.elapsed();
+        let begun6 = Cpu::now();
+        let plan = engine.plan(delta("-l0; -l1")).unwrap();
+        assert_eq!(plan.operations().len(), count + 2);
+        let parking = begun6.elapsed();
         println!(
-            "{count:>7}: plan {planned:?}, start {:?}, completed {completed:?}, observed {:?}, resync {resync:?}, one change {one:?}",
+            "{count:>7}: plan {planned:?}, start {:?}, completed {completed:?}, observed {:?}, resync {resync:?}, one change {one:?}, plan of deleting all {deleting:?}, of parking all {parking:?}",
             started - planned,
             verified - completed,
         );

@@ -71,8 +71,11 @@ impl Overlay<'_> {
         for account in lost {
             let group = self.group_mut(account);
             group.fading -= 1;
-            let held = std::mem::take(&mut group.held);
-            self.turned.ready.extend(held);
+            // With no offer left, whoever waits is told by the next one.
+            if group.avail == 0 || group.avail > group.fading {
+                let held = std::mem::take(&mut group.held);
+                self.turned.ready.extend(held);
+            }
         }
         if let Some(account) = exact {
             let group = self.group_mut(account);
