@@ -482,7 +482,7 @@ fn check_restart(intent: &str, system: &str, want: &str) {
     assert_eq!(lab.log(), "", "in sync");
 }
 
-// proves kv.R4, kv.R5, kv.R6, kv.X24
+// proves kv.R4, kv.R5, kv.X24
 #[test]
 fn a_restart_does_only_what_differs() {
     check_restart("", "", "");
