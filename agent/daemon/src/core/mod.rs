@@ -10,6 +10,8 @@
 mod publish;
 mod startup;
 mod task;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 use std::sync::Arc;

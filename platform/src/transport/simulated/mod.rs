@@ -114,6 +114,11 @@ impl SimulatedKernel {
         self.lock().requests
     }
 
+    /// True from the moment a [`Fault::Hang`] strikes.
+    pub fn is_hung(&self) -> bool {
+        self.lock().hung
+    }
+
     /// Goes on after a [`Fault::Hang`]: what hung is carried out now.
     pub fn resume(&self) {
         let mut state = self.lock();

@@ -1,0 +1,186 @@
+//! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
+
+use std::path::Path as Folder;
+use std::time::Duration;
+
+use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::tree::Found;
+use holdfast_config::{Models, json};
+use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+
+use super::*;
+use crate::caller::{Role, Source};
+use crate::store::Store;
+
+/// A port with an MTU and an address, and a route through it.
+const BOX: &str = r#"{
+    "openconfig-interfaces:interfaces": {"interface": [{
+        "name": "eth0",
+        "config": {"name": "eth0", "mtu": 1414, "description": "uplink"},
+        "subinterfaces": {"subinterface": [{"index": 0, "config": {"index": 0},
+            "openconfig-if-ip:ipv4": {"addresses": {"address": [
+                {"ip": "192.0.2.1", "config": {"ip": "192.0.2.1", "prefix-length": 24}}]}}}]}
+    }]},
+    "openconfig-network-instance:network-instances": {"network-instance": [{
+        "name": "DEFAULT", "config": {"name": "DEFAULT"},
+        "protocols": {"protocol": [{
+            "identifier": "openconfig-policy-types:STATIC", "name": "static",
+            "config": {"identifier": "openconfig-policy-types:STATIC", "name": "static"},
+            "static-routes": {"static": [{
+                "prefix": "198.51.100.0/24", "config": {"prefix": "198.51.100.0/24"},
+                "next-hops": {"next-hop": [
+                    {"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}}]}}]}
+        }]}
+    }]}
+}"#;
+
+struct Agent {
+    core: Core,
+    handle: CoreHandle,
+    store: Store,
+}
+
+impl Agent {
+    async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
+        let (store, loaded) = Store::open(folder).unwrap();
+        let (mut transport, events) = kernel.connect();
+        transport.retrieve();
+        let models = Arc::new(Models::load().unwrap());
+        let transport = Box::new(transport);
+        let parts =
+            Parts { models, transport, events, collector: None, store: store.clone(), loaded };
+        let core = Core::start(parts).await.unwrap();
+        Self { handle: core.handle(), core, store }
+    }
+
+    async fn update(&self, document: &str) -> Result<Committed, CommitError> {
+        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
+        let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
+        self.handle.commit(&caller(), edit).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
+        let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+        let edit = Edit { deletes: vec![target], ..Edit::default() };
+        self.handle.commit(&caller(), edit).await
+    }
+
+    /// Configuration and state as readers see them, without clocks of the box.
+    fn shown(&self) -> String {
+        let (revision, schema) = (self.handle.revision(), self.handle.schema(Origin::OpenConfig));
+        let found = Found::Branch(revision.openconfig.root());
+        let shown = |node: &holdfast_config::schema::Node| node.name != "last-change";
+        let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &shown);
+        String::from_utf8(text.unwrap_or_default()).unwrap()
+    }
+
+    async fn stop(self) {
+        self.core.shutdown().await;
+        self.store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let fresh = kernel.contents();
+    agent.update(BOX).await.unwrap();
+    let (made, shown) = (kernel.contents(), agent.shown());
+    assert_ne!(made, fresh);
+    assert!(shown.contains(r#""mtu":1414,"#) && shown.contains("198.51.100.0/24"), "{shown}");
+    agent.stop().await;
+
+    // A restart in sync asks nothing of the kernel.
+    let asked = kernel.requests();
+    let agent = Agent::start(&kernel, folder.path()).await;
+    assert_eq!(agent.shown(), shown);
+    assert_eq!((kernel.requests() - asked, kernel.contents()), (0, made));
+
+    // The port gets back what it had, and nobody sees anything of it any more.
+    agent.delete("/").await.unwrap();
+    assert_eq!(kernel.contents(), fresh);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_failure_at_any_request_leaves_everything_as_it_was() {
+    let mut nth = 0;
+    loop {
+        nth += 1;
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let before = (kernel.contents(), agent.shown());
+        kernel.fault_at(
+            nth,
+            if nth % 2 == 0 { Fault::Panic } else { Fault::Fail(nix::libc::EINVAL) },
+        );
+        let asked = kernel.requests();
+        match agent.update(BOX).await {
+            Err(CommitError::Failed { undone, .. }) => assert!(undone, "request {nth}"),
+            Err(error) => panic!("request {nth}: {error}"),
+            Ok(_) => {
+                assert!(kernel.requests() - asked < nth, "request {nth} failed and nobody noticed");
+                assert!(nth > 3, "the change takes several requests");
+                return agent.stop().await;
+            }
+        }
+        assert_eq!((kernel.contents(), agent.shown()), before, "request {nth}");
+        // And the same request does it when nothing is in its way.
+        agent.update(BOX).await.unwrap();
+        agent.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn facts_flow_while_the_kernel_does_not_answer() {
+    let ports = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&ports, folder.path()).await;
+    let mut revisions = agent.handle.watch();
+    ports.fault_at(1, Fault::Hang);
+    let waiting = agent.update(BOX);
+    let watching = async {
+        while !ports.is_hung() {
+            tokio::time::sleep(Duration::from_millis(1)).await; // the change is on its way
+        }
+        ports.set_mtu("eth1", 1300);
+        loop {
+            revisions.changed().await.unwrap();
+            if agent.shown().contains(r#""mtu":1314"#) {
+                break;
+            }
+        }
+        let shown = agent.shown();
+        assert!(!shown.contains("uplink") && !shown.contains("1414"), "not accepted yet: {shown}");
+        ports.resume();
+    };
+    let (done, ()) = tokio::join!(waiting, watching);
+    done.unwrap();
+    assert!(agent.shown().contains("uplink"));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
+    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.update(BOX).await.unwrap();
+    let pending = agent.handle.statuses(true).await.unwrap();
+    assert!(pending.iter().any(|status| !status.detail.unmet.is_empty()), "{pending:#?}");
+    let mut revisions = agent.handle.watch();
+    kernel.plug("eth0");
+    while !agent.shown().contains(r#""oper-status":"UP""#) {
+        revisions.changed().await.unwrap();
+    }
+    while !agent.handle.statuses(true).await.unwrap().is_empty() {
+        revisions.changed().await.unwrap();
+    }
+    agent.stop().await;
+}
+
+fn caller() -> Caller {
+    let source = Source::Local { uid: 0 };
+    Caller { name: "tests".into(), role: Role::Admin, source, peer: None }
+}
