@@ -18,6 +18,8 @@ const BLOCK_BEGIN: &str = "# BEGIN holdfast: what is written between these lines
 const BLOCK_END: &str = "# END holdfast";
 /// Readable by everybody, as the files of a distribution are.
 const MODE: u32 = 0o644;
+/// The same for folders.
+const FOLDER_MODE: u32 = 0o755;
 /// Largest file read back: what is larger was not written by us.
 const MAX_OCTETS: u64 = 4 << 20;
 
@@ -39,7 +41,11 @@ impl Root {
     /// When the path leads out of the root, or the file cannot be written.
     pub(crate) fn write(&self, path: &str, content: &Content) -> io::Result<()> {
         let file = self.place(path)?;
-        let present = read_text(&file)?;
+        let present = match content {
+            Content::Whole(_) => read_text(&file)?,
+            // The rest of the file is kept, so all of it must be understood.
+            Content::Block(_) | Content::Absent => read_exactly(&file)?,
+        };
         let wanted = match content {
             Content::Whole(text) => Some(text.clone()),
             Content::Block(lines) => Some(with_block(present.as_deref().unwrap_or(""), lines)),
@@ -98,6 +104,16 @@ fn with_block(text: &str, lines: &str) -> String {
     format!("{text}{newline}{whole}")
 }
 
+fn read_exactly(file: &Path) -> io::Result<Option<String>> {
+    let text = read_text(file)?;
+    if text.as_deref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
+        let message = format!("{} is no UTF-8 text, and not all of it is ours", file.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
+}
+
+/// Octets that are no UTF-8 come as replacement characters.
 fn read_text(file: &Path) -> io::Result<Option<String>> {
     match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -110,10 +126,21 @@ fn read_text(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// Makes a folder and those above it that are missing, open to readers like the files in it.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let missing = folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists());
+    let missing: Vec<_> = missing.collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(folder)?;
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?; // whatever the umask says
+    }
+    Ok(())
+}
+
 /// Writes beside the place, syncs, renames, and syncs the folder.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let beside = folder.join(format!(".{name}.holdfast"));
     let written = write_synced(&beside, text).and_then(|()| fs::rename(&beside, file));
@@ -154,6 +181,17 @@ fn remove(file: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_no_text_is_not_rewritten() {
+        let root = tempfile::tempdir().unwrap();
+        let foreign = b"10.0.0.1 caf\xe9\n";
+        fs::write(root.path().join("hosts"), foreign).unwrap();
+        let files = Files::new(root.path().to_owned());
+        let refused = files.write("hosts", &Content::Block("127.0.1.1 box\n".to_owned()));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(fs::read(root.path().join("hosts")).unwrap(), foreign);
+    }
 
     const FOREIGN: &str = "127.0.0.1 localhost\n";
 
