@@ -187,7 +187,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let foreign = b"10.0.0.1 caf\xe9\n";
         fs::write(root.path().join("hosts"), foreign).unwrap();
-        let files = Files::new(root.path().to_owned());
+        let files = Root::new(root.path().to_owned());
         let refused = files.write("hosts", &Content::Block("127.0.1.1 box\n".to_owned()));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(fs::read(root.path().join("hosts")).unwrap(), foreign);
