@@ -44,7 +44,8 @@ impl InstancePath {
     /// This path with one more step.
     #[must_use]
     pub fn join(&self, step: Step) -> Self {
-        let mut steps = self.0.clone();
+        let mut steps = Vec::with_capacity(self.0.len() + 1);
+        steps.extend_from_slice(&self.0);
         steps.push(step);
         Self(steps)
     }

@@ -1,5 +1,7 @@
 //! Single leaves and paths, from one model to the other.
 
+use smallvec::SmallVec;
+
 use super::{AnchorId, Map, Row, Up, model};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{NodeId, Origin};
@@ -10,8 +12,9 @@ impl Map {
     /// several OpenConfig leaves, or none.
     pub fn up(&self, native: &[(InstancePath, Value)]) -> Vec<(InstancePath, Value)> {
         let mut found = Vec::with_capacity(native.len());
+        let mut entry = UpEntry::default();
         for (path, value) in native {
-            self.up_leaf(path, value, &mut |path, value| found.push((path, value)));
+            self.up_beside(path, value, &mut entry, &mut |path, value| found.push((path, value)));
         }
         found
     }
@@ -21,6 +24,17 @@ impl Map {
         &self,
         path: &InstancePath,
         value: &Value,
+        take: &mut dyn FnMut(InstancePath, Value),
+    ) {
+        self.up_beside(path, value, &mut UpEntry::default(), take);
+    }
+
+    /// The same for a leaf that most often stands in the `entry` of the leaf before.
+    fn up_beside<'p>(
+        &self,
+        path: &'p InstancePath,
+        value: &Value,
+        entry: &mut UpEntry<'p>,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
         let keys = entries(path);
@@ -34,8 +48,13 @@ impl Map {
                 }
                 Up::Nothing => None,
             };
-            if let (Some(value), Some(entry)) = (value, self.openconfig_entry(row.anchor, &keys)) {
-                take(append(entry, &row.openconfig), value);
+            let Some(value) = value else { continue };
+            if entry.anchor != Some(row.anchor) || entry.keys != keys {
+                let path = self.openconfig_entry(row.anchor, &keys);
+                *entry = UpEntry { anchor: Some(row.anchor), keys: keys.clone(), path };
+            }
+            if let Some(entry) = &entry.path {
+                take(below(entry, &row.openconfig), value);
             }
         }
     }
@@ -55,12 +74,12 @@ impl Map {
             .by_openconfig
             .values()
             .filter(|row| row.anchor == anchor && row.native.starts_with(&inside))
-            .map(|row| append(entry.clone(), &row.openconfig));
+            .map(|row| below(&entry, &row.openconfig));
         let lists = self.anchors[anchor].children.iter().filter_map(|child| {
             let child = &self.anchors[*child];
             let counterpart =
                 child.openconfig.as_ref().filter(|_| child.native.starts_with(&inside))?;
-            let list = append(entry.clone(), &counterpart.above);
+            let list = below(&entry, &counterpart.above);
             Some(list.join(Step::node(counterpart.list)))
         });
         let mut found: Vec<InstancePath> = leaves.chain(lists).collect();
@@ -158,7 +177,7 @@ impl Map {
         let mut path = InstancePath::root();
         for (anchor, keys) in self.chain(anchor).into_iter().skip(1).zip(native) {
             let counterpart = self.anchors[anchor].openconfig.as_ref()?;
-            path = append(path, &counterpart.above);
+            path.0.extend_from_slice(&counterpart.above);
             path.0.push(Step::entry(counterpart.list, counterpart.openconfig_keys(keys)));
         }
         Some(path)
@@ -185,11 +204,25 @@ impl Map {
     }
 }
 
-fn entries(path: &InstancePath) -> Vec<&Keys> {
+/// The OpenConfig entry of a native one, kept for the leaves that follow.
+#[derive(Default)]
+struct UpEntry<'p> {
+    anchor: Option<AnchorId>,
+    /// Of the native entry and those above it.
+    keys: EntryKeys<'p>,
+    path: Option<InstancePath>,
+}
+
+/// Lists are seldom nested deeper.
+type EntryKeys<'p> = SmallVec<[&'p Keys; 4]>;
+
+fn entries(path: &InstancePath) -> EntryKeys<'_> {
     path.0.iter().filter_map(|step| step.keys.as_ref()).collect()
 }
 
-fn append(mut path: InstancePath, steps: &[Step]) -> InstancePath {
-    path.0.extend_from_slice(steps);
-    path
+fn below(entry: &InstancePath, steps: &[Step]) -> InstancePath {
+    let mut path = Vec::with_capacity(entry.0.len() + steps.len());
+    path.extend_from_slice(&entry.0);
+    path.extend_from_slice(steps);
+    InstancePath(path)
 }
