@@ -243,9 +243,12 @@ impl std::hash::Hash for Key {
 /// configuration, so a flood of colliding ones is no concern.
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
+/// A set of keys with the same hash.
+pub type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
+
 /// A multiplicative hash over words: fast on the short octet strings that keys are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FixedHasher(u64);
+pub struct FixedHasher(u64);
 
 /// An odd number with its bits well spread (the golden ratio in 64 bits).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

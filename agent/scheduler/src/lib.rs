@@ -32,7 +32,7 @@ pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
 pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Executed, History, Origin, Record, RecordedOperation};
-pub use key::{Key, KeyError, KindId, Segment};
+pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };

@@ -3,7 +3,7 @@
 //! Configuration comes from the views of the layers, state from the engine's planes, both in native and OpenConfig.
 //! Costs what changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
@@ -11,12 +11,12 @@ use holdfast_config::{Configuration, InstancePath, Layers};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::state::{Planes, StateEntry};
-use holdfast_scheduler::{Engine, Key, KindId, SharedValue};
+use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
 
 use super::startup::Objects;
 use super::task::unix_ns;
 use super::transaction::Changed;
-use crate::telemetry::{Change, Draft, Plane, Revision, What};
+use crate::telemetry::{Draft, DraftTree, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
 const SHOWN_AS_APPLIED: [KindId; 4] =
@@ -25,17 +25,40 @@ const SHOWN_AS_APPLIED: [KindId; 4] =
 /// Objects whose state is a list entry of its own: with the object goes the entry.
 const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
 
+/// Keys up to which both trees of a revision are made one after the other: a thread costs more than they do.
+const FEW_KEYS: usize = 1000;
+
 /// Makes revisions.
 #[derive(Debug)]
 pub(super) struct Publisher {
     objects: Arc<Objects>,
     revision: Arc<Revision>,
-    /// Keys whose state changed since the last revision.
-    dirty: HashSet<Key>,
+    /// Keys whose state changed since the last revision, some of them twice.
+    dirty: Vec<Key>,
     /// The same for keys that a transaction works on: told when it ends, and not before.
-    withheld: HashSet<Key>,
+    withheld: Vec<Key>,
     /// What is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
+}
+
+/// What changes in the state that is shown.
+struct Update<'a> {
+    objects: &'a Objects,
+    engine: &'a Engine,
+    last: &'a Revision,
+    /// Native paths of what was configured otherwise until now: all of its state goes, before the rest.
+    cleared: Vec<&'a InstancePath>,
+    /// Objects that are shown as applied.
+    applied: Vec<Key>,
+    /// All other objects.
+    others: Vec<Shown>,
+}
+
+/// One object, as it was shown and as it is shown from now on.
+struct Shown {
+    kind: KindId,
+    before: Option<StateEntry>,
+    now: Option<StateEntry>,
 }
 
 impl Publisher {
@@ -45,18 +68,15 @@ impl Publisher {
         let first = Revision::default();
         let mut draft = first.draft(&models.openconfig, &models.native, unix_ns());
         let empty = Configuration::new(Arc::clone(&models), Layers::new());
-        follow(&mut draft, &empty, configuration);
+        draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
         let system = objects.registry.system_state(boot_time, env!("CARGO_PKG_VERSION"));
-        show(&mut draft, &objects, system);
+        in_both(&mut draft, true, |tree| {
+            follow(tree, &empty, configuration);
+            show(tree, &objects, &system);
+        });
         let revision = Arc::new(draft.publish());
-        Self {
-            objects,
-            revision,
-            dirty: HashSet::new(),
-            withheld: HashSet::new(),
-            shown: HashMap::new(),
-        }
+        Self { objects, revision, dirty: Vec::new(), withheld: Vec::new(), shown: HashMap::new() }
     }
 
     pub(super) fn revision(&self) -> Arc<Revision> {
@@ -64,16 +84,22 @@ impl Publisher {
     }
 
     /// Notes keys of which a plane changed; those in `busy` belong to the transaction under way.
-    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&HashSet<Key>>) {
-        for key in keys {
-            let busy = busy.is_some_and(|busy| busy.contains(&key));
-            if busy { &mut self.withheld } else { &mut self.dirty }.insert(key);
+    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&KeySet>) {
+        match busy {
+            None if self.dirty.is_empty() => self.dirty = keys,
+            None => self.dirty.extend(keys),
+            Some(busy) => {
+                for key in keys {
+                    let busy = busy.contains(&key);
+                    if busy { &mut self.withheld } else { &mut self.dirty }.push(key);
+                }
+            }
         }
     }
 
     /// The transaction under way has ended without a commit: its keys are like all others.
     pub(super) fn release(&mut self) {
-        self.dirty.extend(self.withheld.drain());
+        self.dirty.append(&mut self.withheld);
     }
 
     /// The state of what changed, but for what a transaction still works on. `None` when there is nothing to tell.
@@ -81,11 +107,12 @@ impl Publisher {
         if self.dirty.is_empty() {
             return None;
         }
-        let ready: Vec<Key> = self.dirty.drain().collect();
         let last = Arc::clone(&self.revision);
-        let models = Arc::clone(&self.objects.models);
+        let objects = Arc::clone(&self.objects);
+        let models = &objects.models;
         let mut draft = last.draft(&models.openconfig, &models.native, unix_ns());
-        self.update(&mut draft, engine, &ready);
+        let update = self.update(&objects, engine, &last);
+        in_both(&mut draft, update.is_large(), |tree| update.carry_out(tree));
         self.revision = Arc::new(draft.publish());
         Some(self.revision())
     }
@@ -100,91 +127,157 @@ impl Publisher {
         time_ns: u64,
     ) -> Arc<Revision> {
         let last = Arc::clone(&self.revision);
-        let models = Arc::clone(&self.objects.models);
+        let objects = Arc::clone(&self.objects);
+        let models = &objects.models;
         let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
-        follow(&mut draft, old, new);
+        draft.annotate(new.layers().annotation.clone());
         self.release();
-        let mut dirty: Vec<Key> = self.dirty.drain().collect();
-        for change in changes.iter().filter(|change| SHOWN_AS_APPLIED.contains(&change.key.kind()))
-        {
-            if change.existed {
-                self.clear(&mut draft, &change.path);
-            }
-            dirty.extend(parts(engine, &change.key, change.value.as_ref()));
+        let applied = |change: &&Changed| SHOWN_AS_APPLIED.contains(&change.key.kind());
+        for change in changes.iter().filter(applied) {
+            parts(engine, &change.key, change.value.as_ref(), &mut self.dirty);
         }
-        self.update(&mut draft, engine, &dirty);
+        let mut update = self.update(&objects, engine, &last);
+        let cleared = changes.iter().filter(applied).filter(|change| change.existed);
+        update.cleared = cleared.map(|change| &change.path).collect();
+        in_both(&mut draft, update.is_large(), |tree| {
+            follow(tree, old, new);
+            update.carry_out(tree);
+        });
         self.revision = Arc::new(draft.publish());
         self.revision()
     }
 
-    /// Takes all state away at and below a native path, and what OpenConfig calls it.
-    fn clear(&self, draft: &mut Draft<'_>, path: &InstancePath) {
-        let gone = |origin, path| Change { origin, path, what: What::Gone(Plane::State) };
-        for above in self.objects.models.map.up_path(path) {
-            draft.apply(gone(Origin::OpenConfig, above));
-        }
-        draft.apply(gone(Origin::Native, path.clone()));
+    /// Takes the keys that changed, and notes what is shown of them from now on.
+    fn update<'a>(
+        &mut self,
+        objects: &'a Objects,
+        engine: &'a Engine,
+        last: &'a Revision,
+    ) -> Update<'a> {
+        let mut keys = std::mem::take(&mut self.dirty);
+        keys.sort(); // runs that are sorted already are only merged
+        keys.dedup();
+        let (applied, others): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| SHOWN_AS_APPLIED.contains(&key.kind()));
+        let others = others.into_iter().map(|key| {
+            let now = objects.registry.state(&key, planes(engine, &key));
+            let kind = key.kind();
+            let before = match &now {
+                Some(now) => self.shown.insert(key, now.clone()),
+                None => self.shown.remove(&key),
+            };
+            Shown { kind, before, now }
+        });
+        let others = others.collect();
+        Update { objects, engine, last, cleared: Vec::new(), applied, others }
+    }
+}
+
+impl Update<'_> {
+    fn is_large(&self) -> bool {
+        self.applied.len() + self.others.len() > FEW_KEYS
     }
 
-    fn update(&mut self, draft: &mut Draft<'_>, engine: &Engine, keys: &[Key]) {
-        for key in keys {
-            let [intended, applied, observed] =
-                engine.planes(key).map(|plane| plane.map(|value| &**value));
-            let entry = self.objects.registry.state(key, Planes { intended, applied, observed });
-            let shown_before = if SHOWN_AS_APPLIED.contains(&key.kind()) {
+    /// Does in one tree what is to be done.
+    fn carry_out(&self, tree: &mut DraftTree<'_>) {
+        for path in &self.cleared {
+            self.clear(tree, path);
+        }
+        for shown in &self.others {
+            self.replace(tree, shown);
+        }
+        for key in &self.applied {
+            let planes = planes(self.engine, key);
+            let now = self.objects.registry.state(key, planes);
+            let before = match &now {
+                Some(_) => None,
                 // What would be shown if all were as wanted covers what was shown.
-                let wanted = Planes { intended, applied: intended, observed: intended };
-                if entry.is_some() { None } else { self.objects.registry.state(key, wanted) }
-            } else {
-                match &entry {
-                    Some(entry) => self.shown.insert(key.clone(), entry.clone()),
-                    None => self.shown.remove(key),
+                None => {
+                    let wanted = planes.intended;
+                    let wanted = Planes { intended: wanted, applied: wanted, observed: wanted };
+                    self.objects.registry.state(key, wanted)
                 }
             };
-            if let Some(before) = shown_before {
-                self.withdraw(draft, key, &before, entry.as_ref());
-            }
-            if let Some(entry) = entry {
-                show(draft, &self.objects, entry);
-            }
+            self.replace(tree, &Shown { kind: key.kind(), before, now });
+        }
+    }
+
+    fn replace(&self, tree: &mut DraftTree<'_>, shown: &Shown) {
+        if let Some(before) = &shown.before {
+            self.withdraw(tree, shown.kind, before, shown.now.as_ref());
+        }
+        if let Some(now) = &shown.now {
+            show(tree, self.objects, now);
         }
     }
 
     /// Takes away what was shown of an object and is not shown now.
     fn withdraw(
         &self,
-        draft: &mut Draft<'_>,
-        key: &Key,
+        tree: &mut DraftTree<'_>,
+        kind: KindId,
         before: &StateEntry,
         now: Option<&StateEntry>,
     ) {
-        if now.is_none() && HOLDS_ITS_ENTRY.contains(&key.kind()) {
-            return self.clear(draft, &before.path);
+        if now.is_none() && HOLDS_ITS_ENTRY.contains(&kind) {
+            return self.clear(tree, &before.path);
         }
         let kept = |path| now.is_some_and(|now| now.leaves.iter().any(|(leaf, _)| leaf == path));
         for (path, _) in before.leaves.iter().filter(|(path, _)| !kept(path)) {
-            self.clear(draft, path);
+            // At start most of what could have been shown was not: nothing needs to be looked up for it.
+            if self.last.native.leaf(path).is_some() {
+                self.clear(tree, path);
+            }
+        }
+    }
+
+    /// Takes all state away at and below a native path, or at what OpenConfig calls it.
+    fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
+        let gone = || What::Gone(Plane::State);
+        match tree.origin() {
+            Origin::Native => tree.apply(path, gone()),
+            Origin::OpenConfig => {
+                let above = self.objects.models.map.up_path(path);
+                above.iter().for_each(|path| tree.apply(path, gone()));
+            }
         }
     }
 }
 
-fn follow(draft: &mut Draft<'_>, old: &Configuration, new: &Configuration) {
-    for origin in [Origin::OpenConfig, Origin::Native] {
-        draft.follow(origin, old.config_view(origin), new.config_view(origin));
+fn follow(tree: &mut DraftTree<'_>, old: &Configuration, new: &Configuration) {
+    let origin = tree.origin();
+    tree.follow(old.config_view(origin), new.config_view(origin));
+}
+
+fn show(tree: &mut DraftTree<'_>, objects: &Objects, entry: &StateEntry) {
+    match tree.origin() {
+        Origin::OpenConfig => tree.set_all(objects.models.map.up(&entry.leaves)),
+        Origin::Native => tree.set_all(entry.leaves.clone()),
     }
-    draft.annotate(new.layers().annotation.clone());
 }
 
-fn show(draft: &mut Draft<'_>, objects: &Objects, entry: StateEntry) {
-    draft.set_all(Origin::OpenConfig, objects.models.map.up(&entry.leaves));
-    draft.set_all(Origin::Native, entry.leaves);
+/// Does the same in both trees; side by side when there is much to do.
+fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
+    let [openconfig, native] = draft.trees_mut();
+    if !much {
+        act(openconfig);
+        return act(native);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| act(native));
+        act(openconfig);
+    });
 }
 
-/// The key of an object that was configured and those of its parts.
-fn parts(engine: &Engine, key: &Key, value: Option<&SharedValue>) -> Vec<Key> {
-    let mut keys = vec![key.clone()];
+fn planes<'e>(engine: &'e Engine, key: &Key) -> Planes<'e> {
+    let [intended, applied, observed] = engine.planes(key).map(|plane| plane.map(|value| &**value));
+    Planes { intended, applied, observed }
+}
+
+/// Adds the key of an object that was configured and those of its parts.
+fn parts(engine: &Engine, key: &Key, value: Option<&SharedValue>, keys: &mut Vec<Key>) {
+    keys.push(key.clone());
     if let (Some(value), Some(descriptor)) = (value, engine.registry().descriptor(key.kind())) {
         keys.extend(descriptor.parts(&**value).into_iter().map(|(part, _)| part));
     }
-    keys
 }

@@ -1,6 +1,5 @@
 //! The loop that owns layers and engine.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use futures::stream::FuturesUnordered;
 use holdfast_config::Configuration;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
-    Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
-    Scope, SharedValue, Step,
+    Completion, Delta, Engine, Key, KeySet, Now, Operation, OperationError, Outcome, Plan,
+    PlanError, Scope, SharedValue, Step,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -133,7 +132,7 @@ impl CoreTask {
         };
         let number = self.next_number;
         self.next_number += 1;
-        let (changes, withheld, stage) = (Vec::new(), HashSet::new(), Stage::Examining);
+        let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
         self.transaction = Some(Transaction { number, ticket, changes, withheld, stage });
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
         let edit = request.edit;

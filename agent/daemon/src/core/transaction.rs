@@ -1,10 +1,9 @@
 //! The stages of one client transaction.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Key, Plan, SharedValue, TxnId};
+use holdfast_scheduler::{Key, KeySet, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
 use super::{CommitError, Committed};
@@ -46,7 +45,7 @@ pub(super) struct Transaction {
     pub(super) ticket: Ticket,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
-    pub(super) withheld: HashSet<Key>,
+    pub(super) withheld: KeySet,
     pub(super) stage: Stage,
 }
 

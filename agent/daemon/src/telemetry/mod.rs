@@ -12,5 +12,5 @@ mod tests;
 pub mod view;
 
 pub use cursor::{Compare, Cursor, Item, Walk};
-pub use revision::{Change, Draft, Plane, Revision, Stamp, What};
+pub use revision::{Change, Draft, DraftTree, Plane, Revision, Stamp, What};
 pub use selection::{Class, Filter, Kind, Selection};

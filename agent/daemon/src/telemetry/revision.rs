@@ -67,12 +67,23 @@ pub enum Plane {
 /// in one draft has only changed, or not even that.
 #[derive(Debug)]
 pub struct Draft<'s> {
-    next: Revision,
-    before: &'s Revision,
+    number: u64,
+    time_ns: u64,
+    annotation: Option<SmolStr>,
+    openconfig: DraftTree<'s>,
+    native: DraftTree<'s>,
+}
+
+/// One tree of a draft. Neither tree looks at the other one, so both may be made at the same time.
+#[derive(Debug)]
+pub struct DraftTree<'s> {
+    origin: Origin,
+    tree: Tree<Stamp>,
+    before: &'s Tree<Stamp>,
     /// Something was taken away, so that what is set may have been there before.
     withdrawn: bool,
-    openconfig: &'s Schema,
-    native: &'s Schema,
+    schema: &'s Schema,
+    stamp: Stamp,
 }
 
 impl Revision {
@@ -90,32 +101,89 @@ impl Revision {
         native: &'s Schema,
         time_ns: u64,
     ) -> Draft<'s> {
-        let next = Self { number: self.number + 1, time_ns, ..self.clone() };
-        Draft { next, before: self, withdrawn: false, openconfig, native }
+        let number = self.number + 1;
+        let stamp = Stamp { time_ns, changes: 1, born: number };
+        let tree = |origin, schema| DraftTree {
+            origin,
+            tree: self.tree(origin).clone(),
+            before: self.tree(origin),
+            withdrawn: false,
+            schema,
+            stamp,
+        };
+        Draft {
+            number,
+            time_ns,
+            annotation: self.annotation.clone(),
+            openconfig: tree(Origin::OpenConfig, openconfig),
+            native: tree(Origin::Native, native),
+        }
     }
 }
 
-impl Draft<'_> {
+impl<'s> Draft<'s> {
     pub fn apply(&mut self, change: Change) {
-        let (tree, schema, stamp) = self.parts(change.origin);
-        match change.what {
-            What::Set(value) => self.set(change.origin, &change.path, value),
-            What::Given => tree.branch_mut(schema, &change.path.0, &stamp).given = true,
+        self.tree_mut(change.origin).apply(&change.path, change.what);
+    }
+
+    /// Takes over in what two trees of configuration differ, whatever their leaves carry.
+    pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
+        self.tree_mut(origin).follow(old, new);
+    }
+
+    pub fn annotate(&mut self, annotation: Option<SmolStr>) {
+        self.annotation = annotation;
+    }
+
+    /// Both trees, each to be made by itself.
+    pub fn trees_mut(&mut self) -> [&mut DraftTree<'s>; 2] {
+        [&mut self.openconfig, &mut self.native]
+    }
+
+    pub fn publish(self) -> Revision {
+        Revision {
+            number: self.number,
+            time_ns: self.time_ns,
+            openconfig: self.openconfig.tree,
+            native: self.native.tree,
+            annotation: self.annotation,
+        }
+    }
+
+    fn tree_mut(&mut self, origin: Origin) -> &mut DraftTree<'s> {
+        match origin {
+            Origin::OpenConfig => &mut self.openconfig,
+            Origin::Native => &mut self.native,
+        }
+    }
+}
+
+impl DraftTree<'_> {
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub fn apply(&mut self, path: &InstancePath, what: What) {
+        match what {
+            What::Set(value) => self.set(path, value),
+            What::Given => {
+                self.tree.branch_mut(self.schema, &path.0, &self.stamp).given = true;
+            }
             What::Gone(Plane::Both) => {
-                tree.remove(schema, &change.path);
+                self.tree.remove(self.schema, path);
                 self.withdrawn = true;
             }
             What::Gone(plane) => {
-                withdraw(tree, schema, &change.path, plane);
+                withdraw(&mut self.tree, self.schema, path, plane);
                 self.withdrawn = true;
             }
         }
     }
 
     /// Sets a leaf, the most frequent of changes.
-    pub fn set(&mut self, origin: Origin, path: &InstancePath, value: Value) {
-        let before = if self.withdrawn { self.before.tree(origin).leaf(path) } else { None };
-        let (tree, schema, stamp) = self.parts(origin);
+    fn set(&mut self, path: &InstancePath, value: Value) {
+        let before = if self.withdrawn { self.before.leaf(path) } else { None };
+        let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
         match (tree.leaf(path), before) {
             (None, Some(before)) if before.value == value => {
                 tree.set_leaf(schema, path, before.clone());
@@ -129,16 +197,16 @@ impl Draft<'_> {
     }
 
     /// Sets leaves that belong together, walking to the branch above all of them once.
-    pub fn set_all(&mut self, origin: Origin, leaves: Vec<(InstancePath, Value)>) {
+    pub fn set_all(&mut self, leaves: Vec<(InstancePath, Value)>) {
         if self.withdrawn {
             for (path, value) in leaves {
-                self.set(origin, &path, value);
+                self.set(&path, value);
             }
             return;
         }
         let Some(shared) = shared_steps(&leaves) else { return };
-        let (tree, schema, stamp) = self.parts(origin);
-        let branch = tree.branch_mut(schema, &leaves[0].0.0[..shared], &stamp);
+        let (schema, stamp) = (self.schema, self.stamp);
+        let branch = self.tree.branch_mut(schema, &leaves[0].0.0[..shared], &stamp);
         for (path, value) in leaves {
             let Some((leaf, above)) = path.0[shared..].split_last() else { continue };
             let branch = branch.descend_mut(schema, above, &stamp);
@@ -153,8 +221,8 @@ impl Draft<'_> {
     }
 
     /// Takes over in what two trees of configuration differ, whatever their leaves carry.
-    pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
-        let (tree, schema, stamp) = self.parts(origin);
+    pub fn follow<M: Clone + Eq>(&mut self, old: &Tree<M>, new: &Tree<M>) {
+        let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
         Tree::diff(old, new, &mut |path, difference| match difference {
             tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
             tree::Change::Added(Found::Leaf(leaf)) => {
@@ -169,22 +237,6 @@ impl Draft<'_> {
             tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
             tree::Change::Given(false) => {} // it is still there, which is what counts here
         });
-    }
-
-    pub fn annotate(&mut self, annotation: Option<SmolStr>) {
-        self.next.annotation = annotation;
-    }
-
-    pub fn publish(self) -> Revision {
-        self.next
-    }
-
-    fn parts(&mut self, origin: Origin) -> (&mut Tree<Stamp>, &Schema, Stamp) {
-        let stamp = Stamp { time_ns: self.next.time_ns, changes: 1, born: self.next.number };
-        match origin {
-            Origin::OpenConfig => (&mut self.next.openconfig, self.openconfig, stamp),
-            Origin::Native => (&mut self.next.native, self.native, stamp),
-        }
     }
 }
 

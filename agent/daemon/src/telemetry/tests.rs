@@ -111,7 +111,8 @@ fn advance(revision: &Revision, acts: &[Act]) -> Revision {
                 let node = path.last().unwrap().node;
                 let text = values[*value].replace("eth0", &format!("eth{port}"));
                 let value = OPENCONFIG.leaf(node).ty.parse_text(&text).unwrap();
-                draft.set(Origin::OpenConfig, &path, value);
+                let what = What::Set(value);
+                draft.apply(Change { origin: Origin::OpenConfig, path, what });
             }
             Act::Gone { port, what, plane } => {
                 let path = instance(&GONE[*what].replace("eth*", &format!("eth{port}")));

@@ -49,7 +49,8 @@ impl Fake {
     /// An OpenConfig state leaf has this value from now on.
     pub(super) fn state(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
-        self.publish(|draft| draft.set(Origin::OpenConfig, &path, value));
+        let change = Change { origin: Origin::OpenConfig, path, what: What::Set(value) };
+        self.publish(|draft| draft.apply(change));
     }
 
     /// All state at the path is gone.
