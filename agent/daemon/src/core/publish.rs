@@ -251,8 +251,8 @@ fn follow(tree: &mut DraftTree<'_>, old: &Configuration, new: &Configuration) {
 
 fn show(tree: &mut DraftTree<'_>, objects: &Objects, entry: &StateEntry) {
     match tree.origin() {
-        Origin::OpenConfig => tree.set_all(objects.models.map.up(&entry.leaves)),
-        Origin::Native => tree.set_all(entry.leaves.clone()),
+        Origin::OpenConfig => tree.set_all(&objects.models.map.up(&entry.leaves)),
+        Origin::Native => tree.set_all(&entry.leaves),
     }
 }
 

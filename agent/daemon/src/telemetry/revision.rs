@@ -197,24 +197,24 @@ impl DraftTree<'_> {
     }
 
     /// Sets leaves that belong together, walking to the branch above all of them once.
-    pub fn set_all(&mut self, leaves: Vec<(InstancePath, Value)>) {
+    pub fn set_all(&mut self, leaves: &[(InstancePath, Value)]) {
         if self.withdrawn {
             for (path, value) in leaves {
-                self.set(&path, value);
+                self.set(path, value.clone());
             }
             return;
         }
-        let Some(shared) = shared_steps(&leaves) else { return };
+        let Some(shared) = shared_steps(leaves) else { return };
         let (schema, stamp) = (self.schema, self.stamp);
         let branch = self.tree.branch_mut(schema, &leaves[0].0.0[..shared], &stamp);
         for (path, value) in leaves {
             let Some((leaf, above)) = path.0[shared..].split_last() else { continue };
             let branch = branch.descend_mut(schema, above, &stamp);
             match branch.leaf(leaf.node) {
-                Some(old) if old.value == value => {}
+                Some(old) if old.value == *value => {}
                 old => {
                     let stamp = restamped(old, stamp);
-                    branch.put_leaf(leaf.node, value, stamp);
+                    branch.put_leaf(leaf.node, value.clone(), stamp);
                 }
             }
         }
