@@ -244,11 +244,40 @@ impl<'a> Session<'a> {
         if let Err(misfit) = check_supported(self.models(), origin, path, &branch) {
             return self.refuse(operation, misfit.path, misfit.cause);
         }
+        if let Err(cause) = self.check_repeated_keys(origin, path, &branch) {
+            let path = path.to_path(self.models().schema(origin)).to_string();
+            return self.refuse(operation, path, cause);
+        }
         match replace {
             true => self.replace_branch(operation, origin, path, &branch),
             false => self.merge_branch(origin, path, &branch),
         }
         self.fill_mirrors(origin, path);
+    }
+
+    /// A payload for the `config` container of an entry may repeat the keys of the path, and must
+    /// then say the same. Entries inside of a payload were checked when it was read.
+    fn check_repeated_keys(
+        &self,
+        origin: Origin,
+        path: &InstancePath,
+        payload: &Branch<Mark>,
+    ) -> Result<(), Cause> {
+        let [.., Step { node: list, keys: Some(keys) }, Step { node: inside, .. }] = &path.0[..]
+        else {
+            return Ok(());
+        };
+        for (container, leaf, place) in self.models().map.mirrors(origin, *list) {
+            let (held, given) = (&keys.0[*place], payload.value(*leaf));
+            if let Some(given) = given.filter(|given| container == inside && *given != held) {
+                return Err(Cause::KeyMismatch {
+                    key: self.models().schema(origin).node(*leaf).name.to_string(),
+                    entry: held.to_string(),
+                    given: given.to_string(),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn replace_branch(

@@ -164,6 +164,14 @@ fn keys_of_path_and_payload_must_agree() {
             "cannot update `/interfaces/interface[name=eth0]/config/name`: key `name` is `eth1` here, but the entry is `eth0`",
         ],
     );
+    for operation in ["update", "replace"] {
+        check_refused(
+            &[&format!("{operation} {ETH0}/config {{\"name\":\"eth1\",\"mtu\":1500}}")],
+            &[&format!(
+                "cannot {operation} `{ETH0}/config`: key `name` is `eth1` here, but the entry is `eth0`"
+            )],
+        );
+    }
 }
 
 // proves 1.76
