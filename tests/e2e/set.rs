@@ -5,6 +5,7 @@ use std::process::Command;
 use holdfast_proto::gnmi::update_result::Operation;
 use holdfast_proto::gnmi::{SetRequest, SetResponse};
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::{parse_path, path_text, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
@@ -161,6 +162,52 @@ async fn host_name_and_banners_are_those_of_the_box() {
     assert!(file("etc/issue").contains("Authorised users only."));
     assert!(file("etc/motd").contains("Welcome."));
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge-7");
+}
+
+#[tokio::test]
+async fn native_links_lose_what_they_were_given_alone_or_together() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let native = |name: &str| format!("holdfast_native:/interfaces/interface[name={name}]");
+    client.update(&native("br0"), json!({"type": "bridge"})).await.unwrap();
+    client
+        .update(&native("vx7"), json!({"type": "vxlan", "vxlan": {"vni": 7}, "master": "br0"}))
+        .await
+        .unwrap();
+
+    let forwarding = format!("{}/ipv4/forwarding", native("br0"));
+    client.update(&forwarding, true).await.unwrap();
+    assert_eq!(net.sysctl("ipv4/conf/br0/forwarding"), "1");
+    client.delete(&forwarding).await.unwrap();
+    assert_eq!(net.sysctl("ipv4/conf/br0/forwarding"), "0");
+    client.delete(&format!("{}/master", native("vx7"))).await.unwrap();
+    assert_eq!(net.link("vx7").master, None);
+
+    client.update(&native("vx7"), json!({"master": "br0"})).await.unwrap();
+    let other = json!({"type": "vxlan", "vxlan": {"vni": 8}});
+    client.update(&native("br0"), other).await.unwrap();
+    assert_eq!(net.link("vx7").master, None, "its bridge is none any more");
+
+    // The far end is configured when it is there already, then both go at once.
+    client.update(&native("va"), json!({"type": "veth", "veth": {"peer": "vb"}})).await.unwrap();
+    let far = json!({
+        "type": "veth", "veth": {"peer": "va"}, "ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}
+    });
+    client.update(&native("vb"), far.clone()).await.unwrap();
+    client.delete(&native("*")).await.unwrap();
+    for name in ["br0", "vx7", "va", "vb"] {
+        assert!(net.find_link(name).is_none(), "{name}");
+    }
+
+    // The near end goes alone; the far end is made anew, and goes when it is asked to.
+    client.update(&native("va"), json!({"type": "veth", "veth": {"peer": "vb"}})).await.unwrap();
+    client.update(&native("vb"), far).await.unwrap();
+    client.delete(&native("va")).await.unwrap();
+    eventually("vb is back", || net.find_link("vb").is_some_and(|link| link.up)).await;
+    eventually("its address, too", || net.addresses("vb") == ["192.0.2.1/24"]).await;
+    client.delete(&native("vb")).await.unwrap();
+    assert!(net.find_link("va").is_none() && net.find_link("vb").is_none());
 }
 
 #[tokio::test]

@@ -107,6 +107,12 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What the system goes on to show after a delete, for what can be reset but never goes: a setting of something else.
+    fn remainder(&self, deleted: &Self::Value) -> Option<Self::Value> {
+        let _ = deleted;
+        None
+    }
+
     /// What an update has to put back: `new` with the attributes that it leaves open, and that `applied` had set, as
     /// they were `before` us. `None` when there are no such attributes.
     fn put_back(
@@ -144,6 +150,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
     fn owned(&self, observed: &dyn Value) -> bool;
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue>;
     fn put_back(
         &self,
         applied: &dyn Value,
@@ -212,6 +219,11 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
         let value = Descriptor::restore(self, typed(self, observed))?;
+        Some(Arc::new(value))
+    }
+
+    fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue> {
+        let value = Descriptor::remainder(self, typed(self, deleted))?;
         Some(Arc::new(value))
     }
 

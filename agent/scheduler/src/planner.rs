@@ -284,6 +284,9 @@ impl<'g> Planner<'g> {
         }
         self.starved.remove(&key);
         self.unblock(&key);
+        if let Some(carrier) = self.carrier(spot, &live).filter(|_| !needy) {
+            return self.leave_with(spot, carrier, live); // nothing will be left to put back
+        }
         self.apply_change(spot, becoming, value, new, &lost);
     }
 

@@ -633,3 +633,39 @@ fn a_thousand_changes_one_after_the_other() {
     }
     assert_eq!(lab.system.len(), 3001);
 }
+
+#[test]
+fn what_cannot_go_is_reset_by_a_delete() {
+    let mut lab = Lab::having("", "s =2 stays");
+    assert!(matches!(lab.commit("-s"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));
+    assert_eq!(lab.state("s"), "OBTAINED");
+    lab.settle(MINUTES);
+    assert_eq!(lab.log(), "", "what is left is not ours");
+    assert!(matches!(lab.commit("s =3 stays"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));
+    lab.lying.push("delete s".into());
+    failed(&lab.commit("-s").unwrap(), "s", true);
+}
+
+#[test]
+fn what_was_there_before_us_may_go_with_what_is_ours() {
+    let mut lab = Lab::having("l/1 =1 port", "l ~/");
+    lab.commit("l/1 =2 port").unwrap();
+    assert_eq!(lab.restores.len(), 1);
+    lab.log();
+    assert!(matches!(lab.commit("-l; -l/1"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete l", ""));
+    assert_eq!(lab.restores.len(), 0, "there is nothing left to put back");
+}
+
+#[test]
+fn what_is_made_anew_after_it_went_is_ours() {
+    let mut lab = Lab::having("p =1 port", "");
+    lab.commit("p =2 port").unwrap();
+    lab.outside("-p");
+    lab.settle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.restores.len()), ("adopt p; create p", 0));
+    lab.commit("-p").unwrap();
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete p", ""));
+}

@@ -63,6 +63,11 @@ impl Descriptor for ForwardingDescriptor {
     fn restore(&self, observed: &Forwarding) -> Option<Forwarding> {
         (!observed.on_our_link).then(|| observed.clone())
     }
+
+    /// Every link has the setting; without us it is off.
+    fn remainder(&self, deleted: &Forwarding) -> Option<Forwarding> {
+        Some(Forwarding { enabled: false, ..deleted.clone() })
+    }
 }
 
 impl Codec for ForwardingDescriptor {

@@ -11,6 +11,7 @@ use crate::graph::{Graph, Idx};
 use crate::operation::{Action, Now, OperationError};
 use crate::plan::Delta;
 use crate::planner;
+use crate::value::SharedValue;
 
 impl Engine {
     pub(super) fn fail(&mut self, at: u32, error: OperationError, now: Now, step: &mut Step) {
@@ -178,9 +179,15 @@ pub(super) fn unanswered() -> OperationError {
 }
 
 pub(super) fn mismatch(graph: &Graph, flight: &Flight) -> OperationError {
-    let observed = graph.node(flight.idx).observed.as_ref();
-    let seen = observed
-        .map_or_else(|| "nothing is there".to_owned(), |value| format!("the system has {value:?}"));
+    let label = |value: &SharedValue| graph.registry.label(&flight.op.key, Some(&**value));
+    let meant = flight.op.new.as_ref().or(flight.op.old.as_ref()).map(label);
+    let seen = match graph.node(flight.idx).observed.as_ref() {
+        None => "nothing is there".to_owned(),
+        Some(value) if meant.is_none_or(|meant| meant != label(value)) => {
+            format!("the system has {}", label(value))
+        }
+        Some(value) => format!("the system has {value:?}"),
+    };
     OperationError {
         transient: true,
         ..OperationError::message(format!("done without an error, but {seen}"))

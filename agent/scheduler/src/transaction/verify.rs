@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ECHO_WITHIN, Flight, FlightState, READ_AGAIN, READ_AT_ONCE};
-use crate::descriptor::Effect;
+use crate::descriptor::{Effect, guarded};
 use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::Key;
@@ -57,6 +57,11 @@ impl Engine {
             }
             (_, Some(new)) => {
                 node.applied = Some(new.clone());
+                if action == Action::Create {
+                    // Whatever was there before us went without our doing; this one is ours.
+                    let key = node.key.clone();
+                    self.forget_restore(&key, step);
+                }
                 let traits = self.traits_of(idx, &new);
                 self.graph.set_live(idx, Some(traits), true);
             }
@@ -64,6 +69,7 @@ impl Engine {
         self.graph.settle(idx);
         for key in taken {
             self.take_along(&key, at);
+            self.forget_restore(&key, step);
             step.changed.push(key);
         }
     }
@@ -129,10 +135,11 @@ impl Engine {
             .descriptor(key.kind())
             .is_none_or(|descriptor| descriptor.observable());
         let node = self.graph.node_mut(idx);
+        if !observable {
+            node.observed = node.applied.clone().filter(|_| action != Action::Delete);
+        }
         if action == Action::Delete {
-            node.observed = None;
-        } else if !observable {
-            node.observed = node.applied.clone();
+            self.show_remainder(idx, &key);
         }
         if action == Action::Release {
             self.released(idx, &key, step);
@@ -145,8 +152,19 @@ impl Engine {
 
     /// The object is as it was before us, and nobody's business any more.
     pub(super) fn released(&mut self, idx: Idx, key: &Key, step: &mut Step) {
-        self.graph.restores.remove(key);
-        step.restores.push((key.clone(), None));
+        self.forget_restore(key, step);
+        self.show_remainder(idx, key);
+    }
+
+    /// What was there before us will not be put back any more.
+    fn forget_restore(&mut self, key: &Key, step: &mut Step) {
+        if self.graph.restores.remove(key).is_some() {
+            step.restores.push((key.clone(), None));
+        }
+    }
+
+    /// What the system still shows under the key is nobody's of ours.
+    fn show_remainder(&mut self, idx: Idx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
         let live = observed.map(|observed| Traits::obtained(&self.graph.registry, key, &observed));
         self.graph.set_live(idx, live, false);
@@ -171,7 +189,12 @@ pub(super) fn is_seen(graph: &Graph, flight: &Flight) -> bool {
         return true;
     }
     match (flight.op.action, &flight.op.new, &node.observed) {
-        (Action::Delete, _, observed) => observed.is_none(),
+        (Action::Delete, _, None) => true,
+        (Action::Delete, _, Some(observed)) => {
+            let old = flight.op.old.as_ref();
+            let rest = old.and_then(|old| guarded(|| descriptor.remainder(&**old)).ok().flatten());
+            rest.is_some_and(|rest| graph.satisfied(&flight.op.key, &rest, observed))
+        }
         // The object itself may have gone together with what we gave back.
         (Action::Release, _, None) => true,
         (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),

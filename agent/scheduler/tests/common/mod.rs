@@ -38,7 +38,7 @@ impl Thing {
     /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
-    /// before us, `mine` carries our mark, `bad` invalid, `boom` panics, `twice` has two equal labels.
+    /// before us, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `boom` panics, `twice` has two equal labels.
     pub fn parse(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let mut thing = Self { name: words.next().expect("a name").to_owned(), ..Self::default() };
@@ -253,6 +253,10 @@ impl Descriptor for ThingDescriptor {
 
     fn restore(&self, observed: &Thing) -> Option<Thing> {
         observed.has("port").then(|| observed.clone())
+    }
+
+    fn remainder(&self, deleted: &Thing) -> Option<Thing> {
+        deleted.has("stays").then(|| Thing::parse(&format!("{} stays", deleted.name)))
     }
 }
 
@@ -538,6 +542,10 @@ impl Lab {
         match (op.action, &op.new) {
             (Action::Delete, _) => {
                 let gone = self.system.remove(&op.key).ok_or(error(2, "no such thing", false))?;
+                if gone.has("stays") {
+                    let rest = Thing::parse(&format!("{} stays", gone.name));
+                    self.system.insert(op.key.clone(), rest);
+                }
                 if gone.starting("~").next().is_some() {
                     self.system.retain(|_, other| !gone.takes(other));
                 }

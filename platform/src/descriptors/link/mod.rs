@@ -149,16 +149,10 @@ impl Descriptor for LinkDescriptor {
         if !link.kind.is_made_by_us() {
             return Vec::new();
         }
-        let mut taken = vec![
-            Taken::Under(address::link_prefix(&link.name)),
-            Taken::Under(Key::of(kinds::CONNECTED).str(&link.name)),
-            Taken::Under(neighbor::link_prefix(&link.name)),
-            Taken::Under(forwarding::link_prefix(&link.name)),
-            Taken::Under(master_key(&link.name)),
-            Taken::Of(route::via_facet(&link.name)),
-        ];
+        let mut taken = on_link(&link.name);
         if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
             taken.push(Taken::Under(key(peer)));
+            taken.extend(on_link(peer));
         }
         taken
     }
@@ -210,6 +204,18 @@ impl Descriptor for LinkDescriptor {
         }
         (filled != *new).then_some(filled)
     }
+}
+
+/// What is gone when the link is.
+fn on_link(name: &str) -> Vec<Taken> {
+    vec![
+        Taken::Under(address::link_prefix(name)),
+        Taken::Under(Key::of(kinds::CONNECTED).str(name)),
+        Taken::Under(neighbor::link_prefix(name)),
+        Taken::Under(forwarding::link_prefix(name)),
+        Taken::Under(master_key(name)),
+        Taken::Of(route::via_facet(name)),
+    ]
 }
 
 /// MTU of an Ethernet-like link that nobody touched, octets of layer 3.
@@ -351,6 +357,11 @@ impl Descriptor for LinkMasterDescriptor {
 
     fn restore(&self, observed: &LinkMaster) -> Option<LinkMaster> {
         (!observed.on_our_link).then(|| observed.clone())
+    }
+
+    /// Every link shows its bridge, or that it is a port of none.
+    fn remainder(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
+        Some(LinkMaster { master: None, ..deleted.clone() })
     }
 }
 
