@@ -1,6 +1,7 @@
 //! Static routes, few and many.
 
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
@@ -42,6 +43,28 @@ async fn next_hops_metrics_and_dropping_reach_the_kernel() {
 
     client.delete(STATIC_ROUTES).await.unwrap();
     assert_eq!(net.routes(OURS), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_route_comes_back_when_the_foreign_one_in_its_place_goes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("10.0.0.0/8", "192.0.2.2")]}))
+        .await
+        .unwrap();
+    net.ip("route replace 10.0.0.0/8 via 192.0.2.77 proto static");
+    eventually("it is told", || agent.show("pending").contains("10.0.0.0/8")).await;
+    assert_eq!(net.routes(OURS), [""; 0], "what is not ours stays");
+    net.ip("route del 10.0.0.0/8 proto static");
+    eventually("ours is back", || net.routes(OURS).join("").contains("10.0.0.0/8 via 192.0.2.2"))
+        .await;
 }
 
 #[tokio::test]

@@ -284,8 +284,16 @@ fn not_sent(error: &io::Error) -> OperationError {
     }
 }
 
-/// The same request may go through later, though nothing changes that it depends on.
+/// The same request may go through later, though nothing changes that it depends on. What is in the way of
+/// a create may be none of ours, so nobody tells us when it goes.
 fn is_transient(errno: i32) -> bool {
-    let errno = Errno::from_raw(errno);
-    matches!(errno, Errno::EAGAIN | Errno::EBUSY | Errno::EINTR | Errno::ENOBUFS | Errno::ENOMEM)
+    matches!(
+        Errno::from_raw(errno),
+        Errno::EAGAIN
+            | Errno::EBUSY
+            | Errno::EEXIST
+            | Errno::EINTR
+            | Errno::ENOBUFS
+            | Errno::ENOMEM
+    )
 }

@@ -487,6 +487,9 @@ fn address_message(machine: &Machine, link: &str, ip: IpAddr, prefix_len: u8) ->
 fn error(refusal: &Refusal) -> OperationError {
     let errno = refusal.errno;
     let words = refusal.words.map_or_else(|| errno.desc().to_owned(), str::to_owned);
-    let transient = matches!(errno, Errno::EBUSY | Errno::ENOBUFS | Errno::ENOMEM | Errno::EAGAIN);
+    let transient = matches!(
+        errno,
+        Errno::EBUSY | Errno::EEXIST | Errno::ENOBUFS | Errno::ENOMEM | Errno::EAGAIN
+    );
     OperationError { errno: Some(errno as i32), message: words, transient }
 }
