@@ -10,6 +10,9 @@ use crate::values::{BridgeParams, Link, LinkKind, MacAddr, VxlanParams};
 /// Octets of the longest interface name (`IFNAMSIZ` less the final zero).
 const MAX_NAME_OCTETS: usize = 15;
 
+/// Octets of the longest alias of a link (`IFALIASZ` less the final zero).
+const MAX_ALIAS_OCTETS: usize = 255;
+
 /// IANA's port for VXLAN, the default of the native model.
 const VXLAN_PORT: u16 = 4789;
 
@@ -27,6 +30,14 @@ impl Registry {
         if let Some(mac) = mac.filter(|mac| mac.0[0] & 1 == 1) {
             return Err(entry.leaf_error(nodes.mac, format!("{mac} is a group address")));
         }
+        if mac.is_some_and(|mac| mac.0 == [0; 6]) {
+            return Err(entry.leaf_error(nodes.mac, "no link can have the address of all zeros"));
+        }
+        let description = entry.text(nodes.description);
+        if description.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS) {
+            let reason = format!("a description has at most {MAX_ALIAS_OCTETS} octets");
+            return Err(entry.leaf_error(nodes.description, reason));
+        }
         let master = entry.text(nodes.master);
         if master.as_ref() == Some(name) {
             return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
@@ -36,7 +47,7 @@ impl Registry {
             name: name.clone(),
             kind: self.link_kind(name, entry)?,
             enabled: entry.bool(nodes.enabled).unwrap_or(true),
-            description: entry.text(nodes.description),
+            description,
             mtu: entry.number(nodes.mtu),
             mac,
             master,
@@ -138,6 +149,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
         "." | ".." => Some("it means a folder"),
         "all" | "default" => Some("the kernel's settings for all links have this name"),
         _ if name.contains(['/', ':']) => Some("it has a slash or a colon"),
+        _ if name.contains('%') => Some("the kernel puts a number in the place of a percent sign"),
         _ if name.chars().any(|c| c.is_whitespace() || c.is_control()) => Some("it has a space"),
         _ => None,
     }

@@ -160,7 +160,11 @@ impl Registry {
     ) -> Result<Address, ObjectError> {
         let leaf = self.nodes.family(family).prefix_len;
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
-        Ok(Address { link: link.clone(), ip: entry.key_as()?, prefix_len, facts: None })
+        let ip: IpAddr = entry.key_as()?;
+        if let Some(what) = not_of_a_host(ip) {
+            return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
+        }
+        Ok(Address { link: link.clone(), ip, prefix_len, facts: None })
     }
 
     fn neighbor<M>(
@@ -175,6 +179,16 @@ impl Registry {
             return Err(entry.leaf_error(leaf, format!("{mac} is a group address")));
         }
         Ok(Neighbor { link: link.clone(), ip: entry.key_as()?, mac: Some(mac), facts: None })
+    }
+}
+
+/// Why no host can have this address.
+fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
+    match ip {
+        _ if ip.is_unspecified() => Some("the unspecified one"),
+        _ if ip.is_multicast() => Some("one of a multicast group"),
+        IpAddr::V4(ip) if ip.is_broadcast() => Some("the broadcast one"),
+        _ => None,
     }
 }
 

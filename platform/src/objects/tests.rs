@@ -130,6 +130,7 @@ fn what_cannot_exist_is_refused() {
     };
     bad("..", "means a folder");
     bad("all", "settings for all links");
+    bad("br%d", "percent sign");
     let eth0 = "/interfaces/interface[name=eth0]";
     let leaf = |lines: &str, leaf: &str, reason: &str| {
         let line = |line: &str| format!("{eth0}/{}", line.trim());
@@ -142,7 +143,19 @@ fn what_cannot_exist_is_refused() {
     leaf("type = vxlan", "vxlan/vni", "mandatory");
     leaf("type = vxlan\nvxlan/vni = 1\nvxlan/remote = 239.1.1.1", "vxlan/device", "needs a device");
     leaf("mac-address = 01:00:00:00:00:01", "mac-address", "group address");
+    leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
+    leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 octets");
     leaf("master = eth0", "master", "port of itself");
+    for (family, ip, reason) in [
+        ("ipv4", "0.0.0.0", "unspecified"),
+        ("ipv4", "224.0.0.1", "multicast"),
+        ("ipv4", "255.255.255.255", "broadcast"),
+        ("ipv6", "::", "unspecified"),
+        ("ipv6", "ff02::1", "multicast"),
+    ] {
+        let entry = format!("{eth0}/{family}/address[ip={ip}]");
+        check(&entry, &format!("{entry}/prefix-length = 24"), &entry, reason);
+    }
     let route = |prefix: &str, lines: &str, path: &str, reason: &str| {
         let entry = format!(
             "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix={prefix}]"
