@@ -14,8 +14,8 @@ use holdfast_platform::objects::state::{Planes, StateEntry};
 use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
 
 use super::startup::Objects;
-use super::task::unix_ns;
 use super::transaction::Changed;
+use crate::telemetry::view::now_ns;
 use crate::telemetry::{Draft, DraftTree, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
@@ -66,7 +66,7 @@ impl Publisher {
     pub(super) fn new(objects: Arc<Objects>, configuration: &Configuration) -> Self {
         let models = Arc::clone(&objects.models);
         let first = Revision::default();
-        let mut draft = first.draft(&models.openconfig, &models.native, unix_ns());
+        let mut draft = first.draft(&models.openconfig, &models.native, now_ns());
         let empty = Configuration::new(Arc::clone(&models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
@@ -110,7 +110,7 @@ impl Publisher {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let mut draft = last.draft(&models.openconfig, &models.native, unix_ns());
+        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
         let update = self.update(&objects, engine, &last);
         in_both(&mut draft, update.is_large(), |tree| update.carry_out(tree));
         self.revision = Arc::new(draft.publish());

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -22,6 +22,7 @@ use super::{CommitError, CommitRequest, Committed, Query};
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Revision;
+use crate::telemetry::view::now_ns;
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -370,12 +371,12 @@ impl CoreTask {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { monotonic: self.started.elapsed(), unix_ns: unix_ns() }
+        Now { monotonic: self.started.elapsed(), unix_ns: now_ns() }
     }
 
     fn publish_commit(&mut self, configuration: Configuration, changes: &[Changed]) -> Committed {
         let old = std::mem::replace(&mut self.configuration, configuration);
-        let time_ns = unix_ns();
+        let time_ns = now_ns();
         let revision =
             self.publisher.commit(&self.engine, &old, &self.configuration, changes, time_ns);
         let number = revision.number;
@@ -405,10 +406,4 @@ impl CommitError {
 
 fn values(changes: &[Changed]) -> Vec<(Key, Option<SharedValue>)> {
     changes.iter().map(|change| (change.key.clone(), change.value.clone())).collect()
-}
-
-/// Nanoseconds since 1970; a clock before that counts as 1970.
-pub(super) fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
