@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
         }
         for pattern in patterns.iter().filter(writable) {
             self.named.push((operation, target.origin, pattern.clone()));
-            if pattern.last().is_some_and(|node| is_list_key(schema, node)) {
+            if pattern.last().is_some_and(|node| schema.is_list_key(node)) {
                 let reason = "a key cannot be deleted without its entry".to_owned();
                 return self.fail(operation, target, Cause::BadValue(reason));
             }
@@ -119,13 +119,13 @@ impl<'a> Session<'a> {
         let schema = &self.models().native;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
         // Keys last: an entry goes when nothing but its keys is left.
-        natives.sort_by_key(|path| path.last().is_some_and(|step| is_list_key(schema, step.node)));
+        natives.sort_by_key(|path| path.last().is_some_and(|step| schema.is_list_key(step.node)));
         for path in natives {
             let Some(Found::Leaf(leaf)) = tree.get(&path) else { continue };
             if leaf.meta != Mark::Factory {
                 continue;
             }
-            if !path.last().is_some_and(|step| is_list_key(schema, step.node)) {
+            if !path.last().is_some_and(|step| schema.is_list_key(step.node)) {
                 tree.remove(schema, &path);
                 continue;
             }
@@ -449,11 +449,6 @@ fn list_keys(schema: &Schema, list: NodeId) -> &[NodeId] {
 
 fn is_entry(path: &InstancePath) -> bool {
     path.last().is_some_and(|step| step.keys.is_some())
-}
-
-fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {
-    let parent = schema.node(leaf).parent;
-    parent.is_some_and(|parent| list_keys(schema, parent).contains(&leaf))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Flavour;
 use super::value::{write, write_text};
-use crate::schema::{ModuleId, Node, NodeId, NodeKind, Schema};
+use crate::schema::{ModuleId, Node, NodeId, Schema};
 use crate::tree::{Branch, Child, Found, List};
 use crate::value::Value;
 
@@ -83,7 +83,7 @@ impl Printer<'_> {
             self.name(node, outer);
             let shown = self.child(node, child);
             // Keys alone are no reason to print an entry: state may keep it where configuration is asked for.
-            worth |= shown && !is_list_key(self.schema, node);
+            worth |= shown && !self.schema.is_list_key(node.id);
             if shown || self.key(node, child) {
                 first = false;
             } else {
@@ -109,7 +109,7 @@ impl Printer<'_> {
     /// could tell which entry it is.
     fn key<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
         match child {
-            Child::Leaf(leaf) if is_list_key(self.schema, node) => {
+            Child::Leaf(leaf) if self.schema.is_list_key(node.id) => {
                 write(&mut self.out, node, &leaf.value, self.flavour);
                 true
             }
@@ -148,9 +148,4 @@ impl Printer<'_> {
         }
         self.out.push(b':');
     }
-}
-
-fn is_list_key(schema: &Schema, node: &Node) -> bool {
-    let parent = node.parent.map(|id| &schema.node(id).kind);
-    matches!(parent, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }

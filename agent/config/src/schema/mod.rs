@@ -231,6 +231,12 @@ impl Schema {
         &self.nodes[id.0 as usize]
     }
 
+    /// True for a leaf that is a key of the list whose entries it stands in.
+    pub fn is_list_key(&self, leaf: NodeId) -> bool {
+        let above = self.node(leaf).parent.map(|parent| &self.node(parent).kind);
+        matches!(above, Some(NodeKind::List { keys }) if keys.contains(&leaf))
+    }
+
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }

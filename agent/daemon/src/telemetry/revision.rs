@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_config::schema::{NodeKind, Origin, Schema};
+use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use smol_str::SmolStr;
@@ -323,7 +323,8 @@ fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
         branch.given = false;
     }
     branch.retain(|node, child| match child {
-        Child::Leaf(_) => is_list_key(schema, node) || !belongs(schema, node, plane),
+        // A key leaf in its entry belongs to whatever keeps the entry.
+        Child::Leaf(_) => schema.is_list_key(node) || !belongs(schema, node, plane),
         Child::Container(inner) => {
             let inner = Arc::make_mut(inner);
             strip(inner, schema, plane);
@@ -357,11 +358,4 @@ fn belongs(schema: &Schema, leaf: NodeId, plane: Plane) -> bool {
         Plane::State => !schema.node(leaf).config,
         Plane::Both => true,
     }
-}
-
-/// A key leaf in its entry belongs to whatever keeps the entry.
-fn is_list_key(schema: &Schema, leaf: NodeId) -> bool {
-    schema.node(leaf).parent.is_some_and(|parent| {
-        matches!(&schema.node(parent).kind, NodeKind::List { keys } if keys.contains(&leaf))
-    })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_config::schema::{ModuleId, Node, NodeKind, Origin, Schema};
+use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
 use holdfast_config::tree::Branch;
 use holdfast_config::{NodeId, Pattern};
 
@@ -60,9 +60,7 @@ impl Filter {
     /// True for the key leaf of a list where configuration alone is wanted. The models call it
     /// configuration, but it belongs to whatever keeps its entry: see [`super::Revision`].
     pub fn is_config_key(&self, schema: &Schema, node: &Node) -> bool {
-        let above = node.parent.map(|parent| &schema.node(parent).kind);
-        self.kind == Kind::Config
-            && matches!(above, Some(NodeKind::List { keys }) if keys.contains(&node.id))
+        self.kind == Kind::Config && schema.is_list_key(node.id)
     }
 }
 
