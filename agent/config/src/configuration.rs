@@ -18,8 +18,11 @@ pub struct Configuration {
     models: Arc<Models>,
     layers: Layers,
     images: Images,
-    /// Some leaf of client native came with the box. Once true it stays true.
-    factory: bool,
+    /// What the box leaves the factory with; the base of union_replace. All of it is marked
+    /// [`Mark::Factory`].
+    factory: Tree<Mark>,
+    /// Some leaf of client native may have come with the box. Once true it stays true.
+    has_factory: bool,
     work: Work,
 }
 
@@ -29,11 +32,19 @@ impl Configuration {
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
         let (images, _, work) = unite(&models, nothing, &layers);
-        let mut factory = false;
+        let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
-            factory |= leaf.meta == Mark::Factory;
+            has_factory |= leaf.meta == Mark::Factory;
         });
-        Self { models, layers, images, factory, work }
+        Self { models, layers, images, factory: Tree::new(), has_factory, work }
+    }
+
+    /// The same on a box that left the factory with this native configuration. The layers are as
+    /// they were: what the box holds of it is for the first start to say.
+    #[must_use]
+    pub fn with_factory(self, factory: Tree<Mark>) -> Self {
+        let has_factory = self.has_factory || !factory.is_empty();
+        Self { factory, has_factory, ..self }
     }
 
     /// What this would be after a Set. Costs in proportion to what the Set changes.
@@ -46,8 +57,7 @@ impl Configuration {
         if !problems.is_empty() {
             return Err(self.errors(problems, &attribution));
         }
-        let models = self.models.clone();
-        Ok(Self { models, layers, images, factory: self.factory, work })
+        Ok(Self { layers, images, work, ..self.clone() })
     }
 
     pub fn models(&self) -> &Models {
@@ -56,6 +66,11 @@ impl Configuration {
 
     pub fn layers(&self) -> &Layers {
         &self.layers
+    }
+
+    /// What the box leaves the factory with.
+    pub fn factory(&self) -> &Tree<Mark> {
+        &self.factory
     }
 
     /// The native configuration as it is to be.
@@ -78,7 +93,7 @@ impl Configuration {
     }
 
     pub(crate) fn has_factory(&self) -> bool {
-        self.factory
+        self.has_factory
     }
 
     fn errors(&self, problems: Vec<Problem>, attribution: &Attribution) -> EditErrors {

@@ -46,6 +46,10 @@ impl<'a> Session<'a> {
         for (at, (target, payload)) in edit.updates.iter().enumerate() {
             self.write(Operation::Update(at), target, payload);
         }
+        for (at, (target, _)) in edit.union_replace.iter().enumerate() {
+            let reason = "union_replace is not implemented yet".to_owned();
+            self.fail(Operation::UnionReplace(at), target, Cause::Unsupported(reason));
+        }
         let conflicts = super::kept::conflicts(self.before, &self.layers, &self.kept);
         self.errors.extend(conflicts);
         match self.errors.is_empty() {

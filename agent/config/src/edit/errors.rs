@@ -26,6 +26,7 @@ pub enum Operation {
     Delete(usize),
     Replace(usize),
     Update(usize),
+    UnionReplace(usize),
 }
 
 /// What is wrong with an operation.
@@ -102,6 +103,7 @@ impl fmt::Display for Operation {
             Self::Delete(_) => "delete",
             Self::Replace(_) => "replace",
             Self::Update(_) => "update",
+            Self::UnionReplace(_) => "union_replace",
         })
     }
 }

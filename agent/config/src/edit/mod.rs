@@ -25,6 +25,8 @@ pub struct Edit {
     pub deletes: Vec<Target>,
     pub replaces: Vec<(Target, Payload)>,
     pub updates: Vec<(Target, Payload)>,
+    /// In a request of its own: the configuration becomes the union of these, in whatever order.
+    pub union_replace: Vec<(Target, Payload)>,
 }
 
 /// What an operation names. Wildcards are for deletes only.
@@ -41,16 +43,22 @@ pub enum Payload {
     Json { text: Vec<u8>, ietf: bool },
     /// The value of one leaf.
     Scalar(Scalar),
+    /// Text of the command line. Its target is the root of [`Origin::Native`].
+    Cli { text: String },
 }
 
 impl Edit {
     pub fn is_empty(&self) -> bool {
-        self.deletes.is_empty() && self.replaces.is_empty() && self.updates.is_empty()
+        self.deletes.is_empty()
+            && self.replaces.is_empty()
+            && self.updates.is_empty()
+            && self.union_replace.is_empty()
     }
 
     /// The origins that this writes, each once.
     pub fn origins(&self) -> impl Iterator<Item = Origin> {
-        let written = self.replaces.iter().chain(&self.updates).map(|(target, _)| target);
+        let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
+        let written = written.map(|(target, _)| target);
         let found: BTreeSet<Origin> =
             self.deletes.iter().chain(written).map(|target| target.origin).collect();
         found.into_iter()

@@ -49,6 +49,9 @@ pub(super) fn read(
             let value = node.parse_scalar(scalar).map(Supplied::Leaf);
             value.map_err(|error| here(Cause::BadValue(error.to_string())))
         }
+        Payload::Cli { .. } => {
+            Err(here(Cause::Unsupported("text of the command line is not read yet".to_owned())))
+        }
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
             let document = json::parse(schema, target, text, flavour, true, Mark::Explicit)?;

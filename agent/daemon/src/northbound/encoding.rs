@@ -90,8 +90,13 @@ fn scalar(value: &Value) -> Wire {
 /// What a Set supplies for one path.
 #[derive(Debug)]
 pub(super) enum Supplied {
-    Json { text: prost::bytes::Bytes, ietf: bool },
+    Json {
+        text: prost::bytes::Bytes,
+        ietf: bool,
+    },
     Scalar(Scalar),
+    /// ASCII: text of the command line.
+    Text(String),
 }
 
 impl Supplied {
@@ -109,6 +114,7 @@ impl Supplied {
         match &value.value {
             Some(Wire::JsonVal(text)) => Ok(Self::Json { text: text.clone(), ietf: false }),
             Some(Wire::JsonIetfVal(text)) => Ok(Self::Json { text: text.clone(), ietf: true }),
+            Some(Wire::AsciiVal(text)) => Ok(Self::Text(text.clone())),
             Some(value) => read_scalar(value).map(Self::Scalar),
             None => Err(Refusal::invalid("a value of no type")),
         }

@@ -11,7 +11,7 @@ use holdfast_proto::gnmi;
 
 use super::status::Refusal;
 
-/// Origins of the command line's text, which have no paths.
+/// Origins of the command line's text, which have no paths; the first is how we call it.
 const CLI_ORIGINS: [&str; 2] = ["holdfast_cli", "cli"];
 
 /// What the caller may do with an origin that we do not know decides how it is refused.
@@ -34,6 +34,15 @@ pub(super) struct Prefix {
 pub(super) struct Joined {
     pub(super) origin: Origin,
     pub(super) path: Path,
+    /// It stands for the text of the command line: all of the native origin, in another encoding.
+    pub(super) cli: bool,
+}
+
+impl Joined {
+    /// The name of its origin in answers.
+    pub(super) fn origin_name(&self) -> &'static str {
+        if self.cli { CLI_ORIGINS[0] } else { self.origin.as_str() }
+    }
 }
 
 impl Prefix {
@@ -56,13 +65,22 @@ impl Prefix {
                 format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
             return Err(Refusal::malformed(joined.to_string(), reason));
         }
-        let origin = self.known_origin(if here.is_empty() { above } else { here })?;
-        Ok(Joined { origin, path: joined })
+        let name = if here.is_empty() { above } else { here };
+        let cli = CLI_ORIGINS.contains(&name);
+        if cli && self.access == Access::Read {
+            return Err(Refusal::unimplemented(format!("origin `{name}` is not implemented yet")));
+        }
+        if cli && !joined.elems.is_empty() {
+            let reason = format!("origin `{name}` has no paths: it is one text");
+            return Err(Refusal::malformed(joined.to_string(), reason));
+        }
+        let origin = if cli { Origin::Native } else { self.known_origin(name)? };
+        Ok(Joined { origin, path: joined, cli })
     }
 
     /// Refuses elements in a prefix that paths of several origins share.
     pub(super) fn check_shared(&self, joined: &[Joined]) -> Result<(), Refusal> {
-        let several = joined.windows(2).any(|pair| pair[0].origin != pair[1].origin);
+        let several = joined.windows(2).any(|pair| pair[0].origin_name() != pair[1].origin_name());
         if several && !self.path.elems.is_empty() {
             let reason = "a prefix with elements cannot stand before paths of several origins";
             return Err(Refusal::malformed(self.path.to_string(), reason));
@@ -77,22 +95,30 @@ impl Prefix {
 
     /// What stands before the paths of an answer: the elements and the target of the request, and the origin.
     pub(super) fn answer(&self, origin: Origin) -> gnmi::Path {
-        let elem = self.wire.as_ref().map(|wire| wire.elem.clone()).unwrap_or_default();
-        gnmi::Path { elem, ..self.root(origin) }
+        self.answer_of(origin.as_str())
     }
 
     /// The same for answers whose paths start at the root.
     pub(super) fn root(&self, origin: Origin) -> gnmi::Path {
-        let target = self.wire.as_ref().map(|wire| wire.target.clone()).unwrap_or_default();
-        gnmi::Path { origin: origin.as_str().to_owned(), target, ..gnmi::Path::default() }
+        self.root_of(origin.as_str())
     }
 
     /// The prefix of a Set's answer: that of the request, with the origin if there is one for all.
-    pub(super) fn echo(&self, origin: Option<Origin>) -> Option<gnmi::Path> {
+    pub(super) fn echo(&self, origin: Option<&str>) -> Option<gnmi::Path> {
         match (origin, &self.wire) {
-            (Some(origin), _) => Some(self.answer(origin)),
+            (Some(origin), _) => Some(self.answer_of(origin)),
             (None, wire) => wire.clone(),
         }
+    }
+
+    fn answer_of(&self, origin: &str) -> gnmi::Path {
+        let elem = self.wire.as_ref().map(|wire| wire.elem.clone()).unwrap_or_default();
+        gnmi::Path { elem, ..self.root_of(origin) }
+    }
+
+    fn root_of(&self, origin: &str) -> gnmi::Path {
+        let target = self.wire.as_ref().map(|wire| wire.target.clone()).unwrap_or_default();
+        gnmi::Path { origin: origin.to_owned(), target, ..gnmi::Path::default() }
     }
 
     fn origin(&self) -> &str {
@@ -103,13 +129,11 @@ impl Prefix {
         if let Some(origin) = Origin::parse(text) {
             return Ok(origin);
         }
-        if CLI_ORIGINS.contains(&text) {
-            return Err(Refusal::unimplemented(format!("origin `{text}` is not implemented yet")));
-        }
         let reason = format!(
-            "origin `{text}` is unknown: this agent has `{}` (also empty) and `{}`",
+            "origin `{text}` is unknown: this agent has `{}` (also empty), `{}` and `{}`",
             Origin::OpenConfig,
-            Origin::Native
+            Origin::Native,
+            CLI_ORIGINS[0]
         );
         Err(match self.access {
             Access::Read => Refusal::unimplemented(reason),

@@ -18,9 +18,6 @@ pub(super) async fn set(
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
     extensions::check(&request.extension)?;
-    if !request.union_replace.is_empty() {
-        return Err(Refusal::unimplemented("union_replace is not implemented yet"));
-    }
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let (edit, origins) = read_edit(&prefix, &request)?;
     let time_ns = if edit.is_empty() {
@@ -38,17 +35,24 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
     let mut target = |path: Option<&gnmi::Path>| {
         let path = prefix.join(path)?;
         joined.push(path.clone());
-        Ok::<_, Refusal>(Target { origin: path.origin, path: path.path })
+        Ok::<_, Refusal>((Target { origin: path.origin, path: path.path }, path.cli))
     };
     for path in &request.delete {
-        edit.deletes.push(target(Some(path))?);
+        let (target, cli) = target(Some(path))?;
+        if cli {
+            let reason = "text of the command line cannot be deleted: write `no` into an update";
+            return Err(Refusal::invalid(reason));
+        }
+        edit.deletes.push(target);
     }
-    for (updates, read) in
-        [(&request.replace, &mut edit.replaces), (&request.update, &mut edit.updates)]
-    {
+    for (updates, read) in [
+        (&request.replace, &mut edit.replaces),
+        (&request.update, &mut edit.updates),
+        (&request.union_replace, &mut edit.union_replace),
+    ] {
         for update in updates {
-            let target = target(update.path.as_ref())?;
-            let payload = payload(update).map_err(|refusal| refusal.at(&target.path))?;
+            let (target, cli) = target(update.path.as_ref())?;
+            let payload = payload(update, cli).map_err(|refusal| refusal.at(&target.path))?;
             read.push((target, payload));
         }
     }
@@ -56,29 +60,35 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
     Ok((edit, joined))
 }
 
-fn payload(update: &gnmi::Update) -> Result<Payload, Refusal> {
-    Ok(match Supplied::read(update)? {
-        Supplied::Json { text, ietf } => Payload::Json { text: text.into(), ietf },
-        Supplied::Scalar(scalar) => Payload::Scalar(scalar),
-    })
+fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
+    match (Supplied::read(update)?, cli) {
+        (Supplied::Text(text), true) => Ok(Payload::Cli { text }),
+        (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text: text.into(), ietf }),
+        (Supplied::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
+        (_, true) => Err(Refusal::invalid("text of the command line is sent as ascii_val")),
+        (Supplied::Text(_), false) => Err(Refusal::invalid(
+            "ascii_val is for text of the command line, which has an origin of its own",
+        )),
+    }
 }
 
-/// One result for each operation, deletes, replaces and updates in the order of the request. The
-/// origin stands in the prefix, or in each path where there are several.
+/// One result for each operation: deletes, replaces, updates and union_replaces in the order of the
+/// request. The origin stands in the prefix, or in each path where there are several.
 fn answer(
     prefix: &Prefix,
     request: gnmi::SetRequest,
     joined: &[Joined],
     time_ns: u64,
 ) -> gnmi::SetResponse {
-    let common = joined.first().map(|first| first.origin);
-    let common = common.filter(|origin| joined.iter().all(|path| path.origin == *origin));
+    let common = joined.first().map(Joined::origin_name);
+    let common = common.filter(|name| joined.iter().all(|path| path.origin_name() == *name));
     let deletes = request.delete.into_iter().map(|path| (Some(path), Operation::Delete));
     let replaces = request.replace.into_iter().map(|it| (it.path, Operation::Replace));
     let updates = request.update.into_iter().map(|it| (it.path, Operation::Update));
-    let operations = deletes.chain(replaces).chain(updates);
+    let unions = request.union_replace.into_iter().map(|it| (it.path, Operation::UnionReplace));
+    let operations = deletes.chain(replaces).chain(updates).chain(unions);
     let result = |((path, op), joined): ((Option<gnmi::Path>, Operation), &Joined)| {
-        let origin = if common.is_some() { "" } else { joined.origin.as_str() };
+        let origin = if common.is_some() { "" } else { joined.origin_name() };
         let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
         gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }
     };

@@ -120,6 +120,7 @@ impl From<&EditErrors> for Refusal {
                 Operation::Delete(index) => ("delete", index),
                 Operation::Replace(index) => ("replace", index),
                 Operation::Update(index) => ("update", index),
+                Operation::UnionReplace(index) => ("union_replace", index),
             };
             Offender { place: format!("{kind}[{index}]"), reason: error.to_string() }
         };

@@ -206,11 +206,13 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
             Code::InvalidArgument,
             "bogus",
         ),
-        (set_request(r#"update cli:/ "hostname x""#), Code::Unimplemented, "cli"),
+        (set_request(r#"update cli:/ "hostname x""#), Code::InvalidArgument, "ascii_val"),
+        (set_request(r#"update cli:/system "hostname x""#), Code::InvalidArgument, "no paths"),
+        (set_request("delete cli:/"), Code::InvalidArgument, "command line"),
         (
             with(&|it| it.update.push(wire(Wire::AsciiVal("1500".into())))),
-            Code::Unimplemented,
-            "ASCII",
+            Code::InvalidArgument,
+            "ascii_val",
         ),
         (
             with(&|it| it.update.push(wire(Wire::ProtoBytes(Vec::new().into())))),
@@ -249,7 +251,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         ),
         (
             with(&|it| it.union_replace.push(update("/", "{}"))),
-            Code::Unimplemented,
+            Code::InvalidArgument,
             "union_replace",
         ),
         (with(&|it| it.extension = vec![depth()]), Code::Unimplemented, "depth"),
