@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::edit::Attribution;
 use crate::edit::{Cause, Conflict, Edit, EditError, EditErrors, Operation, Session};
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, Mark, Service};
 use crate::models::Models;
 use crate::schema::{Origin, Schema};
 use crate::tree::Tree;
@@ -53,11 +53,34 @@ impl Configuration {
     /// All operations that cannot be done, and all conflicts between the origins.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
         let (layers, attribution) = Session::new(self).run(edit)?;
+        self.with_layers(layers, &attribution)
+    }
+
+    /// What this would be with a service's layers switched on or off. Client and boot pairs agree
+    /// each with itself, whatever their ranks, so nothing can be wrong with it.
+    #[must_use]
+    pub fn switched(&self, service: Service, on: bool) -> Self {
+        let mut layers = self.layers.clone();
+        layers.switch(service, on);
+        let (images, _, work) = unite(&self.models, (&self.layers, &self.images), &layers);
+        Self { layers, images, work, ..self.clone() }
+    }
+
+    /// What this would be with other layers, of which what changed is the doing of `attribution`.
+    pub(crate) fn with_layers(
+        &self,
+        layers: Layers,
+        attribution: &Attribution,
+    ) -> Result<Self, EditErrors> {
         let (images, problems, work) = unite(&self.models, (&self.layers, &self.images), &layers);
         if !problems.is_empty() {
-            return Err(self.errors(problems, &attribution));
+            return Err(self.errors(problems, attribution));
         }
         Ok(Self { layers, images, work, ..self.clone() })
+    }
+
+    pub(crate) fn shared_models(&self) -> &Arc<Models> {
+        &self.models
     }
 
     pub fn models(&self) -> &Models {
@@ -113,6 +136,11 @@ impl Configuration {
                 operation: operation(&[(Origin::OpenConfig, &path)]),
                 path: text(openconfig, &path),
                 cause: Cause::Unsupported(reason),
+            },
+            Problem::Reserved { service, layer, path, why } => EditError {
+                operation: operation(&[(layer.origin, &path)]),
+                path: text(self.models.schema(layer.origin), &path),
+                cause: Cause::Reserved { owner: service, why },
             },
             Problem::Missing { native: path } => {
                 let above = self.models.map.up_path(&path);

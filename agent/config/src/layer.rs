@@ -1,6 +1,7 @@
 //! Who asked for what: one sparse tree for each owner and schema.
 
 use std::fmt;
+use std::sync::Arc;
 
 use smol_str::SmolStr;
 
@@ -22,6 +23,41 @@ pub enum Owner {
     Service,
     /// The DHCP client.
     Lease,
+}
+
+/// A service whose layers can be switched off: its items are the clients' again until it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Service {
+    Gnsi,
+    Bootz,
+}
+
+impl Service {
+    pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
+
+    /// The layers that it owns.
+    pub fn layers(self) -> Owners {
+        match self {
+            Self::Gnsi => Owners::of(LayerKey::GNSI),
+            Self::Bootz => {
+                Owners::of(LayerKey::BOOT_NATIVE).and(Owners::of(LayerKey::BOOT_OPENCONFIG))
+            }
+        }
+    }
+
+    /// As operators write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gnsi => "gnsi",
+            Self::Bootz => "bootz",
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// One layer: its owner and the schema it is written in.
@@ -104,7 +140,8 @@ pub enum Mark {
     Factory,
     /// A default in use. In views only: layers hold no defaults.
     Default,
-    /// `no X` of a boot text: the leaf is to be absent. Its value says nothing.
+    /// `no X` of a boot text: the leaf is to be absent. Its value says nothing. The keys of an entry
+    /// that has it are there for what is below only; when the entry was given, it is to be absent.
     Absent,
 }
 
@@ -122,6 +159,11 @@ impl Owners {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     pub fn contains(self, layer: LayerKey) -> bool {
@@ -156,6 +198,10 @@ pub struct Layers {
     /// `openconfig-metadata:protobuf-metadata` at the root, base64 as it came: a note that
     /// clients keep with the OpenConfig layer.
     pub annotation: Option<SmolStr>,
+    /// What was set as boot configuration, octet by octet: its owner alone can read it.
+    pub boot_record: Option<Arc<[u8]>>,
+    /// The text of the factory configuration that this box was started with first.
+    pub factory_text: Option<Arc<[u8]>>,
     /// Owners that are switched off: their layers stay, and rank below the clients'.
     pub off: Owners,
 }
@@ -171,6 +217,18 @@ impl Layers {
 
     pub fn tree_mut(&mut self, layer: LayerKey) -> &mut Tree<Mark> {
         &mut self.trees[Self::at(layer)]
+    }
+
+    /// Whether a service's layers rank as its own.
+    pub fn is_on(&self, service: Service) -> bool {
+        self.off.without(service.layers()) == self.off
+    }
+
+    pub fn switch(&mut self, service: Service, on: bool) {
+        self.off = match on {
+            true => self.off.without(service.layers()),
+            false => self.off.and(service.layers()),
+        };
     }
 
     fn at(layer: LayerKey) -> usize {

@@ -4,6 +4,7 @@
 //! [`configuration`] for what a request does. Everything here is a pure function of its arguments:
 //! no socket, file, clock or lock. The YANG text is part of the binary.
 
+pub mod boot;
 pub mod changes;
 pub mod configuration;
 pub mod edit;
@@ -13,6 +14,7 @@ pub mod layer;
 pub mod map;
 pub mod models;
 pub mod path;
+pub mod reserved;
 pub mod resolve;
 pub mod rows;
 pub mod schema;
@@ -20,11 +22,12 @@ pub mod tree;
 pub mod union;
 pub mod value;
 
+pub use boot::Boot;
 pub use changes::{ObjectChange, changed_objects};
 pub use configuration::Configuration;
 pub use edit::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 pub use instance::{InstancePath, Keys, Step};
-pub use layer::{LayerKey, Layers, Mark, Owner, Owners};
+pub use layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 pub use map::Map;
 pub use models::{Models, ModelsError};
 pub use path::{Elem, Path};

@@ -9,6 +9,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use axum::Router;
 use holdfast_config::{Models, ModelsError};
 use holdfast_platform::netns::NetnsSetting;
+use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use rustls::ServerConfig;
 use tokio::{
@@ -119,9 +120,12 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let identity = Identity::read(settings, &addresses)?;
 
     let running = tokio::select! {
-        running = start_core(settings, store, loaded) => running?,
+        running = start_core(settings, store, loaded, &addresses) => running?,
         () = signals.end() => return Ok(()), // bringing a large box to its configuration takes a while
     };
+    if let Some(roles) = running.core.handle().roles() {
+        users.follow(roles);
+    }
     let socket = settings.state.socket();
     let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
     let authenticator = Authenticator::new(users, settings.certificate_role);
@@ -160,6 +164,7 @@ async fn start_core(
     settings: &RunSettings,
     store: &Store,
     loaded: Loaded,
+    addresses: &[SocketAddr],
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
@@ -167,13 +172,22 @@ async fn start_core(
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
     let (store, transport) = (store.clone(), Box::new(platform));
-    let core = Core::start(Parts { models, transport, events, collector, store, loaded }).await?;
+    let listening = listening(addresses);
+    let parts = Parts { models, transport, events, collector, store, loaded, listening };
+    let core = Core::start(parts).await?;
     Ok(Running {
         routes: northbound::routes(core.handle()).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: Router::new(),
         core,
     })
+}
+
+/// Where the server is reached, in one port: the model has no place for more.
+fn listening(addresses: &[SocketAddr]) -> Listening {
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let addresses = addresses.iter().filter(|it| it.port() == port).map(SocketAddr::ip).collect();
+    Listening { addresses, port, services: northbound::SERVICES.to_vec() }
 }
 
 async fn close(store: &Store) {

@@ -9,6 +9,10 @@ pub const SYSTEM: KindId = KindId(1);
 pub const HOSTNAME: KindId = KindId(2);
 /// Text of a file below `--root`.
 pub const TEXT_FILE: KindId = KindId(3);
+/// Someone who may log in.
+pub const USER: KindId = KindId(4);
+/// The gRPC server of the agent.
+pub const GRPC_SERVER: KindId = KindId(5);
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);
 /// A link.

@@ -8,6 +8,7 @@ use holdfast_scheduler::{Operation, Registry, SharedValue};
 use netlink_packet_route::RouteNetlinkMessage;
 use std::sync::Arc;
 
+pub mod access;
 pub mod address;
 pub mod forwarding;
 #[cfg(test)]
@@ -31,6 +32,8 @@ pub fn registry() -> Registry {
         registry.register(system::SystemDescriptor),
         registry.register(system::HostnameDescriptor),
         registry.register(system::TextFileDescriptor),
+        registry.register(access::UserDescriptor),
+        registry.register(access::GrpcServerDescriptor),
         registry.register(link::PortDescriptor),
         registry.register(link::LinkDescriptor),
         registry.register(link::LinkUpDescriptor),
@@ -64,8 +67,10 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
         kinds::HOSTNAME => with(&system::HostnameDescriptor, operation, links),
         kinds::TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
-        // What these do is done by their parts, or by the kernel itself.
+        // What these do is done by their parts, by the kernel itself, or by the agent.
         kinds::SYSTEM
+        | kinds::USER
+        | kinds::GRPC_SERVER
         | kinds::CONNECTED
         | kinds::NETWORK_INSTANCE
         | kinds::STATIC_PROTOCOL

@@ -14,6 +14,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
+mod access;
 mod link;
 mod nodes;
 mod route;
@@ -25,6 +26,7 @@ use crate::descriptors;
 use crate::values::{Address, Family, Link, LinkKind, MacAddr, Neighbor, System};
 use nodes::Nodes;
 
+pub use access::{DEFAULT_PROFILE, GRPC_SERVER, Listening};
 pub use nodes::ModelError;
 
 /// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
@@ -70,6 +72,8 @@ impl Registry {
         let entry = Entry { path, branch };
         let value: SharedValue = match Object::of(&self.nodes, path) {
             Some(Object::System) => Arc::new(self.system(&entry)?),
+            Some(Object::User(name)) => Arc::new(self.user(name, &entry)?),
+            Some(Object::Server(name)) => Arc::new(self.grpc_server(name, &entry)?),
             Some(Object::Link(name)) => Arc::new(self.link(name, &entry)?),
             Some(Object::Address(link, family)) => Arc::new(self.address(link, family, &entry)?),
             Some(Object::Neighbor(link, family)) => Arc::new(self.neighbor(link, family, &entry)?),
@@ -92,6 +96,8 @@ impl Registry {
         let entry = Entry { path, branch: &branch };
         Ok(match Object::of(&self.nodes, path) {
             Some(Object::System) => descriptors::system::key(),
+            Some(Object::User(name)) => descriptors::access::user_key(name),
+            Some(Object::Server(name)) => descriptors::access::server_key(name),
             Some(Object::Link(name)) => descriptors::link::key(name),
             Some(Object::Address(link, _)) => descriptors::address::key(link, entry.key_as()?),
             Some(Object::Neighbor(link, _)) => descriptors::neighbor::key(link, entry.key_as()?),
@@ -195,6 +201,8 @@ fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
 /// Which object a path leads to, with the names of what it is in.
 enum Object<'a> {
     System,
+    User(&'a SmolStr),
+    Server(&'a SmolStr),
     Link(&'a SmolStr),
     Address(&'a SmolStr, Family),
     Neighbor(&'a SmolStr, Family),
@@ -213,6 +221,8 @@ impl<'a> Object<'a> {
         let name = |step: &'a Step| step.keys.as_ref().and_then(only_text);
         match path.0.as_slice() {
             [system] if system.node == nodes.system.system => Some(Self::System),
+            [_, user] if user.node == nodes.user.entry => Some(Self::User(name(user)?)),
+            [_, server] if server.node == nodes.server.entry => Some(Self::Server(name(server)?)),
             [_, link] if link.node == nodes.link.entry => Some(Self::Link(name(link)?)),
             [_, instance, protocol, route] if route.node == nodes.route.route => {
                 Some(Self::Route(name(instance)?, name(protocol)?))

@@ -44,6 +44,31 @@ nodes!(
 );
 
 nodes!(
+    /// `user` of the system.
+    UserNodes {
+        entry: "",
+        role: "/role",
+        state: "/state",
+        state_name: "/state/username",
+        state_role: "/state/role",
+    }
+);
+
+nodes!(
+    /// `grpc-server` of the system.
+    ServerNodes {
+        entry: "",
+        certificate_id: "/certificate-id",
+        state: "/state",
+        state_name: "/state/name",
+        state_certificate_id: "/state/certificate-id",
+        state_port: "/state/port",
+        state_services: "/state/services",
+        state_listen_addresses: "/state/listen-addresses",
+    }
+);
+
+nodes!(
     /// `interface` without the lists below it.
     LinkNodes {
         entry: "",
@@ -140,6 +165,8 @@ pub(crate) struct Nodes {
     pub(crate) interfaces: NodeId,
     pub(crate) instances: NodeId,
     pub(crate) system: SystemNodes,
+    pub(crate) user: UserNodes,
+    pub(crate) server: ServerNodes,
     pub(crate) link: LinkNodes,
     pub(crate) v4: FamilyNodes,
     pub(crate) v6: FamilyNodes,
@@ -153,6 +180,8 @@ impl Nodes {
             interfaces: find(schema, "/interfaces")?,
             instances: find(schema, "/network-instances")?,
             system: SystemNodes::find(schema, "/system")?,
+            user: UserNodes::find(schema, "/system/user")?,
+            server: ServerNodes::find(schema, "/system/grpc-server")?,
             link: LinkNodes::find(schema, INTERFACE)?,
             v4: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
             v6: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,

@@ -60,6 +60,7 @@ impl Registry {
     pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         match key.kind() {
             kinds::LINK => self.link_state(planes),
+            kinds::USER => Some(self.user_state(planes.applied()?)),
             kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
             kinds::ADDRESS => Some(self.address_state(planes.observed()?)),
             kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
@@ -282,40 +283,40 @@ impl Registry {
 }
 
 /// Leaves of one `state` container under way.
-struct Leaves {
+pub(super) struct Leaves {
     state: InstancePath,
     leaves: Vec<(InstancePath, Value)>,
 }
 
 impl Leaves {
-    fn below(entry: &InstancePath, state: NodeId) -> Self {
+    pub(super) fn below(entry: &InstancePath, state: NodeId) -> Self {
         Self { state: entry.join(Step::node(state)), leaves: Vec::new() }
     }
 
-    fn put(&mut self, leaf: NodeId, value: Value) {
+    pub(super) fn put(&mut self, leaf: NodeId, value: Value) {
         self.leaves.push((self.state.join(Step::node(leaf)), value));
     }
 
-    fn put_below(&mut self, container: NodeId, leaf: NodeId, value: Value) {
+    pub(super) fn put_below(&mut self, container: NodeId, leaf: NodeId, value: Value) {
         let path = self.state.join(Step::node(container)).join(Step::node(leaf));
         self.leaves.push((path, value));
     }
 
-    fn optional(&mut self, leaf: NodeId, value: Option<Value>) {
+    pub(super) fn optional(&mut self, leaf: NodeId, value: Option<Value>) {
         if let Some(value) = value {
             self.put(leaf, value);
         }
     }
 
-    fn text(&mut self, leaf: NodeId, text: &str) {
+    pub(super) fn text(&mut self, leaf: NodeId, text: &str) {
         self.put(leaf, text_value(text));
     }
 
-    fn text_enum(&mut self, leaf: NodeId, name: &str) {
+    pub(super) fn text_enum(&mut self, leaf: NodeId, name: &str) {
         self.put(leaf, enum_value(name));
     }
 
-    fn entry(self, path: InstancePath) -> StateEntry {
+    pub(super) fn entry(self, path: InstancePath) -> StateEntry {
         StateEntry { path, leaves: self.leaves }
     }
 }

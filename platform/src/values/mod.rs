@@ -9,12 +9,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+mod access;
 mod address;
 mod link;
 mod neighbor;
 mod route;
 mod system;
 
+pub use access::{GrpcServer, User};
 pub use address::{Address, AddressFacts, AddressOrigin, Connected};
 pub use link::{
     BridgeParams, Forwarding, Link, LinkFacts, LinkKind, LinkMaster, LinkUp, OperState, Port,

@@ -78,6 +78,12 @@ impl<'a> Session<'a> {
                 let reason = "a key cannot be deleted without its entry".to_owned();
                 return self.fail(operation, target, Cause::BadValue(reason));
             }
+            let owner =
+                pattern.concrete().and_then(|it| self.before.reserved_for(target.origin, &it));
+            if let Some(owner) = owner {
+                let why = "only its owner removes it";
+                return self.fail(operation, target, Cause::Reserved { owner, why });
+            }
             self.clear(target.origin, pattern);
         }
     }
@@ -366,6 +372,12 @@ pub(crate) struct Attribution {
 }
 
 impl Attribution {
+    /// A change of whole trees, one operation for each origin.
+    pub(crate) fn of_trees(operation: impl Fn(Origin) -> Operation) -> Self {
+        let root = |origin| (operation(origin), origin, Pattern::from(&InstancePath::root()));
+        Self { named: [Origin::Native, Origin::OpenConfig].map(root).to_vec() }
+    }
+
     /// The last operation that has to do with one of these paths.
     pub(crate) fn of(&self, paths: &[(Origin, &InstancePath)]) -> Option<Operation> {
         let is_about = |(_, origin, pattern): &&(Operation, Origin, Pattern)| {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::layer::LayerKey;
+use crate::layer::{LayerKey, Service};
 use crate::resolve::PathError;
+use crate::schema::Origin;
 
 /// All that is wrong with a request, in the order of its operations. Never empty. Nothing of the
 /// request was done.
@@ -27,6 +28,8 @@ pub enum Operation {
     Replace(usize),
     Update(usize),
     UnionReplace(usize),
+    /// The part of a boot configuration in this origin.
+    Boot(Origin),
 }
 
 /// What is wrong with an operation.
@@ -57,6 +60,9 @@ pub enum Cause {
     /// The model allows it, this device does not.
     #[error("{0}")]
     Unsupported(String),
+    /// A service keeps it to itself.
+    #[error("it is reserved for {owner}: {why}")]
+    Reserved { owner: Service, why: &'static str },
     /// What the entry cannot do without.
     #[error("it is needed, and missing")]
     Incomplete,
@@ -104,6 +110,8 @@ impl fmt::Display for Operation {
             Self::Replace(_) => "replace",
             Self::Update(_) => "update",
             Self::UnionReplace(_) => "union_replace",
+            Self::Boot(Origin::Native) => "boot with vendor_config at",
+            Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
         })
     }
 }

@@ -26,6 +26,8 @@ static CODECS: &[Codec] = &[
     Codec { name: "interface-type", down: type_down, up: type_up },
     Codec { name: "instance-type", down: instance_down, up: instance_up },
     Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
+    Codec { name: "role", down: role_down, up: role_up },
+    Codec { name: "grpc-services", down: |_| Err("it is state".to_owned()), up: services_up },
     Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_up },
 ];
 
@@ -108,6 +110,42 @@ fn instance_down(value: &Value) -> Result<Value, String> {
 
 fn instance_up(_: &Value) -> Option<Value> {
     Some(Value::Identity(SmolStr::new_static(DEFAULT_INSTANCE)))
+}
+
+const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
+
+/// The roles of this agent by their own names; the one that OpenConfig has an identity for also by that.
+fn role_down(value: &Value) -> Result<Value, String> {
+    let word = match value {
+        Value::Identity(identity) if identity == ADMIN_ROLE => "admin",
+        Value::Str(word) if word == "admin" => "admin",
+        Value::Str(word) if word == "read-only" => "read-only",
+        other => {
+            return Err(format!("`{other}` is no role: SYSTEM_ROLE_ADMIN, admin or read-only"));
+        }
+    };
+    Ok(Value::Enum(SmolStr::new_static(word)))
+}
+
+fn role_up(value: &Value) -> Option<Value> {
+    let Value::Enum(word) = value else { return None };
+    Some(match word.as_str() {
+        "admin" => Value::Identity(SmolStr::new_static(ADMIN_ROLE)),
+        _ => Value::Str(word.clone()),
+    })
+}
+
+/// The services that OpenConfig has identities for.
+fn services_up(value: &Value) -> Option<Value> {
+    let Value::List(words) = value else { return None };
+    let identity = |word: &Value| match word {
+        Value::Str(word) if word == "gnmi" => {
+            Some(Value::Identity(SmolStr::new_static("openconfig-system-grpc:GNMI")))
+        }
+        _ => None,
+    };
+    let known: Vec<Value> = words.iter().filter_map(identity).collect();
+    (!known.is_empty()).then(|| Value::List(known.into()))
 }
 
 const DROP: &str = "openconfig-local-routing:DROP";

@@ -7,10 +7,11 @@ use smol_str::SmolStr;
 use super::text::{self, Line, Statement};
 use super::{
     Anchor, AnchorId, Codec, Counterpart, Implied, KeyRule, Limit, Map, MapError, MappedLeaf,
-    OwnLeaf, Row, Up, When, model,
+    Never, OwnLeaf, Row, Up, When, model,
 };
 use crate::instance::{Keys, Step};
 use crate::path::{Elem, Path};
+use crate::reserved;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 use crate::value::Value;
 
@@ -76,6 +77,7 @@ impl<'a> Compiler<'a> {
             }
             Statement::Implied { openconfig } => self.implied(&openconfig),
             Statement::Constant { openconfig, value } => self.constant(&openconfig, &value),
+            Statement::Never { openconfig, reason } => self.never(&openconfig, reason),
             Statement::When { openconfig, prefix, leaf, values } => {
                 self.when(openconfig, &prefix, &leaf, &values)
             }
@@ -201,6 +203,16 @@ impl<'a> Compiler<'a> {
         let row =
             Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
         self.map.anchors[self.at].constants.push((steps, value));
+        self.keep(leaf, row)
+    }
+
+    fn never(&mut self, openconfig: &Path, reason: String) -> Result<(), String> {
+        let steps = steps(self.openconfig, self.entry()?, openconfig)?;
+        let leaf = self.leaf_of(&steps)?;
+        let row =
+            Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
+        let reserved = reserved::row(self.openconfig, leaf);
+        self.map.anchors[self.at].never.push(Never { steps, reason, reserved });
         self.keep(leaf, row)
     }
 
@@ -339,6 +351,7 @@ fn add_anchor(
         leaves: Vec::new(),
         implied: Vec::new(),
         constants: Vec::new(),
+        never: Vec::new(),
         children: Vec::new(),
     });
     let keys = keys_of(native, node.id).to_vec();

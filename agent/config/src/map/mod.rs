@@ -17,6 +17,7 @@ use smol_str::SmolStr;
 pub use codec::{Codec, ETHERNET_HEADER};
 
 use crate::instance::{Keys, Step};
+use crate::reserved;
 use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, Leaf};
 use crate::value::Value;
@@ -62,6 +63,8 @@ pub(crate) struct Anchor {
     pub(crate) implied: Vec<Implied>,
     /// OpenConfig leaves that mean nothing here and can have one value only.
     pub(crate) constants: Vec<(Vec<Step>, Value)>,
+    /// OpenConfig leaves that are taken from no client.
+    pub(crate) never: Vec<Never>,
     pub(crate) children: Vec<AnchorId>,
 }
 
@@ -123,6 +126,15 @@ pub(crate) struct When {
 pub(crate) struct Implied {
     pub(crate) steps: Vec<Step>,
     pub(crate) value: KeyRule,
+}
+
+/// An OpenConfig configuration leaf that no layer ever holds.
+#[derive(Debug)]
+pub(crate) struct Never {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) reason: String,
+    /// The service that keeps it to itself while it is on.
+    pub(crate) reserved: Option<&'static reserved::Row>,
 }
 
 /// One line of the table.

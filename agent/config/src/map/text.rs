@@ -27,6 +27,8 @@ pub(super) enum Statement {
     /// `when openconfig|native PREFIX LEAF VALUE,...`: defaults below PREFIX are in use only while
     /// native LEAF of the same entry has one of the values.
     When { openconfig: bool, prefix: Path, leaf: Path, values: Vec<String> },
+    /// `never OPENCONFIG REASON...`: a configuration leaf that this device takes from no client.
+    Never { openconfig: Path, reason: String },
     /// `only openconfig|native LIST[key=value] REASON...`: no other entry is supported.
     Only { openconfig: bool, list: Path, reason: String },
 }
@@ -68,6 +70,9 @@ fn statement(line: &str) -> Result<Statement, String> {
             leaf: path(leaf)?,
             values: values.split(',').map(str::to_owned).collect(),
         }),
+        ["never", openconfig, ref reason @ ..] => {
+            Ok(Statement::Never { openconfig: path(openconfig)?, reason: reason.join(" ") })
+        }
         ["only", origin, list, ref reason @ ..] => Ok(Statement::Only {
             openconfig: origin == "openconfig",
             list: path(list)?,

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{AnchorId, Map, Row, Up, model};
+use super::{Anchor, AnchorId, Map, Row, Up, model};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{NodeId, Origin};
 use crate::value::Value;
@@ -103,6 +103,16 @@ impl Map {
         Some(path)
     }
 
+    /// The native entry that an OpenConfig entry stands for; `None` without a native counterpart.
+    pub fn down_entry(&self, openconfig: &InstancePath) -> Option<InstancePath> {
+        let list = openconfig.last()?.node;
+        let is_it = |anchor: &Anchor| anchor.openconfig.as_ref().is_some_and(|it| it.list == list);
+        let anchor = self.anchors.iter().position(is_it)?;
+        let mut steps = openconfig.0.iter();
+        let entry = self.native_steps(anchor, &mut steps)?;
+        steps.next().is_none().then_some(entry)
+    }
+
     /// One OpenConfig leaf as native.
     ///
     /// # Errors
@@ -184,9 +194,20 @@ impl Map {
     }
 
     fn native_entry(&self, row: &Row, openconfig: &InstancePath) -> Option<InstancePath> {
-        let mut path = InstancePath::root();
         let mut steps = openconfig.0.iter();
-        for anchor in self.chain(row.anchor).into_iter().skip(1) {
+        let path = self.native_steps(row.anchor, &mut steps)?;
+        // What follows must be the way of the row: a fixed entry with other keys is another thing.
+        steps.eq(row.openconfig.iter()).then_some(path)
+    }
+
+    /// The native entry of an anchor by the first steps of an OpenConfig path.
+    fn native_steps<'s>(
+        &self,
+        anchor: AnchorId,
+        steps: &mut impl Iterator<Item = &'s Step>,
+    ) -> Option<InstancePath> {
+        let mut path = InstancePath::root();
+        for anchor in self.chain(anchor).into_iter().skip(1) {
             let anchor = &self.anchors[anchor];
             let counterpart = anchor.openconfig.as_ref()?;
             let (list, above) = anchor.native.split_last()?;
@@ -199,8 +220,7 @@ impl Map {
             path.0.extend(above.iter().copied().map(Step::node));
             path.0.push(Step::entry(*list, counterpart.native_keys(entry.keys.as_ref()?)?));
         }
-        // What follows must be the way of the row: a fixed entry with other keys is another thing.
-        steps.eq(row.openconfig.iter()).then_some(path)
+        Some(path)
     }
 }
 

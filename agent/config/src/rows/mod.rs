@@ -47,6 +47,8 @@ pub struct NameError {
 const META: u8 = 0xff;
 const META_ANNOTATION: &[u8] = &[META, b'a'];
 const META_OFF: &[u8] = &[META, b'o'];
+const META_BOOT: &[u8] = &[META, b'b'];
+const META_FACTORY: &[u8] = &[META, b'f'];
 /// In place of a mark: a presence container that was given.
 const GIVEN: u8 = 0xff;
 /// In the first byte of a value: the entry itself was given.
@@ -92,6 +94,8 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         (bits != 0).then(|| bits.to_be_bytes().to_vec())
     };
     meta(META_OFF, off(old), off(new), &mut changes);
+    text(META_BOOT, &old.boot_record, &new.boot_record, &mut changes);
+    text(META_FACTORY, &old.factory_text, &new.factory_text, &mut changes);
     for layer in LayerKey::ALL {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let names = models.names(layer.origin);
@@ -116,6 +120,14 @@ impl Layers {
             let read = match &key[..] {
                 META_ANNOTATION => read_annotation(&mut layers, &value),
                 META_OFF => read_off(&mut layers, &value),
+                META_BOOT => {
+                    layers.boot_record = Some(value.into());
+                    Ok(())
+                }
+                META_FACTORY => {
+                    layers.factory_text = Some(value.into());
+                    Ok(())
+                }
                 _ => read_row(models, &mut layers, &key, &value, &mut unknown),
             };
             read.map_err(|reason| RowError { key: key.clone(), reason })?;
@@ -126,6 +138,24 @@ impl Layers {
 
 fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut Vec<RowChange>) {
     if old != value {
+        changes.push(RowChange { key: key.to_vec(), value });
+    }
+}
+
+/// As [`meta`], for texts that may be large: those that are the same memory are not compared.
+fn text(
+    key: &[u8],
+    old: &Option<Arc<[u8]>>,
+    new: &Option<Arc<[u8]>>,
+    changes: &mut Vec<RowChange>,
+) {
+    let same = match (old, new) {
+        (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,
+        (None, None) => true,
+        _ => false,
+    };
+    if !same {
+        let value = new.as_ref().map(|text| text.to_vec());
         changes.push(RowChange { key: key.to_vec(), value });
     }
 }

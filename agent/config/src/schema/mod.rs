@@ -34,7 +34,9 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-interfaces", include_str!("../../yang/openconfig-interfaces.yang")),
     ("openconfig-if-ethernet", include_str!("../../yang/openconfig-if-ethernet.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
+    ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
     ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),
+    ("openconfig-system-grpc", include_str!("../../yang/openconfig-system-grpc.yang")),
     ("openconfig-policy-types", include_str!("../../yang/openconfig-policy-types.yang")),
     ("openconfig-local-routing", include_str!("../../yang/openconfig-local-routing.yang")),
     (

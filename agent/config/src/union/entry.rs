@@ -36,6 +36,7 @@ impl<'a> Union<'a> {
         }
         let models = self.models;
         let it = &models.map.anchors[anchor];
+        let (absent, problems) = (self.is_absent(it, inputs), self.problems.len());
         let lists: Vec<Lists> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
         let mut effective = Branch::with_capacity(it.leaves.len());
@@ -43,14 +44,42 @@ impl<'a> Union<'a> {
         let mut overlays = Overlays::default();
         self.own_leaves(it, inputs, &mut effective, &mut overlays);
         self.check_constants(it, inputs);
+        self.check_reserved(it, inputs);
+        if absent {
+            self.forgive(problems);
+        }
         for (child, lists) in it.children.iter().zip(&lists) {
             put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
         }
         Outputs {
-            effective: Some(Arc::new(effective)),
+            effective: (!absent).then(|| Arc::new(effective)),
             openconfig: self.openconfig_view(it, inputs, &lists, &overlays),
             native: self.native_view(it, inputs, &lists, &overlays),
         }
+    }
+
+    /// Whether there is no such entry after all: a boot text says `no ENTRY`, or there is nothing of
+    /// it but leaves that are to be absent ([`Mark::Absent`] says which of both, with `given`).
+    fn is_absent(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+        let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
+        let mut exists = false;
+        for (slot, pair) in self.slots.iter().zip(inputs) {
+            let Some(branch) = pair.new else { continue };
+            let held = leaf_at(branch, &key.native).filter(|_| !slot.is_openconfig());
+            match held.map(|leaf| leaf.meta) {
+                Some(Mark::Absent) if branch.given && !slot.off => return true,
+                Some(Mark::Absent) => {}
+                _ => exists = true,
+            }
+        }
+        !exists
+    }
+
+    /// What is missing in an entry that is not there is not missed.
+    fn forgive(&mut self, from: usize) {
+        let found = self.problems.split_off(from);
+        let missing = |problem: &Problem| matches!(problem, Problem::Missing { .. });
+        self.problems.extend(found.into_iter().filter(|problem| !missing(problem)));
     }
 
     fn check_constants(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
@@ -123,6 +152,9 @@ impl<'a> Union<'a> {
         let mut prov = Prov { kind: ProvKind::Factory, owners: Owners::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
+            if branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Absent) {
+                continue;
+            }
             prov.owners = prov.owners.and(Owners::of(slot.layer));
             let factory = branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Factory);
             if slot.is_openconfig() || !factory {

@@ -7,12 +7,13 @@
 
 mod entry;
 mod list;
+mod reserved;
 mod resolve;
 
 use std::sync::Arc;
 
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Owners};
+use crate::layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 use crate::map::AnchorId;
 use crate::models::Models;
 use crate::schema::Origin;
@@ -56,6 +57,14 @@ pub(crate) enum Problem {
     },
     /// A value that has no native counterpart.
     Unsupported { layer: LayerKey, openconfig: InstancePath, reason: String },
+    /// A client would change what a service keeps to itself.
+    Reserved {
+        service: Service,
+        layer: LayerKey,
+        /// In the layer's own model.
+        path: InstancePath,
+        why: &'static str,
+    },
     /// A leaf without which the entry means nothing.
     Missing { native: InstancePath },
 }
@@ -111,6 +120,10 @@ struct Union<'a> {
     models: &'a Models,
     /// Strongest first. The inputs of an entry are in the same order.
     slots: Vec<Slot>,
+    /// Some layer of boot is in force.
+    boot: bool,
+    /// Layers whose owners are switched off.
+    off: Owners,
     /// The places of the client's layers among the slots.
     client_openconfig: Option<usize>,
     client_native: Option<usize>,
@@ -129,6 +142,8 @@ impl<'a> Union<'a> {
         let at = |layer| slots.iter().position(|slot| slot.layer == layer);
         Self {
             models,
+            boot: slots.iter().any(|slot| slot.layer.owner == Owner::Boot && !slot.off),
+            off: new.off,
             client_openconfig: at(LayerKey::CLIENT_OPENCONFIG),
             client_native: at(LayerKey::CLIENT_NATIVE),
             slots,

@@ -114,10 +114,15 @@ impl Union<'_> {
             return next;
         }
         if next.rank == best.rank {
-            if !agree(leaf, &best, &next) {
+            // Two services that are switched off need not agree: the stronger one goes first.
+            let parted =
+                next.rank == Rank::SwitchedOff && best.slot.layer.owner != next.slot.layer.owner;
+            if !parted && !agree(leaf, &best, &next) {
                 self.conflict(leaf, &best, &next);
             }
-            best.owners = best.owners.and(next.owners);
+            if !parted {
+                best.owners = best.owners.and(next.owners);
+            }
         }
         best
     }

@@ -30,7 +30,7 @@ pub use self::{
     backoff::source_of,
     layer::{Authenticated, Layer},
     password::{Password, PasswordError},
-    users::{UserError, Users, check_name},
+    users::{ConfiguredRoles, UserError, Users, check_name},
 };
 use crate::{
     caller::{Caller, Role, Source},
@@ -145,7 +145,7 @@ impl Authenticator {
         let tag = self.users.tag(&password);
         let remembered = user.as_ref().filter(|user| user.verified_as(&tag));
         if let Some(user) = remembered.filter(|_| peer.remembered.is(&name, &tag)) {
-            return Ok(password_caller(name, user, peer));
+            return Ok(self.password_caller(name, user, peer));
         }
         self.check_back_off(peer)?;
         let verified = remembered.is_some()
@@ -153,7 +153,7 @@ impl Authenticator {
         match user.filter(|_| verified) {
             Some(user) => {
                 peer.remembered.keep(&name, tag);
-                Ok(password_caller(name, &user, peer))
+                Ok(self.password_caller(name, &user, peer))
             }
             None => Err(self.failed(&name, peer)),
         }
@@ -187,6 +187,11 @@ impl Authenticator {
         checked.await.map_err(|_| Refusal::Busy)
     }
 
+    fn password_caller(&self, name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
+        let role = self.users.role(&name).unwrap_or(user.role());
+        Caller { name, role, source: Source::Password, peer: Some(peer.address) }
+    }
+
     fn check_back_off(&self, peer: &Peer) -> Result<(), Refusal> {
         let source_address = source_of(peer.address.ip());
         let mut back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,8 +213,4 @@ impl Authenticator {
         }
         Refusal::WrongPassword
     }
-}
-
-fn password_caller(name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
-    Caller { name, role: user.role(), source: Source::Password, peer: Some(peer.address) }
 }

@@ -42,9 +42,17 @@ pub struct Users {
     store: Store,
 }
 
+/// Roles of users by the configuration: they go before those of `holdfast user set`.
+pub trait ConfiguredRoles: std::fmt::Debug + Send + Sync {
+    /// The role of a user that is configured.
+    fn configured_role(&self, name: &str) -> Option<Role>;
+}
+
 #[derive(Debug)]
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
+    /// Not there until the configuration is in force.
+    configured: OnceLock<Box<dyn ConfiguredRoles>>,
     tagger: Tagger,
 }
 
@@ -79,7 +87,11 @@ impl Users {
     pub fn new(stored: Vec<User>, store: Store) -> Result<Self, PasswordError> {
         let entries = stored.into_iter().map(|user| (user.name.clone(), entry_of(user))).collect();
         Ok(Self {
-            shared: Arc::new(Shared { entries: RwLock::new(entries), tagger: Tagger::new()? }),
+            shared: Arc::new(Shared {
+                entries: RwLock::new(entries),
+                configured: OnceLock::new(),
+                tagger: Tagger::new()?,
+            }),
             store,
         })
     }
@@ -88,15 +100,22 @@ impl Users {
         self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The role of a user, if there is such a user.
+    /// From now on the configuration says which role a user has. The first one to say so stays.
+    pub fn follow(&self, configured: impl ConfiguredRoles + 'static) {
+        let _there_already = self.shared.configured.set(Box::new(configured));
+    }
+
+    /// The role of a user, if there is such a user: as configured, else as it was set beside its password.
     pub fn role(&self, name: &str) -> Option<Role> {
-        self.entry(name).map(|entry| entry.role())
+        let configured = self.shared.configured.get().and_then(|it| it.configured_role(name));
+        configured.or_else(|| self.entry(name).map(|entry| entry.role()))
     }
 
     /// Names and roles, ascending by name.
     pub fn list(&self) -> Vec<(SmolStr, Role)> {
         let entries = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().map(|(name, entry)| (name.clone(), entry.role())).collect()
+        let role = |name: &str, entry: &UserEntry| self.role(name).unwrap_or(entry.role());
+        entries.iter().map(|(name, entry)| (name.clone(), role(name, entry))).collect()
     }
 
     /// Makes a user or changes it; what was remembered of its logins is forgotten. Durable when it returns.

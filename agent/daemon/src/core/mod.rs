@@ -1,13 +1,15 @@
 //! The one owner of layers and engine.
 //!
-//! Start at [`CoreHandle::commit`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
+//! Start at [`CoreHandle::change`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
 //! request, the store, the kernel) comes back to the loop as an event, so facts flow while a change is carried out.
 //! Readers never come here: they take the newest [`Revision`] from a `watch` channel.
 //!
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
+mod intent;
 mod publish;
+mod roles;
 mod startup;
 mod task;
 #[cfg(test)]
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{InstancePath, Models, Value};
+use holdfast_config::{Configuration, InstancePath, Models, Value};
 use holdfast_platform::Collector;
 use holdfast_scheduler::Status;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,6 +32,8 @@ use crate::northbound::Datastore;
 use crate::store::StoreError;
 use crate::telemetry::Revision;
 
+pub use intent::Intent;
+pub use roles::Roles;
 pub use startup::{Parts, StartError};
 
 /// Changes that wait for the one in flight. A controller has one under way at a time; more than this is a flood.
@@ -51,6 +55,7 @@ pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
     query_tx: mpsc::Sender<Query>,
     revision_rx: watch::Receiver<Arc<Revision>>,
+    configuration_rx: watch::Receiver<Configuration>,
     models: Arc<Models>,
     /// None beside a simulated box, which has nothing to poll.
     collector: Option<Arc<Collector>>,
@@ -99,7 +104,7 @@ fn symbol(errno: Option<i32>) -> String {
 #[derive(Debug)]
 struct CommitRequest {
     caller: Caller,
-    edit: Edit,
+    intent: Intent,
     answer: oneshot::Sender<Result<Committed, CommitError>>,
 }
 
@@ -126,6 +131,32 @@ impl Core {
     }
 }
 
+impl CoreHandle {
+    /// Carries out one change as one transaction, whoever's layers it is about.
+    ///
+    /// # Errors
+    /// When it cannot be made; nothing has changed then.
+    pub async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let request = CommitRequest { caller: caller.clone(), intent, answer };
+        self.commit_tx.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
+        })?;
+        answered.await.unwrap_or(Err(CommitError::Stopped))
+    }
+
+    /// The roles of users by the configuration in force.
+    pub fn roles(&self) -> Option<Roles> {
+        Roles::new(&self.models, self.configuration_rx.clone())
+    }
+
+    /// The layers in force and what they come to. What was answered as committed is in it.
+    pub fn configuration(&self) -> Configuration {
+        self.configuration_rx.borrow().clone()
+    }
+}
+
 impl Datastore for CoreHandle {
     fn schema(&self, origin: Origin) -> &Schema {
         self.models.schema(origin)
@@ -149,13 +180,7 @@ impl Datastore for CoreHandle {
     }
 
     async fn commit(&self, caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
-        let (answer, answered) = oneshot::channel();
-        let request = CommitRequest { caller: caller.clone(), edit, answer };
-        self.commit_tx.try_send(request).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
-        })?;
-        answered.await.unwrap_or(Err(CommitError::Stopped))
+        self.change(caller, Intent::Edit(edit)).await
     }
 }
 

@@ -10,6 +10,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Layers};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
+use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry};
 use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
 
@@ -19,8 +20,13 @@ use crate::telemetry::view::now_ns;
 use crate::telemetry::{Draft, DraftTree, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
-const SHOWN_AS_APPLIED: [KindId; 4] =
-    [kinds::NETWORK_INSTANCE, kinds::STATIC_PROTOCOL, kinds::STATIC_ROUTE, kinds::ROUTE];
+const SHOWN_AS_APPLIED: [KindId; 5] = [
+    kinds::USER,
+    kinds::NETWORK_INSTANCE,
+    kinds::STATIC_PROTOCOL,
+    kinds::STATIC_ROUTE,
+    kinds::ROUTE,
+];
 
 /// Objects whose state is a list entry of its own: with the object goes the entry.
 const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
@@ -63,7 +69,11 @@ struct Shown {
 
 impl Publisher {
     /// The first revision: configuration, and what is always true of the box.
-    pub(super) fn new(objects: Arc<Objects>, configuration: &Configuration) -> Self {
+    pub(super) fn new(
+        objects: Arc<Objects>,
+        configuration: &Configuration,
+        listening: &Listening,
+    ) -> Self {
         let models = Arc::clone(&objects.models);
         let first = Revision::default();
         let mut draft = first.draft(&models.openconfig, &models.native, now_ns());
@@ -71,9 +81,11 @@ impl Publisher {
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
         let system = objects.registry.system_state(boot_time, env!("CARGO_PKG_VERSION"));
+        let server = objects.registry.server_state(listening);
         in_both(&mut draft, true, |tree| {
             follow(tree, &empty, configuration);
             show(tree, &objects, &system);
+            show(tree, &objects, &server);
         });
         let revision = Arc::new(draft.publish());
         Self { objects, revision, dirty: Vec::new(), withheld: Vec::new(), shown: HashMap::new() }

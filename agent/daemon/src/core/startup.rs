@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_config::changes::changed_objects;
-use holdfast_config::edit::Edit;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Layers, Models};
-use holdfast_platform::objects::{ObjectError, Registry};
+use holdfast_platform::objects::{Listening, ObjectError, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, SharedValue};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::intent::Intent;
 use super::publish::Publisher;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
@@ -29,6 +29,8 @@ pub struct Parts {
     pub collector: Option<Collector>,
     pub store: Store,
     pub loaded: Loaded,
+    /// Where clients reach the services.
+    pub listening: Listening,
 }
 
 impl std::fmt::Debug for Parts {
@@ -58,7 +60,7 @@ impl Core {
     /// # Errors
     /// When what is stored cannot be understood.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { models, transport, events, collector, store, loaded } = parts;
+        let Parts { models, transport, events, collector, store, loaded, listening } = parts;
         let objects = Arc::new(Objects::new(Arc::clone(&models))?);
         let next_number = loaded.last_transaction + 1;
         let (configuration, intent) = objects.load(loaded.layers)?;
@@ -66,10 +68,11 @@ impl Core {
         let mut engine = Engine::new(descriptors::registry());
         engine.load(intent, restores.collect::<Result<_, _>>()?);
 
-        let publisher = Publisher::new(Arc::clone(&objects), &configuration);
+        let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());
+        let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
         let task = CoreTask {
@@ -88,13 +91,15 @@ impl Core {
             events,
             work: WorkSet::default(),
             revision_tx,
+            configuration_tx,
             stop_rx,
             ready_tx: Some(ready_tx),
         };
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);
-        let handle = CoreHandle { commit_tx, query_tx, revision_rx, models, collector };
+        let handle =
+            CoreHandle { commit_tx, query_tx, revision_rx, configuration_rx, models, collector };
         Ok(Self { handle, stop_tx: Some(stop_tx), task })
     }
 }
@@ -144,9 +149,9 @@ impl Objects {
     pub(super) fn examine(
         &self,
         old: &Configuration,
-        edit: &Edit,
+        intent: &Intent,
     ) -> Result<Candidate, CommitError> {
-        let configuration = old.edit(edit).map_err(CommitError::Edit)?;
+        let configuration = intent.apply(old).map_err(CommitError::Edit)?;
         let changes = self.changes(old, &configuration)?;
         let rows = layer_rows_diff(&self.models, old.layers(), configuration.layers());
         let rows = rows.into_iter().map(|row| store::Change::layer(row.key, row.value)).collect();

@@ -68,6 +68,7 @@ pub(super) struct CoreTask {
     pub(super) events: Events,
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
+    pub(super) configuration_tx: watch::Sender<Configuration>,
     pub(super) stop_rx: oneshot::Receiver<()>,
     /// Told when the first complete reading of the box is taken in.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
@@ -128,6 +129,7 @@ impl CoreTask {
         let ticket = Ticket {
             trace: rand::random(),
             caller: request.caller.name.to_string(),
+            what: request.intent.name(),
             since: Instant::now(),
             answer: request.answer,
         };
@@ -136,8 +138,9 @@ impl CoreTask {
         let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
         self.transaction = Some(Transaction { number, ticket, changes, withheld, stage });
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
-        let edit = request.edit;
-        let examined = tokio::task::spawn_blocking(move || objects.examine(&configuration, &edit));
+        let intent = request.intent;
+        let examined =
+            tokio::task::spawn_blocking(move || objects.examine(&configuration, &intent));
         self.work.0.push(Box::pin(async move {
             let panicked = |error: tokio::task::JoinError| CommitError::Internal {
                 reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }
@@ -376,6 +379,7 @@ impl CoreTask {
 
     fn publish_commit(&mut self, configuration: Configuration, changes: &[Changed]) -> Committed {
         let old = std::mem::replace(&mut self.configuration, configuration);
+        self.configuration_tx.send_replace(self.configuration.clone());
         let time_ns = now_ns();
         let revision =
             self.publisher.commit(&self.engine, &old, &self.configuration, changes, time_ns);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, json};
+use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 
 use super::*;
@@ -47,8 +48,15 @@ impl Agent {
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
         let transport = Box::new(transport);
-        let parts =
-            Parts { models, transport, events, collector: None, store: store.clone(), loaded };
+        let parts = Parts {
+            models,
+            transport,
+            events,
+            collector: None,
+            store: store.clone(),
+            loaded,
+            listening: Listening::default(),
+        };
         let core = Core::start(parts).await.unwrap();
         Self { handle: core.handle(), core, store }
     }

@@ -14,6 +14,8 @@ pub(super) struct Ticket {
     /// Names the request in all logs, and in the engine's history.
     pub(super) trace: u64,
     pub(super) caller: String,
+    /// What kind of change it is.
+    pub(super) what: &'static str,
     pub(super) since: Instant,
     pub(super) answer: oneshot::Sender<Result<Committed, CommitError>>,
 }
@@ -70,11 +72,11 @@ impl Ticket {
         match &result {
             Ok(done) => tracing::info!(
                 trace = format_args!("{:016x}", self.trace),
-                caller = %self.caller, revision = done.revision, ?elapsed, "set committed"
+                caller = %self.caller, what = self.what, revision = done.revision, ?elapsed, "committed"
             ),
             Err(error) => tracing::info!(
                 trace = format_args!("{:016x}", self.trace),
-                caller = %self.caller, error = %crate::logging::Chain(error), ?elapsed, "set refused"
+                caller = %self.caller, what = self.what, error = %crate::logging::Chain(error), ?elapsed, "refused"
             ),
         }
         drop(self.answer.send(result));

@@ -38,6 +38,9 @@ use self::gnmi::GnmiService;
 /// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
 pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 
+/// Families of services on the listener, by the words of the native model.
+pub const SERVICES: &[&str] = &["gnmi"];
+
 /// All services of the listener: gNMI, the health of each, and reflection.
 ///
 /// # Errors

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
+use holdfast_config::schema::Origin;
 use holdfast_config::{Path, PathError};
 use holdfast_proto::google::rpc;
 use prost::Message;
@@ -113,16 +114,19 @@ impl From<&EditErrors> for Refusal {
     fn from(errors: &EditErrors) -> Self {
         let code = match errors.first().cause {
             Cause::UnknownPath => Code::NotFound,
+            Cause::Reserved { .. } => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
         let offender = |error: &EditError| {
-            let (kind, index) = match error.operation {
-                Operation::Delete(index) => ("delete", index),
-                Operation::Replace(index) => ("replace", index),
-                Operation::Update(index) => ("update", index),
-                Operation::UnionReplace(index) => ("union_replace", index),
+            let place = match error.operation {
+                Operation::Delete(index) => format!("delete[{index}]"),
+                Operation::Replace(index) => format!("replace[{index}]"),
+                Operation::Update(index) => format!("update[{index}]"),
+                Operation::UnionReplace(index) => format!("union_replace[{index}]"),
+                Operation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
+                Operation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
             };
-            Offender { place: format!("{kind}[{index}]"), reason: error.to_string() }
+            Offender { place, reason: error.to_string() }
         };
         let offenders = errors.iter().map(offender).collect();
         Self { code, text: errors.to_string(), offenders }

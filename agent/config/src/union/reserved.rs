@@ -1,0 +1,107 @@
+//! Whether a client's entry says more than it may: where a service keeps items to itself.
+
+use super::{Pair, Problem, Slot, Union};
+use crate::instance::Step;
+use crate::layer::{LayerKey, Mark, Owner, Service};
+use crate::map::{Anchor, OwnLeaf, leaf_at};
+use crate::tree::{Found, Leaf};
+
+type Entry<'a> = &'a std::sync::Arc<crate::tree::Branch<Mark>>;
+
+impl<'a> Union<'a> {
+    /// Notes what clients set in this entry although it is a service's. What they only leave out
+    /// or cover is no matter: the owner's copy stays.
+    pub(super) fn check_reserved(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
+        for at in 0..inputs.len() {
+            let (slot, Pair { old, new }) = (self.slots[at], inputs[at]);
+            let Some(new) = new.filter(|_| !inputs[at].is_same()) else { continue };
+            self.check_never(anchor, slot, new);
+            if self.boot && slot.layer.owner == Owner::Client {
+                self.check_boot(anchor, inputs, slot, old, new);
+            }
+        }
+    }
+
+    fn check_never(&mut self, anchor: &'a Anchor, slot: Slot, entry: Entry<'_>) {
+        for never in anchor.never.iter().filter(|_| slot.is_openconfig()) {
+            if Found::Branch(entry).get(&never.steps).is_none() {
+                continue;
+            }
+            let client = slot.layer.owner == Owner::Client;
+            match never.reserved.filter(|row| client && self.is_on(row.service)) {
+                Some(row) => self.reserved(row.service, slot.layer, &never.steps, row.why),
+                None => self.unsupported(slot, &never.steps, never.reason.clone()),
+            }
+        }
+    }
+
+    fn check_boot(
+        &mut self,
+        anchor: &'a Anchor,
+        inputs: &[Pair<'a>],
+        slot: Slot,
+        old: Option<Entry<'_>>,
+        new: Entry<'_>,
+    ) {
+        let boot: Vec<(Slot, Entry<'_>)> = self
+            .slots
+            .iter()
+            .zip(inputs)
+            .filter(|(slot, _)| slot.layer.owner == Owner::Boot && !slot.off)
+            .filter_map(|(slot, pair)| Some((*slot, pair.new?)))
+            .collect();
+        let held = boot.iter().any(|(slot, entry)| holds_entry(anchor, *slot, entry));
+        for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
+            let asked = leaf_of(leaf, slot, new).filter(|it| it.meta == Mark::Explicit);
+            let Some(asked) = asked else { continue };
+            let before = old.and_then(|old| leaf_of(leaf, slot, old));
+            if before.is_some_and(|before| before.value == asked.value) {
+                continue;
+            }
+            if held || boot.iter().any(|(slot, entry)| leaf_of(leaf, *slot, entry).is_some()) {
+                let steps = match slot.is_openconfig() {
+                    true => leaf.openconfig.as_ref().map_or(Vec::new(), |it| it.steps.clone()),
+                    false => leaf.native.iter().copied().map(Step::node).collect(),
+                };
+                self.reserved(
+                    Service::Bootz,
+                    slot.layer,
+                    &steps,
+                    "the boot configuration holds it",
+                );
+            }
+        }
+    }
+
+    fn reserved(&mut self, service: Service, layer: LayerKey, steps: &[Step], why: &'static str) {
+        let openconfig = layer == LayerKey::CLIENT_OPENCONFIG;
+        let entry = if openconfig { self.openconfig_path() } else { Some(self.native_path()) };
+        let Some(mut path) = entry else { return };
+        path.0.extend_from_slice(steps);
+        self.problems.push(Problem::Reserved { service, layer, path, why });
+    }
+
+    fn is_on(&self, service: Service) -> bool {
+        self.off.without(service.layers()) == self.off
+    }
+}
+
+/// Whether a layer of boot holds the entry as such, or says that it is to be absent. The root is
+/// no entry.
+fn holds_entry(anchor: &Anchor, slot: Slot, entry: Entry<'_>) -> bool {
+    let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
+    slot.is_openconfig()
+        || entry.given
+        || leaf_at(entry, &key.native).is_some_and(|leaf| leaf.meta != Mark::Absent)
+}
+
+/// What a layer holds of a leaf, in the layer's own model.
+fn leaf_of<'e>(leaf: &OwnLeaf, slot: Slot, entry: Entry<'e>) -> Option<&'e Leaf<Mark>> {
+    if !slot.is_openconfig() {
+        return leaf_at(entry, &leaf.native);
+    }
+    match Found::Branch(entry).get(&leaf.openconfig.as_ref()?.steps)? {
+        Found::Leaf(leaf) => Some(leaf),
+        Found::Branch(_) | Found::List(_) => None,
+    }
+}

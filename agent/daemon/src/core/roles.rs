@@ -1,0 +1,41 @@
+//! The roles of users, as the configuration in force has them.
+
+use holdfast_config::schema::NodeId;
+use holdfast_config::{Configuration, InstancePath, Keys, Models, Step, Value};
+use tokio::sync::watch;
+
+use crate::auth::ConfiguredRoles;
+use crate::caller::Role;
+
+/// Looks users up in the newest configuration: a change of role counts for the next request.
+#[derive(Debug)]
+pub struct Roles {
+    configuration_rx: watch::Receiver<Configuration>,
+    system: NodeId,
+    user: NodeId,
+    role: NodeId,
+}
+
+impl Roles {
+    /// `None` when the native model has no users.
+    pub(super) fn new(
+        models: &Models,
+        configuration_rx: watch::Receiver<Configuration>,
+    ) -> Option<Self> {
+        let find = |path| models.native.find(path);
+        let (system, user) = (find("/system")?, find("/system/user")?);
+        Some(Self { configuration_rx, system, user, role: find("/system/user/role")? })
+    }
+}
+
+impl ConfiguredRoles for Roles {
+    fn configured_role(&self, name: &str) -> Option<Role> {
+        let entry = Step::entry(self.user, Keys::single(Value::Str(name.into())));
+        let path = InstancePath(vec![Step::node(self.system), entry, Step::node(self.role)]);
+        let configuration = self.configuration_rx.borrow();
+        match &configuration.effective().leaf(&path)?.value {
+            Value::Enum(word) => word.parse().ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Users and the gRPC server: what the agent itself looks up in its configuration. Their operations
+//! make no request; they are values so that state, history and plans tell of them as of all others.
+
+use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
+
+use super::kinds;
+use crate::transport;
+use crate::values::{GrpcServer, User};
+
+/// Those who may log in.
+#[derive(Debug)]
+pub struct UserDescriptor;
+
+/// The gRPC server.
+#[derive(Debug)]
+pub struct GrpcServerDescriptor;
+
+/// The key of a user.
+pub fn user_key(name: &str) -> Key {
+    Key::of(kinds::USER).str(name)
+}
+
+/// The key of a gRPC server.
+pub fn server_key(name: &str) -> Key {
+    Key::of(kinds::GRPC_SERVER).str(name)
+}
+
+impl Descriptor for UserDescriptor {
+    type Value = User;
+
+    fn kind(&self) -> KindId {
+        kinds::USER
+    }
+
+    fn name(&self) -> &'static str {
+        "user"
+    }
+
+    fn key(&self, user: &User) -> Key {
+        user_key(&user.name)
+    }
+
+    fn label(&self, user: &User) -> String {
+        format!("user {}", user.name)
+    }
+
+    /// Its own operation makes no request.
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    fn observable(&self) -> bool {
+        false
+    }
+}
+
+impl Descriptor for GrpcServerDescriptor {
+    type Value = GrpcServer;
+
+    fn kind(&self) -> KindId {
+        kinds::GRPC_SERVER
+    }
+
+    fn name(&self) -> &'static str {
+        "grpc-server"
+    }
+
+    fn key(&self, server: &GrpcServer) -> Key {
+        server_key(&server.name)
+    }
+
+    fn label(&self, server: &GrpcServer) -> String {
+        format!("gRPC server {}", server.name)
+    }
+
+    /// Its own operation makes no request.
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    fn observable(&self) -> bool {
+        false
+    }
+}

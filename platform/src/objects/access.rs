@@ -1,0 +1,83 @@
+//! Users and the gRPC server as values, and their state.
+
+use std::net::IpAddr;
+
+use holdfast_config::{InstancePath, Keys, Step, Value};
+use smol_str::SmolStr;
+
+use super::state::{Leaves, StateEntry};
+use super::{Entry, ObjectError, Registry, ip_text};
+use crate::values::{GrpcServer, User};
+
+/// The TLS profile that always exists: the identity of the box.
+pub const DEFAULT_PROFILE: &str = "system_default_profile";
+/// The one gRPC server of the agent (the default of its name in OpenConfig).
+pub const GRPC_SERVER: &str = "DEFAULT";
+
+/// Where the gRPC server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// The addresses it listens on.
+    pub addresses: Vec<IpAddr>,
+    /// Its TCP port.
+    pub port: u16,
+    /// Short names of the families of services it has: `gnmi`, `gnoi`.
+    pub services: Vec<&'static str>,
+}
+
+impl Registry {
+    pub(super) fn user<M>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<User, ObjectError> {
+        let leaf = self.nodes.user.role;
+        let role = entry.text(leaf).ok_or_else(|| entry.incomplete(leaf))?;
+        Ok(User { name: name.clone(), role })
+    }
+
+    pub(super) fn grpc_server<M>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<GrpcServer, ObjectError> {
+        let leaf = self.nodes.server.certificate_id;
+        let certificate_id = entry.text(leaf);
+        if let Some(profile) = certificate_id.as_ref().filter(|it| *it != DEFAULT_PROFILE) {
+            let reason = format!("there is no TLS profile `{profile}`, only `{DEFAULT_PROFILE}`");
+            return Err(entry.leaf_error(leaf, reason));
+        }
+        Ok(GrpcServer { name: name.clone(), certificate_id })
+    }
+
+    pub(super) fn user_state(&self, user: &User) -> StateEntry {
+        let nodes = &self.nodes.user;
+        let path = self.in_system(nodes.entry, &user.name);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        leaves.text(nodes.state_name, &user.name);
+        leaves.text_enum(nodes.state_role, &user.role);
+        leaves.entry(path)
+    }
+
+    /// The state of the gRPC server, which is there whether or not anything of it is configured.
+    pub fn server_state(&self, listening: &Listening) -> StateEntry {
+        let nodes = &self.nodes.server;
+        let path = self.in_system(nodes.entry, GRPC_SERVER);
+        let mut leaves = Leaves::below(&path, nodes.state);
+        leaves.text(nodes.state_name, GRPC_SERVER);
+        leaves.text(nodes.state_certificate_id, DEFAULT_PROFILE);
+        leaves.put(nodes.state_port, Value::Uint(listening.port.into()));
+        let mut addresses: Vec<Value> = listening.addresses.iter().copied().map(ip_text).collect();
+        addresses.sort();
+        addresses.dedup();
+        leaves.put(nodes.state_listen_addresses, Value::List(addresses.into()));
+        let services = listening.services.iter().map(|name| Value::Str(SmolStr::new_static(name)));
+        leaves.put(nodes.state_services, Value::List(services.collect()));
+        leaves.entry(path)
+    }
+
+    fn in_system(&self, list: holdfast_config::NodeId, name: &str) -> InstancePath {
+        let entry = Step::entry(list, Keys::single(Value::Str(name.into())));
+        InstancePath(vec![Step::node(self.nodes.system.system), entry])
+    }
+}
