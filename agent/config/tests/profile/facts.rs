@@ -92,7 +92,8 @@ fn check_node(schema: &Schema, node: &Node, row: &Row) {
         "presence",
         if node.kind == (NodeKind::Container { presence: true }) { "true" } else { "" },
     );
-    if matches!(node.kind, NodeKind::List { .. } | NodeKind::LeafList) {
+    // The order of state is the server's (RFC 7950 7.7.7): libyang calls that the user's.
+    if node.config && matches!(node.kind, NodeKind::List { .. } | NodeKind::LeafList) {
         same("ordered_by", if node.user_ordered { "user" } else { "system" });
     }
     let extensions = [
