@@ -1,0 +1,317 @@
+//! The values of the tests as text, and what the engine is taught of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_scheduler::{
+    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
+    Registry, SharedValue, Taken, Target, TransportId, Value,
+};
+
+const THING: KindId = KindId(1);
+const CAPITAL: KindId = KindId(2);
+const PROPERTY: KindId = KindId(3);
+
+/// One value of the language.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thing {
+    pub name: String,
+    /// Changed in place.
+    pub content: u32,
+    /// Changed by making it anew.
+    pub shape: u32,
+    pub tokens: Vec<String>,
+}
+
+impl Thing {
+    /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
+    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `+f` offers a
+    /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N]` part with operations, `:p` property, `:p~f` property that
+    /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
+    /// before us, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `boom` panics, `twice` has two equal labels.
+    pub fn parse(text: &str) -> Self {
+        let mut words = text.split_whitespace();
+        let mut thing = Self { name: words.next().expect("a name").to_owned(), ..Self::default() };
+        for word in words {
+            match word.split_at(1) {
+                ("=", number) => thing.content = number.parse().expect("content"),
+                ("!", number) => thing.shape = number.parse().expect("shape"),
+                _ => thing.tokens.push(word.to_owned()),
+            }
+        }
+        thing
+    }
+
+    pub fn key(&self) -> Key {
+        key(&self.name)
+    }
+
+    pub fn has(&self, token: &str) -> bool {
+        self.tokens.iter().any(|other| other == token)
+    }
+
+    pub fn starting<'t>(&'t self, start: &'t str) -> impl Iterator<Item = &'t str> {
+        self.tokens.iter().filter_map(move |token| token.strip_prefix(start))
+    }
+
+    /// Facets and properties by name, for the invariants that the simulated system checks.
+    pub fn offers(&self, target: &Target) -> bool {
+        match target {
+            Target::Exact(key) => {
+                self.key() == *key
+                    || self.properties().iter().any(|(name, _)| property(name) == *key)
+            }
+            Target::AnyOf(wanted) => self.starting("+").any(|name| facet(name) == *wanted),
+            Target::Under(prefix) => self.key().starts_with(prefix),
+            Target::Covering { address, .. } => self
+                .starting("+")
+                .filter_map(|text| text.parse::<ipnet::IpNet>().ok())
+                .any(|net| net.contains(address)),
+            Target::Whole(part) => self.parts().iter().any(|(key, _)| key == part),
+        }
+    }
+
+    pub fn properties(&self) -> Vec<(String, Option<String>)> {
+        let named = self.starting(":").map(|text| match text.split_once('~') {
+            Some((name, taken)) => (format!("{}:{name}", self.name), Some(taken.to_owned())),
+            None => (format!("{}:{text}", self.name), None),
+        });
+        named.collect()
+    }
+
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for text in self.starting(".") {
+            let (name, content) = text.split_once('=').unwrap_or((text, "0"));
+            let name = name
+                .strip_prefix('*')
+                .map_or_else(|| format!("{}.{name}", self.name), str::to_owned);
+            let thing = Self { content: content.parse().expect("content"), ..Self::parse(&name) };
+            parts.push((thing.key(), Arc::new(thing)));
+        }
+        for (name, taken) in self.properties() {
+            parts.push((property(&name), Arc::new((name, taken))));
+        }
+        parts
+    }
+
+    pub fn needs(&self) -> Vec<Dependency> {
+        let mut needs = Vec::new();
+        for text in self.starting("<") {
+            needs.push(match text.split_at(1) {
+                ("?", name) => Dependency::any_of(text, facet(name)),
+                ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
+                (">", name) => Dependency::exact(text, key(name)).together(),
+                ("!", name) => Dependency::exact(text, key(name)).renewing(),
+                _ if text.ends_with('/') => {
+                    Dependency::under(text, key(text.trim_end_matches('/')))
+                }
+                _ if text.contains(':') => Dependency::exact(text, property(text)),
+                _ => Dependency::exact(text, key(text)),
+            });
+        }
+        if self.has("twice") {
+            needs
+                .extend([Dependency::exact("same", key("x")), Dependency::exact("same", key("y"))]);
+        }
+        needs
+    }
+
+    /// For reference models.
+    pub fn dependencies(&self) -> Vec<Dependency> {
+        self.needs()
+    }
+
+    pub fn operation_parts(&self) -> Vec<(Key, Thing)> {
+        let parts = self.parts().into_iter().filter(|(key, _)| key.kind() != PROPERTY);
+        parts.map(|(key, value)| (key, thing(&value))).collect()
+    }
+
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(String::as_str).filter(|token| token.starts_with('#'))
+    }
+
+    pub fn takes(&self, other: &Thing) -> bool {
+        let facets =
+            self.starting("~").any(|name| other.starting("+").any(|offered| offered == name));
+        facets
+            || self.has("~/") && other.key() != self.key() && other.key().starts_with(&self.key())
+    }
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if self.content > 0 {
+            write!(f, " ={}", self.content)?;
+        }
+        if self.shape > 0 {
+            write!(f, " !{}", self.shape)?;
+        }
+        self.tokens.iter().try_for_each(|token| write!(f, " {token}"))
+    }
+}
+
+/// The key of a name: its segments are separated by slashes.
+pub fn key(name: &str) -> Key {
+    let kind = if name.starts_with(char::is_uppercase) { CAPITAL } else { THING };
+    name.split('/').fold(Key::of(kind), Key::str)
+}
+
+fn property(name: &str) -> Key {
+    Key::of(PROPERTY).str(name)
+}
+
+fn facet(name: &str) -> Facet {
+    Facet::of(THING, name)
+}
+
+#[derive(Debug)]
+struct ThingDescriptor(KindId);
+
+impl Descriptor for ThingDescriptor {
+    type Value = Thing;
+
+    fn kind(&self) -> KindId {
+        self.0
+    }
+
+    fn name(&self) -> &'static str {
+        if self.0 == THING { "thing" } else { "capital" }
+    }
+
+    fn key(&self, thing: &Thing) -> Key {
+        thing.key()
+    }
+
+    fn label(&self, thing: &Thing) -> String {
+        thing.name.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId(u8::from(self.0 != THING)))
+    }
+
+    fn validate(&self, thing: &Thing) -> Result<(), String> {
+        if thing.has("bad") { Err("it is bad".into()) } else { Ok(()) }
+    }
+
+    fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {
+        assert!(!thing.has("boom"), "boom");
+        thing.needs()
+    }
+
+    fn provides(&self, thing: &Thing) -> Vec<Offer> {
+        let offers = thing.starting("+").map(|text| match text.parse() {
+            Ok(prefix) => Offer::prefix(0, prefix),
+            Err(_) => facet(text).into(),
+        });
+        offers.collect()
+    }
+
+    fn claims(&self, thing: &Thing) -> Vec<Claim> {
+        thing.starting("#").map(|name| Claim(facet(name))).collect()
+    }
+
+    fn parts(&self, thing: &Thing) -> Vec<Part> {
+        thing.parts()
+    }
+
+    fn takes_along(&self, thing: &Thing) -> Vec<Taken> {
+        let taken = thing.starting("~").map(|name| match name {
+            "/" => Taken::Under(thing.key()),
+            _ => Taken::Of(facet(name)),
+        });
+        taken.collect()
+    }
+
+    fn change(&self, old: &Thing, new: &Thing) -> Change {
+        if old.shape == new.shape { Change::InPlace } else { Change::Recreate }
+    }
+
+    /// The mark may be missing from what is asked.
+    fn satisfied_by(&self, expected: &Thing, observed: &Thing) -> bool {
+        assert!(!expected.has("sick"), "sick");
+        let mut observed = observed.clone();
+        observed.tokens.retain(|token| token != "mine" || expected.has("mine"));
+        *expected == observed
+    }
+
+    fn owned(&self, observed: &Thing) -> bool {
+        observed.has("mine")
+    }
+
+    fn restore(&self, observed: &Thing) -> Option<Thing> {
+        observed.has("port").then(|| observed.clone())
+    }
+
+    fn remainder(&self, deleted: &Thing) -> Option<Thing> {
+        deleted.has("stays").then(|| Thing::parse(&format!("{} stays", deleted.name)))
+    }
+}
+
+#[derive(Debug)]
+struct PropertyDescriptor;
+
+impl Descriptor for PropertyDescriptor {
+    type Value = (String, Option<String>);
+
+    fn kind(&self) -> KindId {
+        PROPERTY
+    }
+
+    fn name(&self) -> &'static str {
+        "property"
+    }
+
+    fn key(&self, value: &Self::Value) -> Key {
+        property(&value.0)
+    }
+
+    fn label(&self, value: &Self::Value) -> String {
+        value.0.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    fn takes_along(&self, value: &Self::Value) -> Vec<Taken> {
+        value.1.iter().map(|name| Taken::Of(facet(name))).collect()
+    }
+}
+
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    registry.register(ThingDescriptor(THING)).unwrap();
+    registry.register(ThingDescriptor(CAPITAL)).unwrap();
+    registry.register(PropertyDescriptor).unwrap();
+    registry
+}
+
+/// `a =1 <b; c`
+pub fn things(text: &str) -> Vec<Thing> {
+    text.split(';').map(str::trim).filter(|text| !text.is_empty()).map(Thing::parse).collect()
+}
+
+/// `a =1; -b`: `a` is intended, `b` is not any more.
+pub fn changes(text: &str) -> Vec<(Key, Option<SharedValue>)> {
+    let items = text.split(';').map(str::trim).filter(|text| !text.is_empty());
+    let changes = items.map(|item| match item.strip_prefix('-') {
+        Some(name) => (key(name), None),
+        None => {
+            let thing = Thing::parse(item);
+            (thing.key(), Some(Arc::new(thing) as SharedValue))
+        }
+    });
+    changes.collect()
+}
+
+pub fn delta(text: &str) -> Delta {
+    Delta::new(changes(text))
+}
+
+pub fn thing(value: &SharedValue) -> Thing {
+    let value: &dyn Value = &**value;
+    value.as_any().downcast_ref::<Thing>().expect("a thing").clone()
+}

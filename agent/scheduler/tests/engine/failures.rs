@@ -1,0 +1,211 @@
+//! Rows for failures and the way back.
+
+use holdfast_scheduler::{Executed, Outcome, State};
+
+use crate::common::{Lab, delta, error, key};
+use crate::{MINUTES, SECOND, failed, intent};
+
+/// Things of ours, a change of which the named operation fails, what is carried out.
+#[track_caller]
+fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
+    let mut lab = Lab::having("f =9; p =1 port", ours);
+    let (system, before, restores) = (lab.shown(), intent(&lab), lab.restores.clone());
+    lab.failing.insert(failing.to_owned(), error(22, "not so", false));
+    let outcome = lab.commit(change).expect("planned");
+    let Outcome::Failed { error, undone, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!((error.errno, error.message.as_str(), *undone), (Some(22), "not so", true));
+    assert_eq!(lab.log(), want);
+    assert_eq!((lab.shown(), intent(&lab), lab.restores.clone()), (system, before, restores));
+    lab.failing.clear();
+    lab.settle(MINUTES);
+    assert_eq!(lab.log(), "", "nothing is left to repair");
+}
+
+// proves kv.D3, kv.V12, kv.I6
+#[test]
+fn a_failed_operation_runs_the_plan_back() {
+    check_undo("a", "b; c", "create c", "create b; create c FAILED not so (errno 22); delete b");
+    check_undo(
+        "a =1",
+        "a =2; b",
+        "create b",
+        "update a; create b FAILED not so (errno 22); update a",
+    );
+    check_undo(
+        "a <b; b !1",
+        "b !2; c",
+        "create c",
+        "delete a; delete b; create b; create c FAILED not so (errno 22); create a; delete a; delete b; create b; create a",
+    );
+    check_undo(
+        "a; b",
+        "-a; -b",
+        "delete b",
+        "delete a; delete b FAILED not so (errno 22); create a",
+    );
+    check_undo(
+        "a .p",
+        "a; b",
+        "create b",
+        "delete a.p; update a; create b FAILED not so (errno 22); update a; create a.p",
+    );
+    check_undo("a", "p =2; b", "create b", "adopt p; create b FAILED not so (errno 22); release p");
+    check_undo(
+        "p =2",
+        "-p; b",
+        "create b",
+        "release p; create b FAILED not so (errno 22); update p",
+    );
+    check_undo(
+        "l ~/; l/1 <l",
+        "-l; -l/1; b",
+        "create b",
+        "delete l; create b FAILED not so (errno 22); create l; create l/1",
+    );
+    check_undo("a", "B; c <B", "create B", "create B FAILED not so (errno 22)");
+}
+
+#[test]
+fn a_failure_names_its_object_and_keeps_history() {
+    let mut lab = Lab::having("", "a");
+    lab.failing.insert("create c".into(), error(101, "Network is unreachable", false));
+    let outcome = lab.commit_delta(delta("b; c; d").described("set 7")).unwrap();
+    failed(&outcome, "c", true);
+    let record = lab.engine.history().record(outcome.txn()).unwrap();
+    let results: Vec<(&Executed, bool)> =
+        record.operations.iter().map(|op| (&op.result, op.undo)).collect();
+    assert_eq!(record.description, "set 7");
+    assert!(
+        matches!(results[1], (Executed::Failed(error), false) if error.errno == Some(101)),
+        "{results:?}"
+    );
+    assert_eq!(results.len(), 5);
+    assert!(results[3..].iter().all(|(result, undo)| **result == Executed::Verified && *undo));
+}
+
+#[test]
+fn a_part_that_fails_runs_its_change_back() {
+    let mut lab = Lab::having("", "a .p !1");
+    lab.failing.insert("delete a.p".into(), error(16, "busy", false));
+    let outcome = lab.commit("-a").unwrap();
+    failed(&outcome, "a.p", true);
+    assert_eq!(lab.engine.status(&key("a")).unwrap().state, State::Configured);
+}
+
+#[test]
+fn bystanders_do_not_fail_a_change() {
+    let mut lab = Lab::having("", "w <n");
+    lab.failing.insert("create w".into(), error(22, "not so", false));
+    let outcome = lab.commit("n").unwrap();
+    let Outcome::Done { failed, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(failed, [key("w")]);
+    assert_eq!((lab.shown().as_str(), lab.state("w").as_str()), ("n", "FAILED"));
+    lab.failing.clear();
+    lab.settle(MINUTES);
+    assert_eq!(
+        lab.log(),
+        "create n; create w FAILED not so (errno 22)",
+        "a permanent error is not tried again"
+    );
+    lab.commit("-n").unwrap();
+    lab.commit("n").unwrap();
+    assert_eq!(lab.state("w"), "CONFIGURED", "but it is when what it needs changes");
+}
+
+// proves kv.M1
+#[test]
+fn transient_failures_are_tried_again_with_growing_pauses() {
+    let mut lab = Lab::default();
+    lab.failing.insert("create b".into(), error(16, "busy", true));
+    lab.commit_delta(delta("a <b; b").best_effort()).unwrap();
+    assert_eq!((lab.state("b").as_str(), lab.state("a").as_str()), ("RETRYING", "PENDING <b"));
+    let begun = lab.now;
+    for _ in 0..3 {
+        lab.pass_time();
+    }
+    assert!(
+        lab.now - begun > 5 * SECOND && lab.now - begun <= 7 * SECOND,
+        "1 + 2 + 4 s less jitter"
+    );
+    lab.failing.clear();
+    lab.pass_time();
+    assert_eq!(lab.shown(), "a <b; b");
+    assert_eq!(lab.engine.pending().len(), 0);
+    let healing = lab.engine.history().records().last().unwrap();
+    assert_eq!(healing.operations.len(), 2, "what waited for it comes in the same transaction");
+}
+
+// proves kv.X14
+#[test]
+fn a_newer_change_ends_the_retries_of_an_older_one() {
+    let mut lab = Lab::default();
+    lab.failing.insert("create b".into(), error(16, "busy", true));
+    lab.commit_delta(delta("b =1").best_effort()).unwrap();
+    lab.failing.clear();
+    lab.commit("b =2").unwrap();
+    lab.log.clear();
+    lab.settle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "b =2"));
+}
+
+// proves kv.M2, kv.X4
+#[test]
+fn an_invalid_value_keeps_what_was_applied() {
+    let mut lab = Lab::having("", "a =1; d <a");
+    lab.commit_delta(delta("a =2 bad").best_effort()).unwrap();
+    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("INVALID", "a =1; d <a"));
+    lab.commit("a =3").unwrap();
+    assert_eq!(lab.log(), "update a");
+    lab.commit_delta(delta("a =4 bad").best_effort()).unwrap();
+    lab.commit("-a").unwrap();
+    assert_eq!(lab.log(), "delete d; delete a");
+    lab.commit_delta(delta("a bad").best_effort()).unwrap();
+    assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("INVALID", "PENDING <a"));
+    lab.commit("a").unwrap();
+    assert_eq!(lab.log(), "create a; create d");
+}
+
+// proves kv.X16
+#[test]
+fn a_panicking_descriptor_spoils_its_own_value_only() {
+    let mut lab = Lab::default();
+    lab.commit_delta(delta("a; b boom; c sick").best_effort()).unwrap();
+    assert_eq!(lab.state("b"), "INVALID");
+    assert_eq!(
+        lab.engine.status(&key("b")).unwrap().detail.invalid.unwrap(),
+        "its descriptor panicked: boom"
+    );
+    assert_eq!(lab.state("a"), "CONFIGURED");
+    assert!(["FAILED", "RETRYING"].contains(&lab.state("c").as_str()), "{}", lab.state("c"));
+}
+
+// proves kv.V12
+#[test]
+fn a_half_done_recreation_comes_back() {
+    let mut lab = Lab::having("", "a !1; b <a; z =1");
+    lab.fails_once = true;
+    lab.failing.insert("create a".into(), error(12, "no memory", true));
+    failed(&lab.commit("a !2; z =2").unwrap(), "a", true);
+    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+    lab.failing.insert("update z".into(), error(12, "no memory", true));
+    failed(&lab.commit("a !2; z =2").unwrap(), "z", true);
+    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+}
+
+#[test]
+fn rivals_may_change_places_when_a_change_is_taken_back() {
+    let mut lab = Lab::default();
+    lab.commit_delta(delta("a !1 #x .p; d #x").best_effort()).unwrap();
+    assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
+    let before = lab.shown();
+    let plan = lab.plan("a =1; d").unwrap();
+    let op = &plan.operations()[2];
+    let failing = format!("{} {}", op.action, plan.label(op));
+    lab.fails_once = true;
+    lab.failing.insert(failing, error(16, "busy", true));
+    assert!(matches!(lab.commit("a =1; d"), Ok(Outcome::Failed { undone: true, .. })));
+    // FIXME: whoever held the identity before should hold it again. Atomic changes never make rivals, a restart from
+    // contradicting layers can.
+    assert_ne!(lab.shown(), before);
+    assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFLICT", "CONFIGURED"));
+}

@@ -1,0 +1,116 @@
+//! Rows for facts from outside: what appears, vanishes, drifts, and what was there before us.
+
+use holdfast_scheduler::Outcome;
+
+use crate::common::{Lab, fact, key};
+use crate::{MINUTES, SECOND, failed};
+
+// proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
+#[test]
+fn what_appears_and_vanishes_outside_wakes_and_parks() {
+    let mut lab = Lab::default();
+    lab.commit("a <port; b <a; c <port:up").unwrap();
+    assert_eq!(lab.engine.planes(&key("a")).map(|plane| plane.is_some()), [true, false, false]);
+    assert_eq!((lab.state("a").as_str(), lab.state("b").as_str()), ("PENDING <port", "PENDING <a"));
+    lab.outside("port =5");
+    assert_eq!(
+        (lab.log().as_str(), lab.state("port").as_str()),
+        ("create a; create b", "OBTAINED")
+    );
+    assert_eq!(lab.state("c"), "PENDING <port:up");
+    lab.outside("port =5 :up");
+    assert_eq!(lab.log(), "create c", "the content of what is observed counts");
+    lab.strict = false; // the system does not ask us first
+    lab.outside("-port");
+    lab.settle(SECOND);
+    assert_eq!(lab.log(), "delete c; delete b; delete a");
+    assert_eq!((lab.state("a").as_str(), lab.state("port").as_str()), ("PENDING <port", "-"));
+}
+
+#[test]
+fn foreign_values_are_never_touched() {
+    let mut lab = Lab::having("f =1", "a <f");
+    lab.outside("f =2");
+    lab.outside("g");
+    lab.settle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "a <f; f =2; g"));
+    lab.resync();
+    assert_eq!(lab.log(), "");
+}
+
+#[test]
+fn drift_is_repaired_within_a_second_and_damped() {
+    let mut lab = Lab::having("", "a =1; b <a");
+    for (drift, want) in [("-b", "create b"), ("a =7", "update a")] {
+        lab.outside(drift);
+        assert_ne!(lab.engine.pending().len() + usize::from(lab.state("a") == "DRIFTED"), 0);
+        lab.settle(SECOND);
+        assert_eq!((lab.log().as_str(), lab.shown().as_str()), (want, "a =1; b <a"));
+    }
+    let begun = lab.now;
+    for _ in 0..20 {
+        lab.outside("a =7");
+        lab.settle(MINUTES);
+    }
+    assert!(lab.now - begun > MINUTES, "a fight over a value slows down");
+}
+
+// proves kv.X2, kv.X3
+#[test]
+fn each_fact_of_a_batch_counts_for_itself() {
+    let mut lab = Lab::having("", "a =1");
+    lab.outside("p; a =1; q");
+    assert_eq!(
+        (lab.state("a").as_str(), lab.state("p").as_str(), lab.state("q").as_str()),
+        ("CONFIGURED", "OBTAINED", "OBTAINED")
+    );
+    assert!(lab.engine.planes(&key("a"))[0].is_some(), "a fact never changes the intent");
+}
+
+#[test]
+fn a_link_that_goes_down_outside_loses_what_the_system_flushes() {
+    let mut lab = Lab::having("", "l :up~v; r <l:up +v; s <l");
+    lab.strict = false;
+    lab.system.remove(&key("r")); // the system says nothing about it
+    lab.outside("l");
+    lab.settle(SECOND);
+    assert_eq!(lab.shown(), "l :up~v; r <l:up +v; s <l");
+    let log = lab.log();
+    assert!(log.ends_with("update l; create r") || log == "update l; create r", "{log}");
+}
+
+#[test]
+fn what_was_there_before_us_may_go_with_what_is_ours() {
+    let mut lab = Lab::having("l/1 =1 port", "l ~/");
+    lab.commit("l/1 =2 port").unwrap();
+    assert_eq!(lab.restores.len(), 1);
+    lab.log();
+    assert!(matches!(lab.commit("-l; -l/1"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete l", ""));
+    assert_eq!(lab.restores.len(), 0, "there is nothing left to put back");
+}
+
+#[test]
+fn what_is_made_anew_after_it_went_is_ours() {
+    let mut lab = Lab::having("p =1 port", "");
+    lab.commit("p =2 port").unwrap();
+    lab.outside("-p");
+    lab.settle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.restores.len()), ("adopt p; create p", 0));
+    lab.commit("-p").unwrap();
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete p", ""));
+}
+
+#[test]
+fn what_cannot_go_is_reset_by_a_delete() {
+    let mut lab = Lab::having("", "s =2 stays");
+    assert!(matches!(lab.commit("-s"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));
+    assert_eq!(lab.state("s"), "OBTAINED");
+    lab.settle(MINUTES);
+    assert_eq!(lab.log(), "", "what is left is not ours");
+    assert!(matches!(lab.commit("s =3 stays"), Ok(Outcome::Done { .. })));
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));
+    lab.lying.push("delete s".into());
+    failed(&lab.commit("-s").unwrap(), "s", true);
+}

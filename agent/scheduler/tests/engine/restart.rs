@@ -1,0 +1,107 @@
+//! Rows for a restart and for complete retrieves.
+
+use holdfast_scheduler::{Scope, SharedValue};
+
+use crate::SECOND;
+use crate::common::{self, Lab, key};
+
+/// What the store gives back, what the system has, what becomes operations.
+#[track_caller]
+fn check_restart(intent: &str, system: &str, want: &str) {
+    let mut lab = Lab::default();
+    let values = common::changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
+    lab.engine.load(values.collect(), Vec::new());
+    lab.system = common::things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+    lab.strict = false;
+    lab.resync();
+    lab.settle(SECOND);
+    assert_eq!(lab.log(), want);
+    assert_eq!(
+        lab.engine.counters().operations_planned,
+        want.split(';').filter(|t| !t.is_empty()).count() as u64
+    );
+    lab.resync();
+    assert_eq!(lab.log(), "", "in sync");
+}
+
+// proves kv.R4, kv.R5, kv.X24
+#[test]
+fn a_restart_does_only_what_differs() {
+    check_restart("", "", "");
+    check_restart("", "f; g <f", "");
+    check_restart("a <f; b <a", "f; a <f mine; b <a mine", "");
+    check_restart("a =1 <f; b <a", "f; a =2 <f mine; b <a mine", "update a");
+    check_restart("a !1; b <a", "a !2 mine; b <a mine", "delete b; delete a; create a; create b");
+    check_restart("a", "a mine; z mine; f", "delete z");
+    check_restart("a .p; b <f", "a .p mine", "create a.p");
+    check_restart("a <x; b <y", "a <x mine", "delete a");
+    check_restart("a bad; b", "", "create b");
+    check_restart("p =2", "p =1 port", "adopt p");
+    check_restart(
+        "a =2 .new; b !2; c .late; C =2 <c; late2 <nobody; d",
+        "a =1 .old mine; a.old mine; b !1 mine; c mine; C =1 <c mine; d mine",
+        "delete a.old; delete b; update a; update c; update C; create a.new; create b; create c.late",
+    );
+}
+
+// proves kv.R3
+#[test]
+fn an_empty_intent_removes_everything_of_ours() {
+    let mut lab = Lab::having("f", "a .p .q; b <a.p; a/2 <b");
+    lab.commit("-a; -b; -a/2").unwrap();
+    assert_eq!(lab.log(), "delete a/2; delete a.q; delete b; delete a.p; delete a");
+    assert_eq!(lab.shown(), "f");
+    assert_eq!(lab.engine.statuses().len(), 1);
+}
+
+// proves kv.X17
+#[test]
+fn a_complete_retrieve_shows_what_vanished_unheard() {
+    let mut lab = Lab::having("f", "a; b <f; C");
+    lab.outside_unheard("-a; -f; -C");
+    lab.strict = false;
+    let things =
+        lab.facts().into_iter().filter(|fact| fact.key.kind() == key("a").kind()).collect();
+    let step = lab.engine.retrieved(&Scope::Kinds(vec![key("a").kind()]), things, lab.now());
+    lab.follow(step);
+    lab.settle(SECOND);
+    assert_eq!(lab.shown(), "a");
+    assert_eq!(
+        (lab.state("b").as_str(), lab.state("C").as_str()),
+        ("PENDING <f", "CONFIGURED"),
+        "what was not retrieved stays"
+    );
+    lab.resync();
+    assert_eq!(lab.shown(), "a; C");
+}
+
+#[test]
+fn pre_images_survive_a_restart() {
+    let mut lab = Lab::default();
+    let value = |text: &str| common::changes(text).remove(0).1.unwrap();
+    lab.engine.load(vec![], vec![(key("p"), value("p =1 port"))]);
+    lab.system.insert(key("p"), common::Thing::parse("p =2"));
+    lab.resync();
+    assert_eq!(
+        (lab.log().as_str(), lab.shown().as_str()),
+        ("release p", "p =1 port"),
+        "its entry went while we were away"
+    );
+
+    let mut lab = Lab::default();
+    lab.engine.load(vec![(key("p"), value("p =2"))], vec![(key("p"), value("p =1 port"))]);
+    lab.system.insert(key("p"), common::Thing::parse("p =3"));
+    lab.resync();
+    assert_eq!(lab.log(), "update p");
+    lab.commit("-p").unwrap();
+    assert_eq!(lab.shown(), "p =1 port");
+}
+
+#[test]
+fn pre_images_are_told_before_the_operation_that_needs_them() {
+    let lab = Lab::with("p =1 port");
+    let plan = lab.plan("p =2").unwrap();
+    let told: Vec<(_, SharedValue)> = plan.restores().to_vec();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].0, key("p"));
+}
