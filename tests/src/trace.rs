@@ -2,8 +2,9 @@
 //!
 //! A test says so in a comment, alone above it or at the end of its row: `// proves 1.63, kv.X4`, with `#`
 //! in place of the slashes in Python and shell. [`Trace::read`] collects these tags from all sources and
-//! holds them against `requirements.tsv` (what must be) and `deviations.tsv` (what we do otherwise, on
-//! purpose). [`Trace::problems`] are tags that claim what nobody can prove.
+//! holds them against `requirements.tsv` (what must be), `deviations.tsv` (what we do otherwise, on
+//! purpose) and the tables of `SCENARIOS.md` (what the design of the engine has no place for).
+//! [`Trace::problems`] are rows and tags that cannot stand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,6 +15,12 @@ use anyhow::{Context, Result, bail};
 
 /// What stands between the comment mark and the ids.
 const TAG: &str = "proves ";
+
+/// Scenarios of other engines that ours has no place for: tables whose rows are `| id | why | instead |`.
+const SCENARIOS: &str = "agent/scheduler/SCENARIOS.md";
+
+/// Ids whose rows may stand in [`SCENARIOS`].
+const SCENARIO_PREFIX: &str = "kv.";
 
 /// Folders without sources of ours.
 const SKIPPED_FOLDERS: &[&str] = &["target", ".git", "data"];
@@ -37,6 +44,15 @@ pub struct Deviation {
     pub why: String,
 }
 
+/// One row of a table in `SCENARIOS.md`: a requirement that does not apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exemption {
+    pub id: String,
+    pub why: String,
+    pub instead: String,
+    pub line: usize,
+}
+
 /// A claim in a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag {
@@ -50,6 +66,7 @@ pub struct Tag {
 pub struct Trace {
     requirements: Vec<Requirement>,
     deviations: Vec<Deviation>,
+    exemptions: Vec<Exemption>,
     tags: Vec<Tag>,
 }
 
@@ -59,13 +76,15 @@ pub struct Count {
     pub proven: usize,
     pub total: usize,
     pub deviating: usize,
+    /// Rows that do not apply to the design.
+    pub exempt: usize,
     /// Of the rows with level `M` or `FP`.
     pub must_proven: usize,
     pub must_total: usize,
 }
 
 impl Trace {
-    /// Reads the tables in `workspace/tests` and the tags in every source below `workspace`.
+    /// Reads the tables in `workspace/tests` and of the engine, and the tags in every source below `workspace`.
     ///
     /// # Errors
     /// When a file cannot be read or a row has too few columns.
@@ -73,16 +92,17 @@ impl Trace {
         let tests = workspace.join("tests");
         let requirements = rows(&tests.join("requirements.tsv"), requirement)?;
         let deviations = rows(&tests.join("deviations.tsv"), deviation)?;
+        let exemptions = exemptions(&workspace.join(SCENARIOS))?;
         let mut tags = Vec::new();
         collect_tags(workspace, &mut tags)?;
         tags.sort();
-        Ok(Self { requirements, deviations, tags })
+        Ok(Self { requirements, deviations, exemptions, tags })
     }
 
-    /// One line for each tag or deviation that cannot stand.
+    /// One line for each tag, deviation or exemption that cannot stand.
     pub fn problems(&self) -> Vec<String> {
         let known: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
-        let deviating = self.deviating();
+        let (deviating, exempt) = (self.deviating(), self.exempt());
         let mut problems = Vec::new();
         for Tag { id, file, line } in &self.tags {
             let place = format!("{}:{line}", file.display());
@@ -91,17 +111,39 @@ impl Trace {
             } else if deviating.contains(id.as_str()) {
                 problems
                     .push(format!("{place}: {id} deviates on purpose, so nothing can prove it"));
+            } else if exempt.contains(id.as_str()) {
+                problems.push(format!("{place}: {id} stands in {SCENARIOS} as not applying"));
             }
         }
         for deviation in self.deviations.iter().filter(|row| !known.contains(row.id.as_str())) {
             problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
+        }
+        problems.extend(self.unfounded(&known));
+        problems
+    }
+
+    /// Exemptions of what is unknown, named twice or without a reason.
+    fn unfounded(&self, known: &BTreeSet<&str>) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let mut problems = Vec::new();
+        for Exemption { id, why, instead, line } in &self.exemptions {
+            let place = format!("{SCENARIOS}:{line}");
+            if !known.contains(id.as_str()) || !id.starts_with(SCENARIO_PREFIX) {
+                problems.push(format!("{place}: `{id}` is no scenario"));
+            }
+            if !seen.insert(id) {
+                problems.push(format!("{place}: {id} stands there twice"));
+            }
+            if why.is_empty() || instead.is_empty() {
+                problems.push(format!("{place}: {id} needs a reason, and what is done instead"));
+            }
         }
         problems
     }
 
     /// Counts by section, in the order of `requirements.tsv`.
     pub fn counts(&self) -> Vec<(&str, Count)> {
-        let (proven, deviating) = (self.proven(), self.deviating());
+        let (proven, deviating, exempt) = (self.proven(), self.deviating(), self.exempt());
         let mut order: Vec<&str> = Vec::new();
         let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
         for row in &self.requirements {
@@ -113,6 +155,7 @@ impl Trace {
             count.total += 1;
             count.proven += usize::from(is_proven);
             count.deviating += usize::from(deviating.contains(row.id.as_str()));
+            count.exempt += usize::from(exempt.contains(row.id.as_str()));
             count.must_total += usize::from(is_must);
             count.must_proven += usize::from(is_must && is_proven);
         }
@@ -124,21 +167,25 @@ impl Trace {
         let mut report = Report::default();
         let wanted =
             |section: &str| sections.is_empty() || sections.iter().any(|name| name == section);
-        report
-            .line(format_args!("{:<8} {:>8} {:>8} {:>9}", "section", "proven", "must", "deviates"));
+        report.line(format_args!(
+            "{:<8} {:>8} {:>8} {:>9} {:>9}",
+            "section", "proven", "must", "deviates", "no place"
+        ));
         for (section, count) in self.counts().into_iter().filter(|(section, _)| wanted(section)) {
             let proven = format!("{}/{}", count.proven, count.total);
             let must = format!("{}/{}", count.must_proven, count.must_total);
-            report.line(format_args!("{section:<8} {proven:>8} {must:>8} {:>9}", count.deviating));
+            let Count { deviating, exempt, .. } = count;
+            report.line(format_args!(
+                "{section:<8} {proven:>8} {must:>8} {deviating:>9} {exempt:>9}"
+            ));
         }
         for Deviation { id, what, why } in &self.deviations {
             report.line(format_args!("deviates {id}: {what} ({why})"));
         }
         if !brief {
-            let (proven, deviating) = (self.proven(), self.deviating());
-            let open = |row: &&Requirement| {
-                !proven.contains(row.id.as_str()) && !deviating.contains(row.id.as_str())
-            };
+            let closed = [self.proven(), self.deviating(), self.exempt()];
+            let closed: BTreeSet<&str> = closed.into_iter().flatten().collect();
+            let open = |row: &&Requirement| !closed.contains(row.id.as_str());
             for row in self.requirements.iter().filter(open).filter(|row| wanted(&row.section)) {
                 report.line(format_args!(
                     "unproven {} {} {}: {}",
@@ -155,6 +202,10 @@ impl Trace {
 
     fn deviating(&self) -> BTreeSet<&str> {
         self.deviations.iter().map(|row| row.id.as_str()).collect()
+    }
+
+    fn exempt(&self) -> BTreeSet<&str> {
+        self.exemptions.iter().map(|row| row.id.as_str()).collect()
     }
 }
 
@@ -230,6 +281,28 @@ fn rows<T>(file: &Path, row: fn(&[&str]) -> Option<T>) -> Result<Vec<T>> {
     Ok(rows)
 }
 
+/// The rows of all tables in a Markdown file whose first cell is an id.
+fn exemptions(file: &Path) -> Result<Vec<Exemption>> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut rows = Vec::new();
+    for (line, row) in (1..).zip(text.lines()) {
+        let Some(cells) = row.strip_prefix('|').and_then(|row| row.strip_suffix('|')) else {
+            continue;
+        };
+        let cells: Vec<&str> = cells.split('|').map(str::trim).collect();
+        let is_head = cells[0] == "id" || cells[0].chars().all(|c| c == '-');
+        if is_head {
+            continue;
+        }
+        let &[id, why, instead] = cells.as_slice() else {
+            bail!("{}:{line}: a row has three cells: {row}", file.display());
+        };
+        rows.push(Exemption { id: id.into(), why: why.into(), instead: instead.into(), line });
+    }
+    Ok(rows)
+}
+
 fn requirement(columns: &[&str]) -> Option<Requirement> {
     let &[id, level, section, text, ..] = columns else { return None };
     let document = id.split('.').next()?;
@@ -268,19 +341,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_refused_when_nothing_can_prove_it() {
-        let tag = |id: &str| Tag { id: id.into(), file: "a.rs".into(), line: 7 };
-        let trace = Trace {
-            requirements: [
-                ["1.1", "M", "1A.", "x"],
-                ["1.2", "S", "1A.", "y"],
-                ["kv.P1", "M", "2", "z"],
-            ]
-            .iter()
-            .filter_map(|columns| requirement(columns))
-            .collect(),
-            deviations: deviation(&["1.2", "not", "so"]).into_iter().collect(),
-            tags: vec![tag("1.1"), tag("1.2"), tag("9.9")],
-        };
+        let trace = trace(&["1.1", "1.2", "9.9"], &[]);
         assert_eq!(
             trace.problems(),
             [
@@ -288,8 +349,84 @@ mod tests {
                 "a.rs:7: `9.9` is no requirement"
             ]
         );
-        let first = Count { proven: 2, total: 2, deviating: 1, must_proven: 1, must_total: 1 };
-        let second = Count { total: 1, must_total: 1, ..Count::default() };
+        let first = Count {
+            proven: 2,
+            total: 2,
+            deviating: 1,
+            must_proven: 1,
+            must_total: 1,
+            ..Count::default()
+        };
+        let second = Count { total: 2, must_total: 2, ..Count::default() };
         assert_eq!(trace.counts(), [("1A", first), ("kv 2", second)]);
+    }
+
+    #[test]
+    fn a_scenario_is_proven_or_has_no_place_never_both() {
+        let trace = trace(
+            &["kv.P1"],
+            &[
+                ("kv.P1", "x", "y"),
+                ("kv.P2", "x", ""),
+                ("kv.P2", "x", "y"),
+                ("kv.Z1", "x", "y"),
+                ("1.1", "x", "y"),
+            ],
+        );
+        assert_eq!(
+            trace.problems(),
+            [
+                "a.rs:7: kv.P1 stands in agent/scheduler/SCENARIOS.md as not applying",
+                "agent/scheduler/SCENARIOS.md:1: kv.P2 needs a reason, and what is done instead",
+                "agent/scheduler/SCENARIOS.md:2: kv.P2 stands there twice",
+                "agent/scheduler/SCENARIOS.md:3: `kv.Z1` is no scenario",
+                "agent/scheduler/SCENARIOS.md:4: `1.1` is no scenario",
+            ]
+        );
+        let second = Count {
+            proven: 1,
+            total: 2,
+            exempt: 2,
+            must_proven: 1,
+            must_total: 2,
+            ..Count::default()
+        };
+        assert_eq!(trace.counts()[1], ("kv 2", second));
+        assert!(!trace.report(false, &[]).contains("unproven kv"), "{}", trace.report(false, &[]));
+    }
+
+    #[test]
+    fn exemptions_are_the_rows_of_markdown_tables() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "Text.\n\n| id | why | instead |\n|---|---|---|\n| kv.P1 | a b | c |\n";
+        fs::write(&file, text).unwrap();
+        let want =
+            Exemption { id: "kv.P1".into(), why: "a b".into(), instead: "c".into(), line: 5 };
+        assert_eq!(exemptions(file.path()).unwrap(), [want]);
+        fs::write(&file, "| kv.P1 | a |\n").unwrap();
+        assert!(exemptions(file.path()).unwrap_err().to_string().contains("three cells"));
+    }
+
+    /// Four requirements, of which one deviates, with these tags and these exemptions (one a line, from 0).
+    fn trace(tags: &[&str], exempt: &[(&str, &str, &str)]) -> Trace {
+        let rows = [
+            ["1.1", "M", "1A.", "x"],
+            ["1.2", "S", "1A.", "y"],
+            ["kv.P1", "M", "2", "z"],
+            ["kv.P2", "M", "2", "z"],
+        ];
+        let tag = |id: &&str| Tag { id: (*id).into(), file: "a.rs".into(), line: 7 };
+        let exemption = |(line, &(id, why, instead)): (usize, &(&str, &str, &str))| Exemption {
+            id: id.into(),
+            why: why.into(),
+            instead: instead.into(),
+            line,
+        };
+        Trace {
+            requirements: rows.iter().filter_map(|columns| requirement(columns)).collect(),
+            deviations: deviation(&["1.2", "not", "so"]).into_iter().collect(),
+            exemptions: exempt.iter().enumerate().map(exemption).collect(),
+            tags: tags.iter().map(tag).collect(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use holdfast_scheduler::Outcome;
 
-use crate::common::{Lab, fact, key};
+use crate::common::{Lab, key};
 use crate::{MINUTES, SECOND, failed};
 
 // proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
