@@ -6,6 +6,7 @@
 
 pub mod boot;
 pub mod changes;
+pub mod cli;
 pub mod configuration;
 pub mod edit;
 pub mod instance;

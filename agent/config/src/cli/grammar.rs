@@ -1,0 +1,123 @@
+//! Which words stand where, read off the schema.
+
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::instance::Step;
+use crate::schema::{Node, NodeId, NodeKind, Schema};
+
+/// The word that turns a line around.
+pub(super) const NO: &str = "no";
+
+/// The words of one schema.
+#[derive(Debug)]
+pub struct Grammar<'a> {
+    schema: &'a Schema,
+    /// By node: the words that may stand below it.
+    below: Vec<Vec<Word>>,
+}
+
+/// A word and the node it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: SmolStr,
+    /// The container that the word passes through without naming it.
+    pub(super) through: Option<NodeId>,
+    pub(super) node: NodeId,
+    /// Understood, but neither printed nor proposed.
+    pub(super) hidden: bool,
+}
+
+impl<'a> Grammar<'a> {
+    pub fn new(schema: &'a Schema) -> Self {
+        let below = schema.nodes().iter().map(|node| words(schema, node)).collect();
+        Self { schema, below }
+    }
+
+    pub(super) fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    pub(super) fn word(&self, at: NodeId, text: &str) -> Option<&Word> {
+        self.below[at.0 as usize].iter().find(|word| word.text == text)
+    }
+
+    /// The words that may stand below a node, in schema order.
+    pub(super) fn proposed(&self, at: NodeId) -> impl Iterator<Item = &Word> {
+        self.below[at.0 as usize].iter().filter(|word| !word.hidden)
+    }
+
+    /// The word below `at` that takes one to `node`; none for a container that is passed through,
+    /// unless it is `meant` itself.
+    pub(super) fn word_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Word> {
+        let through = self.schema.node(node).parent.filter(|parent| *parent != at);
+        let fits = |word: &&Word| word.node == node && word.through == through;
+        self.below[at.0 as usize].iter().find(fits).filter(|word| meant || !word.hidden)
+    }
+
+    /// How a statement that begins with `word` is written, as in `interface NAME`.
+    pub(super) fn form(&self, word: &Word) -> String {
+        let node = self.schema.node(word.node);
+        let value = |leaf: &NodeId| self.schema.node(*leaf).name.to_uppercase();
+        let arguments: Vec<String> = match &node.kind {
+            NodeKind::List { keys } => keys.iter().map(value).collect(),
+            NodeKind::Leaf => vec!["VALUE".to_owned()],
+            NodeKind::LeafList => vec!["VALUE...".to_owned()],
+            NodeKind::Root | NodeKind::Container { .. } => Vec::new(),
+        };
+        [word.text.to_string()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The steps from `at` that a word takes, without the keys of its list.
+    pub(super) fn steps(word: &Word) -> impl Iterator<Item = Step> + use<> {
+        word.through.into_iter().chain([word.node]).map(Step::node)
+    }
+}
+
+/// Children that can be written and are no keys: keys are arguments of their list's word.
+fn writable<'a>(schema: &'a Schema, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    let children = node.children.iter().filter(|id| !schema.is_list_key(**id));
+    children.map(|id| schema.node(*id)).filter(|child| child.config)
+}
+
+fn words(schema: &Schema, node: &Node) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    for child in writable(schema, node) {
+        let text = name(schema, node, child);
+        let hoisted = only_list(schema, child).filter(|list| is_unique(schema, node, child, list));
+        words.extend(hoisted.map(|list| Word {
+            text: list.name.clone(),
+            through: Some(child.id),
+            node: list.id,
+            hidden: false,
+        }));
+        words.push(Word { text, through: None, node: child.id, hidden: hoisted.is_some() });
+    }
+    words
+}
+
+/// With its module where the bare name would name two things.
+fn name(schema: &Schema, parent: &Node, child: &Node) -> SmolStr {
+    let twins = writable(schema, parent).filter(|other| other.name == child.name).count();
+    match twins > 1 || child.name == NO {
+        true => format_smolstr!("{}:{}", schema.module(child.module).name, child.name),
+        false => child.name.clone(),
+    }
+}
+
+/// The list of a container that is there for this list alone.
+fn only_list<'a>(schema: &'a Schema, container: &'a Node) -> Option<&'a Node> {
+    let mut inside = writable(schema, container);
+    let only = inside.next().filter(|_| inside.next().is_none())?;
+    let plain = container.kind == NodeKind::Container { presence: false };
+    (plain && matches!(only.kind, NodeKind::List { .. })).then_some(only)
+}
+
+/// True when nothing else at this place has or would take the name of `list`.
+fn is_unique(schema: &Schema, parent: &Node, container: &Node, list: &Node) -> bool {
+    let taken = |other: &Node| {
+        other.name == list.name || only_list(schema, other).is_some_and(|it| it.name == list.name)
+    };
+    list.name != NO
+        && !writable(schema, parent).filter(|other| other.id != container.id).any(taken)
+        && container.name != list.name
+}

@@ -1,0 +1,111 @@
+//! Lines and the words in them: comments, quotes, escapes.
+
+use std::fmt::Write;
+
+/// One line with something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// Counted from 1.
+    pub(super) number: usize,
+    pub(super) indent: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// A word, and whether it stood in quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) text: String,
+    pub(super) quoted: bool,
+}
+
+const BLANK: [char; 2] = [' ', '\t'];
+const COMMENT: [char; 2] = ['!', '#'];
+
+/// The lines that are neither empty nor comments.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    (1..).zip(text.split('\n')).filter_map(|(number, line)| {
+        let line = line.trim_end_matches(['\r', ' ', '\t']);
+        let text = line.trim_start_matches(BLANK);
+        let says = !text.is_empty() && !text.starts_with(COMMENT);
+        says.then(|| Line { number, indent: &line[..line.len() - text.len()], text })
+    })
+}
+
+/// Splits a line at its blanks; a word that is `!` or `#` ends it.
+pub(super) fn words(line: &str) -> Result<Vec<Token>, String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start_matches(BLANK);
+    while !rest.is_empty() {
+        let (token, after) = word(rest)?;
+        if !token.quoted && matches!(&*token.text, "!" | "#") {
+            break;
+        }
+        if !after.is_empty() && !after.starts_with(BLANK) {
+            return Err("a blank is missing after a closing quote".to_owned());
+        }
+        words.push(token);
+        rest = after.trim_start_matches(BLANK);
+    }
+    Ok(words)
+}
+
+fn word(text: &str) -> Result<(Token, &str), String> {
+    if let Some(inside) = text.strip_prefix('"') {
+        let (text, after) = quoted(inside)?;
+        return Ok((Token { text, quoted: true }, after));
+    }
+    let end = text.find(BLANK).unwrap_or(text.len());
+    let (plain, after) = text.split_at(end);
+    match plain.find(['"', '\\']) {
+        Some(at) => {
+            let odd = &plain[at..=at];
+            Err(format!(
+                "`{odd}` in a word that does not begin with a quote: put all of it into quotes"
+            ))
+        }
+        None => Ok((Token { text: plain.to_owned(), quoted: false }, after)),
+    }
+}
+
+fn quoted(text: &str) -> Result<(String, &str), String> {
+    let mut out = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok((out, &text[at + 1..])),
+            '\\' => out.push(match chars.next() {
+                Some((_, 'n')) => '\n',
+                Some((_, 'r')) => '\r',
+                Some((_, 't')) => '\t',
+                Some((_, plain @ ('"' | '\\'))) => plain,
+                Some((_, other)) => {
+                    return Err(format!(
+                        "`\\{other}` is no escape: there are \\n, \\r, \\t, \\\" and \\\\"
+                    ));
+                }
+                None => return Err("nothing follows the last backslash".to_owned()),
+            }),
+            c => out.push(c),
+        }
+    }
+    Err("a quote is not closed on its line; a line break inside is written \\n".to_owned())
+}
+
+/// Writes a word so that [`words`] reads it back; in quotes where it needs them.
+pub(super) fn write_word(out: &mut String, word: &str) {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\');
+    if !word.is_empty() && !matches!(word, "!" | "#") && !word.contains(odd) {
+        return out.push_str(word);
+    }
+    out.push('"');
+    for c in word.chars() {
+        let _infallible = match c {
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            '"' | '\\' => write!(out, "\\{c}"),
+            c => out.write_char(c),
+        };
+    }
+    out.push('"');
+}

@@ -1,0 +1,303 @@
+//! From text to statements.
+//!
+//! Every line is read where the lines above put it, and what is wrong with it does not keep the
+//! others from being read: one answer names all bad lines. What stands below a bad line is skipped,
+//! since nobody knows where it belongs.
+
+use super::grammar::{Grammar, NO, Word};
+use super::lines::{Line, Token, lines, words};
+use super::{Act, CliError, Statement};
+use crate::instance::{InstancePath, Keys, Step};
+use crate::schema::types::Base;
+use crate::schema::{NodeId, NodeKind, Schema, ValueError};
+use crate::value::Value;
+
+/// Bad lines that one answer names; a text that is no configuration at all has thousands.
+const MAX_ERRORS: usize = 100;
+
+/// Reads a text. Statements come in the order of their lines.
+///
+/// # Errors
+/// All lines that cannot be read, the first [`MAX_ERRORS`] of them.
+pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError>> {
+    let grammar = Grammar::new(schema);
+    let mut reader = Reader::new(&grammar);
+    for line in lines(text) {
+        reader.line(&line);
+        if reader.errors.len() == MAX_ERRORS {
+            break;
+        }
+    }
+    match reader.errors.is_empty() {
+        true => Ok(reader.statements),
+        false => Err(reader.errors),
+    }
+}
+
+struct Reader<'a> {
+    grammar: &'a Grammar<'a>,
+    statements: Vec<Statement>,
+    errors: Vec<CliError>,
+    /// The blocks around the line, outermost first.
+    levels: Vec<Level<'a>>,
+    /// What deeper lines right after the last one would stand below.
+    last: Below,
+}
+
+/// Lines of one indentation. The first line of a text decides about the outermost.
+struct Level<'a> {
+    indent: Option<&'a str>,
+    /// None in a block whose lines are skipped.
+    block: Option<Block>,
+}
+
+#[derive(Clone)]
+struct Block {
+    path: InstancePath,
+    at: NodeId,
+}
+
+/// What a line lets stand below it.
+enum Below {
+    Block(Block),
+    /// The line could not be read.
+    Skipped,
+    Nothing(String),
+}
+
+/// What a line says, and what may stand below it.
+type Read = (Option<(InstancePath, Act)>, Below);
+
+impl<'a> Reader<'a> {
+    fn new(grammar: &'a Grammar<'a>) -> Self {
+        let root = Block { path: InstancePath::root(), at: grammar.schema().root() };
+        let levels = vec![Level { indent: None, block: Some(root) }];
+        let (statements, errors) = (Vec::new(), Vec::new());
+        Self { grammar, statements, errors, levels, last: Below::Skipped }
+    }
+
+    fn line(&mut self, line: &Line<'a>) {
+        if let Err(reason) = self.find_level(line.indent) {
+            self.fail(line, reason);
+            self.levels.push(Level { indent: Some(line.indent), block: None });
+        }
+        let innermost = self.levels.last().expect("the outermost level stays");
+        let Some(block) = innermost.block.clone() else {
+            self.last = Below::Skipped;
+            return;
+        };
+        match self.read(block, line.text) {
+            Ok((said, below)) => {
+                let statement = |(path, act)| Statement { line: line.number, path, act };
+                self.statements.extend(said.map(statement));
+                self.last = below;
+            }
+            Err(reason) => {
+                self.fail(line, reason);
+                self.last = Below::Skipped;
+            }
+        }
+    }
+
+    fn fail(&mut self, line: &Line<'_>, reason: String) {
+        self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason });
+    }
+
+    /// Opens or closes blocks until the innermost has this indentation.
+    fn find_level(&mut self, indent: &'a str) -> Result<(), String> {
+        let last = std::mem::replace(&mut self.last, Below::Skipped);
+        let innermost = self.levels.last_mut().expect("the outermost level stays");
+        let current = *innermost.indent.get_or_insert(indent);
+        if indent == current {
+            return Ok(());
+        }
+        if indent.starts_with(current) {
+            let block = match last {
+                Below::Block(block) => Some(block),
+                Below::Skipped => None,
+                Below::Nothing(what) => return Err(format!("nothing can stand below {what}")),
+            };
+            self.levels.push(Level { indent: Some(indent), block });
+            return Ok(());
+        }
+        let outer = |level: &Level<'a>| level.indent.unwrap_or_default();
+        if let Some(at) = self.levels.iter().rposition(|level| outer(level) == indent) {
+            self.levels.truncate(at + 1);
+            return Ok(());
+        }
+        let around = self.levels.iter().rposition(|level| indent.starts_with(outer(level)));
+        self.levels.truncate(around.unwrap_or_default() + 1);
+        match self.levels.last() {
+            // Nobody knows what was to stand here.
+            Some(Level { block: None, .. }) => {
+                self.levels.push(Level { indent: Some(indent), block: None });
+                Ok(())
+            }
+            _ => Err("its indentation is that of no block above".to_owned()),
+        }
+    }
+
+    fn read(&self, block: Block, text: &str) -> Result<Read, String> {
+        let tokens = words(text)?;
+        match tokens.split_first() {
+            Some((first, rest)) if first.text == NO && !first.quoted => self.negation(block, rest),
+            _ => self.statement(block, &tokens),
+        }
+    }
+
+    fn negation(&self, block: Block, tokens: &[Token]) -> Result<Read, String> {
+        if tokens.is_empty() {
+            return Err(format!("`{NO}` needs to know what: {}", self.allowed(block.at)));
+        }
+        let (block, word, rest) = self.walk(block, tokens)?;
+        if let Some(extra) = rest.first() {
+            let word = word.map_or("", |word| word.text.as_str());
+            return Err(format!("`{NO} {word}` takes no value: `{}` is too much", extra.text));
+        }
+        Ok((Some((block.path, Act::No)), Below::Nothing(format!("a line with `{NO}`"))))
+    }
+
+    fn statement(&self, block: Block, tokens: &[Token]) -> Result<Read, String> {
+        let (block, word, rest) = self.walk(block, tokens)?;
+        match &self.grammar.schema().node(block.at).kind {
+            NodeKind::Leaf | NodeKind::LeafList => {
+                let word = word.map(|word| word.text.clone()).unwrap_or_default();
+                let value =
+                    self.value(block.at, rest).map_err(|reason| format!("`{word}`: {reason}"))?;
+                let below = Below::Nothing(format!("the value of `{word}`"));
+                Ok((Some((block.path, Act::Set(value))), below))
+            }
+            NodeKind::List { .. } | NodeKind::Container { presence: true } => {
+                Ok((Some((block.path.clone(), Act::Enter)), Below::Block(block)))
+            }
+            NodeKind::Root | NodeKind::Container { presence: false } => {
+                Ok((None, Below::Block(block)))
+            }
+        }
+    }
+
+    /// Follows words as far as they name nodes; what is left is a leaf's.
+    fn walk<'t>(
+        &self,
+        mut block: Block,
+        mut tokens: &'t [Token],
+    ) -> Result<(Block, Option<&'a Word>, &'t [Token]), String> {
+        let mut last = None;
+        while let Some((token, rest)) = tokens.split_first() {
+            let kind = &self.grammar.schema().node(block.at).kind;
+            if matches!(kind, NodeKind::Leaf | NodeKind::LeafList) {
+                break;
+            }
+            let found = self.grammar.word(block.at, &token.text);
+            let word = found.ok_or_else(|| self.unknown(block.at, &token.text))?;
+            block.path.0.extend(Grammar::steps(word));
+            block.at = word.node;
+            tokens = self.take_keys(&mut block, word, rest)?;
+            last = Some(word);
+        }
+        Ok((block, last, tokens))
+    }
+
+    /// Gives the last step of a path to a list its keys.
+    fn take_keys<'t>(
+        &self,
+        block: &mut Block,
+        word: &Word,
+        tokens: &'t [Token],
+    ) -> Result<&'t [Token], String> {
+        let schema = self.grammar.schema();
+        let NodeKind::List { keys } = &schema.node(word.node).kind else { return Ok(tokens) };
+        let Some((given, rest)) = tokens.split_at_checked(keys.len()) else {
+            return Err(format!("a key is missing: `{}`", self.grammar.form(word)));
+        };
+        let value = |(key, token): (&NodeId, &Token)| {
+            let reason =
+                |error| format!("`{}` of `{}`: {error}", schema.node(*key).name, word.text);
+            schema.leaf(*key).ty.parse_text(&token.text).map_err(reason)
+        };
+        let values = keys.iter().zip(given).map(value).collect::<Result<_, _>>()?;
+        if let Some(step) = block.path.0.last_mut() {
+            *step = Step::entry(word.node, Keys(values));
+        }
+        Ok(rest)
+    }
+
+    fn value(&self, leaf: NodeId, tokens: &[Token]) -> Result<Value, String> {
+        let node = self.grammar.schema().node(leaf);
+        let ty = &self.grammar.schema().leaf(leaf).ty;
+        let text = |error: ValueError| error.to_string();
+        match (&node.kind, tokens) {
+            (NodeKind::LeafList, _) => {
+                let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
+                node.parse_texts(&texts).map_err(text)
+            }
+            (_, [one]) => ty.parse_text(&one.text).map_err(text),
+            (_, []) if takes_nothing(&ty.base) => ty.empty().map_err(text),
+            (_, []) => Err(format!("the value is missing: {ty}")),
+            (_, [_, extra, ..]) => Err(format!(
+                "one value is expected, `{}` is too much; text with blanks stands in quotes",
+                extra.text
+            )),
+        }
+    }
+
+    fn unknown(&self, at: NodeId, word: &str) -> String {
+        let schema = self.grammar.schema();
+        if let Some(known) = schema.child(at, None, word) {
+            return match schema.is_list_key(known) {
+                true => format!("`{word}` is a key and stands behind the name of its list"),
+                false => format!("`{word}` is state, which cannot be written"),
+            };
+        }
+        let near = match self.nearest(at, word) {
+            Some(near) => format!("; is `{near}` meant?"),
+            None => String::new(),
+        };
+        let inside = match self.statements.last() {
+            Some(above) if near.is_empty() && self.is_below(above, word) => {
+                "; to stand below the line above, it must be indented deeper"
+            }
+            _ => "",
+        };
+        format!("unknown word `{word}`: {}{near}{inside}", self.allowed(at))
+    }
+
+    fn is_below(&self, above: &Statement, word: &str) -> bool {
+        let entered = above.act == Act::Enter;
+        entered
+            && above.path.last().is_some_and(|step| self.grammar.word(step.node, word).is_some())
+    }
+
+    fn allowed(&self, at: NodeId) -> String {
+        let words: Vec<String> = self
+            .grammar
+            .proposed(at)
+            .map(|word| format!("`{}`", self.grammar.form(word)))
+            .collect();
+        match words.is_empty() {
+            true => "nothing more can stand here".to_owned(),
+            false => format!("here can stand {}", words.join(", ")),
+        }
+    }
+
+    /// The word that was meant, as far as one can tell: it begins so, or differs in few letters.
+    fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
+        /// Letters that may be wrong, missing or swapped.
+        const TYPING_MISTAKES: usize = 2;
+        let words = || self.grammar.proposed(at).map(|it| it.text.as_str());
+        let distance = |known: &&str| strsim::damerau_levenshtein(known, word);
+        let close = words().min_by_key(distance).filter(|known| {
+            distance(known) <= TYPING_MISTAKES && distance(known) < word.chars().count()
+        });
+        close.or_else(|| words().find(|known| known.starts_with(word)))
+    }
+}
+
+/// True for a leaf that says all by being there.
+fn takes_nothing(base: &Base) -> bool {
+    match base {
+        Base::Empty => true,
+        Base::Union(members) => members.iter().any(|member| takes_nothing(&member.base)),
+        _ => false,
+    }
+}

@@ -1,0 +1,242 @@
+//! From a tree to text.
+//!
+//! An entry that was given as such opens a block. One that is only there for what stands in it is
+//! passed through, on one line with it: reading the text gives the very same tree.
+
+use super::grammar::{Grammar, NO};
+use super::lines::write_word;
+use super::{Act, Statement};
+use crate::instance::{InstancePath, Keys, Step};
+use crate::schema::{Node, NodeId, NodeKind, Schema};
+use crate::tree::{Branch, Child, Leaf, Tree};
+use crate::value::{Value, bare_identity};
+
+/// Blanks for each level.
+const INDENT: &str = "  ";
+
+/// The text of a whole tree: reading it back gives the statements that make this tree.
+pub fn print<M: Clone + Eq>(schema: &Schema, tree: &Tree<M>) -> String {
+    print_noted(schema, tree, &|_| None)
+}
+
+/// The same with a comment at the end of each line for which `note` has one: a leaf's line, or an
+/// entry's by its first key.
+pub fn print_noted<M: Clone + Eq>(
+    schema: &Schema,
+    tree: &Tree<M>,
+    note: &dyn Fn(&Leaf<M>) -> Option<String>,
+) -> String {
+    let grammar = Grammar::new(schema);
+    let mut said = Vec::new();
+    let mut teller = Teller { schema, note, said: &mut said };
+    teller.branch(&mut InstancePath::root(), tree.root());
+    write(&grammar, &said)
+}
+
+/// One statement on one line, from the root.
+pub fn line(schema: &Schema, path: &InstancePath, act: &Act) -> String {
+    let grammar = Grammar::new(schema);
+    let mut out = String::new();
+    if *act == Act::No {
+        out += NO;
+    }
+    write_steps(&grammar, &mut out, schema.root(), &path.0);
+    write_value(schema, &mut out, path, act);
+    out
+}
+
+/// What one line will say, with its comment.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) path: InstancePath,
+    pub(super) act: Act,
+    pub(super) note: Option<String>,
+}
+
+impl From<Statement> for Said {
+    fn from(statement: Statement) -> Self {
+        Self { path: statement.path, act: statement.act, note: None }
+    }
+}
+
+/// Makes statements of a tree.
+struct Teller<'a, M> {
+    schema: &'a Schema,
+    note: &'a dyn Fn(&Leaf<M>) -> Option<String>,
+    said: &'a mut Vec<Said>,
+}
+
+impl<M: Clone> Teller<'_, M> {
+    fn say(&mut self, path: &InstancePath, act: Act, note: Option<String>) {
+        self.said.push(Said { path: path.clone(), act, note });
+    }
+
+    fn branch(&mut self, path: &mut InstancePath, branch: &Branch<M>) {
+        for (id, child) in branch.children() {
+            let node = self.schema.node(*id);
+            if !node.config || self.schema.is_list_key(*id) {
+                continue;
+            }
+            path.0.push(Step::node(*id));
+            match child {
+                Child::Leaf(leaf) => {
+                    self.say(path, Act::Set(leaf.value.clone()), (self.note)(leaf))
+                }
+                Child::Container(inside) => {
+                    if inside.given && node.kind == (NodeKind::Container { presence: true }) {
+                        self.say(path, Act::Enter, None);
+                    }
+                    self.branch(path, inside);
+                }
+                Child::List(list) => {
+                    for (keys, entry) in list.iter() {
+                        path.0.pop();
+                        path.0.push(Step::entry(*id, keys.clone()));
+                        self.entry(path, entry);
+                    }
+                }
+            }
+            path.0.pop();
+        }
+    }
+
+    fn entry(&mut self, path: &mut InstancePath, entry: &Branch<M>) {
+        if entry.given || entry.has_only_keys(self.schema) {
+            let key = entry.children().first().and_then(|(key, _)| entry.leaf(*key));
+            self.say(path, Act::Enter, key.and_then(self.note));
+        }
+        self.branch(path, entry);
+    }
+}
+
+/// The text of statements. Those below one `Enter` follow it.
+pub(super) fn write(grammar: &Grammar<'_>, said: &[Said]) -> String {
+    let root = Open { steps: 0, at: grammar.schema().root() };
+    let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
+    said.iter().for_each(|it| writer.say(it));
+    writer.out
+}
+
+struct Writer<'a> {
+    grammar: &'a Grammar<'a>,
+    out: String,
+    /// A path through all open blocks.
+    path: &'a [Step],
+    /// Never empty: the root is always open.
+    open: Vec<Open>,
+}
+
+/// A block: how many steps of the path it is away from the root.
+#[derive(Clone, Copy)]
+struct Open {
+    steps: usize,
+    at: NodeId,
+}
+
+impl<'a> Writer<'a> {
+    fn innermost(&self) -> Open {
+        *self.open.last().expect("the root is always open")
+    }
+
+    fn say(&mut self, said: &'a Said) {
+        let steps = &said.path.0;
+        while self.innermost().steps > 0 && !self.is_inside(steps) {
+            self.open.pop();
+        }
+        self.path = steps;
+        self.open_containers(steps);
+        let from = self.innermost();
+        let start = self.out.len();
+        if said.act == Act::No {
+            self.out += NO;
+        }
+        write_steps(self.grammar, &mut self.out, from.at, &steps[from.steps..]);
+        write_value(self.grammar.schema(), &mut self.out, &said.path, &said.act);
+        self.finish(start, said.note.as_deref());
+        if said.act == Act::Enter {
+            let at = steps.last().map_or(from.at, |step| step.node);
+            self.open.push(Open { steps: steps.len(), at });
+        }
+    }
+
+    /// True when the innermost block holds `steps`, below itself.
+    fn is_inside(&self, steps: &[Step]) -> bool {
+        let depth = self.innermost().steps;
+        steps.len() > depth && steps[..depth] == self.path[..depth]
+    }
+
+    /// Opens a block for each container with a word of its own, down to the first entry.
+    fn open_containers(&mut self, steps: &'a [Step]) {
+        let schema = self.grammar.schema();
+        while let Some((step, rest)) = steps[self.innermost().steps..].split_first() {
+            let from = self.innermost();
+            let plain = schema.node(step.node).kind == NodeKind::Container { presence: false };
+            let Some(word) = self.grammar.word_for(from.at, step.node, false) else { return };
+            if !plain || rest.is_empty() {
+                return;
+            }
+            let start = self.out.len();
+            self.out += &word.text;
+            self.finish(start, None);
+            self.open.push(Open { steps: from.steps + 1, at: step.node });
+        }
+    }
+
+    /// Indents what was written from `start` on, and ends the line.
+    fn finish(&mut self, start: usize, note: Option<&str>) {
+        let depth = self.open.len() - 1;
+        self.out.insert_str(start, &INDENT.repeat(depth));
+        if let Some(note) = note {
+            self.out += " # ";
+            self.out += note;
+        }
+        self.out.push('\n');
+    }
+}
+
+/// Each word of the way with a blank before it; keys behind the names of their lists.
+fn write_steps(grammar: &Grammar<'_>, out: &mut String, from: NodeId, steps: &[Step]) {
+    let mut at = from;
+    for (number, step) in steps.iter().enumerate() {
+        let meant = number + 1 == steps.len();
+        let Some(word) = grammar.word_for(at, step.node, meant) else { continue };
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push(' ');
+        }
+        *out += &word.text;
+        if let Some(keys) = &step.keys {
+            write_keys(grammar.schema(), out, grammar.schema().node(step.node), keys);
+        }
+        at = step.node;
+    }
+}
+
+fn write_keys(schema: &Schema, out: &mut String, list: &Node, keys: &Keys) {
+    let NodeKind::List { keys: leaves } = &list.kind else { return };
+    for (leaf, value) in leaves.iter().zip(&keys.0) {
+        write_one(schema, out, *leaf, value);
+    }
+}
+
+fn write_value(schema: &Schema, out: &mut String, path: &InstancePath, act: &Act) {
+    let (Act::Set(value), Some(step)) = (act, path.last()) else { return };
+    match value {
+        Value::Empty => {}
+        Value::List(values) => values.iter().for_each(|it| write_one(schema, out, step.node, it)),
+        value => write_one(schema, out, step.node, value),
+    }
+}
+
+fn write_one(schema: &Schema, out: &mut String, leaf: NodeId, value: &Value) {
+    out.push(' ');
+    let text = match value {
+        // Two modules may have an identity of one name.
+        Value::Identity(name)
+            if schema.leaf(leaf).ty.parse_text(bare_identity(name)).as_ref() != Ok(value) =>
+        {
+            name.to_string()
+        }
+        value => value.to_string(),
+    };
+    write_word(out, &text);
+}

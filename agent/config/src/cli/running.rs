@@ -1,0 +1,139 @@
+//! What the client's native layer holds, as text from which a plain replace makes it again.
+//!
+//! Such a replace starts from the factory's tree, so what stands there needs no line, and what is
+//! gone from it needs a `no`.
+
+use super::Act;
+use super::grammar::Grammar;
+use super::print::{Said, write};
+use crate::instance::{InstancePath, Step};
+use crate::layer::Mark;
+use crate::schema::{NodeId, NodeKind, Schema};
+use crate::tree::{Branch, Child, Tree};
+use crate::value::Value;
+
+/// The explicit leaves of `layer`, and `no X` for what `factory` has and `layer` has not, unless
+/// `elsewhere` says that another origin holds that leaf, entry or container explicitly.
+pub fn running(
+    schema: &Schema,
+    layer: &Tree<Mark>,
+    factory: &Tree<Mark>,
+    elsewhere: &dyn Fn(&InstancePath) -> bool,
+) -> String {
+    let mut said = Vec::new();
+    let mut teller = Teller { schema, elsewhere, said: &mut said };
+    teller.branch(&mut InstancePath::root(), layer.root(), factory.root());
+    write(&Grammar::new(schema), &said)
+}
+
+struct Teller<'a> {
+    schema: &'a Schema,
+    elsewhere: &'a dyn Fn(&InstancePath) -> bool,
+    said: &'a mut Vec<Said>,
+}
+
+impl Teller<'_> {
+    fn say(&mut self, path: &InstancePath, act: Act) {
+        self.said.push(Said { path: path.clone(), act, note: None });
+    }
+
+    fn branch(&mut self, path: &mut InstancePath, layer: &Branch<Mark>, factory: &Branch<Mark>) {
+        let ids = layer.children().iter().chain(factory.children()).map(|(id, _)| *id);
+        let mut ids: Vec<NodeId> = ids.filter(|id| !self.schema.is_list_key(*id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            path.0.push(Step::node(id));
+            match self.schema.node(id).kind {
+                NodeKind::Leaf | NodeKind::LeafList => self.leaf(
+                    path,
+                    layer.leaf(id).map(|it| (&it.value, it.meta)),
+                    factory.child(id),
+                ),
+                NodeKind::List { .. } => self.list(path, layer, factory),
+                NodeKind::Root | NodeKind::Container { .. } => {
+                    let inside = |branch: &Branch<Mark>| branch.container(id).cloned();
+                    self.inside(path, inside(layer).as_deref(), inside(factory).as_deref());
+                }
+            }
+            path.0.pop();
+        }
+    }
+
+    fn leaf(
+        &mut self,
+        path: &InstancePath,
+        held: Option<(&Value, Mark)>,
+        factory: Option<&Child<Mark>>,
+    ) {
+        match held {
+            Some((value, Mark::Explicit)) => self.say(path, Act::Set(value.clone())),
+            Some(_) => {}
+            None if factory.is_some() && !(self.elsewhere)(path) => self.say(path, Act::No),
+            None => {}
+        }
+    }
+
+    fn list(&mut self, path: &mut InstancePath, layer: &Branch<Mark>, factory: &Branch<Mark>) {
+        let Some(step) = path.0.pop() else { return };
+        let keys = |branch: &Branch<Mark>| -> Vec<_> {
+            branch
+                .list(step.node)
+                .into_iter()
+                .flat_map(|list| list.iter().map(|it| it.0.clone()))
+                .collect()
+        };
+        let mut all = [keys(layer), keys(factory)].concat();
+        all.sort_unstable();
+        all.dedup();
+        for keys in all {
+            let entry = |branch: &Branch<Mark>| branch.list(step.node)?.get(&keys).cloned();
+            let (held, factory) = (entry(layer), entry(factory));
+            path.0.push(Step::entry(step.node, keys));
+            self.inside(path, held.as_deref(), factory.as_deref());
+            path.0.pop();
+        }
+        path.0.push(step);
+    }
+
+    /// An entry or container of the layer, of the factory or of both.
+    fn inside(
+        &mut self,
+        path: &mut InstancePath,
+        layer: Option<&Branch<Mark>>,
+        factory: Option<&Branch<Mark>>,
+    ) {
+        let nothing = Branch::default();
+        let was_given = factory.is_some_and(|it| it.given);
+        let Some(layer) = layer else {
+            // What another origin holds stays out of it: its leaves decide for themselves.
+            let gone = (was_given || is_entry(path)) && !(self.elsewhere)(path);
+            return match gone {
+                true => self.say(path, Act::No),
+                false => self.branch(path, &nothing, factory.unwrap_or(&nothing)),
+            };
+        };
+        let again = was_given && !layer.given && !(self.elsewhere)(path) && !holds_factory(layer);
+        if again {
+            self.say(path, Act::No);
+        }
+        let factory = factory.filter(|_| !again).unwrap_or(&nothing);
+        let (at, new) = (self.said.len(), layer.given && !factory.given);
+        self.branch(path, layer, factory);
+        if new || layer.given && self.said.len() > at {
+            self.said.insert(at, Said { path: path.clone(), act: Act::Enter, note: None });
+        }
+    }
+}
+
+fn is_entry(path: &InstancePath) -> bool {
+    path.last().is_some_and(|step| step.keys.is_some())
+}
+
+fn holds_factory(branch: &Branch<Mark>) -> bool {
+    branch.children().iter().any(|(_, child)| match child {
+        Child::Leaf(leaf) => leaf.meta == Mark::Factory,
+        Child::Container(inside) => holds_factory(inside),
+        Child::List(list) => list.iter().any(|(_, entry)| holds_factory(entry)),
+    })
+}
