@@ -45,13 +45,27 @@ impl Engine {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
             let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none();
-            let excused =
-                node.flight.is_some() || node.trouble.is_some() || self.graph.is_contended(idx);
+            let excused = node.flight.is_some()
+                || node.trouble.is_some()
+                || self.graph.is_contended(idx)
+                || needs.iter().any(|need| self.is_leaving(&need.target));
             if waits && !excused && self.is_idle() {
                 return Err(format!("{} is ready, and nobody woke it", node.key));
             }
         }
         Ok(())
+    }
+
+    /// True when all that offer a target are to be deleted, as soon as that is tried again.
+    fn is_leaving(&self, target: &Target) -> bool {
+        let mut offering =
+            self.graph.nodes().map(|(_, node)| node).filter(|node| {
+                node.live.as_ref().is_some_and(|live| offers(node, live, target) > 0)
+            });
+        offering.all(|node| {
+            let again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
+            node.goal.value().is_none() && again
+        })
     }
 
     fn offers(&self, target: &Target) -> u32 {

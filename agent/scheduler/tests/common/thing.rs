@@ -26,7 +26,7 @@ pub struct Thing {
 impl Thing {
     /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
     /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `+f` offers a
-    /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N]` part with operations, `:p` property, `:p~f` property that
+    /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
     /// before us, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `boom` panics, `twice` has two equal labels.
     pub fn parse(text: &str) -> Self {
@@ -82,11 +82,17 @@ impl Thing {
     pub fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for text in self.starting(".") {
+            let (text, tokens) = match text.strip_suffix(')').and_then(|text| text.split_once('('))
+            {
+                Some((text, tokens)) => (text, tokens.replace(',', " ")),
+                None => (text, String::new()),
+            };
             let (name, content) = text.split_once('=').unwrap_or((text, "0"));
             let name = name
                 .strip_prefix('*')
                 .map_or_else(|| format!("{}.{name}", self.name), str::to_owned);
-            let thing = Self { content: content.parse().expect("content"), ..Self::parse(&name) };
+            let content = content.parse().expect("content");
+            let thing = Self { content, ..Self::parse(&format!("{name} {tokens}")) };
             parts.push((thing.key(), Arc::new(thing)));
         }
         for (name, taken) in self.properties() {

@@ -1,0 +1,121 @@
+//! Changes of intent: values with parts, circles, failures half-way.
+
+use crate::common::{Lab, key};
+use crate::{LONG, Row, check, hinder, refuse};
+
+const NO: &str = "FAILED not so (errno 22)";
+
+// proves kv.D1, kv.D2
+#[test]
+fn values_come_in_order_with_their_parts() {
+    let mut lab = Lab::default();
+    check(
+        &mut lab,
+        &[
+            // Named in mixed order. What is allowed goes in rounds, each ascending by key: wholes, then their parts.
+            Row {
+                change: "c .v(<a.w); a =1 .v .w2; b !1 .v .w",
+                log: "create a; create b; create c; create a.v; create a.w2; create b.v; create b.w",
+                states: "a CONFIGURED, a.v CONFIGURED, c CONFIGURED, c.v PENDING <a.w",
+            },
+            // A part that goes leaves before the update of `a`, one that comes follows it and wakes what waited for it.
+            // `b` is made anew, with the part that stays.
+            Row {
+                change: "a =2 .v .w; b !2 .v",
+                log: "delete a.w2; delete b.w; update a; create a.w; create c.v; delete b.v; delete b; create b; create b.v",
+                states: "a CONFIGURED, a.w2 -, b.w -, c.v CONFIGURED",
+            },
+        ],
+    );
+    assert_eq!(lab.engine.census(), [(holdfast_scheduler::State::Configured, 7)]);
+    let first = lab.engine.history().records().next().unwrap().started_ns;
+    let later = lab.engine.history().records().filter(|record| record.started_ns > first);
+    assert!(later.count() <= 1);
+}
+
+// proves kv.D4, kv.D5
+#[test]
+fn a_circle_that_leans_on_a_missing_value_comes_when_that_does() {
+    let mut lab = Lab::default();
+    check(
+        &mut lab,
+        &[
+            Row {
+                change: "c1 <>c2; c2 <>c3; c3 <>c1 <c4",
+                log: "",
+                states: "c1 PENDING <>c2, c2 PENDING <>c3, c3 PENDING <>c1 <c4",
+            },
+            Row {
+                change: "c4",
+                log: "create c4; create c1; create c2; create c3",
+                states: "c1 CONFIGURED, c2 CONFIGURED, c3 CONFIGURED, c4 CONFIGURED",
+            },
+        ],
+    );
+}
+
+// proves kv.D6, kv.D7
+#[test]
+fn a_member_of_a_circle_that_cannot_be_deleted_is_the_only_failure() {
+    let mut lab = Lab::having("", "c1 <>c2; c2 =1 <>c3; c3 <>c1 <c4; c4");
+    hinder(&mut lab, "delete c2");
+    check(
+        &mut lab,
+        &[Row {
+            change: "-c2",
+            log: "delete c2 FAILED busy (errno 16); delete c1; delete c3",
+            states: "c1 PENDING, c2 RETRYING, c3 PENDING <>c1, c4 CONFIGURED",
+        }],
+    );
+    assert_eq!(lab.shown(), "c2 =1 <>c3; c4");
+    lab.failing.clear();
+    check(
+        &mut lab,
+        &[Row {
+            change: "c2 =2 <>c3",
+            // Without its companion it could not be changed in place.
+            log: "delete c2; create c1; create c2; create c3",
+            states: "c1 CONFIGURED, c2 CONFIGURED, c3 CONFIGURED, c4 CONFIGURED",
+        }],
+    );
+    lab.settle(LONG);
+    assert_eq!(lab.log(), "", "the delete is not tried again");
+}
+
+// proves kv.D8
+#[test]
+fn a_value_whose_part_cannot_go_stays() {
+    // The part has a transport of its own: within one transport the whole may be in the same batch, and it is the
+    // system that refuses.
+    let mut lab = Lab::having("", "a .*P");
+    refuse(&mut lab, "delete P");
+    assert_eq!(lab.plan("-a").unwrap().to_string(), "delete P; delete a");
+    check(
+        &mut lab,
+        &[Row { change: "-a", log: &format!("delete P {NO}"), states: "P FAILED, a RETRYING" }],
+    );
+    assert_eq!(lab.shown(), "a .*P; P", "its own delete was never tried");
+    lab.failing.clear();
+    lab.settle(LONG);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete P; delete a", ""));
+}
+
+// proves kv.D9
+#[test]
+fn a_part_lost_half_way_through_being_made_anew_is_not_forgotten() {
+    let mut lab = Lab::having("", "a =1 .p(!1)");
+    hinder(&mut lab, "create a.p");
+    check(
+        &mut lab,
+        &[Row {
+            change: "a =2 .p(!2)",
+            log: "delete a.p; update a; create a.p FAILED busy (errno 16)",
+            states: "a CONFIGURED, a.p RETRYING",
+        }],
+    );
+    let status = lab.engine.status(&key("a.p")).unwrap();
+    assert_eq!((status.part_of, status.detail.attempts), (vec![key("a")], 1));
+    lab.failing.clear();
+    lab.pass_time();
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create a.p", "a =2 .p(!2); a.p !2"));
+}

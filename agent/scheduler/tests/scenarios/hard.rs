@@ -1,0 +1,106 @@
+//! Cases that broke other engines.
+
+use std::collections::BTreeMap;
+
+use holdfast_scheduler::{Key, Outcome, Scope};
+
+use crate::common::{Lab, Thing, delta, key, things};
+use crate::{LONG, Row, check, check_states, refuse};
+
+fn intent(text: &str) -> BTreeMap<Key, Thing> {
+    things(text).into_iter().map(|thing| (thing.key(), thing)).collect()
+}
+
+// proves kv.X12
+#[test]
+fn a_change_that_is_taken_back_leaves_no_intent_behind() {
+    let mut lab = Lab::having("", "a =1 <b; b; c .p");
+    let before: Vec<_> = lab.engine.statuses().into_iter().map(|it| it.intended).collect();
+    refuse(&mut lab, "create z");
+    let outcome = lab.commit("a =2 <b; -c; d; z").unwrap();
+    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    let after: Vec<_> = lab.engine.statuses().into_iter().map(|it| it.intended).collect();
+    assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    lab.failing.clear();
+    lab.log();
+    lab.resync();
+    lab.settle(LONG);
+    assert_eq!((lab.log().as_str(), lab.state("z").as_str()), ("", "-"), "nothing is tried again");
+}
+
+// proves kv.X15
+#[test]
+fn a_crash_after_any_operation_ends_in_the_old_or_in_the_new_intent() {
+    for (old, change, new) in [
+        ("a; b <a", "-a; -b; c", "c"),
+        ("a <b; b !1", "b !2", "a <b; b !2"),
+        ("a .p .q; b <a.p", "a =1 .q; -b", "a =1 .q"),
+        ("", "a <b; b <c; c; d <>e; e <>d", "a <b; b <c; c; d <>e; e <>d"),
+        ("a #x; b #y", "a #y !1; b #x !1", "a #y !1; b #x !1"),
+        ("A <b; b !1; c <A", "b !2", "A <b; b !2; c <A"),
+    ] {
+        for committed in [false, true] {
+            for done in 0..=8 {
+                let mut half = Lab::having("", old);
+                half.start_and_crash(delta(change), done);
+                let wanted = intent(if committed { new } else { old });
+                let mut again = half.restarted(&wanted);
+                again.settle(LONG);
+                let want: Vec<String> = with_parts(&wanted);
+                assert_eq!(again.shown(), want.join("; "), "{change} after {done} operations");
+                again.engine.audit().unwrap();
+            }
+        }
+    }
+}
+
+fn with_parts(intent: &BTreeMap<Key, Thing>) -> Vec<String> {
+    let mut all = intent.clone();
+    all.extend(intent.values().flat_map(Thing::operation_parts));
+    all.values().map(Thing::to_string).collect()
+}
+
+// proves kv.V9, kv.V10
+#[test]
+fn a_part_of_everything_is_reconciled_and_reaches_as_far_as_its_dependencies() {
+    let mut lab = Lab::having("", "m; m/1 <m; m/2 <m; n; n/1 <n; u <m/1");
+    lab.strict = false;
+    lab.outside_unheard("-m/2; -n/1");
+    let under = lab.facts().into_iter().filter(|fact| fact.key.starts_with(&key("m"))).collect();
+    let step = lab.engine.retrieved(&Scope::Under(key("m")), under, lab.now());
+    lab.follow(step);
+    assert_eq!(lab.log(), "create m/2", "what is outside of the part was not looked at");
+    lab.resync();
+    assert_eq!(lab.log(), "create n/1");
+    check(
+        &mut lab,
+        &[
+            Row { change: "-m/2; n/2 <n", log: "delete m/2; create n/2", states: "n/2 CONFIGURED" },
+            Row {
+                change: "m !1",
+                log: "delete u; delete m/1; delete m; create m; create m/1; create u",
+                states: "u CONFIGURED",
+            },
+            Row {
+                change: "-m; -m/1",
+                log: "delete u; delete m/1; delete m",
+                states: "u PENDING <m/1, n/2 CONFIGURED",
+            },
+        ],
+    );
+}
+
+// proves kv.V12
+#[test]
+fn a_delete_that_fails_keeps_what_it_leans_on() {
+    let mut lab = Lab::having("", "A <b; b; C <A");
+    refuse(&mut lab, "delete A");
+    lab.commit_delta(delta("-A; -b; -C").best_effort()).unwrap();
+    assert_eq!(lab.log(), "delete C; delete A FAILED not so (errno 22)");
+    check_states(&lab, "A FAILED, C -");
+    assert_eq!(lab.shown(), "b; A <b", "the value under it was not touched");
+    let record = lab.engine.history().records().last().unwrap();
+    let results: Vec<String> =
+        record.operations.iter().map(|op| format!("{} {:?}", op.action, op.result)).collect();
+    assert!(results[1].contains("not so") && results[2].contains("NotTried"), "{results:?}");
+}

@@ -1,0 +1,140 @@
+//! Complete retrieves: what is there, what is intended, what becomes operations.
+
+use holdfast_scheduler::{Outcome, Scope, State};
+
+use crate::common::{Lab, changes, delta, key, things};
+use crate::{LONG, Row, check, check_states, hinder};
+
+/// An engine that starts with this intent in its store, on a system that has this.
+fn started(intent: &str, system: &str) -> Lab {
+    let mut lab = Lab::default();
+    let values = changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
+    lab.engine.load(values.collect(), Vec::new());
+    lab.system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+    lab.strict = false;
+    lab.resync();
+    lab
+}
+
+// proves kv.R1
+#[test]
+fn nothing_intended_and_nothing_there_is_nothing_to_do() {
+    let mut lab = started("", "");
+    let counters = lab.engine.counters();
+    assert_eq!((lab.log().as_str(), counters.transactions, counters.facts), ("", 0, 0));
+    assert_eq!(lab.engine.history().records().count(), 0);
+    assert!(lab.engine.is_idle() && lab.engine.statuses().is_empty());
+}
+
+// proves kv.R2, kv.R3
+#[test]
+fn values_that_lean_on_one_anothers_parts_come_and_go_interleaved() {
+    let mut lab = started("a .1 .2(<b.1); b .1 <a.1", "");
+    assert_eq!(lab.log(), "create a; create a.1; create b; create b.1; create a.2");
+    assert_eq!(lab.engine.census(), [(State::Configured, 5)]);
+    for name in ["a", "a.1", "a.2", "b", "b.1"] {
+        let [intended, applied, observed] =
+            lab.engine.planes(&key(name)).map(|plane| plane.cloned());
+        assert!(intended.is_some() && applied.is_some() && observed.is_some(), "{name}");
+    }
+    check(
+        &mut lab,
+        &[Row {
+            change: "-a; -b",
+            log: "delete a.2; delete b.1; delete b; delete a.1; delete a",
+            states: "a -, a.1 -, a.2 -, b -, b.1 -",
+        }],
+    );
+    assert!(lab.engine.statuses().is_empty(), "no part is left behind");
+    lab.resync();
+    assert_eq!(lab.log(), "");
+}
+
+// proves kv.R4, kv.R6
+#[test]
+fn only_what_differs_is_touched_whatever_the_order_of_the_facts() {
+    // Three kinds that lean on one another, retrieved in one batch in either order.
+    let intent = "a =2 .new <l; b !2 <l; c .same .late(<nobody) <l; D =1 <c; l";
+    let system = "a =1 .old <l mine; a.old mine; b !1 <l mine; c .same <l mine; c.same mine; D =1 <c mine; l mine; foreign";
+    let want = "delete a.old; delete b; update a; update c; create a.new; create b";
+    for backwards in [false, true] {
+        let mut lab = Lab::default();
+        let values = changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
+        lab.engine.load(values.collect(), Vec::new());
+        lab.system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        lab.strict = false;
+        let mut facts = lab.facts();
+        if backwards {
+            facts.reverse();
+        }
+        let step = lab.engine.resync(facts, lab.now());
+        lab.follow(step);
+        assert_eq!(lab.log(), want);
+        check_states(
+            &lab,
+            "c.late PENDING <nobody, c.same CONFIGURED, D CONFIGURED, foreign OBTAINED",
+        );
+        lab.engine.audit().unwrap();
+    }
+}
+
+// proves kv.R5
+#[test]
+fn what_only_the_system_has_is_shown_counted_on_and_left_alone() {
+    let mut lab = started("a <f", "f =3");
+    assert_eq!(lab.log(), "create a");
+    let status = lab.engine.status(&key("f")).unwrap();
+    assert_eq!((status.state, status.last), (State::Obtained, None));
+    assert!(status.intended.is_none() && status.applied.is_none() && status.observed.is_some());
+    lab.commit("-a").unwrap();
+    lab.resync();
+    lab.settle(LONG);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete a", "f =3"));
+}
+
+// proves kv.R7
+#[test]
+fn a_part_that_fails_at_a_resync_is_tried_again_alone() {
+    let mut lab = Lab::default();
+    let values = changes("a .p; b").into_iter().map(|(key, value)| (key, value.unwrap()));
+    lab.engine.load(values.collect(), Vec::new());
+    lab.watched = Default::default();
+    hinder(&mut lab, "create a.p");
+    lab.resync();
+    assert_eq!(lab.log(), "create a; create b; create a.p FAILED busy (errno 16)");
+    check_states(&lab, "a CONFIGURED, a.p RETRYING, b CONFIGURED");
+    assert!(lab.watched[&key("a.p")].starts_with("RETRYING"), "whoever watches is told");
+    let reads = lab.reads;
+    let Some(Outcome::Done { failed, .. }) = lab.finished.last().cloned() else { panic!() };
+    assert_eq!(failed, [key("a.p")]);
+    lab.failing.clear();
+    lab.pass_time();
+    // Not the whole again, and nothing is read but the part.
+    assert_eq!((lab.log().as_str(), lab.reads - reads), ("create a.p", 1));
+    assert!(lab.watched[&key("a.p")].starts_with("CONFIGURED"));
+}
+
+// proves kv.X17
+#[test]
+fn kinds_that_were_not_retrieved_stay_as_they_are_known() {
+    let mut lab = Lab::having("f", "a <f; C <f; d <C");
+    lab.outside_unheard("-a; -C");
+    lab.strict = false;
+    // The other transport failed to answer: its kind is not in the scope.
+    let kinds = vec![key("a").kind()];
+    let facts = lab.facts().into_iter().filter(|fact| kinds.contains(&fact.key.kind())).collect();
+    let step = lab.engine.retrieved(&Scope::Kinds(kinds), facts, lab.now());
+    lab.follow(step);
+    assert_eq!(lab.log(), "create a", "neither `C` made blindly nor `d` deleted");
+    check_states(&lab, "a CONFIGURED, C CONFIGURED, d CONFIGURED");
+}
+
+// proves kv.X24
+#[test]
+fn nothing_intended_any_more_takes_down_what_hangs_together() {
+    let mut lab = started("", "a <b mine; b <?f mine; c +f mine; g <h");
+    assert_eq!(lab.shown(), "g <h", "{:?}", lab.log);
+    let outcome = lab.commit_delta(delta("")).unwrap();
+    assert!(matches!(outcome, Outcome::Done { .. }));
+    lab.engine.audit().unwrap();
+}
