@@ -13,7 +13,7 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dependency::{Bond, Facet, Target};
+use crate::dependency::{Bond, Claim, Facet, Target};
 use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::{FixedMap, Key};
@@ -51,6 +51,10 @@ pub(crate) struct Planner<'g> {
     /// Values found to be in place.
     pub(crate) found: Vec<Spot>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
+    /// Identities kept for whoever held them before a change that is taken back.
+    kept: FixedMap<Claim, Key>,
+    /// Values that wait for a kept identity.
+    courteous: BTreeMap<Key, Spot>,
     /// With one transport, the order of the plan is order enough.
     transports: bool,
 }
@@ -69,6 +73,8 @@ impl<'g> Planner<'g> {
             operations: Vec::new(),
             found: Vec::new(),
             restores: Vec::new(),
+            kept: FixedMap::default(),
+            courteous: BTreeMap::new(),
             transports: emit::transports(graph) > 1,
         }
     }
@@ -410,7 +416,40 @@ impl<'g> Planner<'g> {
                 claimed = true;
             }
         }
-        claimed
+        claimed || self.is_kept(spot, traits)
+    }
+
+    /// True when an identity is kept for another value that still wants it.
+    pub(crate) fn is_kept(&mut self, spot: Spot, traits: &Traits) -> bool {
+        if self.kept.is_empty() {
+            return false;
+        }
+        let key = &self.overlay.node(spot).key;
+        let others = traits.claims.iter().any(|claim| {
+            self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
+        });
+        if others {
+            self.courteous.insert(key.clone(), spot);
+        }
+        others
+    }
+
+    fn wants(&self, owner: &Key, claim: &Claim) -> bool {
+        let spot = self.overlay.touched(owner);
+        let goal = spot.and_then(|spot| self.overlay.node(spot).goal.traits());
+        goal.is_some_and(|traits| traits.claims.contains(claim))
+    }
+
+    /// Whoever held an identity before does not come: those who waited out of courtesy may have it.
+    pub(crate) fn give_up_kept(&mut self) -> bool {
+        if self.courteous.is_empty() {
+            return false;
+        }
+        self.kept.clear();
+        let waiting = std::mem::take(&mut self.courteous);
+        self.overlay.turned.ready.extend(waiting.into_values());
+        self.turn();
+        true
     }
 
     /// True when users must go first; then it is tried again when they are gone.
@@ -501,7 +540,20 @@ fn rank(becoming: Becoming) -> usize {
 /// # Errors
 /// When an atomic change is refused as a whole.
 pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Plan, PlanError> {
-    let mut planner = Planner::new(graph);
+    plan_keeping(graph, delta, revisit, FixedMap::default())
+}
+
+/// The same for a way back: each identity goes to whoever held it before, if that value can come.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan_keeping(
+    graph: &Graph,
+    delta: Delta,
+    revisit: Vec<Idx>,
+    kept: FixedMap<Claim, Key>,
+) -> Result<Plan, PlanError> {
+    let mut planner = Planner { kept, ..Planner::new(graph) };
     planner.intend(&delta)?;
     planner.revisit(revisit);
     planner.run();

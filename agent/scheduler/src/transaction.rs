@@ -6,10 +6,11 @@ mod verify;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
 use crate::history::{Executed, Origin, Record, RecordedOperation};
-use crate::key::Key;
+use crate::key::{FixedMap, Key};
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
@@ -58,6 +59,8 @@ pub(crate) struct Transaction {
     pending: Vec<Key>,
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
+    /// Who held which identity before, among the values it touches.
+    held: FixedMap<Claim, Key>,
     /// Read after a failure, and not heard of yet.
     awaited: BTreeSet<Idx>,
     /// Operations of the way there, once the way back has begun.
@@ -146,6 +149,7 @@ impl Engine {
         let before =
             plan.delta.changes.iter().map(|(key, _)| (key.clone(), self.direct(key))).collect();
         let pending = plan.pending();
+        let held = self.held(&plan);
         let mut transaction = Transaction {
             txn,
             origin,
@@ -164,6 +168,7 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
+            held,
             awaited: BTreeSet::new(),
             past: Vec::new(),
             started: now,
@@ -172,6 +177,19 @@ impl Engine {
         self.board(&mut transaction, plan, now, step);
         self.current = Some(transaction);
         self.dispatch(now, step);
+    }
+
+    /// The identities that the values of a plan hold now.
+    fn held(&self, plan: &Plan) -> FixedMap<Claim, Key> {
+        let mut held = FixedMap::default();
+        for idx in plan.nodes.iter().filter_map(|node| node.idx) {
+            let node = self.graph.node(idx);
+            let claims = node.live.iter().filter(|_| node.ours).flat_map(|live| &live.claims);
+            for claim in claims.filter(|claim| self.graph.holder(claim) == Some(idx)) {
+                held.insert(claim.clone(), node.key.clone());
+            }
+        }
+        held
     }
 
     /// What a change, not a whole, intends for a key.

@@ -1,8 +1,9 @@
 //! What gives way when a plan cannot go on.
 //!
 //! In this order: companions that wait for nothing but one another are created together; the users of what must go are
-//! parked, those of the highest kind first; a change that will not get what it needs becomes a delete; and where values
-//! of the system use one another in a circle, the circle is broken.
+//! parked, those of the highest kind first; a change that will not get what it needs becomes a delete; where values
+//! of the system use one another in a circle, the circle is broken; and an identity kept for its holder of before, who
+//! does not come, goes to whoever else wants it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,11 @@ use crate::planner::Planner;
 impl Planner<'_> {
     /// Lets something give way. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
-        self.create_companions() || self.park_users() || self.starve() || self.break_circle()
+        self.create_companions()
+            || self.park_users()
+            || self.starve()
+            || self.break_circle()
+            || self.give_up_kept()
     }
 
     fn create_companions(&mut self) -> bool {
@@ -88,6 +93,9 @@ impl Planner<'_> {
     /// Whether all identities that a value needs are free, also of those that come with it.
     fn may_claim(&mut self, spot: Spot, claimed: &mut BTreeSet<Claim>) -> bool {
         let Some(traits) = self.overlay.node(spot).goal.traits().cloned() else { return false };
+        if self.is_kept(spot, &traits) {
+            return false;
+        }
         traits.claims.iter().all(|claim| {
             let holder = self.overlay.claim_mut(claim).holder;
             holder.is_none_or(|holder| holder == spot) && claimed.insert(claim.clone())

@@ -163,7 +163,8 @@ impl Engine {
         }
         transaction.record(false);
         let delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
-        match planner::plan(&self.graph, delta, touched.into_iter().collect()) {
+        let held = std::mem::take(&mut transaction.held);
+        match planner::plan_keeping(&self.graph, delta, touched.into_iter().collect(), held) {
             Ok(plan) => self.board(&mut transaction, plan, now, step),
             // A key named twice with different values was refused on the way there.
             Err(_) => transaction.undo_failed = true,
