@@ -16,6 +16,7 @@ use crate::operation::{Completion, Fact, Now, Operation, OperationError, TxnId};
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::status::Counters;
+use crate::tokens::Tokens;
 use crate::transaction::Transaction;
 use crate::value::SharedValue;
 
@@ -42,6 +43,8 @@ pub enum Outcome {
     /// Everything that could be done is done and verified. `pending` waits for its dependencies, `failed` (of what was
     /// not asked for by this transaction, or all of it where that is best effort) is tried again.
     Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
+    /// By the time it could begin, the change was refused. Nothing was done.
+    Refused { txn: TxnId, reason: PlanError },
     /// An operation failed. `undone` tells whether all is as it was before.
     Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
 }
@@ -49,7 +52,7 @@ pub enum Outcome {
 impl Outcome {
     pub fn txn(&self) -> TxnId {
         match self {
-            Self::Done { txn, .. } | Self::Failed { txn, .. } => *txn,
+            Self::Done { txn, .. } | Self::Refused { txn, .. } | Self::Failed { txn, .. } => *txn,
         }
     }
 }
@@ -85,6 +88,7 @@ pub struct Engine {
     /// The last transaction was a client's: what woke up goes before the next one.
     wakers_turn: bool,
     pub(crate) history: History,
+    tokens: Tokens,
 }
 
 impl Engine {
@@ -98,6 +102,7 @@ impl Engine {
             next_op: 1,
             wakers_turn: false,
             history: History::default(),
+            tokens: Tokens::default(),
         }
     }
 
@@ -129,10 +134,22 @@ impl Engine {
 
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,
     /// it is made anew for the same change; if that is refused then, the transaction fails with nothing done.
+    ///
+    /// A change whose token was seen before is not made again: the first one's number is given back, and its outcome
+    /// with it, or when it ends.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
+        let mut step = Step::default();
+        let token = plan.delta.options.token.clone();
+        if let Some((txn, outcome)) = token.as_ref().and_then(|token| self.tokens.get(token)) {
+            step.finished.extend(outcome.cloned());
+            return (txn, self.advance(step, now));
+        }
         let txn = self.number();
+        if let Some(token) = token {
+            self.tokens.insert(token, txn);
+        }
         self.queue.push_back((txn, plan));
-        (txn, self.advance(Step::default(), now))
+        (txn, self.advance(step, now))
     }
 
     /// Takes in what became of operations.
@@ -198,6 +215,13 @@ impl Engine {
         self.graph.restores.iter()
     }
 
+    /// Counts the changes of intent that came to a good end: what [`Options::expected_revision`] is compared with.
+    ///
+    /// [`Options::expected_revision`]: crate::Options::expected_revision
+    pub fn revision(&self) -> u64 {
+        self.graph.intents
+    }
+
     pub fn counters(&self) -> Counters {
         self.graph.counters
     }
@@ -257,11 +281,7 @@ impl Engine {
         }
         match planner::plan(&self.graph, plan.delta, Vec::new()) {
             Ok(plan) => self.begin(txn, Origin::Change, plan, now, step),
-            Err(refused) => {
-                let error = OperationError::message(refused.to_string());
-                let (key, label) = refused.subject();
-                step.finished.push(Outcome::Failed { txn, key, label, error, undone: true });
-            }
+            Err(reason) => self.conclude(Outcome::Refused { txn, reason }, step),
         }
     }
 
@@ -283,6 +303,12 @@ impl Engine {
         for idx in woken {
             self.graph.reap(idx);
         }
+    }
+
+    /// Tells how a transaction ended.
+    pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
+        self.tokens.ended(&outcome);
+        step.finished.push(outcome);
     }
 
     fn deadline(&self) -> Option<Duration> {

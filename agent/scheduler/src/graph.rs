@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::key::{FixedMap, Key, KindId};
+use crate::options::Author;
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
@@ -30,10 +31,16 @@ const STALE_MEMBERS: usize = 16;
 /// Who intends a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A change named it.
-    Direct,
+    /// A change of this author named it.
+    Direct(Author),
     /// It is a part of this value.
     Part(Box<Key>),
+}
+
+impl Source {
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self, Self::Part(_))
+    }
 }
 
 /// Ascending by source; the first one counts.
@@ -185,6 +192,8 @@ pub(crate) struct Graph {
     pub(crate) bereft: Vec<Idx>,
     /// Values that wait for something else than before.
     pub(crate) stirred: Vec<Idx>,
+    /// Counts changes of intent that came to their end.
+    pub(crate) intents: u64,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
     pub(crate) counters: Counters,

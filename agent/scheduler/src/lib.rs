@@ -18,11 +18,13 @@ mod history;
 mod key;
 mod observe;
 mod operation;
+mod options;
 mod overlay;
 mod plan;
 mod planner;
 mod report;
 mod status;
+mod tokens;
 mod traits;
 mod transaction;
 mod trouble;
@@ -36,6 +38,7 @@ pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
+pub use options::{Author, Options};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};

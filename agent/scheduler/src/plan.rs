@@ -5,10 +5,12 @@ use std::hash::Hasher as _;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use smol_str::SmolStr;
 
 use crate::descriptor::Registry;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
+use crate::options::{Author, Options};
 use crate::overlay::{OverlayNode, Spot};
 use crate::value::SharedValue;
 
@@ -19,6 +21,7 @@ pub struct Delta {
     pub mode: Mode,
     /// For the history: who asked for what.
     pub description: String,
+    pub options: Options,
 }
 
 /// What happens when a part of a change cannot be done.
@@ -40,6 +43,34 @@ impl Delta {
     #[must_use]
     pub fn best_effort(self) -> Self {
         Self { mode: Mode::BestEffort, ..self }
+    }
+
+    /// As this author's intent: that of others stays, and shows where it is stronger.
+    #[must_use]
+    pub fn by(mut self, author: Author) -> Self {
+        self.options.author = author;
+        self
+    }
+
+    /// Refused unless the plan is the one with this hash.
+    #[must_use]
+    pub fn expecting_plan(mut self, hash: u64) -> Self {
+        self.options.expected_plan = Some(hash);
+        self
+    }
+
+    /// Refused unless nobody has changed the intent since this revision.
+    #[must_use]
+    pub fn at_revision(mut self, revision: u64) -> Self {
+        self.options.expected_revision = Some(revision);
+        self
+    }
+
+    /// Made once, however often it is started under this token.
+    #[must_use]
+    pub fn once(mut self, token: impl Into<SmolStr>) -> Self {
+        self.options.token = Some(token.into());
+        self
     }
 
     #[must_use]
@@ -140,7 +171,8 @@ impl Plan {
         self.registry.label(&op.key, op.new.as_ref().or(op.old.as_ref()).map(|value| &**value))
     }
 
-    /// Equal plans have equal hashes, in every run and on every machine.
+    /// Equal plans have equal hashes, in every run and on every machine: the same operations in the same order, and the
+    /// same intent, also where that has to wait.
     pub fn hash(&self) -> u64 {
         let mut text = HashText(FixedHasher::default());
         for op in &self.operations {
@@ -148,8 +180,31 @@ impl Plan {
             let _ = write!(text, "{}", op.action);
             text.0.write(op.key.as_bytes());
             let _ = write!(text, "{:?}", op.new);
+            for taken in &op.taken {
+                text.0.write(taken.as_bytes());
+            }
+        }
+        let mut changes: Vec<_> = self.delta.changes.iter().collect();
+        changes.sort_by(|a, b| a.0.cmp(&b.0));
+        changes.dedup_by(|a, b| a.0 == b.0);
+        for (key, value) in changes {
+            text.0.write(key.as_bytes());
+            let _ = write!(text, "{value:?}");
         }
         text.0.finish()
+    }
+
+    /// Whether the change may go on with this plan.
+    pub(crate) fn admitted(self, intents: u64) -> Result<Self, PlanError> {
+        let Options { expected_plan, expected_revision, .. } = &self.delta.options;
+        if let Some(expected) = expected_revision.filter(|&expected| expected != intents) {
+            return Err(PlanError::Outdated { expected, found: intents });
+        }
+        let Some(expected) = *expected_plan else { return Ok(self) };
+        match self.hash() {
+            found if found == expected => Ok(self),
+            found => Err(PlanError::Differs { expected, found }),
+        }
     }
 }
 
@@ -187,16 +242,10 @@ pub enum PlanError {
         "{label} cannot exist beside {other}: both claim the same identity, or give one part two values"
     )]
     Conflict { key: Key, label: String, other: String },
-}
-
-impl PlanError {
-    /// The value that is in the way, and how a person calls it.
-    pub fn subject(&self) -> (Key, String) {
-        match self {
-            Self::Invalid { key, label, .. }
-            | Self::Unimplemented { key, label }
-            | Self::Twice { key, label }
-            | Self::Conflict { key, label, .. } => (key.clone(), label.clone()),
-        }
-    }
+    #[error("the intent has changed: it is revision {found} by now, {expected} was expected")]
+    Outdated { expected: u64, found: u64 },
+    #[error(
+        "the plan is another one by now: its hash is {found:016x}, {expected:016x} was expected"
+    )]
+    Differs { expected: u64, found: u64 },
 }

@@ -561,7 +561,7 @@ pub(crate) fn plan_keeping(
         planner.refuse_claims()?;
     }
     let overlay = planner.overlay;
-    Ok(Plan {
+    let plan = Plan {
         delta,
         operations: planner.operations,
         found: planner.found,
@@ -570,7 +570,8 @@ pub(crate) fn plan_keeping(
         registry: Arc::clone(&graph.registry),
         work: Work { visited: overlay.nodes.len() as u64, edges: overlay.edges },
         nodes: overlay.nodes,
-    })
+    };
+    plan.admitted(graph.intents)
 }
 
 /// The goals of a change alone, without a way to them.

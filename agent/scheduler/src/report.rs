@@ -177,7 +177,7 @@ impl Engine {
 
 fn owner(source: &Source) -> Option<Key> {
     match source {
-        Source::Direct => None,
+        Source::Direct(_) => None,
         Source::Part(key) => Some((**key).clone()),
     }
 }
@@ -185,6 +185,7 @@ fn owner(source: &Source) -> Option<Key> {
 /// Who gives the same part another value.
 fn dissenter(node: &Node) -> Option<Key> {
     let ((_, first), others) = node.sources.split_first()?;
-    let (source, _) = others.iter().find(|(_, value)| !first.same(&**value))?;
+    let mut wholes = others.iter().filter(|(source, _)| source.is_part());
+    let (source, _) = wholes.find(|(_, value)| !first.same(&**value))?;
     owner(source)
 }

@@ -4,6 +4,7 @@ mod failure;
 mod verify;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dependency::Claim;
@@ -14,6 +15,7 @@ use crate::key::{FixedMap, Key};
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
+use crate::options::Author;
 use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
@@ -59,6 +61,9 @@ pub(crate) struct Transaction {
     pending: Vec<Key>,
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
+    author: Author,
+    /// Its end is a new revision of the intent.
+    changes_intent: bool,
     /// Who held which identity before, among the values it touches.
     held: FixedMap<Claim, Key>,
     /// Read after a failure, and not heard of yet.
@@ -146,8 +151,12 @@ impl Engine {
         now: Now,
         step: &mut Step,
     ) {
-        let before =
-            plan.delta.changes.iter().map(|(key, _)| (key.clone(), self.direct(key))).collect();
+        let before = plan
+            .delta
+            .changes
+            .iter()
+            .map(|(key, _)| (key.clone(), self.direct(key, plan.delta.options.author)))
+            .collect();
         let pending = plan.pending();
         let held = self.held(&plan);
         let mut transaction = Transaction {
@@ -168,6 +177,8 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
+            author: plan.delta.options.author,
+            changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
             past: Vec::new(),
@@ -177,6 +188,19 @@ impl Engine {
         self.board(&mut transaction, plan, now, step);
         self.current = Some(transaction);
         self.dispatch(now, step);
+    }
+
+    fn changes_intent(&self, plan: &Plan) -> bool {
+        let mut changed = plan.nodes.iter().filter(|node| node.changed);
+        changed.any(|node| match node.idx.map(|idx| &self.graph.node(idx).sources) {
+            None => !node.sources.is_empty(),
+            Some(before) => {
+                let same = |(a, b): (&(Source, SharedValue), &(Source, SharedValue))| {
+                    a.0 == b.0 && (Arc::ptr_eq(&a.1, &b.1) || a.1.same(&*b.1))
+                };
+                before.len() != node.sources.len() || !before.iter().zip(&node.sources).all(same)
+            }
+        })
     }
 
     /// The identities that the values of a plan hold now.
@@ -192,11 +216,12 @@ impl Engine {
         held
     }
 
-    /// What a change, not a whole, intends for a key.
-    fn direct(&self, key: &Key) -> Option<SharedValue> {
+    /// What an author, not a whole, intends for a key.
+    fn direct(&self, key: &Key, author: Author) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
-        let (source, value) = node.sources.first()?;
-        (*source == Source::Direct).then(|| value.clone())
+        let mut sources = node.sources.iter();
+        let (_, value) = sources.find(|(source, _)| *source == Source::Direct(author))?;
+        Some(value.clone())
     }
 
     pub(crate) fn count(&mut self, plan: &Plan) {
@@ -407,7 +432,11 @@ impl Engine {
             Some((key, label, error)) => {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
-            None => Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed },
+            None => {
+                self.graph.intents += u64::from(transaction.changes_intent);
+                self.graph.revision += u64::from(transaction.changes_intent);
+                Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }
+            }
         };
         self.history.push(Record {
             txn,
@@ -419,7 +448,7 @@ impl Engine {
             omitted: 0,
             outcome: outcome.clone(),
         });
-        step.finished.push(outcome);
+        self.conclude(outcome, step);
     }
 }
 

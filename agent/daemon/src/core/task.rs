@@ -282,6 +282,9 @@ impl CoreTask {
         let stage_txn = *txn;
         let error = match outcome {
             Outcome::Done { txn, .. } if txn == stage_txn => None,
+            Outcome::Refused { txn, reason } if txn == stage_txn => {
+                Some(CommitError::planning(&reason))
+            }
             Outcome::Failed { txn, label, error, undone, .. } if txn == stage_txn => {
                 Some(CommitError::Failed {
                     object: label,

@@ -30,7 +30,8 @@ impl Planner<'_> {
                     label: self.label(key, value.as_ref()),
                 });
             }
-            self.source(key, Source::Direct, value.clone(), delta.mode, &mut work)?;
+            let author = Source::Direct(delta.options.author);
+            self.source(key, author, value.clone(), delta.mode, &mut work)?;
             while let Some((key, source, value)) = work.pop() {
                 self.source(&key, source, value, delta.mode, &mut work)?;
             }
@@ -49,8 +50,10 @@ impl Planner<'_> {
     ) -> Result<(), PlanError> {
         let (spot, _) = self.overlay.touch(key);
         let sources = &mut self.overlay.node_mut(spot).sources;
-        let was_part = sources.first().is_some_and(|(first, _)| *first != Source::Direct);
+        let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
+        let hidden =
+            value.clone().filter(|_| !source.is_part() && *at.as_ref().unwrap_or_else(|at| at) > 0);
         match (at, value) {
             (Ok(at), Some(value)) => sources[at].1 = value,
             (Ok(at), None) => {
@@ -61,19 +64,32 @@ impl Planner<'_> {
         }
         if mode == Mode::Atomic {
             self.refuse_conflict(spot)?;
+            self.refuse_hidden(spot, hidden)?;
         }
         self.judge(spot, was_part, mode, work)
     }
 
-    /// One part cannot have two values.
+    /// A value that a stronger author hides must be one that can exist, or the stronger one could not go again.
+    fn refuse_hidden(&self, spot: Spot, hidden: Option<SharedValue>) -> Result<(), PlanError> {
+        let Some(value) = hidden else { return Ok(()) };
+        let key = &self.overlay.node(spot).key;
+        match Traits::intended(&self.overlay.graph.registry, key, &value, false) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(self.refusal(spot, &value, &refusal)),
+        }
+    }
+
+    /// One part cannot have two values. Authors may differ: the strongest counts.
     fn refuse_conflict(&self, spot: Spot) -> Result<(), PlanError> {
         let node = self.overlay.node(spot);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
-        let other = others.iter().find(|(_, other)| !value.same(&**other));
-        let Some((source, _)) = other else { return Ok(()) };
+        let mut wholes = others.iter().filter(|(source, _)| source.is_part());
+        let Some((source, _)) = wholes.find(|(_, other)| !value.same(&**other)) else {
+            return Ok(());
+        };
         let owner = [source, first].into_iter().find_map(|source| match source {
             Source::Part(owner) => Some(&**owner),
-            Source::Direct => None,
+            Source::Direct(_) => None,
         });
         let owner = owner.unwrap_or(&node.key);
         let label = self.label(&node.key, Some(value));
@@ -89,7 +105,7 @@ impl Planner<'_> {
         work: &mut Work,
     ) -> Result<(), PlanError> {
         let node = self.overlay.node(spot);
-        let as_part = node.sources.first().is_some_and(|(first, _)| *first != Source::Direct);
+        let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
         let value = node.sources.first().map(|(_, value)| value.clone());
         if same(node.goal.value(), value.as_ref()) && (value.is_none() || was_part == as_part) {
             let goal = node.goal.clone();

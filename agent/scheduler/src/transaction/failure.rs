@@ -162,7 +162,8 @@ impl Engine {
             touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
         transaction.record(false);
-        let delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
+        let mut delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
+        delta.options.author = transaction.author;
         let held = std::mem::take(&mut transaction.held);
         match planner::plan_keeping(&self.graph, delta, touched.into_iter().collect(), held) {
             Ok(plan) => self.board(&mut transaction, plan, now, step),
