@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::key::{FixedMap, Key, KindId};
-use crate::options::Author;
+use crate::options::IntentSource;
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
@@ -31,8 +31,8 @@ const STALE_MEMBERS: usize = 16;
 /// Who intends a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A change of this author named it.
-    Direct(Author),
+    /// A change from this source named it.
+    Direct(IntentSource),
     /// It is a part of this value.
     Part(Box<Key>),
 }

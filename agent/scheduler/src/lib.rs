@@ -38,7 +38,7 @@ pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use options::{Author, Options};
+pub use options::{IntentSource, Options};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};

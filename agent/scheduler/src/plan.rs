@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use crate::descriptor::Registry;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::options::{Author, Options};
+use crate::options::{IntentSource, Options};
 use crate::overlay::{OverlayNode, Spot};
 use crate::value::SharedValue;
 
@@ -45,10 +45,10 @@ impl Delta {
         Self { mode: Mode::BestEffort, ..self }
     }
 
-    /// As this author's intent: that of others stays, and shows where it is stronger.
+    /// As this source's intent: that of others stays, and shows where it is stronger.
     #[must_use]
-    pub fn by(mut self, author: Author) -> Self {
-        self.options.author = author;
+    pub fn from_source(mut self, source: IntentSource) -> Self {
+        self.options.source = source;
         self
     }
 
@@ -122,6 +122,7 @@ pub struct Plan {
     /// Values found to be in place.
     pub(crate) found: Vec<Spot>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
+    pub(crate) waiting: Vec<(Key, Vec<SmolStr>)>,
     /// The state of the engine it was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,
@@ -151,15 +152,14 @@ impl Plan {
         &self.restores
     }
 
-    /// Values of the change that will wait for their dependencies, ascending by key.
+    /// Values of the change that will wait, ascending by key.
     pub fn pending(&self) -> Vec<Key> {
-        let waiting = self.nodes.iter().filter(|node| node.changed && node.live.is_none());
-        let mut keys: Vec<Key> = waiting
-            .filter(|node| node.goal.traits().is_some())
-            .map(|node| node.key.clone())
-            .collect();
-        keys.sort_unstable();
-        keys
+        self.waiting.iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The same with the labels of what they wait for; none where another value holds an identity they need.
+    pub fn waiting(&self) -> &[(Key, Vec<SmolStr>)] {
+        &self.waiting
     }
 
     pub fn work(&self) -> Work {

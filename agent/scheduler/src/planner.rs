@@ -13,6 +13,8 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::dependency::{Bond, Claim, Facet, Target};
 use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
@@ -508,6 +510,20 @@ impl<'g> Planner<'g> {
         Ok(())
     }
 
+    /// Values whose goal is new and that are not there in the end, with the labels of what they lack.
+    fn waiting(&self) -> Vec<(Key, Vec<SmolStr>)> {
+        let pending = self.overlay.nodes.iter().filter(|node| node.changed && node.live.is_none());
+        let mut waiting: Vec<_> = pending
+            .filter_map(|node| {
+                let needs = node.goal.traits()?.needs.iter().zip(&node.accounts);
+                let unmet = needs.filter(|&(_, &account)| self.overlay.group(account).avail == 0);
+                Some((node.key.clone(), unmet.map(|(need, _)| need.label.clone()).collect()))
+            })
+            .collect();
+        waiting.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        waiting
+    }
+
     /// Acts on all readiness that changed.
     pub(crate) fn turn(&mut self) {
         for spot in std::mem::take(&mut self.overlay.turned.bereft) {
@@ -560,12 +576,14 @@ pub(crate) fn plan_keeping(
     if delta.mode == Mode::Atomic {
         planner.refuse_claims()?;
     }
+    let waiting = planner.waiting();
     let overlay = planner.overlay;
     let plan = Plan {
         delta,
         operations: planner.operations,
         found: planner.found,
         restores: planner.restores,
+        waiting,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
         work: Work { visited: overlay.nodes.len() as u64, edges: overlay.edges },

@@ -15,7 +15,7 @@ use crate::key::{FixedMap, Key};
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-use crate::options::Author;
+use crate::options::IntentSource;
 use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
@@ -61,7 +61,7 @@ pub(crate) struct Transaction {
     pending: Vec<Key>,
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
-    author: Author,
+    source: IntentSource,
     /// Its end is a new revision of the intent.
     changes_intent: bool,
     /// Who held which identity before, among the values it touches.
@@ -155,7 +155,7 @@ impl Engine {
             .delta
             .changes
             .iter()
-            .map(|(key, _)| (key.clone(), self.direct(key, plan.delta.options.author)))
+            .map(|(key, _)| (key.clone(), self.direct(key, plan.delta.options.source)))
             .collect();
         let pending = plan.pending();
         let held = self.held(&plan);
@@ -177,7 +177,7 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
-            author: plan.delta.options.author,
+            source: plan.delta.options.source,
             changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
@@ -216,11 +216,11 @@ impl Engine {
         held
     }
 
-    /// What an author, not a whole, intends for a key.
-    fn direct(&self, key: &Key, author: Author) -> Option<SharedValue> {
+    /// What a source, not a whole, intends for a key.
+    fn direct(&self, key: &Key, from: IntentSource) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
         let mut sources = node.sources.iter();
-        let (_, value) = sources.find(|(source, _)| *source == Source::Direct(author))?;
+        let (_, value) = sources.find(|(source, _)| *source == Source::Direct(from))?;
         Some(value.clone())
     }
 

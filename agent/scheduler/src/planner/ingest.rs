@@ -30,8 +30,8 @@ impl Planner<'_> {
                     label: self.label(key, value.as_ref()),
                 });
             }
-            let author = Source::Direct(delta.options.author);
-            self.source(key, author, value.clone(), delta.mode, &mut work)?;
+            let source = Source::Direct(delta.options.source);
+            self.source(key, source, value.clone(), delta.mode, &mut work)?;
             while let Some((key, source, value)) = work.pop() {
                 self.source(&key, source, value, delta.mode, &mut work)?;
             }
@@ -69,7 +69,7 @@ impl Planner<'_> {
         self.judge(spot, was_part, mode, work)
     }
 
-    /// A value that a stronger author hides must be one that can exist, or the stronger one could not go again.
+    /// A value that a stronger source hides must be one that can exist, or the stronger one could not go again.
     fn refuse_hidden(&self, spot: Spot, hidden: Option<SharedValue>) -> Result<(), PlanError> {
         let Some(value) = hidden else { return Ok(()) };
         let key = &self.overlay.node(spot).key;
@@ -79,7 +79,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One part cannot have two values. Authors may differ: the strongest counts.
+    /// One part cannot have two values. IntentSources may differ: the strongest counts.
     fn refuse_conflict(&self, spot: Spot) -> Result<(), PlanError> {
         let node = self.overlay.node(spot);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };

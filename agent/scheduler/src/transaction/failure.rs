@@ -163,7 +163,7 @@ impl Engine {
         }
         transaction.record(false);
         let mut delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
-        delta.options.author = transaction.author;
+        delta.options.source = transaction.source;
         let held = std::mem::take(&mut transaction.held);
         match planner::plan_keeping(&self.graph, delta, touched.into_iter().collect(), held) {
             Ok(plan) => self.board(&mut transaction, plan, now, step),

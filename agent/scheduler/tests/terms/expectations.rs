@@ -109,3 +109,12 @@ fn a_change_is_made_once_under_one_token() {
     lab.commit_delta(delta("a").once("t2")).unwrap();
     assert_eq!(lab.log(), "create a");
 }
+
+#[test]
+fn a_plan_says_what_will_wait_and_for_what() {
+    let lab = Lab::having("", "r #x");
+    let plan = lab.engine.plan(delta("c <b <?f; a; b <y; d #x").best_effort()).unwrap();
+    let text = |(key, labels): &(holdfast_scheduler::Key, Vec<_>)| format!("{key} {labels:?}");
+    let waiting: Vec<String> = plan.waiting().iter().map(text).collect();
+    assert_eq!(waiting, [r#"1/b ["y"]"#, r#"1/c ["b", "?f"]"#, "1/d []"]);
+}

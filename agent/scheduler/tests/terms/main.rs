@@ -5,5 +5,5 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod authors;
 mod expectations;
+mod sources;
