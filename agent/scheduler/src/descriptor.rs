@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken};
 use crate::key::{FixedMap, Key, KindId};
-use crate::operation::TransportId;
+use crate::operation::{Class, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
 
 /// How one value becomes another under the same key.
@@ -129,6 +129,11 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     fn observable(&self) -> bool {
         true
     }
+
+    /// Whether an operation that failed so is worth another try, and when.
+    fn classify(&self, error: &OperationError) -> Class {
+        error.class()
+    }
 }
 
 /// A [`Descriptor`] without its type. Given a value of another type it panics; the engine catches that.
@@ -158,6 +163,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
         before: Option<&dyn Value>,
     ) -> Option<SharedValue>;
     fn observable(&self) -> bool;
+    fn classify(&self, error: &OperationError) -> Class;
 }
 
 impl<D: Descriptor> AnyDescriptor for D {
@@ -240,6 +246,10 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn observable(&self) -> bool {
         Descriptor::observable(self)
+    }
+
+    fn classify(&self, error: &OperationError) -> Class {
+        Descriptor::classify(self, error)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::planner;
 use crate::status::Counters;
 use crate::tokens::Tokens;
 use crate::transaction::Transaction;
+use crate::trouble::Chance;
 use crate::value::SharedValue;
 
 /// What the caller does next. Each list may be empty.
@@ -89,6 +90,7 @@ pub struct Engine {
     wakers_turn: bool,
     pub(crate) history: History,
     tokens: Tokens,
+    pub(crate) chance: Chance,
 }
 
 impl Engine {
@@ -103,7 +105,15 @@ impl Engine {
             wakers_turn: false,
             history: History::default(),
             tokens: Tokens::default(),
+            chance: Chance::default(),
         }
+    }
+
+    /// Gives the pauses between tries another course: without, every engine draws the same.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.chance = Chance(seed);
+        self
     }
 
     pub fn registry(&self) -> &Registry {
@@ -239,6 +249,7 @@ impl Engine {
     fn advance(&mut self, mut step: Step, now: Now) -> Step {
         loop {
             self.suspect_bereft(now, &mut step);
+            self.try_exposed(now, &mut step);
             let moved = if self.current.is_some() {
                 self.proceed(now, &mut step)
             } else {

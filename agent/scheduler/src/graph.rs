@@ -15,8 +15,9 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
+use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId};
-use crate::options::IntentSource;
+use crate::options::{IntentSource, Retry};
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
@@ -88,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) flight: Option<u32>,
     pub(crate) last: Option<LastOperation>,
     pub(crate) trouble: Option<Box<Trouble>>,
+    /// The terms of the change that gave the goal, where they are not the usual ones.
+    pub(crate) retry: Option<Arc<Retry>>,
     /// Stands in [`Graph::woken`].
     queued: bool,
     /// Used slots only.
@@ -108,6 +111,7 @@ impl Node {
             flight: None,
             last: None,
             trouble: None,
+            retry: None,
             queued: false,
             used: true,
         }
@@ -190,6 +194,7 @@ pub(crate) struct Graph {
     pub(crate) woken: Vec<Idx>,
     /// Live values of ours that lost a dependency; to be looked at.
     pub(crate) bereft: Vec<Idx>,
+    pub(crate) exposures: Exposures,
     /// Values that wait for something else than before.
     pub(crate) stirred: Vec<Idx>,
     /// Counts changes of intent that came to their end.
@@ -253,6 +258,8 @@ impl Graph {
         if !empty || node.live.is_some() || node.flight.is_some() || node.queued || !node.used {
             return;
         }
+        self.cover_up(idx);
+        let node = &mut self.nodes[idx as usize];
         node.used = false;
         node.trouble = None;
         self.index.remove(&node.key);
@@ -397,6 +404,7 @@ impl Graph {
         self.rejoin(idx, &before);
         self.account_use(idx, old.as_ref().filter(|_| was_ours), live.as_ref().filter(|_| ours));
         self.account_offers(idx, old.as_deref(), live.as_deref());
+        self.altered(idx, old.as_deref(), live.as_deref());
         self.settle(idx);
     }
 

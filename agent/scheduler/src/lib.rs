@@ -13,6 +13,7 @@ mod audit;
 mod dependency;
 mod descriptor;
 mod engine;
+mod exposure;
 mod graph;
 mod history;
 mod key;
@@ -36,9 +37,9 @@ pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Executed, History, Origin, Record, RecordedOperation};
 pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
-    Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
+    Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use options::{IntentSource, Options};
+pub use options::{IntentSource, Options, Retry};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};

@@ -56,6 +56,8 @@ impl Engine {
         step.changed.push(node.key.clone());
         self.graph.revision += 1;
         self.graph.node_mut(idx).observed = value.clone();
+        let live = self.graph.node(idx).live.clone();
+        self.graph.altered(idx, live.as_deref(), None);
         match value {
             Some(value) => self.appeared(idx, &value, now, urgent, step),
             None => self.vanished(idx, now, urgent, step),

@@ -63,6 +63,21 @@ pub struct Operation {
     pub transport: TransportId,
 }
 
+/// `errno` values that speak of something else than the operation itself: ENOENT, ESRCH, ENXIO, EEXIST, ENODEV,
+/// EADDRNOTAVAIL, ENETDOWN, ENETUNREACH, EHOSTUNREACH.
+const SURROUNDINGS: [i32; 9] = [2, 3, 6, 17, 19, 99, 100, 101, 113];
+
+/// When an operation that failed is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Time may help: tried again after a pause.
+    Transient,
+    /// Something else is in the way: tried again when what the value needs, or the value itself, changes.
+    Environment,
+    /// The value itself is the reason: tried again for another value only, or when what it needs has gone and come.
+    Permanent,
+}
+
 /// Why a transport did not carry out an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", errno.map(|number| format!(" (errno {number})")).unwrap_or_default())]
@@ -78,6 +93,16 @@ impl OperationError {
     /// An error without an `errno`.
     pub fn message(message: impl Into<String>) -> Self {
         Self { errno: None, message: message.into(), transient: false }
+    }
+
+    /// What the error says of itself. A descriptor may know better: [`Descriptor::classify`](crate::Descriptor::classify).
+    pub fn class(&self) -> Class {
+        match self.errno {
+            _ if self.transient => Class::Transient,
+            None => Class::Environment,
+            Some(number) if SURROUNDINGS.contains(&number) => Class::Environment,
+            Some(_) => Class::Permanent,
+        }
     }
 
     /// The object was not there: success for a delete.

@@ -1,6 +1,7 @@
 //! What a change asks for beside its values.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use smol_str::SmolStr;
 
@@ -37,4 +38,35 @@ pub struct Options {
     pub expected_revision: Option<u64>,
     /// A change that was started before under the same token is not made again: its transaction is the answer.
     pub token: Option<SmolStr>,
+    pub retry: Retry,
 }
+
+/// How operations that failed for a passing reason are tried again. It stays with the values of a change, parts
+/// included, whatever makes their operations later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Retry {
+    /// The pause before the second try is anything up to this; it doubles with each try.
+    pub first: Duration,
+    /// No pause is longer.
+    pub longest: Duration,
+    /// Tries after the first one; `None` is without end.
+    pub most: Option<u32>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { first: RETRY_FIRST, longest: RETRY_LONGEST, most: None }
+    }
+}
+
+impl Retry {
+    /// One try, and no more.
+    pub fn never() -> Self {
+        Self { most: Some(0), ..Self::default() }
+    }
+}
+
+/// A kernel that was busy is so for milliseconds; a second is not noticed.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// A person waiting for the next try is patient that long.
+const RETRY_LONGEST: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use crate::descriptor::Registry;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::options::{IntentSource, Options};
+use crate::options::{IntentSource, Options, Retry};
 use crate::overlay::{OverlayNode, Spot};
 use crate::value::SharedValue;
 
@@ -63,6 +63,13 @@ impl Delta {
     #[must_use]
     pub fn at_revision(mut self, revision: u64) -> Self {
         self.options.expected_revision = Some(revision);
+        self
+    }
+
+    /// With these terms for what fails.
+    #[must_use]
+    pub fn retrying(mut self, retry: Retry) -> Self {
+        self.options.retry = retry;
         self
     }
 

@@ -15,7 +15,7 @@ use crate::key::{FixedMap, Key};
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-use crate::options::IntentSource;
+use crate::options::{IntentSource, Retry};
 use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
@@ -274,11 +274,14 @@ impl Engine {
 
     /// Takes over the goals of a plan, and what it found to be in place.
     pub(crate) fn commit(&mut self, plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
+        let retry = plan.delta.options.retry;
+        let retry = (retry != Retry::default()).then(|| Arc::new(retry));
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
             if !node.changed {
                 continue;
             }
             self.forgive(idx);
+            self.graph.node_mut(idx).retry = retry.clone();
             self.graph.set_goal(idx, node.sources, node.goal);
             step.changed.push(node.key);
             let held = self.graph.node_mut(idx);

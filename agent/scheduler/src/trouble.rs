@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use crate::operation::OperationError;
+use crate::dependency::Target;
+use crate::operation::{Class, OperationError};
+use crate::options::Retry;
 
-/// First try again after a transient failure. A kernel that was busy is so for milliseconds; a second is not noticed.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two tries or repairs: a person waiting for one is patient that long.
+/// Shortest pause between two tries: with less, it is the same try.
+const RETRY_SHORTEST: Duration = Duration::from_millis(10);
+/// Between a change of what an operation failed for, and its next try: things rarely change alone.
+const EXPOSURE_SETTLE: Duration = Duration::from_millis(5);
+/// Longest pause between two repairs: a person waiting for one is patient that long.
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// Between a drift seen and its repair: late notifications of our own changes arrive within this.
 const DRIFT_SETTLE: Duration = Duration::from_millis(20);
@@ -19,6 +23,8 @@ const DOUBLINGS_MOST: u32 = 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
     pub(crate) error: Option<OperationError>,
+    /// What may change so that another try is worth it.
+    pub(crate) exposed: Box<[Target]>,
     /// Tries since the last success.
     pub(crate) attempts: u32,
     /// Repairs since the value was last quiet.
@@ -29,18 +35,24 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Notes a failure. Gives the moment of the next try, where time alone may help.
+    /// Notes a failure. Gives the pause before the next try, where time alone may help.
     pub(crate) fn failed(
         &mut self,
         error: OperationError,
-        now: Duration,
-        salt: u64,
+        class: Class,
+        retry: &Retry,
+        random: u64,
     ) -> Option<Duration> {
         self.attempts += 1;
-        let again =
-            error.transient.then(|| now + jittered(doubled(RETRY_FIRST, self.attempts - 1), salt));
         self.error = Some(error);
-        again
+        let left = retry.most.is_none_or(|most| self.attempts <= most);
+        let pause = doubled(retry.first, self.attempts - 1, retry.longest);
+        (class == Class::Transient && left).then(|| jittered(pause, random))
+    }
+
+    /// How long after a change of what it failed for it is tried again: the more often in vain, the later.
+    pub(crate) fn exposure_pause(&self) -> Duration {
+        doubled(EXPOSURE_SETTLE, self.attempts.saturating_sub(1), PAUSE_LONGEST)
     }
 
     /// When a drift seen now is to be repaired: the more often, the later.
@@ -48,7 +60,7 @@ impl Trouble {
         if self.repaired.is_none_or(|last| now.saturating_sub(last) > QUIET) {
             self.repairs = 0;
         }
-        now + doubled(DRIFT_SETTLE, self.repairs)
+        now + doubled(DRIFT_SETTLE, self.repairs, PAUSE_LONGEST)
     }
 
     pub(crate) fn repairing(&mut self, now: Duration) {
@@ -57,14 +69,27 @@ impl Trouble {
     }
 }
 
-fn doubled(first: Duration, times: u32) -> Duration {
-    first.saturating_mul(1 << times.min(DOUBLINGS_MOST)).min(PAUSE_LONGEST)
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(1 << times.min(DOUBLINGS_MOST)).min(longest)
 }
 
-/// Spreads tries of many values over the last quarter of the pause. Not random, so that a run can be replayed.
-fn jittered(pause: Duration, salt: u64) -> Duration {
-    let part = u32::try_from(salt % 64).unwrap_or(0);
-    pause - pause * part / 256
+/// Any pause up to this one, so that values that failed together do not try together.
+fn jittered(pause: Duration, random: u64) -> Duration {
+    let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(random % nanos.saturating_add(1).max(1)).max(RETRY_SHORTEST)
+}
+
+/// Numbers that nobody foresees, or that a test repeats: SplitMix64 of Steele, Lea and Flood, 2014.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
 }
 
 #[cfg(test)]
@@ -73,14 +98,25 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut trouble = Trouble::default();
         let busy = OperationError { errno: Some(16), message: "busy".into(), transient: true };
-        for want in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let at = trouble.failed(busy.clone(), Duration::ZERO, 0).unwrap();
-            assert_eq!(at, Duration::from_secs(want));
+        let retry = Retry { most: Some(8), ..Retry::default() };
+        let mut trouble = Trouble::default();
+        let mut pause = |random| trouble.failed(busy.clone(), Class::Transient, &retry, random);
+        for longest in [1, 2, 4, 8, 16, 32, 60] {
+            assert_eq!(pause(longest * 1_000_000_000), Some(Duration::from_secs(longest)));
         }
-        assert!(trouble.failed(busy.clone(), Duration::ZERO, 63).unwrap() < PAUSE_LONGEST);
-        assert_eq!(trouble.failed(OperationError::message("no"), Duration::ZERO, 0), None);
+        assert_eq!(pause(60_000_000_001), Some(RETRY_SHORTEST), "any pause up to the longest");
+        assert_eq!(pause(0), None, "eight tries after the first one are enough");
+        let none = Trouble::default().failed(busy, Class::Environment, &retry, 0);
+        assert_eq!(none, None, "time alone does not help");
+    }
+
+    #[test]
+    fn chance_repeats_itself_for_one_seed_only() {
+        let draws =
+            |seed| (0..4).scan(Chance(seed), |chance, _| Some(chance.draw())).collect::<Vec<_>>();
+        assert_eq!(draws(1), draws(1));
+        assert_ne!(draws(1), draws(2));
     }
 
     #[test]

@@ -228,6 +228,7 @@ proptest! {
                 prop_assert_eq!(lab.shown(), system);
             }
             Outcome::Done { .. } => apply(&mut intent, &after),
+            refused @ Outcome::Refused { .. } => panic!("{refused:?}"),
         }
         lab.failing.clear();
         lab.settle(LONG);

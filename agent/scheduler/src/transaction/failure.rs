@@ -1,14 +1,16 @@
 //! When an operation fails, or nobody answers: what is given up, and the way back.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{
     ANSWER_WITHIN, ECHO_WITHIN, Flight, FlightState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST,
     SETTLED_WITHIN, VERIFIED_WITHIN,
 };
+use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
 use crate::graph::{Graph, Idx};
-use crate::operation::{Action, Now, OperationError};
+use crate::operation::{Action, Class, Now, OperationError};
 use crate::plan::Delta;
 use crate::planner;
 use crate::value::SharedValue;
@@ -54,16 +56,51 @@ impl Engine {
     }
 
     pub(super) fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
-        let trouble = self.graph.node_mut(idx).trouble.get_or_insert_default();
-        let again = trouble.failed(error, now.monotonic, u64::from(idx));
-        let old = std::mem::replace(&mut trouble.due, again);
-        if let Some(at) = old {
-            self.timers.remove(&(at, idx));
-        }
-        if let Some(at) = again {
-            self.timers.insert((at, idx));
+        let class = self.classify(idx, &error);
+        let random = self.chance.draw();
+        let node = self.graph.node_mut(idx);
+        let retry = node.retry.as_deref().copied().unwrap_or_default();
+        let trouble = node.trouble.get_or_insert_default();
+        let pause = trouble.failed(error, class, &retry, random);
+        self.look_again(idx, pause.map(|pause| now.monotonic + pause));
+        match class {
+            Class::Environment => self.graph.expose(idx),
+            Class::Transient | Class::Permanent => self.graph.cover_up(idx),
         }
         self.graph.settle(idx);
+    }
+
+    fn classify(&self, idx: Idx, error: &OperationError) -> Class {
+        let kind = self.graph.node(idx).key.kind();
+        let descriptor = self.graph.registry.descriptor(kind);
+        let judged = descriptor.map(|descriptor| guarded(|| descriptor.classify(error)));
+        judged.and_then(Result::ok).unwrap_or_else(|| error.class())
+    }
+
+    /// When a value is looked at next, instead of what was said before.
+    fn look_again(&mut self, idx: Idx, at: Option<Duration>) {
+        let trouble = self.graph.node_mut(idx).trouble.get_or_insert_default();
+        if let Some(old) = std::mem::replace(&mut trouble.due, at) {
+            self.timers.remove(&(old, idx));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, idx));
+        }
+    }
+
+    /// Has values tried again whose surroundings have changed since they failed.
+    pub(crate) fn try_exposed(&mut self, now: Now, step: &mut Step) {
+        for idx in std::mem::take(&mut self.graph.exposures.changed) {
+            let node = self.graph.node(idx);
+            let Some(trouble) = node.trouble.as_ref().filter(|_| node.flight.is_none()) else {
+                continue;
+            };
+            if trouble.error.is_some() && trouble.due.is_none() {
+                step.changed.push(node.key.clone());
+                let at = now.monotonic + trouble.exposure_pause();
+                self.look_again(idx, Some(at));
+            }
+        }
     }
 
     /// What did not come, or did not become as it should, within its time.

@@ -172,6 +172,7 @@ impl Engine {
 
     /// Forgets errors, and a try that was to come.
     pub(crate) fn forgive(&mut self, idx: Idx) {
+        self.graph.cover_up(idx);
         let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
         trouble.error = None;
         trouble.attempts = 0;

@@ -6,4 +6,5 @@
 mod common;
 
 mod expectations;
+mod retries;
 mod sources;

@@ -1,0 +1,144 @@
+//! Which failures are tried again, when, and how often.
+
+use std::time::Duration;
+
+use crate::common::{Lab, delta, error};
+use holdfast_scheduler::{OperationError, Retry};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn busy() -> OperationError {
+    error(16, "busy", true)
+}
+
+fn tries(lab: &mut Lab) -> usize {
+    lab.log().matches("FAILED").count()
+}
+
+#[test]
+fn a_change_says_how_often_its_values_are_tried() {
+    for (retry, tries_in_all) in [
+        (Retry::never(), 1),
+        (Retry { most: Some(3), ..Retry::default() }, 4),
+        (Retry { most: Some(3), first: HOUR, longest: HOUR }, 4),
+    ] {
+        let mut lab = Lab::default();
+        lab.failing.insert("create b".into(), busy());
+        lab.commit_delta(delta("b; c").best_effort().retrying(retry)).unwrap();
+        lab.settle(24 * HOUR);
+        assert_eq!(tries(&mut lab), tries_in_all, "{retry:?}");
+        assert_eq!((lab.state("b").as_str(), lab.state("c").as_str()), ("FAILED", "CONFIGURED"));
+    }
+}
+
+#[test]
+fn no_pause_is_longer_than_the_longest() {
+    let mut lab = Lab::default();
+    lab.failing.insert("create b".into(), busy());
+    let retry = Retry { first: SECOND, longest: 4 * SECOND, most: None };
+    lab.commit_delta(delta("b").best_effort().retrying(retry)).unwrap();
+    for _ in 0..50 {
+        let begun = lab.now;
+        lab.pass_time();
+        assert!(lab.now - begun <= 4 * SECOND);
+        assert_eq!(lab.state("b"), "RETRYING");
+    }
+}
+
+#[test]
+fn pauses_spread_and_repeat_for_one_seed() {
+    let course = |seed: u64| {
+        let mut lab = Lab::default();
+        lab.engine = holdfast_scheduler::Engine::new(crate::common::registry()).seeded(seed);
+        lab.failing.insert("create b".into(), busy());
+        lab.commit_delta(delta("b").best_effort()).unwrap();
+        let begun = lab.now;
+        (0..5)
+            .map(|_| {
+                lab.pass_time();
+                lab.now - begun
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(course(7), course(7));
+    assert_ne!(course(7), course(8));
+}
+
+// proves kv.N5
+#[test]
+fn values_are_tried_on_the_terms_of_the_change_that_gave_them() {
+    let mut lab = Lab::default();
+    lab.commit_delta(delta("a <n .p").retrying(Retry::never())).unwrap();
+    lab.commit_delta(delta("b <n").retrying(Retry { most: Some(2), ..Retry::default() })).unwrap();
+    for name in ["create a.p", "create b"] {
+        lab.failing.insert(name.into(), busy());
+    }
+    lab.outside("n");
+    assert_eq!(
+        (lab.state("a.p").as_str(), lab.state("b").as_str(), lab.state("a").as_str()),
+        ("FAILED", "RETRYING", "CONFIGURED")
+    );
+    lab.settle(HOUR);
+    let log = lab.log();
+    assert_eq!(log.matches("create a.p FAILED").count(), 1, "a part has the terms of its whole");
+    assert_eq!(log.matches("create b FAILED").count(), 3);
+    assert!(!log.contains("update a"), "only what failed is tried again: {log}");
+}
+
+/// What fails with which errno, what happens outside after that, and whether that is the reason for another try.
+#[track_caller]
+fn check_exposed(thing: &str, errno: i32, outside: &str, again: bool) {
+    let mut lab = Lab::having("b =1 +f +10.0.0.0/8; m/1; x", "");
+    lab.strict = false;
+    let name = thing.split(' ').next().unwrap();
+    lab.failing.insert(format!("create {name}"), error(errno, "not so", false));
+    lab.commit_delta(delta(thing).best_effort()).unwrap();
+    lab.settle(HOUR);
+    assert_eq!((tries(&mut lab), lab.state(name).as_str()), (1, "FAILED"));
+    lab.failing.clear();
+    lab.outside(outside);
+    lab.settle(SECOND);
+    let want = if again { "CONFIGURED" } else { "FAILED" };
+    assert_eq!(lab.state(name), want, "{thing} with errno {errno} after {outside}");
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn what_failed_for_its_surroundings_is_tried_when_they_change() {
+    const UNREACHABLE: i32 = 101;
+    const INVALID: i32 = 22;
+    for (thing, outside) in [
+        ("a <b", "b =2 +f +10.0.0.0/8"),
+        ("a <?f", "b =2 +f +10.0.0.0/8"),
+        ("a <@10.0.0.1", "b =2 +f +10.0.0.0/8"),
+        ("a <m/", "m/1 =2"),
+    ] {
+        check_exposed(thing, UNREACHABLE, outside, true);
+        check_exposed(thing, UNREACHABLE, "x =2; z", false);
+        check_exposed(thing, INVALID, outside, false);
+    }
+}
+
+#[test]
+fn what_keeps_failing_for_its_surroundings_slows_down() {
+    let mut lab = Lab::having("b =1", "");
+    lab.failing.insert("create a".into(), error(101, "Network is unreachable", false));
+    lab.commit_delta(delta("a <b").best_effort()).unwrap();
+    for number in 2..200 {
+        lab.outside(&format!("b ={number}"));
+        lab.settle(Duration::from_millis(100));
+    }
+    let tries = tries(&mut lab);
+    assert!((3..20).contains(&tries), "{tries} tries in 20 s");
+}
+
+#[test]
+fn another_value_ends_the_failure_of_the_one_before() {
+    let mut lab = Lab::having("b", "");
+    lab.failing.insert("create a".into(), error(22, "not so", false));
+    lab.commit_delta(delta("a =1 <b").best_effort()).unwrap();
+    lab.failing.clear();
+    lab.commit("a =2 <b").unwrap();
+    assert_eq!(lab.state("a"), "CONFIGURED");
+}
