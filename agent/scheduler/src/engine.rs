@@ -228,8 +228,8 @@ impl Engine {
     /// Counts the changes of intent that came to a good end: what [`Options::expected_revision`] is compared with.
     ///
     /// [`Options::expected_revision`]: crate::Options::expected_revision
-    pub fn revision(&self) -> u64 {
-        self.graph.intents
+    pub fn intent_revision(&self) -> u64 {
+        self.graph.intent_revision
     }
 
     pub fn counters(&self) -> Counters {

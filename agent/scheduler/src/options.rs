@@ -34,7 +34,7 @@ pub struct Options {
     pub source: IntentSource,
     /// Refused unless the plan has this hash: see [`Plan::hash`](crate::Plan::hash).
     pub expected_plan: Option<u64>,
-    /// Refused unless the intent has this revision: see [`Engine::revision`](crate::Engine::revision).
+    /// Refused unless the intent has this revision: see [`Engine::intent_revision`](crate::Engine::intent_revision).
     pub expected_revision: Option<u64>,
     /// A change that was started before under the same token is not made again: its transaction is the answer.
     pub token: Option<SmolStr>,

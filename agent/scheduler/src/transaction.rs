@@ -436,7 +436,7 @@ impl Engine {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
             None => {
-                self.graph.intents += u64::from(transaction.changes_intent);
+                self.graph.intent_revision += u64::from(transaction.changes_intent);
                 self.graph.revision += u64::from(transaction.changes_intent);
                 Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }
             }

@@ -123,10 +123,7 @@ fn transient_failures_are_tried_again_with_growing_pauses() {
     for _ in 0..3 {
         lab.pass_time();
     }
-    assert!(
-        lab.now - begun > 5 * SECOND && lab.now - begun <= 7 * SECOND,
-        "1 + 2 + 4 s less jitter"
-    );
+    assert!(lab.now > begun && lab.now - begun <= 7 * SECOND, "1 + 2 + 4 s at most");
     lab.failing.clear();
     lab.pass_time();
     assert_eq!(lab.shown(), "a <b; b");

@@ -1,0 +1,81 @@
+//! Identities that only one value can have: who holds them, who waits, for whom they are kept.
+
+use super::Planner;
+use crate::dependency::Claim;
+use crate::graph::Goal;
+use crate::key::Key;
+use crate::overlay::{Spot, Want, spot_of};
+use crate::plan::PlanError;
+use crate::traits::Traits;
+
+impl Planner<'_> {
+    /// True when another value has an identity that this one needs; then it is tried again when that goes.
+    pub(super) fn is_claimed(&mut self, spot: Spot, traits: &Traits) -> bool {
+        let mut claimed = false;
+        for claim in &traits.claims {
+            let state = self.overlay.claim_mut(claim);
+            if state.holder.is_some_and(|holder| holder != spot) {
+                state.waiting.push(spot);
+                claimed = true;
+            }
+        }
+        claimed || self.is_kept(spot, traits)
+    }
+
+    /// True when an identity is kept for another value that still wants it.
+    pub(super) fn is_kept(&mut self, spot: Spot, traits: &Traits) -> bool {
+        if self.kept.is_empty() {
+            return false;
+        }
+        let key = &self.overlay.node(spot).key;
+        let others = traits.claims.iter().any(|claim| {
+            self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
+        });
+        if others {
+            self.courteous.insert(key.clone(), spot);
+        }
+        others
+    }
+
+    fn wants(&self, owner: &Key, claim: &Claim) -> bool {
+        let spot = self.overlay.touched(owner);
+        let goal = spot.and_then(|spot| self.overlay.node(spot).goal.traits());
+        goal.is_some_and(|traits| traits.claims.contains(claim))
+    }
+
+    /// Whoever held an identity before does not come: those who waited out of courtesy may have it.
+    pub(super) fn give_up_kept(&mut self) -> bool {
+        if self.courteous.is_empty() {
+            return false;
+        }
+        self.kept.clear();
+        let waiting = std::mem::take(&mut self.courteous);
+        self.overlay.turned.ready.extend(waiting.into_values());
+        self.turn();
+        true
+    }
+
+    /// Refuses a change that asks for an identity which another value keeps.
+    pub(super) fn refuse_claims(&mut self) -> Result<(), PlanError> {
+        for spot in 0..spot_of(self.overlay.nodes.len()) {
+            let node = self.overlay.node(spot);
+            let waits = node.changed && node.unmet == 0 && !matches!(node.want, Want::Nothing);
+            let Some((value, traits)) = (match &node.goal {
+                Goal::Valid(value, traits) if waits => Some((value.clone(), traits.clone())),
+                _ => None,
+            }) else {
+                continue;
+            };
+            for claim in &traits.claims {
+                let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != spot);
+                let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
+                let registry = &self.overlay.graph.registry;
+                let key = self.overlay.node(spot).key.clone();
+                let label = registry.label(&key, Some(&*value));
+                let other = registry.label(&holder.key, holder.goal.value().map(|value| &**value));
+                return Err(PlanError::Conflict { key, label, other });
+            }
+        }
+        Ok(())
+    }
+}
