@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
-use holdfast_scheduler::{OperationError, Retry};
+use holdfast_scheduler::{Engine, OperationError, Retry};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -49,8 +49,8 @@ fn no_pause_is_longer_than_the_longest() {
 #[test]
 fn pauses_spread_and_repeat_for_one_seed() {
     let course = |seed: u64| {
-        let mut lab = Lab::default();
-        lab.engine = holdfast_scheduler::Engine::new(crate::common::registry()).seeded(seed);
+        let engine = Engine::new(crate::common::registry()).seeded(seed);
+        let mut lab = Lab { engine, ..Lab::default() };
         lab.failing.insert("create b".into(), busy());
         lab.commit_delta(delta("b").best_effort()).unwrap();
         let begun = lab.now;
