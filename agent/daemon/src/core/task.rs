@@ -177,7 +177,7 @@ impl CoreTask {
             transaction.withheld.extend(operation.taken.iter().cloned());
         }
         transaction.changes = changes;
-        transaction.stage = Stage::Recording { configuration, plan };
+        transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
         let recorded = self.store.prepare(transaction.number, rows);
         self.work.0.push(Box::pin(async move { Work::Recorded(recorded.await) }));
     }
@@ -201,7 +201,7 @@ impl CoreTask {
         let Some(transaction) = &mut self.transaction else { return };
         let stage = std::mem::replace(&mut transaction.stage, Stage::Examining);
         let Stage::Recording { configuration, plan } = stage else { return };
-        let (txn, step) = self.engine.start(plan, now);
+        let (txn, step) = self.engine.start(*plan, now);
         transaction.stage = Stage::Executing { configuration, txn };
         self.follow(step);
     }

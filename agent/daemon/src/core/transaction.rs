@@ -56,7 +56,7 @@ pub(super) enum Stage {
     /// A thread works out what the request means.
     Examining,
     /// The store writes it down.
-    Recording { configuration: Configuration, plan: Plan },
+    Recording { configuration: Configuration, plan: Box<Plan> },
     /// The engine carries it out.
     Executing { configuration: Configuration, txn: TxnId },
     /// The store makes it final.
