@@ -3,7 +3,7 @@
 use holdfast_scheduler::{Mode, Origin, Outcome, TxnId};
 
 use crate::common::{self, Lab, delta, fact, key};
-use crate::{done, failed, handed_out};
+use crate::{done, handed_out};
 
 // proves kv.M5, kv.V6
 #[test]
