@@ -25,6 +25,9 @@ const BEYOND_THE_FACTS: &[(&str, &str)] = &[
     ("google/rpc/error_details.proto", "the file of google.rpc.BadRequest"),
 ];
 
+/// Packages that are ours alone: the public interface has no say in them.
+const OUR_OWN: &[&str] = &["holdfast"];
+
 /// Parts of a fact table that are compared; its remaining keys repeat these.
 const COMPARED: &[&str] = &[
     "files",
@@ -121,13 +124,14 @@ fn facts_of(package: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every package compiled into `holdfast-proto`, in the shape of the fact tables.
+/// Every public package compiled into `holdfast-proto`, in the shape of the fact tables.
 fn described_packages() -> BTreeMap<String, Value> {
     let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap().file;
     let options = OptionsOfSet::decode(FILE_DESCRIPTOR_SET).unwrap().file;
     let mut packages: BTreeMap<String, Package> = BTreeMap::new();
     for (file, options) in files.iter().zip(&options) {
-        if !file.package().starts_with("google.protobuf") {
+        let public = !OUR_OWN.contains(&file.package());
+        if public && !file.package().starts_with("google.protobuf") {
             packages.entry(file.package().to_owned()).or_default().add_file(file, &options.options);
         }
     }

@@ -35,6 +35,8 @@ packages! {
     gnmi_ext = "gnmi_ext";
     /// How a factory-new device is brought into production.
     bootz = "bootz";
+    /// Our own gNMI extension.
+    holdfast = "holdfast";
 }
 
 packages! {

@@ -83,6 +83,20 @@ impl Configuration {
         &self.models
     }
 
+    /// What this would be with the client's layers, and the note on the root, of another version.
+    /// Nothing is checked: what was accepted once comes back, whatever has changed around it.
+    #[must_use]
+    pub fn with_client_of(&self, other: &Layers) -> Self {
+        let mut layers = self.layers.clone();
+        for origin in [Origin::OpenConfig, Origin::Native] {
+            let client = LayerKey::client(origin);
+            *layers.tree_mut(client) = other.tree(client).clone();
+        }
+        layers.annotation = other.annotation.clone();
+        let (images, _, work) = unite(&self.models, (&self.layers, &self.images), &layers);
+        Self { layers, images, work, ..self.clone() }
+    }
+
     pub fn models(&self) -> &Models {
         &self.models
     }

@@ -2,7 +2,7 @@
 
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
-use holdfast_config::{Boot, Configuration, EditErrors};
+use holdfast_config::{Boot, Configuration, EditErrors, Layers};
 
 /// One change of the layers. All of them take the same way: examined, recorded, planned, executed, made final.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub enum Intent {
     Boot(Option<Boot>),
     /// A service takes its items back, or leaves them to the clients.
     Switch { service: Service, on: bool },
+    /// The client's layers as they were before a commit that nobody confirmed.
+    Rollback(Layers),
 }
 
 impl Intent {
@@ -22,6 +24,7 @@ impl Intent {
             Self::Edit(_) => "set",
             Self::Boot(_) => "boot",
             Self::Switch { .. } => "switch",
+            Self::Rollback(_) => "rollback",
         }
     }
 
@@ -31,6 +34,12 @@ impl Intent {
             Self::Edit(edit) => old.edit(edit),
             Self::Boot(boot) => old.booted(boot.as_ref()),
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
+            Self::Rollback(before) => Ok(old.with_client_of(before)),
         }
+    }
+
+    /// What was accepted before is not judged again: it comes back as far as it can, like at a start.
+    pub(super) fn is_admitted(&self) -> bool {
+        matches!(self, Self::Rollback(_))
     }
 }

@@ -7,7 +7,11 @@
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
+mod confirm;
+mod election;
 mod intent;
+mod options;
+mod preview;
 mod publish;
 mod roles;
 mod startup;
@@ -25,14 +29,19 @@ use holdfast_platform::Collector;
 use holdfast_scheduler::Status;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::local::Statuses;
 use crate::northbound::Datastore;
 use crate::store::StoreError;
-use crate::telemetry::Revision;
+use crate::telemetry::{Boundaries, BoundarySender, Revision};
 
+pub use confirm::ConfirmError;
+pub use election::ElectionError;
 pub use intent::Intent;
+pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
+pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview};
 pub use roles::Roles;
 pub use startup::{Parts, StartError};
 
@@ -56,6 +65,7 @@ pub struct CoreHandle {
     query_tx: mpsc::Sender<Query>,
     revision_rx: watch::Receiver<Arc<Revision>>,
     configuration_rx: watch::Receiver<Configuration>,
+    boundary_tx: BoundarySender,
     models: Arc<Models>,
     /// None beside a simulated box, which has nothing to poll.
     collector: Option<Arc<Collector>>,
@@ -88,6 +98,12 @@ pub enum CommitError {
     },
     #[error("cannot record the change")]
     Store(#[source] StoreError),
+    #[error(transparent)]
+    Confirm(#[from] ConfirmError),
+    #[error(transparent)]
+    Election(#[from] ElectionError),
+    #[error("the plan of this change is {found} by now, and not {expected}: ask for it again")]
+    PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error("too many changes wait already")]
     Overloaded,
     #[error("the change could not be examined: {reason}")]
@@ -105,7 +121,17 @@ fn symbol(errno: Option<i32>) -> String {
 struct CommitRequest {
     caller: Caller,
     intent: Intent,
-    answer: oneshot::Sender<Result<Committed, CommitError>>,
+    options: CommitOptions,
+    received: Instant,
+    answer: Answer,
+}
+
+/// Whom the end of a request is told.
+#[derive(Debug)]
+enum Answer {
+    Commit(oneshot::Sender<Result<Committed, CommitError>>),
+    /// A dry run: it ends when its plan is made.
+    Preview(oneshot::Sender<Result<Preview, CommitError>>),
 }
 
 /// What the local socket asks of the engine.
@@ -137,13 +163,7 @@ impl CoreHandle {
     /// # Errors
     /// When it cannot be made; nothing has changed then.
     pub async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
-        let (answer, answered) = oneshot::channel();
-        let request = CommitRequest { caller: caller.clone(), intent, answer };
-        self.commit_tx.try_send(request).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
-        })?;
-        answered.await.unwrap_or(Err(CommitError::Stopped))
+        self.change_with(caller, intent, CommitOptions::default()).await
     }
 
     /// The roles of users by the configuration in force.
@@ -154,6 +174,32 @@ impl CoreHandle {
     /// The layers in force and what they come to. What was answered as committed is in it.
     pub fn configuration(&self) -> Configuration {
         self.configuration_rx.borrow().clone()
+    }
+
+    async fn change_with(
+        &self,
+        caller: &Caller,
+        intent: Intent,
+        options: CommitOptions,
+    ) -> Result<Committed, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(caller, intent, options, Answer::Commit(answer))?;
+        answered.await.unwrap_or(Err(CommitError::Stopped))
+    }
+
+    fn send(
+        &self,
+        caller: &Caller,
+        intent: Intent,
+        options: CommitOptions,
+        answer: Answer,
+    ) -> Result<(), CommitError> {
+        let (caller, received) = (caller.clone(), Instant::now());
+        let request = CommitRequest { caller, intent, options, received, answer };
+        self.commit_tx.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
+        })
     }
 }
 
@@ -179,8 +225,28 @@ impl Datastore for CoreHandle {
         }
     }
 
-    async fn commit(&self, caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
-        self.change(caller, Intent::Edit(edit)).await
+    fn boundaries(&self) -> Boundaries {
+        self.boundary_tx.subscribe()
+    }
+
+    async fn commit(
+        &self,
+        caller: &Caller,
+        edit: Edit,
+        options: CommitOptions,
+    ) -> Result<Committed, CommitError> {
+        self.change_with(caller, Intent::Edit(edit), options).await
+    }
+
+    async fn preview(
+        &self,
+        caller: &Caller,
+        edit: Edit,
+        options: CommitOptions,
+    ) -> Result<Preview, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(caller, Intent::Edit(edit), options, Answer::Preview(answer))?;
+        answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 }
 

@@ -1,7 +1,6 @@
 //! From what the store holds to a running core, and from requests to values.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_config::changes::changed_objects;
 use holdfast_config::rows::layer_rows_diff;
@@ -12,14 +11,18 @@ use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, SharedValue};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
+use super::election::Elections;
 use super::intent::Intent;
+use super::preview;
 use super::publish::Publisher;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
 use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, QUERY_QUEUE_DEPTH};
 use crate::logging::Chain;
 use crate::store::{self, Loaded, Store};
+use crate::telemetry::BoundarySender;
 
 /// What the core is made of.
 pub struct Parts {
@@ -73,6 +76,7 @@ impl Core {
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());
         let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
+        let boundary_tx = BoundarySender::default();
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
         let task = CoreTask {
@@ -84,6 +88,8 @@ impl Core {
             next_number,
             publisher,
             transaction: None,
+            window: None,
+            elections: Elections::default(),
             deadline: None,
             started: Instant::now(),
             commit_rx,
@@ -92,14 +98,22 @@ impl Core {
             work: WorkSet::default(),
             revision_tx,
             configuration_tx,
+            boundary_tx: boundary_tx.clone(),
             stop_rx,
             ready_tx: Some(ready_tx),
         };
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);
-        let handle =
-            CoreHandle { commit_tx, query_tx, revision_rx, configuration_rx, models, collector };
+        let handle = CoreHandle {
+            commit_tx,
+            query_tx,
+            revision_rx,
+            configuration_rx,
+            boundary_tx,
+            models,
+            collector,
+        };
         Ok(Self { handle, stop_tx: Some(stop_tx), task })
     }
 }
@@ -145,23 +159,27 @@ impl Objects {
         Ok((configuration, values))
     }
 
-    /// What a request would make of the configuration, as values and rows.
+    /// What a request would make of the configuration, as values and rows; with `shown`, also as clients see it.
     pub(super) fn examine(
         &self,
         old: &Configuration,
         intent: &Intent,
+        shown: bool,
     ) -> Result<Candidate, CommitError> {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
-        let changes = self.changes(old, &configuration)?;
+        let changes = self.changes(old, &configuration, intent.is_admitted())?;
         let rows = layer_rows_diff(&self.models, old.layers(), configuration.layers());
         let rows = rows.into_iter().map(|row| store::Change::layer(row.key, row.value)).collect();
-        Ok(Candidate { configuration, changes, rows })
+        let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
+        Ok(Candidate { configuration, changes, rows, differences })
     }
 
+    /// The values that differ. With `admitted`, one that cannot be made any more is left out instead of refused.
     pub(super) fn changes(
         &self,
         old: &Configuration,
         new: &Configuration,
+        admitted: bool,
     ) -> Result<Vec<Changed>, CommitError> {
         let changed = changed_objects(old, new).into_iter().map(|change| {
             let (key, value) = match &change.new {
@@ -169,7 +187,9 @@ impl Objects {
                 Some(branch) => match self.registry.value(&change.path, branch) {
                     Ok((key, value)) => (key, Some(value)),
                     // Another origin holds what is missing, or will: the object waits, the request is fine.
-                    Err(error) if error.incomplete => (self.registry.key(&change.path)?, None),
+                    Err(error) if error.incomplete || admitted => {
+                        (self.registry.key(&change.path)?, None)
+                    }
                     Err(error) => return Err(error),
                 },
             };

@@ -3,26 +3,32 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_config::Configuration;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
-    Completion, Delta, Engine, Key, KeySet, Now, Operation, OperationError, Outcome, Plan,
-    PlanError, Scope, SharedValue, Step,
+    Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
+    Scope, SharedValue, Step,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
+use super::confirm::Window;
+use super::election::Elections;
+use super::intent::Intent;
+use super::options::{CommitOptions, PlanHash};
+use super::preview::Preview;
 use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
 use super::{CommitError, CommitRequest, Committed, Query};
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
-use crate::telemetry::Revision;
 use crate::telemetry::view::now_ns;
+use crate::telemetry::{Boundary, BoundarySender, Revision};
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ enum Event {
 
 /// What came of something the loop had started and not waited for.
 #[derive(Debug)]
-enum Work {
+pub(super) enum Work {
     Examined(Result<Candidate, CommitError>),
     Recorded(Result<(), StoreError>),
     /// Pre-images of adopted objects are durable (or not): their operations may go.
@@ -50,7 +56,7 @@ enum Work {
     Finished(Result<(), StoreError>),
 }
 
-type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
+pub(super) type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
 
 pub(super) struct CoreTask {
     pub(super) configuration: Configuration,
@@ -61,6 +67,10 @@ pub(super) struct CoreTask {
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
     pub(super) transaction: Option<Transaction>,
+    /// The commit that waits to be confirmed.
+    pub(super) window: Option<Window>,
+    pub(super) elections: Elections,
+    /// When the engine is to be called again.
     pub(super) deadline: Option<Duration>,
     pub(super) started: Instant,
     pub(super) commit_rx: mpsc::Receiver<CommitRequest>,
@@ -69,6 +79,7 @@ pub(super) struct CoreTask {
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
     pub(super) configuration_tx: watch::Sender<Configuration>,
+    pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
     /// Told when the first complete reading of the box is taken in.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
@@ -76,7 +87,7 @@ pub(super) struct CoreTask {
 
 /// Work under way.
 #[derive(Default)]
-pub(super) struct WorkSet(FuturesUnordered<PendingWork>);
+pub(super) struct WorkSet(pub(super) FuturesUnordered<PendingWork>);
 
 impl std::fmt::Debug for WorkSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -90,15 +101,11 @@ impl CoreTask {
         let mut stopping = false;
         while !(stopping && self.transaction.is_none()) {
             match self.next_event(stopping).await {
-                Event::Commit(request) => self.examine(request),
+                Event::Commit(request) => self.admit(request),
                 Event::Query(query) => self.answer(query),
                 Event::Platform(event) => self.take_in(event),
                 Event::Work(work) => self.go_on(work),
-                Event::DeadlineDue => {
-                    self.deadline = None;
-                    let step = self.engine.due(self.now());
-                    self.follow(step);
-                }
+                Event::DeadlineDue => self.deadline_due(),
                 Event::Stop => stopping = true,
             }
             self.publish_state();
@@ -106,10 +113,11 @@ impl CoreTask {
     }
 
     async fn next_event(&mut self, stopping: bool) -> Event {
-        let deadline = self.deadline;
+        let rollback = self.rollback_due().filter(|_| !stopping);
+        let deadline = self.deadline.into_iter().chain(rollback).min();
         let due = async {
             match deadline {
-                Some(at) => tokio::time::sleep_until((self.started + at).into()).await,
+                Some(at) => tokio::time::sleep_until(self.started + at).await,
                 None => std::future::pending().await,
             }
         };
@@ -124,23 +132,29 @@ impl CoreTask {
         }
     }
 
+    fn deadline_due(&mut self) {
+        let now = self.now();
+        if self.deadline.is_some_and(|at| at <= now.monotonic) {
+            self.deadline = None;
+            let step = self.engine.due(now);
+            self.follow(step);
+        }
+        if self.rollback_due().is_some_and(|at| at <= now.monotonic) {
+            self.roll_back_late();
+        }
+    }
+
     /// Works out beside the loop what a request means: that takes as long as the request is large.
-    fn examine(&mut self, request: CommitRequest) {
-        let ticket = Ticket {
-            trace: rand::random(),
-            caller: request.caller.name.to_string(),
-            what: request.intent.name(),
-            since: Instant::now(),
-            answer: request.answer,
-        };
+    pub(super) fn examine(&mut self, ticket: Ticket, intent: Intent, options: CommitOptions) {
         let number = self.next_number;
         self.next_number += 1;
-        let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
-        self.transaction = Some(Transaction { number, ticket, changes, withheld, stage });
+        let shown = ticket.is_dry_run();
+        let mut transaction = Transaction::new(number, ticket, options);
+        transaction.is_rollback = matches!(intent, Intent::Rollback(_));
+        self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
-        let intent = request.intent;
         let examined =
-            tokio::task::spawn_blocking(move || objects.examine(&configuration, &intent));
+            tokio::task::spawn_blocking(move || objects.examine(&configuration, &intent, shown));
         self.work.0.push(Box::pin(async move {
             let panicked = |error: tokio::task::JoinError| CommitError::Internal {
                 reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }
@@ -163,13 +177,16 @@ impl CoreTask {
         }
     }
 
-    /// Plans the change and has the store write it down.
+    /// Plans the change and has the store write it down; a dry run ends here.
     fn record(&mut self, candidate: Candidate) {
-        let Candidate { configuration, changes, rows } = candidate;
+        let Candidate { configuration, changes, rows, differences } = candidate;
         let plan = match self.plan(&changes) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(error),
         };
+        if let Some(differences) = differences {
+            return self.show(Preview::new(&self.engine, &plan, differences));
+        }
         let Some(transaction) = &mut self.transaction else { return };
         transaction.withheld.extend(changes.iter().map(|change| change.key.clone()));
         for operation in plan.operations() {
@@ -182,7 +199,29 @@ impl CoreTask {
         self.work.0.push(Box::pin(async move { Work::Recorded(recorded.await) }));
     }
 
+    /// The plan of the transaction under way, if it is the one that the client expects.
     fn plan(&self, changes: &[Changed]) -> Result<Plan, CommitError> {
+        let delta = Delta::new(values(changes));
+        let Some(transaction) = &self.transaction else {
+            return self.engine.plan(delta).map_err(|error| CommitError::planning(&error));
+        };
+        if !transaction.is_rollback {
+            self.admit_values(changes)?;
+        }
+        let delta = delta.described(format!("{:016x}", transaction.ticket.trace));
+        // What is taken back comes back as far as it can, like at a start.
+        let delta = if transaction.is_rollback { delta.best_effort() } else { delta };
+        let plan = self.engine.plan(delta).map_err(|error| CommitError::planning(&error))?;
+        let found = PlanHash(plan.hash());
+        match transaction.options.expected_plan {
+            Some(expected) if expected != found => {
+                Err(CommitError::PlanDiffers { expected, found })
+            }
+            _ => Ok(plan),
+        }
+    }
+
+    fn admit_values(&self, changes: &[Changed]) -> Result<(), CommitError> {
         for Changed { path, key, value, .. } in changes {
             let [.., observed] = self.engine.planes(key);
             if let Some(value) = value {
@@ -191,9 +230,14 @@ impl CoreTask {
                 admitted.map_err(|error| self.objects.refused(&error))?;
             }
         }
-        let trace = self.transaction.as_ref().map(|it| format!("{:016x}", it.ticket.trace));
-        let delta = Delta::new(values(changes)).described(trace.unwrap_or_default());
-        self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
+        Ok(())
+    }
+
+    fn show(&mut self, preview: Preview) {
+        if let Some(transaction) = self.transaction.take() {
+            self.publisher.release();
+            transaction.ticket.show(preview);
+        }
     }
 
     fn execute(&mut self) {
@@ -300,8 +344,9 @@ impl CoreTask {
         let number = transaction.number;
         let finished = match error {
             None => {
+                let unconfirmed = transaction.unconfirmed();
                 transaction.stage = Stage::Committing { configuration };
-                self.store.commit(number)
+                self.store.commit(number, unconfirmed)
             }
             Some(error) => {
                 transaction.stage = Stage::Aborting { error };
@@ -313,14 +358,11 @@ impl CoreTask {
 
     /// The store has made the transaction final, or taken it back.
     fn finish(&mut self, result: Result<(), StoreError>) {
-        let Some(transaction) = self.transaction.take() else { return };
-        if matches!(transaction.stage, Stage::Aborting { .. }) {
-            self.publisher.release();
-        }
-        match transaction.stage {
+        let Some(mut transaction) = self.transaction.take() else { return };
+        match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
                 Ok(()) => {
-                    let done = self.publish_commit(configuration, &transaction.changes);
+                    let done = self.publish_commit(configuration, &transaction);
                     transaction.ticket.answer(Ok(done));
                 }
                 Err(error) => {
@@ -331,18 +373,20 @@ impl CoreTask {
                 }
             },
             Stage::Aborting { error } => {
+                self.publisher.release();
                 if let Err(error) = result {
                     tracing::error!(error = %Chain(&error), "cannot take a change back in the store; a restart will");
                 }
                 transaction.ticket.answer(Err(error));
             }
+            Stage::Confirming => self.confirmed(transaction.ticket, result),
             Stage::Examining | Stage::Recording { .. } | Stage::Executing { .. } => {}
         }
     }
 
     fn take_back(&mut self, from: &Configuration) {
         let now = self.now();
-        let changes = match self.objects.changes(from, &self.configuration) {
+        let changes = match self.objects.changes(from, &self.configuration, true) {
             Ok(changes) => changes,
             Err(error) => {
                 return tracing::error!(error = %Chain(&error), "cannot work out the way back");
@@ -380,14 +424,21 @@ impl CoreTask {
         Now { monotonic: self.started.elapsed(), unix_ns: now_ns() }
     }
 
-    fn publish_commit(&mut self, configuration: Configuration, changes: &[Changed]) -> Committed {
+    fn publish_commit(
+        &mut self,
+        configuration: Configuration,
+        transaction: &Transaction,
+    ) -> Committed {
+        let confirm_id = self.turn_window(transaction);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
         let time_ns = now_ns();
-        let revision =
-            self.publisher.commit(&self.engine, &old, &self.configuration, changes, time_ns);
+        let (new, changes) = (&self.configuration, &transaction.changes);
+        let revision = self.publisher.commit(&self.engine, &old, new, changes, time_ns);
+        self.revision_tx.send_replace(Arc::clone(&revision));
         let number = revision.number;
-        self.revision_tx.send_replace(revision);
+        let transaction = transaction.number;
+        self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
         Committed { time_ns, revision: number }
     }
 

@@ -65,13 +65,13 @@ impl Agent {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
-        self.handle.commit(&caller(), edit).await
+        self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
 
     async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
         let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
         let edit = Edit { deletes: vec![target], ..Edit::default() };
-        self.handle.commit(&caller(), edit).await
+        self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
 
     /// Configuration and state as readers see them, without clocks of the box.

@@ -6,7 +6,11 @@ use holdfast_config::{Configuration, InstancePath};
 use holdfast_scheduler::{Key, KeySet, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
-use super::{CommitError, Committed};
+use super::intent::Intent;
+use super::options::{CommitOptions, ConfirmAction, Confirmation};
+use super::preview::{ConfigChange, Listed, Preview};
+use super::{Answer, CommitError, CommitRequest, Committed};
+use crate::store::Unconfirmed;
 
 /// The answer channel of a request, and what logs call it.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub(super) struct Ticket {
     /// What kind of change it is.
     pub(super) what: &'static str,
     pub(super) since: Instant,
-    pub(super) answer: oneshot::Sender<Result<Committed, CommitError>>,
+    pub(super) answer: Answer,
 }
 
 /// What a request would make of configuration and values.
@@ -26,6 +30,8 @@ pub(super) struct Candidate {
     pub(super) configuration: Configuration,
     pub(super) changes: Vec<Changed>,
     pub(super) rows: Vec<crate::store::Change>,
+    /// For a dry run: in what clients would see another configuration.
+    pub(super) differences: Option<Listed<ConfigChange>>,
 }
 
 /// One native object that a request changes.
@@ -45,6 +51,9 @@ pub(super) struct Transaction {
     /// What the store knows it by.
     pub(super) number: u64,
     pub(super) ticket: Ticket,
+    pub(super) options: CommitOptions,
+    /// It takes back the commit that waits to be confirmed.
+    pub(super) is_rollback: bool,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
     pub(super) withheld: KeySet,
@@ -63,9 +72,51 @@ pub(super) enum Stage {
     Committing { configuration: Configuration },
     /// The store takes it back; this will be the answer.
     Aborting { error: CommitError },
+    /// The store makes the commit that waits to be confirmed final.
+    Confirming,
+}
+
+impl Transaction {
+    pub(super) fn new(number: u64, ticket: Ticket, options: CommitOptions) -> Self {
+        let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
+        Self { number, ticket, options, is_rollback: false, changes, withheld, stage }
+    }
+
+    /// What its commit means for the commit that waits to be confirmed.
+    pub(super) fn unconfirmed(&self) -> Unconfirmed {
+        match &self.options.confirmation {
+            _ if self.is_rollback => Unconfirmed::Ends,
+            Some(Confirmation { action: ConfirmAction::Begin { .. }, .. }) => Unconfirmed::Begins,
+            _ => Unconfirmed::Stays,
+        }
+    }
 }
 
 impl Ticket {
+    /// The request with the rest of what it says.
+    pub(super) fn of(request: CommitRequest) -> (Self, Intent, CommitOptions) {
+        let CommitRequest { caller, intent, options, answer, .. } = request;
+        let ticket = Self {
+            trace: rand::random(),
+            caller: caller.name.to_string(),
+            what: intent.name(),
+            since: Instant::now(),
+            answer,
+        };
+        (ticket, intent, options)
+    }
+
+    /// Of something that nobody asks for: nobody waits for its end either.
+    pub(super) fn own(what: &'static str) -> Self {
+        let (answer, _nobody) = oneshot::channel();
+        let (caller, answer) = ("agent".to_owned(), Answer::Commit(answer));
+        Self { trace: rand::random(), caller, what, since: Instant::now(), answer }
+    }
+
+    pub(super) fn is_dry_run(&self) -> bool {
+        matches!(self.answer, Answer::Preview(_))
+    }
+
     /// Nobody may be waiting any more; what was decided stands all the same.
     pub(super) fn answer(self, result: Result<Committed, CommitError>) {
         let elapsed = self.since.elapsed();
@@ -79,6 +130,17 @@ impl Ticket {
                 caller = %self.caller, what = self.what, error = %crate::logging::Chain(error), ?elapsed, "refused"
             ),
         }
-        drop(self.answer.send(result));
+        match (self.answer, result) {
+            (Answer::Commit(answer), result) => drop(answer.send(result)),
+            (Answer::Preview(answer), Err(error)) => drop(answer.send(Err(error))),
+            (Answer::Preview(_), Ok(_)) => {} // a dry run is never committed
+        }
+    }
+
+    /// The end of a dry run.
+    pub(super) fn show(self, preview: Preview) {
+        if let Answer::Preview(answer) = self.answer {
+            drop(answer.send(Ok(preview))); // whoever asked may have gone
+        }
     }
 }

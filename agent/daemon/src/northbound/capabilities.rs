@@ -17,7 +17,7 @@ pub(super) fn capabilities(
     core: &impl Datastore,
     request: &gnmi::CapabilityRequest,
 ) -> Result<gnmi::CapabilityResponse, Refusal> {
-    extensions::check(&request.extension)?;
+    extensions::check_none(&request.extension)?;
     let schemas = [Origin::OpenConfig, Origin::Native].map(|origin| core.schema(origin));
     Ok(gnmi::CapabilityResponse {
         supported_models: schemas.iter().flat_map(|s| s.modules()).map(model).collect(),

@@ -9,8 +9,8 @@ use holdfast_config::{InstancePath, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, Committed};
-use crate::telemetry::Revision;
+use crate::core::{CommitError, CommitOptions, Committed, Preview};
+use crate::telemetry::{Boundaries, Revision};
 
 /// Reads snapshots and hands over changes.
 pub trait Datastore: Clone + Send + Sync + 'static {
@@ -25,10 +25,22 @@ pub trait Datastore: Clone + Send + Sync + 'static {
     /// Leaves that change without events, read now.
     fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;
 
+    /// Tells of every commit from now on.
+    fn boundaries(&self) -> Boundaries;
+
     /// Carries out one request as one transaction.
     fn commit(
         &self,
         caller: &Caller,
         edit: Edit,
+        options: CommitOptions,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
+
+    /// What the same request would do. Nothing is changed.
+    fn preview(
+        &self,
+        caller: &Caller,
+        edit: Edit,
+        options: CommitOptions,
+    ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
 }

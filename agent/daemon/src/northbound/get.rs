@@ -13,21 +13,21 @@ use smol_str::SmolStr;
 
 use super::datastore::Datastore;
 use super::encoding::Encoding;
-use super::extensions;
+use super::extensions::ReadWishes;
 use super::path::{elems_to_wire, to_wire};
 use super::request::{ReadPath, Reader};
 use super::status::Refusal;
 use crate::telemetry::view::{now_ns, overlaid};
-use crate::telemetry::{Class, Item, Kind, Stamp, Walk};
+use crate::telemetry::{Class, Item, Kind, Selection, Stamp, Walk};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
-    extensions::check(&request.extension)?;
+    let wishes = ReadWishes::of_get(&request.extension)?;
     let encoding = Encoding::read(request.encoding)?;
     let kind = read_kind(request.r#type)?;
-    let reader = Reader::new(core, request.prefix, kind, &request.use_models)?;
+    let reader = Reader::new(core, request.prefix, kind, &request.use_models, wishes.depth)?;
     let paths = reader.paths(request.path.iter().map(Some))?;
     let view = View::take(core, &reader, &paths).await;
     let answer = |path| Answer { reader: &reader, view: &view, encoding, path }.notification();
@@ -106,7 +106,11 @@ impl<D: Datastore> Answer<'_, D> {
             Encoding::Json | Encoding::JsonIetf => self.documents(),
         };
         let path = &self.path.joined.path;
-        if update.is_empty() && self.path.is_concrete() && !path.elems.is_empty() {
+        if update.is_empty()
+            && self.path.is_concrete()
+            && !path.elems.is_empty()
+            && !self.is_cut_off()
+        {
             return Err(Refusal::absent(path, "such data"));
         }
         let prefix = match self.prefix_len() {
@@ -115,6 +119,13 @@ impl<D: Datastore> Answer<'_, D> {
         };
         let timestamp = self.view.time_ns.cast_signed();
         Ok(gnmi::Notification { timestamp, prefix: Some(prefix), update, ..Default::default() })
+    }
+
+    /// There is something, but all of it is deeper than what is wanted.
+    fn is_cut_off(&self) -> bool {
+        let tree = self.view.tree(self.origin());
+        let is_there = |pattern| !tree.select(pattern).is_empty();
+        self.reader.filter(self.origin()).depth.is_some() && self.path.patterns.iter().any(is_there)
     }
 
     /// One update for each leaf.
@@ -141,9 +152,10 @@ impl<D: Datastore> Answer<'_, D> {
     fn documents(&self) -> Vec<gnmi::Update> {
         let tree = self.view.tree(self.origin());
         let mut updates = Vec::new();
+        let selection = self.reader.full_selection(self.path, Class::All);
         for pattern in &self.path.patterns {
             for (path, found) in tree.select(pattern) {
-                if let Some(value) = self.document(&path, found) {
+                if let Some(value) = self.document(&path, found, &selection) {
                     updates.push(update(self.answer_path(&path), value));
                 }
             }
@@ -166,14 +178,21 @@ impl<D: Datastore> Answer<'_, D> {
         json::annotate(&document, ANNOTATION, annotation)
     }
 
-    fn document(&self, path: &InstancePath, found: Found<'_, Stamp>) -> Option<gnmi::TypedValue> {
+    fn document(
+        &self,
+        path: &InstancePath,
+        found: Found<'_, Stamp>,
+        selection: &Selection,
+    ) -> Option<gnmi::TypedValue> {
         let schema = self.reader.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
         // The printer writes keys wherever it writes an entry; they are no reason to write one.
         let entry_is_configured = matches!(found, Found::Leaf(_)) && self.is_in_given_entry(path);
         let shown = |node: &Node| {
-            filter.takes(node) && (!filter.is_config_key(schema, node) || entry_is_configured)
+            selection.reaches(node.id)
+                && filter.takes(node)
+                && (!filter.is_config_key(schema, node) || entry_is_configured)
         };
         let text = json::print(schema, at.id, found, self.encoding.flavour(), &shown)?;
         let text = if path.is_root() { self.annotated(text) } else { text };

@@ -1,5 +1,6 @@
 //! What Get and Subscribe requests have in common: paths to read, in an origin, under a filter.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use holdfast_config::schema::{Origin, Schema};
@@ -34,6 +35,7 @@ impl<'a, D: Datastore> Reader<'a, D> {
         prefix: Option<gnmi::Path>,
         kind: Kind,
         models: &[gnmi::ModelData],
+        depth: Option<NonZeroU32>,
     ) -> Result<Self, Refusal> {
         let schemas = [core.schema(Origin::OpenConfig), core.schema(Origin::Native)];
         let [openconfig, native] = match capabilities::use_models(schemas, models)? {
@@ -43,8 +45,8 @@ impl<'a, D: Datastore> Reader<'a, D> {
         Ok(Self {
             core,
             prefix: Prefix::read(prefix, Access::Read)?,
-            openconfig: Filter { kind, models: openconfig },
-            native: Filter { kind, models: native },
+            openconfig: Filter { kind, models: openconfig, depth },
+            native: Filter { kind, models: native, depth },
         })
     }
 
@@ -80,10 +82,14 @@ impl<'a, D: Datastore> Reader<'a, D> {
 
     /// The leaves of one class below a path; none when the models have no such leaf there.
     pub(super) fn selection(&self, path: &ReadPath, class: Class) -> Option<Arc<Selection>> {
+        let selection = self.full_selection(path, class);
+        (!selection.is_empty(self.schema(path.joined.origin))).then(|| Arc::new(selection))
+    }
+
+    /// The same, also when it is empty.
+    pub(super) fn full_selection(&self, path: &ReadPath, class: Class) -> Selection {
         let origin = path.joined.origin;
-        let (schema, filter) = (self.schema(origin), self.filter(origin));
-        let selection = Selection::new(schema, path.patterns.clone(), filter, class);
-        (!selection.is_empty(schema)).then(|| Arc::new(selection))
+        Selection::new(self.schema(origin), path.patterns.clone(), self.filter(origin), class)
     }
 }
 

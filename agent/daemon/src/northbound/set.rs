@@ -6,7 +6,7 @@ use holdfast_proto::gnmi::update_result::Operation;
 
 use super::datastore::Datastore;
 use super::encoding::Supplied;
-use super::extensions;
+use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
 use crate::caller::Caller;
@@ -17,15 +17,17 @@ pub(super) async fn set(
     caller: &Caller,
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
-    extensions::check(&request.extension)?;
+    let wishes = SetWishes::read(&request.extension)?;
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let (edit, origins) = read_edit(&prefix, &request)?;
-    let time_ns = if edit.is_empty() {
-        now_ns() // an extension may be all that a request is about
-    } else {
-        core.commit(caller, edit).await?.time_ns
-    };
-    Ok(answer(&prefix, request, &origins, time_ns))
+    let SetWishes { options, dry_run } = wishes;
+    if dry_run {
+        let preview = core.preview(caller, edit, options).await?;
+        let answer = answer(&prefix, request, &origins, now_ns());
+        return Ok(gnmi::SetResponse { extension: vec![plan::answer(preview)], ..answer });
+    }
+    let committed = core.commit(caller, edit, options).await?;
+    Ok(answer(&prefix, request, &origins, committed.time_ns))
 }
 
 /// The edit, and the whole path of each operation in the order of the answer.

@@ -14,7 +14,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::path::Access;
-use crate::core::CommitError;
+use crate::core::{CommitError, ConfirmError, ElectionError};
 use crate::logging::Chain;
 
 /// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
@@ -144,10 +144,25 @@ impl From<CommitError> for Refusal {
                 let offender = Offender { place: object.clone(), reason: text.clone() };
                 Self { code: Code::Internal, text, offenders: vec![offender] }
             }
+            CommitError::Confirm(error) => Self::new(confirm_code(error), text),
+            CommitError::Election(ElectionError::Outvoted { .. }) => {
+                Self::new(Code::PermissionDenied, text)
+            }
+            CommitError::Election(_) => Self::new(Code::ResourceExhausted, text),
+            // A test-and-set that failed: the client starts again by asking what would happen.
+            CommitError::PlanDiffers { .. } => Self::new(Code::Aborted, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),
             CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),
         }
+    }
+}
+
+/// After sections 3.2.1 to 3.2.4 of gNMI's commit-confirmed extension.
+fn confirm_code(error: &ConfirmError) -> Code {
+    match error {
+        ConfirmError::Waiting { .. } | ConfirmError::NoneWaits => Code::FailedPrecondition,
+        _ => Code::InvalidArgument,
     }
 }
 

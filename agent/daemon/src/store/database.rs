@@ -9,9 +9,9 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    Change, Loaded, Row, StoreError, Table, User,
+    Change, Loaded, Row, StoreError, Table, Unconfirmed, User,
     folder::{create_private_folder, open_private_file},
-    undo,
+    unconfirmed, undo,
 };
 
 /// The database within the state folder.
@@ -28,7 +28,8 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
 const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
 /// Pieces of the record of the prepared transaction, by transaction and number.
-const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("prepared");
+pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
+    TableDefinition::new("prepared");
 /// Name to role and password hash.
 const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
 
@@ -61,6 +62,7 @@ impl Database {
         let mut database = Self { path, redb, failed: false, prepared: None, rolled_back: None };
         database.check_format()?;
         database.roll_back_unfinished()?;
+        database.roll_back_unconfirmed()?;
         Ok(database)
     }
 
@@ -123,13 +125,28 @@ impl Database {
 
     /// # Errors
     /// When this transaction is not the prepared one, or the disk refuses: it is then still prepared.
-    pub fn commit(&mut self, transaction: u64) -> Result<(), StoreError> {
+    pub fn commit(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
         self.expect_prepared("commit", transaction)?;
         let write = self.begin("commit a transaction")?;
+        match unconfirmed {
+            Unconfirmed::Stays => {}
+            Unconfirmed::Begins => unconfirmed::keep(&write, transaction)?,
+            Unconfirmed::Ends => unconfirmed::forget(&write)?,
+        }
         forget_record(&write, transaction)?;
         finish(write, "commit a transaction")?;
         self.prepared = None;
         Ok(())
+    }
+
+    /// Makes the commit that waits to be confirmed final.
+    ///
+    /// # Errors
+    /// When the disk refuses; then it still waits.
+    pub fn confirm(&mut self) -> Result<(), StoreError> {
+        let write = self.begin("confirm a commit")?;
+        unconfirmed::forget(&write)?;
+        finish(write, "confirm a commit")
     }
 
     /// # Errors
@@ -238,9 +255,21 @@ impl Database {
             transaction,
             "rolling back a transaction that was interrupted before it was answered"
         );
-        self.undo(transaction, |change| change.table != Table::Restore || change.value.is_some())?;
+        self.undo(transaction, keeps_restores)?;
         self.rolled_back = Some(transaction);
         info!(transaction, "rolled back");
+        Ok(())
+    }
+
+    /// Takes back the commit that nobody had confirmed when the agent ended.
+    fn roll_back_unconfirmed(&self) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "roll back an unconfirmed commit";
+        let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
+        let write = self.begin(ATTEMPT)?;
+        put_back(&write, &chunks, keeps_restores)?;
+        unconfirmed::forget(&write)?;
+        finish(write, ATTEMPT)?;
+        warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
         Ok(())
     }
 
@@ -260,12 +289,7 @@ impl Database {
             let table = write.open_table(PREPARED)?;
             table.range(record(transaction))?.map(|row| Ok(row?.1.value().to_vec())).collect()
         };
-        for chunk in chunks().map_err(StoreError::accessing(ATTEMPT))?.iter().rev() {
-            let mut changes = undo::parse(chunk)?;
-            changes.retain(&wanted);
-            changes.reverse(); // a key that changed twice must end with its oldest value
-            apply(&write, &changes)?;
-        }
+        put_back(&write, &chunks().map_err(StoreError::accessing(ATTEMPT))?, wanted)?;
         forget_record(&write, transaction)?;
         finish(write, ATTEMPT)
     }
@@ -300,7 +324,7 @@ impl StoreError {
         }
     }
 
-    fn accessing(attempt: &'static str) -> impl Fn(redb::Error) -> Self {
+    pub(super) fn accessing(attempt: &'static str) -> impl Fn(redb::Error) -> Self {
         move |source| Self::Access { attempt, source: Box::new(source) }
     }
 
@@ -362,6 +386,26 @@ fn forget_record(write: &WriteTransaction, transaction: u64) -> Result<(), Store
         Ok(write.open_table(PREPARED)?.retain_in(record(transaction), |_, _| false)?)
     };
     removed().map_err(StoreError::accessing("end a transaction"))
+}
+
+/// What a roll-back at start puts back: see [`Database::roll_back_unfinished`].
+fn keeps_restores(change: &Change) -> bool {
+    change.table != Table::Restore || change.value.is_some()
+}
+
+/// Puts back what the pieces of a record say, the newest first.
+fn put_back(
+    write: &WriteTransaction,
+    chunks: &[Vec<u8>],
+    wanted: impl Fn(&Change) -> bool,
+) -> Result<(), StoreError> {
+    for chunk in chunks.iter().rev() {
+        let mut changes = undo::parse(chunk)?;
+        changes.retain(&wanted);
+        changes.reverse(); // a key that changed twice must end with its oldest value
+        apply(write, &changes)?;
+    }
+    Ok(())
 }
 
 fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {

@@ -5,10 +5,12 @@
 //!
 //! A transaction is two durable writes. [`Store::prepare`] applies its rows and keeps what they replaced,
 //! [`Store::commit`] forgets that, [`Store::abort`] puts it back. A prepared transaction that is found when the
-//! database is opened was never answered to anyone, so it is rolled back before anything else happens.
+//! database is opened was never answered to anyone, so it is rolled back before anything else happens. So is, after it,
+//! a commit that waits to be confirmed: [`Unconfirmed`] says how one begins and ends.
 
 mod database;
 mod folder;
+mod unconfirmed;
 mod undo;
 
 use std::{
@@ -63,6 +65,19 @@ impl From<RowChange> for Change {
     fn from(row: RowChange) -> Self {
         Self::layer(row.key, row.value)
     }
+}
+
+/// What a commit means for the one that waits to be confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unconfirmed {
+    /// Nothing.
+    #[default]
+    Stays,
+    /// It is the one that waits from now on: what it replaced is kept until it is confirmed or taken back, and a start
+    /// that finds it takes it back.
+    Begins,
+    /// It has taken the one that waited back.
+    Ends,
 }
 
 /// Key and value of one row.
@@ -150,7 +165,8 @@ pub struct Answer<T>(Result<oneshot::Receiver<Result<T, StoreError>>, Option<Sto
 #[derive(Debug)]
 enum Command {
     Prepare { transaction: u64, changes: Vec<Change>, answer: Reply<()> },
-    Commit { transaction: u64, answer: Reply<()> },
+    Commit { transaction: u64, unconfirmed: Unconfirmed, answer: Reply<()> },
+    Confirm { answer: Reply<()> },
     Abort { transaction: u64, answer: Reply<()> },
     Write { changes: Vec<Change>, answer: Reply<()> },
     SetUser { user: User, answer: Reply<()> },
@@ -190,8 +206,13 @@ impl Store {
     }
 
     /// Makes the prepared transaction final. Durable when the answer comes.
-    pub fn commit(&self, transaction: u64) -> Answer<()> {
-        self.send(|answer| Command::Commit { transaction, answer })
+    pub fn commit(&self, transaction: u64, unconfirmed: Unconfirmed) -> Answer<()> {
+        self.send(|answer| Command::Commit { transaction, unconfirmed, answer })
+    }
+
+    /// Makes the commit that waits to be confirmed final. Durable when the answer comes.
+    pub fn confirm(&self) -> Answer<()> {
+        self.send(|answer| Command::Confirm { answer })
     }
 
     /// Puts back every row the prepared transaction replaced.
@@ -251,9 +272,10 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
             Command::Prepare { transaction, changes, answer } => {
                 carry_out(database, answer, |database| database.prepare(transaction, &changes));
             }
-            Command::Commit { transaction, answer } => {
-                carry_out(database, answer, |database| database.commit(transaction));
+            Command::Commit { transaction, unconfirmed, answer } => {
+                carry_out(database, answer, |database| database.commit(transaction, unconfirmed));
             }
+            Command::Confirm { answer } => carry_out(database, answer, Database::confirm),
             Command::Abort { transaction, answer } => {
                 carry_out(database, answer, |database| database.abort(transaction));
             }

@@ -29,6 +29,25 @@ fn rows_follow_prepare_commit_and_abort() {
     check(&["p7", "c7", "reopen", "p8 a=1", "a8", "reopen"], "");
 }
 
+// proves 1.135
+#[test]
+fn a_commit_that_nobody_confirmed_is_taken_back_at_the_next_opening() {
+    check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2"], "a=2 b=3");
+    check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2", "reopen"], "a=1");
+    check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2", "reopen", "reopen"], "a=1");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "k", "reopen"], "a=2");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 a=1", "e3", "p4 a=4", "c4", "reopen"], "a=4");
+    // a restart before the roll-back is final
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 a=1", "reopen"], "a=1");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 a=1", "a3"], "a=2");
+    // what others than the client change in the meantime stands, unless it was not answered either
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 z=1", "c3", "reopen"], "a=1 z=1");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 z=1", "reopen"], "a=1");
+    // one that waits for its end can be told to have ended twice, and a new one can begin
+    check(&["p1 a=1", "u1", "k", "k", "p2 b=1", "u2", "reopen"], "a=1");
+    check(&["p1 a=1 a=2 a=3", "u1", "reopen"], "");
+}
+
 #[test]
 fn steps_out_of_order_are_refused() {
     for (steps, want) in [
@@ -70,7 +89,10 @@ fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<
     let open = database.as_mut().unwrap();
     match verb.split_at(1) {
         ("p", number) => open.prepare(number.parse().unwrap(), &changes),
-        ("c", number) => open.commit(number.parse().unwrap()),
+        ("c", number) => open.commit(number.parse().unwrap(), Unconfirmed::Stays),
+        ("u", number) => open.commit(number.parse().unwrap(), Unconfirmed::Begins),
+        ("e", number) => open.commit(number.parse().unwrap(), Unconfirmed::Ends),
+        ("k", "") => open.confirm(),
         ("a", number) => open.abort(number.parse().unwrap()),
         _ => open.write(&changes),
     }
@@ -135,14 +157,14 @@ async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
     assert_eq!(loaded.rolled_back, Some(2));
     assert_eq!(loaded.users.len(), 1);
     store.prepare(3, vec![change("next=1")]).await.unwrap();
-    store.commit(3).await.unwrap();
+    store.commit(3, Unconfirmed::Stays).await.unwrap();
 }
 
 /// Commits one transaction, prepares another over a thousand rows, and is killed.
 async fn crash_in(folder: &Path) {
     let (store, _) = Store::open(folder).unwrap();
     store.prepare(1, vec![change("kept=1")]).await.unwrap();
-    store.commit(1).await.unwrap();
+    store.commit(1, Unconfirmed::Stays).await.unwrap();
     store.set_user(user("eve")).await.unwrap();
     let mut changes: Vec<_> = (0..1000).map(|number| change(&format!("row{number}=2"))).collect();
     changes.push(change("kept="));
@@ -160,7 +182,7 @@ async fn users_are_kept_and_a_closed_store_says_so() {
     assert!(store.delete_user("bob".into()).await.unwrap());
     assert!(!store.delete_user("bob".into()).await.unwrap());
     store.close().await.unwrap();
-    assert!(matches!(store.commit(1).await, Err(StoreError::Stopped)));
+    assert!(matches!(store.commit(1, Unconfirmed::Stays).await, Err(StoreError::Stopped)));
     assert_eq!(Database::open(folder.path()).unwrap().users().unwrap(), [user("ada")]);
 }
 
@@ -217,7 +239,7 @@ fn a_refusal_of_the_disk_is_not_the_end() {
     database.mend().unwrap();
     database.abort(1).unwrap(); // it was still prepared
     database.prepare(2, &[change("b=1")]).unwrap();
-    database.commit(2).unwrap();
+    database.commit(2, Unconfirmed::Stays).unwrap();
     assert_eq!(text(&database.load().unwrap().layers), "b=1");
 }
 
@@ -253,11 +275,11 @@ fn rows_at_scale() {
     };
     database.prepare(1, &rows).unwrap();
     timed("prepare 100 k rows");
-    database.commit(1).unwrap();
+    database.commit(1, Unconfirmed::Stays).unwrap();
     timed("commit");
     database.prepare(2, &rows[..1]).unwrap();
     timed("prepare one row");
-    database.commit(2).unwrap();
+    database.commit(2, Unconfirmed::Stays).unwrap();
     timed("commit");
     drop(database);
     timed("close");

@@ -1,6 +1,7 @@
 //! Which leaves of a tree a request asked for.
 
 use std::collections::HashSet;
+use std::num::NonZeroU32;
 
 use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
 use holdfast_config::tree::Branch;
@@ -33,6 +34,9 @@ pub struct Filter {
     pub kind: Kind,
     /// The modules whose leaves are wanted; all when none is named.
     pub models: Option<HashSet<ModuleId>>,
+    /// Levels below each path that are wanted: with 1 the leaves of what the path names and nothing below it. An entry
+    /// and its list are one level.
+    pub depth: Option<NonZeroU32>,
 }
 
 /// Patterns and a filter, prepared for walking trees of one schema.
@@ -42,6 +46,8 @@ pub struct Selection {
     pub(super) patterns: Vec<Pattern>,
     /// By node: a leaf that is wanted, or something with such a leaf below it.
     wanted: Box<[bool]>,
+    /// By node, where depth is limited: a leaf that is not too deep, or something whose own leaves are not.
+    reach: Option<Box<[bool]>>,
     /// The key leaves of entries, where configuration alone is wanted.
     config_keys: HashSet<NodeId>,
 }
@@ -77,22 +83,29 @@ impl Class {
 impl Selection {
     pub fn new(schema: &Schema, patterns: Vec<Pattern>, filter: &Filter, class: Class) -> Self {
         let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
+        let reach = filter.depth.map(|depth| within(schema, &patterns, depth));
         // Parents come before their children, so that from behind each node is complete in its turn.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
-            wanted[here] |= node.leaf.is_some() && filter.takes(node) && class.takes(node);
+            let leaf = node.leaf.is_some() && reaches(reach.as_deref(), node.id);
+            wanted[here] |= leaf && filter.takes(node) && class.takes(node);
             if let (true, Some(parent)) = (wanted[here], node.parent) {
                 wanted[index(parent)] = true;
             }
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { origin: schema.origin(), patterns, wanted, config_keys }
+        Self { origin: schema.origin(), patterns, wanted, reach, config_keys }
     }
 
     /// True when a leaf that is wanted stands at the node or below it.
     pub fn wants(&self, node: NodeId) -> bool {
         self.wanted.get(index(node)).copied().unwrap_or_default()
+    }
+
+    /// True for a leaf that is not too deep, and for what may have such leaves of its own.
+    pub fn reaches(&self, node: NodeId) -> bool {
+        reaches(self.reach.as_deref(), node)
     }
 
     /// True for a key leaf of an entry that only its state keeps, where configuration is wanted.
@@ -127,6 +140,27 @@ impl Selection {
         let root = schema.root();
         self.patterns.iter().map(move |pattern| pattern.last().unwrap_or(root))
     }
+}
+
+fn reaches(reach: Option<&[bool]>, node: NodeId) -> bool {
+    reach.is_none_or(|reach| reach[index(node)])
+}
+
+/// By node: a leaf no more than `depth` levels below the end of a pattern, or something whose leaves are.
+fn within(schema: &Schema, patterns: &[Pattern], depth: NonZeroU32) -> Box<[bool]> {
+    let mut levels: Vec<Option<u32>> = vec![None; schema.nodes().len()];
+    let ends: HashSet<NodeId> =
+        patterns.iter().map(|pattern| pattern.last().unwrap_or(schema.root())).collect();
+    let mut within = vec![false; schema.nodes().len()].into_boxed_slice();
+    // Parents come before their children.
+    for node in schema.nodes() {
+        let here = index(node.id);
+        let above = node.parent.and_then(|parent| levels[index(parent)]).map(|level| level + 1);
+        levels[here] = if ends.contains(&node.id) { Some(0) } else { above };
+        let leaves = levels[here].map(|level| level + u32::from(node.leaf.is_none()));
+        within[here] = leaves.is_some_and(|level| level <= depth.get());
+    }
+    within
 }
 
 fn index(node: NodeId) -> usize {

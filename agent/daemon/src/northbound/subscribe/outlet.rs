@@ -8,6 +8,9 @@ use holdfast_config::Step;
 use holdfast_config::schema::Schema;
 use holdfast_proto::gnmi::subscribe_response::Response;
 use holdfast_proto::gnmi::{self, SubscribeResponse};
+use holdfast_proto::gnmi_ext::config_subscription::Action;
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::gnmi_ext::{ConfigSubscription, ConfigSubscriptionSyncDone, Extension};
 use prost::Message;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -18,7 +21,7 @@ use tonic::Status;
 use super::super::encoding::Encoding;
 use super::super::path::to_wire;
 use super::super::status::Refusal;
-use crate::telemetry::{Item, Walk};
+use crate::telemetry::{Boundary, Item, Walk};
 
 /// Messages that wait for the transport. What a client has not read beyond these waits in the
 /// datastore, where it costs a pointer.
@@ -70,15 +73,27 @@ pub(super) fn channel() -> (Outlet, Updates) {
 
 impl Outlet {
     pub(super) async fn sync(&self) -> Result<(), End> {
-        self.send(Response::SyncResponse(true)).await
+        self.send(Some(Response::SyncResponse(true)), Vec::new()).await
+    }
+
+    /// All that one commit changed is told.
+    pub(super) async fn sync_done(&self, boundary: &Boundary) -> Result<(), End> {
+        let done = ConfigSubscriptionSyncDone {
+            commit_confirm_id: boundary.confirm_id.as_deref().unwrap_or_default().to_owned(),
+            server_commit_id: boundary.transaction.to_string(),
+            done: true,
+        };
+        let action = Some(Action::SyncDone(done));
+        let ext = Some(Ext::ConfigSubscription(ConfigSubscription { action }));
+        self.send(None, vec![Extension { ext }]).await
     }
 
     pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), End> {
-        self.send(Response::Update(notification)).await
+        self.send(Some(Response::Update(notification)), Vec::new()).await
     }
 
-    async fn send(&self, response: Response) -> Result<(), End> {
-        let message = SubscribeResponse { response: Some(response), extension: Vec::new() };
+    async fn send(&self, response: Option<Response>, extension: Vec<Extension>) -> Result<(), End> {
+        let message = SubscribeResponse { response, extension };
         match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),

@@ -9,7 +9,7 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 
 use super::super::datastore::Datastore;
 use super::super::encoding::Encoding;
-use super::super::extensions;
+use super::super::extensions::ReadWishes;
 use super::super::path::Prefix;
 use super::super::request::{ReadPath, Reader};
 use super::super::status::Refusal;
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) encoding: Encoding,
     pub(super) updates_only: bool,
+    /// Configuration alone, with a mark after each commit.
+    pub(super) configuration: bool,
     pub(super) prefix: Prefix,
     pub(super) parts: Vec<Part>,
     pub(super) marking: Option<u8>,
@@ -64,7 +66,6 @@ impl Plan {
         core: &impl Datastore,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
-        extensions::check(&request.extension)?;
         let Some(Asked::Subscribe(list)) = request.request else {
             return Err(Refusal::invalid("a Subscribe RPC begins with a SubscriptionList"));
         };
@@ -73,8 +74,10 @@ impl Plan {
         }
         let mode = Mode::try_from(list.mode)
             .map_err(|_| Refusal::invalid(format!("there is no mode {}", list.mode)))?;
+        let wishes = ReadWishes::of_subscribe(&request.extension, mode)?;
         let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
-        let reader = Reader::new(core, list.prefix, Kind::All, &list.use_models)?;
+        let kind = if wishes.configuration { Kind::Config } else { Kind::All };
+        let reader = Reader::new(core, list.prefix, kind, &list.use_models, wishes.depth)?;
         let paths = reader.paths(list.subscription.iter().map(|it| it.path.as_ref()))?;
         let mut parts = Vec::new();
         for (wire, path) in list.subscription.iter().zip(&paths) {
@@ -85,8 +88,9 @@ impl Plan {
             }
         }
         let encoding = Encoding::read(list.encoding)?;
-        let updates_only = list.updates_only;
-        Ok(Self { mode, encoding, updates_only, prefix: reader.prefix, parts, marking })
+        let (updates_only, configuration) = (list.updates_only, wishes.configuration);
+        let prefix = reader.prefix;
+        Ok(Self { mode, encoding, updates_only, configuration, prefix, parts, marking })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_proto::gnmi::subscription_list::Mode;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::datastore::Datastore;
@@ -11,8 +12,9 @@ use super::super::status::Refusal;
 use super::outlet::{End, Outlet, Tell, Teller, Time};
 use super::plan::{Pace, Part, Plan};
 use super::sampler::{Sample, Sampler};
+use crate::telemetry::commits::MAX_BOUNDARIES;
 use crate::telemetry::view::now_ns;
-use crate::telemetry::{Compare, Cursor, Revision, Walk};
+use crate::telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Subscriber<'a, D> {
 struct Live {
     part: Part,
     cursor: Cursor,
+    /// The revision up to which changes are told.
+    told: u64,
     sample_due: Option<Instant>,
     heartbeat_due: Option<Instant>,
 }
@@ -67,6 +71,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     async fn stream(&self) -> Result<(), End> {
+        // Before the first look, so that no commit falls between the two.
+        let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
         let revision = revision_rx.borrow_and_update().clone();
         let mut lives = self.begin(&revision).await?;
@@ -75,9 +81,17 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         loop {
             let due = lives.iter().filter_map(Live::due).min();
             tokio::select! {
-                changed = revision_rx.changed() => {
+                changed = revision_rx.changed(), if commits.is_none() => {
                     changed.map_err(|_| Refusal::stopping())?;
-                    self.tell_changes(&mut lives, &mut revision_rx).await?;
+                    let revision = revision_rx.borrow_and_update().clone();
+                    self.tell_changes(&mut lives, &revision).await?;
+                }
+                boundary = next_commit(commits.as_mut()) => {
+                    let boundary = boundary?;
+                    self.tell_changes(&mut lives, &boundary.revision).await?;
+                    if lives.iter().any(Live::follows_changes) {
+                        self.outlet.sync_done(&boundary).await?;
+                    }
                 }
                 () = wait_until(due) => self.tell_due(&mut lives).await?,
             }
@@ -99,29 +113,27 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 teller.tell(cursor.whole(&sample.tree), Tell::All).await?;
                 teller.flush().await?;
             }
+            let part = part.clone();
             let mut live =
-                Live { part: part.clone(), cursor, sample_due: None, heartbeat_due: None };
+                Live { part, cursor, told: revision.number, sample_due: None, heartbeat_due: None };
             live.schedule(self.sampler, Instant::now());
             lives.push(live);
         }
         Ok(lives)
     }
 
-    async fn tell_changes(
-        &self,
-        lives: &mut [Live],
-        revision_rx: &mut watch::Receiver<Arc<Revision>>,
-    ) -> Result<(), End> {
-        let revision = revision_rx.borrow_and_update().clone();
-        for live in lives {
-            if let Pace::Changes { .. } = live.part.pace {
-                self.tell_news(live, &revision).await?;
-            }
+    async fn tell_changes(&self, lives: &mut [Live], revision: &Revision) -> Result<(), End> {
+        for live in lives.iter_mut().filter(|live| live.follows_changes()) {
+            self.tell_news(live, revision).await?;
         }
         Ok(())
     }
 
     async fn tell_news(&self, live: &mut Live, revision: &Revision) -> Result<(), End> {
+        if revision.number <= live.told {
+            return Ok(()); // a heartbeat was ahead of the commit
+        }
+        live.told = revision.number;
         let tree = revision.tree(live.part.selection.origin);
         let mut teller = self.teller(&live.part, Time::OfEvent { revision_ns: revision.time_ns });
         teller.tell(live.cursor.next(tree, Compare::Events), Tell::All).await?;
@@ -197,6 +209,10 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
 }
 
 impl Live {
+    fn follows_changes(&self) -> bool {
+        matches!(self.part.pace, Pace::Changes { .. })
+    }
+
     fn due(&self) -> Option<Instant> {
         self.sample_due.into_iter().chain(self.heartbeat_due).min()
     }
@@ -214,6 +230,17 @@ impl Live {
         self.sample_due = interval.map(|interval| next(self.sample_due, interval));
         self.heartbeat_due = heartbeat.map(|heartbeat| next(self.heartbeat_due, heartbeat));
     }
+}
+
+/// The next commit; never without a receiver.
+async fn next_commit(commits: Option<&mut Boundaries>) -> Result<Boundary, Refusal> {
+    let Some(commits) = commits else { return std::future::pending().await };
+    commits.recv().await.map_err(|error| match error {
+        RecvError::Lagged(_) => {
+            Refusal::stuck(format!("more than {MAX_BOUNDARIES} commits were not read"))
+        }
+        RecvError::Closed => Refusal::stopping(),
+    })
 }
 
 async fn wait_until(due: Option<Instant>) {

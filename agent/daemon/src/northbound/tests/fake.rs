@@ -9,10 +9,12 @@ use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, Committed};
+use crate::core::{CommitError, CommitOptions, Committed, Preview};
 use crate::northbound::Datastore;
 use crate::telemetry::view::now_ns;
-use crate::telemetry::{Change, Draft, Plane, Revision, What};
+use crate::telemetry::{
+    Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
+};
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
@@ -24,6 +26,7 @@ struct Inside {
     configuration: Mutex<Configuration>,
     /// None after the end.
     revision_tx: Mutex<Option<watch::Sender<Arc<Revision>>>>,
+    boundary_tx: BoundarySender,
     polled: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
@@ -35,6 +38,7 @@ impl Fake {
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
+            boundary_tx: BoundarySender::default(),
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
@@ -129,7 +133,33 @@ impl Datastore for Fake {
         }
     }
 
-    async fn commit(&self, _caller: &Caller, edit: Edit) -> Result<Committed, CommitError> {
+    fn boundaries(&self) -> Boundaries {
+        self.0.boundary_tx.subscribe()
+    }
+
+    async fn preview(
+        &self,
+        _caller: &Caller,
+        _edit: Edit,
+        _options: CommitOptions,
+    ) -> Result<Preview, CommitError> {
+        Err(CommitError::Internal { reason: "there is no engine to plan with".into() })
+    }
+
+    async fn commit(
+        &self,
+        _caller: &Caller,
+        edit: Edit,
+        options: CommitOptions,
+    ) -> Result<Committed, CommitError> {
+        if options != CommitOptions::default() {
+            let reason = "only plain Sets are understood".into();
+            return Err(CommitError::Internal { reason });
+        }
+        if edit.is_empty() {
+            let revision = self.revision();
+            return Ok(Committed { time_ns: now_ns(), revision: revision.number });
+        }
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }
@@ -141,6 +171,9 @@ impl Datastore for Fake {
             }
         });
         *configuration = next;
+        let boundary =
+            Boundary { revision: revision.clone(), transaction: revision.number, confirm_id: None };
+        self.0.boundary_tx.tell(boundary);
         Ok(Committed { time_ns: revision.time_ns, revision: revision.number })
     }
 }

@@ -1,5 +1,6 @@
 //! The services through a real channel, over a small datastore that has configuration and no kernel.
 
+mod extensions;
 mod fake;
 mod harness;
 mod reading;

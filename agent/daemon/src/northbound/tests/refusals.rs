@@ -4,7 +4,7 @@ use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
-use holdfast_proto::{gnmi_ext, google::rpc};
+use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -93,7 +93,6 @@ async fn bad_gets_get_their_codes() {
             Code::InvalidArgument,
             "0.0.1",
         ),
-        (with(&|it| it.extension = vec![depth()]), Code::Unimplemented, "depth"),
     ];
     for (request, code, word) in rows {
         let asked = format!("{request:?}");
@@ -254,22 +253,6 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
             Code::InvalidArgument,
             "union_replace",
         ),
-        (with(&|it| it.extension = vec![depth()]), Code::Unimplemented, "depth"),
-        (
-            with(&|it| {
-                it.extension = vec![known(gnmi_ext::extension::Ext::Commit(Default::default()))]
-            }),
-            Code::Unimplemented,
-            "commit",
-        ),
-        (
-            with(&|it| {
-                it.extension =
-                    vec![known(gnmi_ext::extension::Ext::MasterArbitration(Default::default()))]
-            }),
-            Code::Unimplemented,
-            "master_arbitration",
-        ),
     ];
     for (request, code, word) in rows {
         let asked = format!("{request:?}");
@@ -340,11 +323,6 @@ async fn bad_subscriptions_get_their_codes() {
             with(&|it| it.use_models = vec![model("no-such-model", "")]),
             Code::InvalidArgument,
             "no-such-model",
-        ),
-        (
-            gnmi::SubscribeRequest { extension: vec![depth()], ..with(&|_| ()) },
-            Code::Unimplemented,
-            "depth",
         ),
     ];
     for (request, code, word) in rows {
@@ -446,12 +424,4 @@ fn check(status: &Status, code: Code, word: &str, asked: &str) {
 
 fn model(name: &str, version: &str) -> gnmi::ModelData {
     gnmi::ModelData { name: name.into(), version: version.into(), ..Default::default() }
-}
-
-fn depth() -> gnmi_ext::Extension {
-    known(gnmi_ext::extension::Ext::Depth(gnmi_ext::Depth { level: 1 }))
-}
-
-fn known(ext: gnmi_ext::extension::Ext) -> gnmi_ext::Extension {
-    gnmi_ext::Extension { ext: Some(ext) }
 }

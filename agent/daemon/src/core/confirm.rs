@@ -1,0 +1,237 @@
+//! The commit that waits for its confirmation: one at a time, taken back when nobody confirms it in time.
+//!
+//! The store keeps what the commit replaced, durably, until it is confirmed or taken back; a start that finds such a
+//! record takes the commit back before anything is read. What others than clients change in the meantime stands.
+
+use std::time::Duration;
+
+use holdfast_config::Layers;
+use smol_str::SmolStr;
+
+use super::intent::Intent;
+use super::options::{CommitOptions, ConfirmAction, Confirmation};
+use super::task::{CoreTask, Work};
+use super::transaction::{Stage, Ticket, Transaction};
+use super::{Answer, CommitError, CommitRequest, Committed};
+use crate::store::StoreError;
+use crate::telemetry::view::now_ns;
+
+/// How soon a rollback that could not be recorded is tried again.
+const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
+
+/// The commit that waits, and how things were before it.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) id: SmolStr,
+    /// Of which only the client's pair counts.
+    pub(super) before: Layers,
+    /// When it is taken back, on the clock of the core.
+    pub(super) until: Duration,
+}
+
+/// Why a request does not fit to the commit that waits, or to the absence of one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfirmError {
+    #[error(
+        "the commit `{id}` waits to be confirmed or cancelled; until then nothing else is changed"
+    )]
+    Waiting { id: SmolStr },
+    #[error("no commit waits to be confirmed")]
+    NoneWaits,
+    #[error("the commit that waits to be confirmed is not `{given}`")]
+    OtherId { given: SmolStr },
+    #[error("a request that {what} a commit cannot change the configuration as well")]
+    WithPayload { what: &'static str },
+    #[error(
+        "a dry run shows a change of the configuration; it cannot confirm, cancel or extend a commit"
+    )]
+    DryRun,
+}
+
+/// What admission makes of a client's request.
+#[derive(Debug, PartialEq, Eq)]
+enum Admitted {
+    /// It changes nothing, and all there was to do is done.
+    Nothing,
+    /// A change, or the beginning of a commit that must be confirmed.
+    Change,
+    Confirm,
+    Cancel,
+    Extend {
+        rollback_after: Duration,
+    },
+}
+
+impl CoreTask {
+    /// Whether the caller is the master of its role, and the request fits to the commit that waits.
+    pub(super) fn admit(&mut self, request: CommitRequest) {
+        let (admitted, received) = (self.admitted(&request), request.received);
+        let (ticket, intent, options) = Ticket::of(request);
+        match admitted {
+            Err(error) => ticket.answer(Err(error)),
+            Ok(Admitted::Nothing) => ticket.answer(Ok(self.unchanged())),
+            Ok(Admitted::Change) => self.examine(ticket, intent, options),
+            Ok(Admitted::Confirm) => self.confirm(ticket, options),
+            Ok(Admitted::Cancel) => self.roll_back(ticket),
+            Ok(Admitted::Extend { rollback_after }) => {
+                if let Some(window) = &mut self.window {
+                    window.until = received.duration_since(self.started) + rollback_after;
+                }
+                ticket.answer(Ok(self.unchanged()));
+            }
+        }
+    }
+
+    fn admitted(&mut self, request: &CommitRequest) -> Result<Admitted, CommitError> {
+        let Intent::Edit(edit) = &request.intent else { return Ok(Admitted::Change) };
+        let CommitOptions { expected_plan, confirmation, election } = &request.options;
+        let dry_run = matches!(request.answer, Answer::Preview(_));
+        match election {
+            Some(election) if dry_run => self.elections.check(election)?,
+            Some(election) => self.elections.hold(election)?,
+            None => {}
+        }
+        let changes_nothing = edit.is_empty() && confirmation.is_none() && !dry_run;
+        if changes_nothing && election.is_some() {
+            return Ok(Admitted::Nothing);
+        }
+        let window = self.window.as_ref();
+        Ok(match fits(window, confirmation.as_ref(), edit.is_empty())? {
+            Admitted::Change if changes_nothing && expected_plan.is_none() => Admitted::Nothing,
+            Admitted::Change => Admitted::Change,
+            _ if dry_run => return Err(ConfirmError::DryRun.into()),
+            other => other,
+        })
+    }
+
+    /// The answer to what changes no configuration.
+    fn unchanged(&self) -> Committed {
+        Committed { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
+    }
+
+    fn confirm(&mut self, ticket: Ticket, options: CommitOptions) {
+        let mut transaction = Transaction::new(self.next_number, ticket, options);
+        transaction.stage = Stage::Confirming;
+        self.transaction = Some(transaction);
+        let confirmed = self.store.confirm();
+        self.work.0.push(Box::pin(async move { Work::Finished(confirmed.await) }));
+    }
+
+    /// The store has made the commit that waited final, or could not.
+    pub(super) fn confirmed(&mut self, ticket: Ticket, result: Result<(), StoreError>) {
+        self.publisher.release();
+        match result {
+            Ok(()) => {
+                self.window = None;
+                ticket.answer(Ok(self.unchanged()));
+            }
+            Err(error) => ticket.answer(Err(CommitError::Store(error))),
+        }
+    }
+
+    /// When the commit that waits is to be taken back; not while another transaction is under way.
+    pub(super) fn rollback_due(&self) -> Option<Duration> {
+        self.window.as_ref().filter(|_| self.transaction.is_none()).map(|window| window.until)
+    }
+
+    /// Nobody confirmed in time.
+    pub(super) fn roll_back_late(&mut self) {
+        let now = self.now().monotonic;
+        if let Some(window) = &mut self.window {
+            tracing::warn!(id = %window.id, "nobody confirmed the commit in time; it is taken back");
+            window.until = now + ROLLBACK_RETRY;
+            self.roll_back(Ticket::own("rollback"));
+        }
+    }
+
+    fn roll_back(&mut self, ticket: Ticket) {
+        if let Some(window) = &self.window {
+            let before = window.before.clone();
+            self.examine(ticket, Intent::Rollback(before), CommitOptions::default());
+        }
+    }
+
+    /// Opens or closes the window with a commit, whose configuration is not in force yet. The id of the commit that
+    /// waits, or waited, if this is it or its end.
+    pub(super) fn turn_window(&mut self, transaction: &Transaction) -> Option<SmolStr> {
+        if transaction.is_rollback {
+            return self.window.take().map(|window| window.id);
+        }
+        let Confirmation { id, action } = transaction.options.confirmation.as_ref()?;
+        let ConfirmAction::Begin { rollback_after } = *action else { return None };
+        let until = self.now().monotonic + rollback_after;
+        let before = self.configuration.layers().clone();
+        self.window = Some(Window { id: id.clone(), before, until });
+        Some(id.clone())
+    }
+}
+
+/// Whether a client's request fits to what waits. `is_empty`: it changes nothing by itself.
+fn fits(
+    window: Option<&Window>,
+    confirmation: Option<&Confirmation>,
+    is_empty: bool,
+) -> Result<Admitted, ConfirmError> {
+    let Some(Confirmation { id, action }) = confirmation else { return unoccupied(window) };
+    let (what, admitted) = match *action {
+        ConfirmAction::Begin { .. } => return unoccupied(window),
+        ConfirmAction::Confirm => ("confirms", Admitted::Confirm),
+        ConfirmAction::Cancel => ("cancels", Admitted::Cancel),
+        ConfirmAction::Extend { rollback_after } => {
+            ("extends", Admitted::Extend { rollback_after })
+        }
+    };
+    match window {
+        _ if !is_empty => Err(ConfirmError::WithPayload { what }),
+        None => Err(ConfirmError::NoneWaits),
+        Some(window) if window.id != *id => Err(ConfirmError::OtherId { given: id.clone() }),
+        Some(_) => Ok(admitted),
+    }
+}
+
+fn unoccupied(window: Option<&Window>) -> Result<Admitted, ConfirmError> {
+    match window {
+        Some(window) => Err(ConfirmError::Waiting { id: window.id.clone() }),
+        None => Ok(Admitted::Change),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves 1.130, 1.131, 1.134
+    #[test]
+    fn one_commit_waits_and_only_its_own_requests_pass() {
+        let after = Duration::from_secs(1);
+        let waiting = Window { id: "a".into(), before: Layers::new(), until: after };
+        let with = |id: &str, action| Some(Confirmation { id: id.into(), action });
+        let begin = ConfirmAction::Begin { rollback_after: after };
+        let extend = ConfirmAction::Extend { rollback_after: after };
+        let occupied = || Err(ConfirmError::Waiting { id: "a".into() });
+        let other = || Err(ConfirmError::OtherId { given: "b".into() });
+        let extended = || Ok(Admitted::Extend { rollback_after: after });
+        for (asked, free, taken) in [
+            (None, Ok(Admitted::Change), occupied()),
+            (with("a", begin), Ok(Admitted::Change), occupied()),
+            (with("b", begin), Ok(Admitted::Change), occupied()),
+            (
+                with("a", ConfirmAction::Confirm),
+                Err(ConfirmError::NoneWaits),
+                Ok(Admitted::Confirm),
+            ),
+            (with("b", ConfirmAction::Confirm), Err(ConfirmError::NoneWaits), other()),
+            (with("a", ConfirmAction::Cancel), Err(ConfirmError::NoneWaits), Ok(Admitted::Cancel)),
+            (with("b", ConfirmAction::Cancel), Err(ConfirmError::NoneWaits), other()),
+            (with("a", extend), Err(ConfirmError::NoneWaits), extended()),
+            (with("b", extend), Err(ConfirmError::NoneWaits), other()),
+        ] {
+            assert_eq!(fits(None, asked.as_ref(), true), free, "{asked:?}");
+            assert_eq!(fits(Some(&waiting), asked.as_ref(), true), taken, "{asked:?}");
+        }
+        let confirm = with("a", ConfirmAction::Confirm);
+        let refused = fits(Some(&waiting), confirm.as_ref(), false);
+        assert_eq!(refused, Err(ConfirmError::WithPayload { what: "confirms" }));
+    }
+}

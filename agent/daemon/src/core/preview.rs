@@ -1,0 +1,222 @@
+//! What a change would do: the answer to a dry run.
+
+use std::collections::{HashMap, HashSet};
+
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::{Change, Found, Tree};
+use holdfast_config::{Configuration, InstancePath, Models, json};
+use holdfast_scheduler::{Action, Cause, Engine, Key, Plan, PlannedOperation};
+
+use super::options::PlanHash;
+
+/// Differences, objects and waiting objects that are listed, of each; the totals count all. An answer with more would
+/// exceed what clients take in one message.
+pub const MAX_LISTED: usize = 10_000;
+
+/// Configuration, objects of the system, and what would wait, had the change been made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// Of the plan: a commit that carries it is refused when the plan differs by then.
+    pub hash: PlanHash,
+    pub configuration: Listed<ConfigChange>,
+    /// In the order of the plan.
+    pub operations: Listed<ObjectChange>,
+    /// Objects that would wait for what they need, by their labels.
+    pub pending: Listed<String>,
+}
+
+/// The first of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed<T> {
+    pub first: Vec<T>,
+    pub total: usize,
+}
+
+/// A node that Get CONFIG shows with another value: a leaf, or an entry or container that comes or goes as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigChange {
+    pub origin: Origin,
+    pub path: String,
+    /// JSON after RFC 7951.
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// What becomes of one object, and of others with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectChange {
+    pub object: String,
+    pub effect: ObjectEffect,
+    /// Why the plan touches it.
+    pub cause: Cause,
+    /// Labels of objects that the system removes along with it; those that come back are objects of their own.
+    pub interrupts: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectEffect {
+    Created,
+    ChangedInPlace,
+    /// Removed and made again: whoever uses it is interrupted.
+    Recreated,
+    Removed,
+    /// It was there, was not ours, and would be.
+    Adopted,
+    /// It would get back what it had before it was ours.
+    GivenBack,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { first: Vec::new(), total: 0 }
+    }
+}
+
+impl<T> Listed<T> {
+    fn push(&mut self, item: impl FnOnce() -> T) {
+        if self.first.len() < MAX_LISTED {
+            self.first.push(item());
+        }
+        self.total += 1;
+    }
+}
+
+/// In what the configuration that clients see differs, both origins.
+pub(super) fn differences(
+    models: &Models,
+    old: &Configuration,
+    new: &Configuration,
+) -> Listed<ConfigChange> {
+    let mut listed = Listed::default();
+    for origin in [Origin::OpenConfig, Origin::Native] {
+        Tree::diff(old.config_view(origin), new.config_view(origin), &mut |path, change| {
+            let text = |found: Found<'_, _>| {
+                let schema = models.schema(origin);
+                let at = path.last().map_or(schema.root(), |step| step.node);
+                let document = json::print(schema, at, found, json::Flavour::Ietf, &|_| true);
+                String::from_utf8_lossy(&document.unwrap_or_default()).into_owned()
+            };
+            let (before, after) = match change {
+                Change::Added(found) => (None, Some(text(found))),
+                Change::Removed(found) => (Some(text(found)), None),
+                Change::Leaf { old, new } if old.value == new.value => return, // its mark differs
+                Change::Leaf { old, new } => {
+                    (Some(text(Found::Leaf(old))), Some(text(Found::Leaf(new))))
+                }
+                Change::Given(_) => return, // its leaves say so
+            };
+            listed.push(|| changed(models, origin, path, before, after));
+        });
+    }
+    listed
+}
+
+fn changed(
+    models: &Models,
+    origin: Origin,
+    path: &InstancePath,
+    before: Option<String>,
+    after: Option<String>,
+) -> ConfigChange {
+    let path = path.to_path(models.schema(origin)).to_string();
+    ConfigChange { origin, path, before, after }
+}
+
+impl Preview {
+    pub(super) fn new(engine: &Engine, plan: &Plan, configuration: Listed<ConfigChange>) -> Self {
+        let mut pending = Listed::default();
+        for key in plan.pending() {
+            pending.push(|| label(engine, &key));
+        }
+        let hash = PlanHash(plan.hash());
+        Self { hash, configuration, operations: operations(engine, plan), pending }
+    }
+}
+
+fn label(engine: &Engine, key: &Key) -> String {
+    let value = engine.planes(key).into_iter().flatten().next();
+    engine.registry().label(key, value.map(|value| &**value))
+}
+
+/// The operations of a plan, those on one object as one, in the order in which objects are touched first.
+fn operations(engine: &Engine, plan: &Plan) -> Listed<ObjectChange> {
+    let mut places: HashMap<&Key, Option<usize>> = HashMap::new();
+    let mut gone_along: HashSet<&Key> = HashSet::new();
+    let mut listed: Listed<ObjectChange> = Listed::default();
+    for operation in plan.operations() {
+        let along = gone_along.contains(&operation.key);
+        if let Some(place) = places.get(&operation.key).copied() {
+            if let Some(change) = place.and_then(|at| listed.first.get_mut(at)) {
+                change.effect = change.effect.then(operation.action);
+            }
+        } else {
+            let place = listed.first.len();
+            listed.push(|| object_change(engine, plan, operation, along));
+            places.insert(&operation.key, (place < listed.first.len()).then_some(place));
+        }
+        gone_along.extend(&operation.taken);
+    }
+    listed
+}
+
+fn object_change(
+    engine: &Engine,
+    plan: &Plan,
+    operation: &PlannedOperation,
+    went_along: bool,
+) -> ObjectChange {
+    let effect = ObjectEffect::of(operation.action);
+    ObjectChange {
+        object: plan.label(operation),
+        effect: if went_along { ObjectEffect::Recreated } else { effect },
+        cause: operation.cause,
+        interrupts: operation.taken.iter().map(|key| label(engine, key)).collect(),
+    }
+}
+
+impl ObjectEffect {
+    fn of(action: Action) -> Self {
+        match action {
+            Action::Create => Self::Created,
+            Action::Update => Self::ChangedInPlace,
+            Action::Delete => Self::Removed,
+            Action::Adopt => Self::Adopted,
+            Action::Release => Self::GivenBack,
+        }
+    }
+
+    /// What it comes to when another operation on the same object follows.
+    fn then(self, action: Action) -> Self {
+        match (self, Self::of(action)) {
+            (Self::Removed | Self::GivenBack, Self::Created | Self::Adopted) => Self::Recreated,
+            (first @ (Self::Created | Self::Recreated | Self::Adopted), Self::ChangedInPlace) => {
+                first
+            }
+            (_, last) => last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_on_one_object_come_to_one_effect() {
+        use Action::{Create, Delete, Release, Update};
+        for (actions, effect) in [
+            (&[Create][..], ObjectEffect::Created),
+            (&[Create, Update], ObjectEffect::Created),
+            (&[Update], ObjectEffect::ChangedInPlace),
+            (&[Delete], ObjectEffect::Removed),
+            (&[Delete, Create], ObjectEffect::Recreated),
+            (&[Delete, Create, Update], ObjectEffect::Recreated),
+            (&[Update, Delete], ObjectEffect::Removed),
+            (&[Release], ObjectEffect::GivenBack),
+        ] {
+            let (first, rest) = actions.split_first().unwrap();
+            let all = rest.iter().fold(ObjectEffect::of(*first), |it, &action| it.then(action));
+            assert_eq!(all, effect, "{actions:?}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What the extensions of a request ask for.
+//!
+//! An extension that we do not know, registered or not, is ignored: it may not change what the request itself means, so
+//! doing the request is right. One that we know and that stands where it has no meaning is refused by its name: a client
+//! that limits the depth of a Set has a mistake to find. So is one that comes twice.
+
+pub(super) mod plan;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi_ext::config_subscription::Action as ConfigAction;
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::gnmi_ext::{self, Extension, commit, history};
+
+use self::plan::Wish;
+use super::status::Refusal;
+use crate::core::{CommitOptions, ConfirmAction, Confirmation, Election};
+
+/// How long a commit waits to be confirmed when the client does not say.
+const DEFAULT_ROLLBACK: Duration = Duration::from_secs(600);
+/// The longest that it may wait. Who needs longer does not watch, and the state before it is memory.
+const MAX_ROLLBACK: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Octets of an id that a client gives to a commit or a role.
+const MAX_ID: usize = 256;
+
+/// What the extensions of a Set ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SetWishes {
+    pub(super) options: CommitOptions,
+    /// Only say what it would do.
+    pub(super) dry_run: bool,
+}
+
+/// What those of a Get or Subscribe ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadWishes {
+    /// Levels below each path that are wanted; all without it.
+    pub(super) depth: Option<NonZeroU32>,
+    /// Configuration alone, with a mark after each commit.
+    pub(super) configuration: bool,
+    history: Option<gnmi_ext::History>,
+}
+
+impl SetWishes {
+    pub(super) fn read(extensions: &[Extension]) -> Result<Self, Refusal> {
+        let mut wishes = Self::default();
+        for ext in known(extensions)? {
+            match ext {
+                Known::Commit(commit) => {
+                    wishes.options.confirmation = Some(confirmation(commit)?);
+                }
+                Known::Arbitration(arbitration) => {
+                    wishes.options.election = Some(election(arbitration)?);
+                }
+                Known::Plan(Wish::DryRun) => wishes.dry_run = true,
+                Known::Plan(Wish::Expected(hash)) => wishes.options.expected_plan = Some(hash),
+                other => return Err(other.misplaced("a Set")),
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+impl ReadWishes {
+    pub(super) fn of_get(extensions: &[Extension]) -> Result<Self, Refusal> {
+        let wishes = Self::read(extensions, "a Get")?;
+        match (&wishes.history, wishes.configuration) {
+            (Some(_), _) => Err(Refusal::invalid("`history` has no meaning in a Get")),
+            (_, true) => Err(Refusal::invalid("`config_subscription` has no meaning in a Get")),
+            _ => Ok(wishes),
+        }
+    }
+
+    pub(super) fn of_subscribe(extensions: &[Extension], mode: Mode) -> Result<Self, Refusal> {
+        let wishes = Self::read(extensions, "a Subscribe")?;
+        match &wishes.history {
+            Some(history) => Err(past(history, mode)),
+            None => Ok(wishes),
+        }
+    }
+
+    fn read(extensions: &[Extension], rpc: &'static str) -> Result<Self, Refusal> {
+        let mut wishes = Self::default();
+        for ext in known(extensions)? {
+            match ext {
+                Known::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
+                Known::ConfigSubscription(wanted) => match wanted.action {
+                    Some(ConfigAction::Start(_)) => wishes.configuration = true,
+                    _ => {
+                        let text =
+                            "`config_subscription` of a request must have the action `start`";
+                        return Err(Refusal::invalid(text));
+                    }
+                },
+                Known::History(history) => wishes.history = Some(*history),
+                // Readers need not be the master, and a master may read.
+                Known::Arbitration(_) => {}
+                other => return Err(other.misplaced(rpc)),
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+/// Capabilities have nothing to limit or to commit.
+pub(super) fn check_none(extensions: &[Extension]) -> Result<(), Refusal> {
+    match known(extensions)?.first() {
+        None | Some(Known::Arbitration(_)) => Ok(()),
+        Some(other) => Err(other.misplaced("Capabilities")),
+    }
+}
+
+/// An extension with a meaning to us.
+#[derive(Debug)]
+enum Known<'a> {
+    Arbitration(&'a gnmi_ext::MasterArbitration),
+    History(&'a gnmi_ext::History),
+    Commit(&'a gnmi_ext::Commit),
+    Depth(&'a gnmi_ext::Depth),
+    ConfigSubscription(&'a gnmi_ext::ConfigSubscription),
+    Plan(Wish),
+}
+
+fn known(extensions: &[Extension]) -> Result<Vec<Known<'_>>, Refusal> {
+    let mut all: Vec<Known<'_>> = Vec::new();
+    for ext in extensions.iter().filter_map(|extension| extension.ext.as_ref()) {
+        let known = match ext {
+            Ext::RegisteredExt(registered) if registered.id == plan::ID => {
+                Known::Plan(Wish::read(&registered.msg)?)
+            }
+            Ext::RegisteredExt(_) => continue,
+            Ext::MasterArbitration(arbitration) => Known::Arbitration(arbitration),
+            Ext::History(history) => Known::History(history),
+            Ext::Commit(commit) => Known::Commit(commit),
+            Ext::Depth(depth) => Known::Depth(depth),
+            Ext::ConfigSubscription(wanted) => Known::ConfigSubscription(wanted),
+        };
+        if all.iter().any(|other| other.name() == known.name()) {
+            let text = format!("the extension `{}` is given twice", known.name());
+            return Err(Refusal::invalid(text));
+        }
+        all.push(known);
+    }
+    Ok(all)
+}
+
+impl Known<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Arbitration(_) => "master_arbitration",
+            Self::History(_) => "history",
+            Self::Commit(_) => "commit",
+            Self::Depth(_) => "depth",
+            Self::ConfigSubscription(_) => "config_subscription",
+            Self::Plan(_) => "holdfast.Plan",
+        }
+    }
+
+    fn misplaced(&self, rpc: &str) -> Refusal {
+        Refusal::invalid(format!("the extension `{}` has no meaning in {rpc}", self.name()))
+    }
+}
+
+fn confirmation(commit: &gnmi_ext::Commit) -> Result<Confirmation, Refusal> {
+    let action = match &commit.action {
+        Some(commit::Action::Commit(begin)) => {
+            // A duration of zero is how common clients say nothing.
+            let given = rollback(begin.rollback_duration.as_ref())?;
+            ConfirmAction::Begin { rollback_after: given.unwrap_or(DEFAULT_ROLLBACK) }
+        }
+        Some(commit::Action::Confirm(_)) => ConfirmAction::Confirm,
+        Some(commit::Action::Cancel(_)) => ConfirmAction::Cancel,
+        Some(commit::Action::SetRollbackDuration(extend)) => {
+            let given = rollback(extend.rollback_duration.as_ref())?;
+            let missing = || Refusal::invalid("a new rollback_duration must be greater than zero");
+            ConfirmAction::Extend { rollback_after: given.ok_or_else(missing)? }
+        }
+        None => return Err(Refusal::invalid("the extension `commit` says nothing to do")),
+    };
+    if commit.id.is_empty() {
+        return Err(Refusal::invalid("the extension `commit` must have an id"));
+    }
+    check_id("commit", &commit.id)?;
+    Ok(Confirmation { id: commit.id.as_str().into(), action })
+}
+
+/// A duration from the wire; zero is none.
+fn rollback(duration: Option<&prost_types::Duration>) -> Result<Option<Duration>, Refusal> {
+    let Some(duration) = duration else { return Ok(None) };
+    let length = Duration::try_from(*duration);
+    match length {
+        Ok(length) if length.is_zero() => Ok(None),
+        Ok(length) if length <= MAX_ROLLBACK => Ok(Some(length)),
+        _ => Err(Refusal::invalid(format!(
+            "a rollback_duration of {duration} is out of range: at most {MAX_ROLLBACK:?}"
+        ))),
+    }
+}
+
+fn election(arbitration: &gnmi_ext::MasterArbitration) -> Result<Election, Refusal> {
+    let Some(id) = arbitration.election_id else {
+        return Err(Refusal::invalid(
+            "the extension `master_arbitration` must have an election_id",
+        ));
+    };
+    let role = arbitration.role.as_ref().map_or("", |role| role.id.as_str());
+    check_id("role", role)?;
+    let id = (u128::from(id.high) << u64::BITS) | u128::from(id.low);
+    Ok(Election { role: role.into(), id })
+}
+
+fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
+    match id.len() {
+        0..=MAX_ID => Ok(()),
+        long => Err(Refusal::invalid(format!(
+            "the id of the {what} has {long} octets; it may have {MAX_ID}"
+        ))),
+    }
+}
+
+/// What is said to who asks for the past: what is wrong with the question, else that no past values are kept.
+fn past(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
+    match &asked.request {
+        None => Refusal::invalid("the extension `history` names no time"),
+        Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {
+            Refusal::invalid("a snapshot of the past can be read ONCE only")
+        }
+        Some(history::Request::Range(_)) if mode != Mode::Stream => {
+            Refusal::invalid("a range of the past can be read as a STREAM only")
+        }
+        Some(history::Request::Range(range)) if range.start > range.end => {
+            Refusal::invalid("the range of the past ends before it starts")
+        }
+        Some(_) => Refusal::unimplemented("past values are not kept"),
+    }
+}

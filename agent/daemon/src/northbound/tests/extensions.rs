@@ -1,0 +1,164 @@
+//! Extensions through a real channel: what each asks for, and what is refused.
+
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::gnmi_ext::{self as ext, Extension, commit, config_subscription, history};
+use holdfast_proto::{gnmi, holdfast};
+use prost::Message;
+use tonic::Code;
+
+use super::fake::Fake;
+use super::harness::*;
+use crate::northbound::Datastore;
+
+/// One extension as text: `depth 2`, `begin ID SECONDS`, `confirm ID`, `cancel ID`, `extend ID SECONDS`,
+/// `election ROLE HIGH LOW`, `config`, `dry-run`, `expected HASH`, and some that are wrong.
+fn extension(text: &str) -> Extension {
+    let words: Vec<&str> = text.split(' ').collect();
+    let number = |at: usize| words[at].parse().unwrap();
+    let seconds = |at: usize| {
+        let seconds = words.get(at).map(|word| word.parse().unwrap());
+        seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 })
+    };
+    let id = || words.get(1).unwrap_or(&"").to_string();
+    let commit = |action| Ext::Commit(ext::Commit { id: id(), action: Some(action) });
+    let config = |action| Ext::ConfigSubscription(ext::ConfigSubscription { action });
+    let past = |request| Ext::History(ext::History { request });
+    let plan = |content| registered(26150, &holdfast::Plan { content }.encode_to_vec());
+    let known = match words[0] {
+        "depth" => Ext::Depth(ext::Depth { level: number(1) }),
+        "begin" => {
+            let rollback_duration = seconds(2);
+            commit(commit::Action::Commit(ext::CommitRequest { rollback_duration }))
+        }
+        "confirm" => commit(commit::Action::Confirm(ext::CommitConfirm {})),
+        "cancel" => commit(commit::Action::Cancel(ext::CommitCancel {})),
+        "extend" => {
+            let rollback_duration = seconds(2);
+            let extend = ext::CommitSetRollbackDuration { rollback_duration };
+            commit(commit::Action::SetRollbackDuration(extend))
+        }
+        "commit-without-action" => Ext::Commit(ext::Commit { id: id(), action: None }),
+        "election" => {
+            let role = Some(ext::Role { id: id() }).filter(|role| !role.id.is_empty());
+            let (high, low) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+            let election_id = Some(ext::Uint128 { high, low });
+            Ext::MasterArbitration(ext::MasterArbitration { role, election_id })
+        }
+        "election-without-id" => Ext::MasterArbitration(ext::MasterArbitration::default()),
+        "config" => config(Some(config_subscription::Action::Start(Default::default()))),
+        "config-done" => config(Some(config_subscription::Action::SyncDone(Default::default()))),
+        "config-without-action" => config(None),
+        "snapshot" => past(Some(history::Request::SnapshotTime(1))),
+        "range" => {
+            let (start, end) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+            past(Some(history::Request::Range(ext::TimeRange { start, end })))
+        }
+        "past-without-time" => past(None),
+        "dry-run" => plan(Some(holdfast::plan::Content::DryRun(holdfast::DryRun {}))),
+        "expected" => {
+            plan(Some(holdfast::plan::Content::Expected(holdfast::Expected { hash: id() })))
+        }
+        "preview" => plan(Some(holdfast::plan::Content::Preview(Default::default()))),
+        "plan-without-content" => plan(None),
+        "no-plan" => registered(26150, b"\xff\xff"),
+        "unknown" => registered(999, b"what is this"),
+        other => panic!("no extension: {other}"),
+    };
+    Extension { ext: Some(known) }
+}
+
+fn registered(id: i32, msg: &[u8]) -> Ext {
+    Ext::RegisteredExt(ext::RegisteredExtension { id, msg: msg.to_vec().into() })
+}
+
+fn extensions(texts: &str) -> Vec<Extension> {
+    texts.split("; ").filter(|it| !it.is_empty()).map(extension).collect()
+}
+
+// proves 1.127, 1.128, 1.133, 1.137, 1.141, 1.142
+#[tokio::test]
+async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let before = core.revision().number;
+    for (texts, word) in [
+        ("depth 1", "depth"),
+        ("config", "config_subscription"),
+        ("snapshot", "history"),
+        ("begin", "id"),
+        ("confirm", "id"),
+        ("cancel", "id"),
+        ("extend  5", "id"),
+        ("commit-without-action a", "nothing to do"),
+        ("extend a", "greater than zero"),
+        ("extend a 0", "greater than zero"),
+        ("extend a -1", "out of range"),
+        ("begin a -1", "out of range"),
+        ("begin a 9999999999", "out of range"),
+        ("election-without-id", "election_id"),
+        ("confirm a; cancel a", "twice"),
+        ("election  0 1; election  0 2", "twice"),
+        ("expected xyz", "not the hash"),
+        ("preview", "answer"),
+        ("plan-without-content", "dry_run"),
+        ("no-plan", "holdfast.Plan"),
+    ] {
+        let mut request = set_request(r#"update /system/config/hostname "box""#);
+        request.extension = extensions(texts);
+        let status = client.set(request).await.expect_err(texts);
+        assert_eq!(status.code(), Code::InvalidArgument, "{texts}: {status:?}");
+        assert!(status.message().contains(word), "{texts}: {status:?}");
+    }
+    assert_eq!(core.revision().number, before);
+    for texts in ["config", "commit-without-action a", "begin a", "snapshot", "dry-run"] {
+        let request = gnmi::GetRequest { extension: extensions(texts), ..get_request(&["/"]) };
+        let status = client.get(request).await.expect_err(texts);
+        assert_eq!(status.code(), Code::InvalidArgument, "{texts}: {status:?}");
+    }
+    for texts in ["depth 1", "config", "begin a", "snapshot", "dry-run"] {
+        let extension = extensions(texts);
+        let request = gnmi::CapabilityRequest { extension };
+        let status = client.capabilities(request).await.expect_err(texts);
+        assert_eq!(status.code(), Code::InvalidArgument, "{texts}: {status:?}");
+    }
+    use gnmi::subscription_list::Mode;
+    for (mode, texts, code) in [
+        (Mode::Stream, "config-done", Code::InvalidArgument),
+        (Mode::Stream, "config-without-action", Code::InvalidArgument),
+        (Mode::Stream, "confirm a", Code::InvalidArgument),
+        (Mode::Stream, "dry-run", Code::InvalidArgument),
+        (Mode::Stream, "past-without-time", Code::InvalidArgument),
+        (Mode::Stream, "snapshot", Code::InvalidArgument),
+        (Mode::Poll, "snapshot", Code::InvalidArgument),
+        (Mode::Once, "snapshot", Code::Unimplemented),
+        (Mode::Once, "range 1 2", Code::InvalidArgument),
+        (Mode::Poll, "range 1 2", Code::InvalidArgument),
+        (Mode::Stream, "range 2 1", Code::InvalidArgument),
+        (Mode::Stream, "range 1 2", Code::Unimplemented),
+    ] {
+        let request = subscribe(list(mode, &["target /system"]));
+        let request = gnmi::SubscribeRequest { extension: extensions(texts), ..request };
+        let mut subscription = Subscription::open(&mut client, request).await;
+        assert_eq!(subscription.next().await, format!("{code:?}"), "{mode:?} {texts}");
+    }
+}
+
+// proves 1.127
+#[tokio::test]
+async fn extensions_that_nobody_here_knows_change_nothing() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let mut unknown = extensions("unknown");
+    unknown.push(Extension::default());
+    let mut request = set_request(r#"update /system/config/hostname "box""#);
+    request.extension = unknown.clone();
+    client.set(request).await.unwrap();
+    let request = gnmi::GetRequest {
+        extension: unknown.clone(),
+        ..get_request(&["/system/config/hostname"])
+    };
+    let told = client.get(request).await.unwrap().into_inner();
+    assert_eq!(value(told.notification[0].update[0].val.as_ref()), r#""box""#);
+    let request = gnmi::CapabilityRequest { extension: unknown };
+    client.capabilities(request).await.unwrap();
+}

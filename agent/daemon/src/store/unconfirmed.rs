@@ -1,0 +1,54 @@
+//! The record of a commit that waits to be confirmed: what its rows held before it.
+//!
+//! It is the record of the prepared transaction, moved here when the transaction is committed. Whoever confirms the
+//! commit has it removed; a commit that takes the change back removes it in the same durable write; a start that finds
+//! it puts everything back.
+
+use redb::{ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+
+use super::StoreError;
+use super::database::PREPARED;
+
+/// Pieces of the record, by transaction and number. Not there in files of earlier versions.
+const UNCONFIRMED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("unconfirmed");
+
+/// A transaction, and the pieces of its record in order.
+type Record = (u64, Vec<Vec<u8>>);
+
+/// Keeps the record of the prepared `transaction` as that of a commit to be confirmed.
+pub(super) fn keep(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
+    let kept = || -> Result<(), redb::Error> {
+        let prepared = write.open_table(PREPARED)?;
+        let mut unconfirmed = write.open_table(UNCONFIRMED)?;
+        for piece in prepared.range((transaction, 0)..=(transaction, u32::MAX))? {
+            let (key, chunk) = piece?;
+            unconfirmed.insert(key.value(), chunk.value())?;
+        }
+        Ok(())
+    };
+    kept().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))
+}
+
+/// Forgets the record, if there is one: the commit is confirmed, or taken back.
+pub(super) fn forget(write: &WriteTransaction) -> Result<(), StoreError> {
+    let forgotten = write.delete_table(UNCONFIRMED).map(drop);
+    forgotten.map_err(|error| StoreError::accessing("end an unconfirmed commit")(error.into()))
+}
+
+/// The transaction that waits to be confirmed.
+pub(super) fn find(redb: &redb::Database) -> Result<Option<Record>, StoreError> {
+    let found = || -> Result<Option<Record>, redb::Error> {
+        let table = match redb.begin_read()?.open_table(UNCONFIRMED) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut found: Option<Record> = None;
+        for piece in table.iter()? {
+            let (key, chunk) = piece?;
+            found.get_or_insert((key.value().0, Vec::new())).1.push(chunk.value().to_vec());
+        }
+        Ok(found)
+    };
+    found().map_err(StoreError::accessing("look for an unconfirmed commit"))
+}
