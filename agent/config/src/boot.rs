@@ -39,7 +39,7 @@ impl Configuration {
             *layers.tree_mut(layer) = pair.tree(from).clone();
         }
         layers.boot_record = boot.map(|boot| boot.record.clone());
-        self.with_layers(layers, &Attribution::of_trees(Operation::Boot))
+        self.with_layers(layers, &Attribution::of_trees(self.models(), Operation::Boot))
     }
 }
 

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::edit::Attribution;
-use crate::edit::{Cause, Conflict, Edit, EditError, EditErrors, Operation, Session};
-use crate::instance::InstancePath;
+use crate::edit::{Attribution, Edit, EditErrors, Session};
 use crate::layer::{LayerKey, Layers, Mark, Service};
 use crate::models::Models;
-use crate::schema::{Origin, Schema};
+use crate::schema::Origin;
 use crate::tree::Tree;
-use crate::union::{Images, Problem, Prov, Work, unite};
-use crate::value::Value;
+use crate::union::{Images, Prov, Work, unite};
 
 /// The layers with their union. A clone shares everything.
 #[derive(Clone, Debug)]
@@ -70,11 +67,11 @@ impl Configuration {
     pub(crate) fn with_layers(
         &self,
         layers: Layers,
-        attribution: &Attribution,
+        attribution: &Attribution<'_>,
     ) -> Result<Self, EditErrors> {
         let (images, problems, work) = unite(&self.models, (&self.layers, &self.images), &layers);
         if !problems.is_empty() {
-            return Err(self.errors(problems, attribution));
+            return Err(attribution.errors(problems));
         }
         Ok(Self { layers, images, work, ..self.clone() })
     }
@@ -132,61 +129,4 @@ impl Configuration {
     pub(crate) fn has_factory(&self) -> bool {
         self.has_factory
     }
-
-    fn errors(&self, problems: Vec<Problem>, attribution: &Attribution) -> EditErrors {
-        let mut errors: Vec<_> =
-            problems.into_iter().map(|problem| self.error(problem, attribution)).collect();
-        errors.sort_by_key(|error| error.operation);
-        EditErrors(errors)
-    }
-
-    fn error(&self, problem: Problem, attribution: &Attribution) -> EditError {
-        let (native, openconfig) = (&self.models.native, &self.models.openconfig);
-        let operation = |paths: &[(Origin, &InstancePath)]| {
-            attribution.of(paths).unwrap_or(Operation::Update(0))
-        };
-        match problem {
-            Problem::Unsupported { openconfig: path, reason, .. } => EditError {
-                operation: operation(&[(Origin::OpenConfig, &path)]),
-                path: text(openconfig, &path),
-                cause: Cause::Unsupported(reason),
-            },
-            Problem::Reserved { service, layer, path, why } => EditError {
-                operation: operation(&[(layer.origin, &path)]),
-                path: text(self.models.schema(layer.origin), &path),
-                cause: Cause::Reserved { owner: service, why },
-            },
-            Problem::Missing { native: path } => {
-                let above = self.models.map.up_path(&path);
-                let mut paths = vec![(Origin::Native, &path)];
-                paths.extend(above.iter().map(|path| (Origin::OpenConfig, path)));
-                let shown =
-                    above.first().map_or_else(|| text(native, &path), |it| text(openconfig, it));
-                EditError { operation: operation(&paths), path: shown, cause: Cause::Incomplete }
-            }
-            Problem::Conflict { native: path, openconfig: above, sides } => {
-                let mut paths = vec![(Origin::Native, &path)];
-                paths.extend(above.as_ref().map(|path| (Origin::OpenConfig, path)));
-                let [(one, this), (other, that)] = sides;
-                let conflict = Conflict {
-                    path: text(native, &path),
-                    layers: (one, other),
-                    values: (shown(&this), shown(&that)),
-                };
-                EditError {
-                    operation: operation(&paths),
-                    path: above.map_or_else(|| text(native, &path), |it| text(openconfig, &it)),
-                    cause: Cause::Conflict(Box::new(conflict)),
-                }
-            }
-        }
-    }
-}
-
-fn text(schema: &Schema, path: &InstancePath) -> String {
-    path.to_path(schema).to_string()
-}
-
-fn shown(value: &Value) -> String {
-    format!("`{value}`")
 }

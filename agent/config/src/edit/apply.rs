@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use super::blame::Attribution;
+use super::merge::{joined, merge};
 use super::payload::{self, Supplied};
+use super::ports::{FactoryPorts, Port};
 use super::reconcile::{Reconciler, check_supported};
+use super::text::Negation;
 use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
@@ -17,11 +21,14 @@ use crate::value::Value;
 /// A Set in progress.
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
-    before: &'a Configuration,
-    layers: Layers,
-    errors: Vec<EditError>,
+    pub(super) before: &'a Configuration,
+    pub(super) layers: Layers,
+    pub(super) errors: Vec<EditError>,
     /// What the operations named, to tell which one a later problem is about.
-    named: Vec<(Operation, Origin, Pattern)>,
+    pub(super) attribution: Attribution<'a>,
+    pub(super) ports: FactoryPorts<'a>,
+    /// What texts of the command line said is to be gone.
+    pub(super) negations: Vec<Negation>,
     /// The request writes both origins.
     mixed: bool,
     /// Units that were sent back as Get showed them, when the request writes both origins.
@@ -30,35 +37,50 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(before: &'a Configuration) -> Self {
-        let (layers, mixed) = (before.layers().clone(), false);
-        Self { before, layers, errors: Vec::new(), named: Vec::new(), mixed, kept: Vec::new() }
+        Self {
+            before,
+            layers: before.layers().clone(),
+            errors: Vec::new(),
+            attribution: Attribution::new(before.models()),
+            ports: FactoryPorts::of(before.models(), before.factory()),
+            negations: Vec::new(),
+            mixed: false,
+            kept: Vec::new(),
+        }
     }
 
-    /// All operations, in the order of 3.4 of the gNMI specification.
-    pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution), EditErrors> {
+    /// All operations: a union_replace, or others in the order of 3.4 of the gNMI specification.
+    pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
+        if edit.union_replace.is_empty() {
+            self.plain(edit);
+        } else {
+            self.union_replace(edit);
+        }
+        match self.errors.is_empty() {
+            true => Ok((self.layers, self.attribution)),
+            false => Err(EditErrors(self.errors)),
+        }
+    }
+
+    fn plain(&mut self, edit: &Edit) {
         self.mixed = edit.origins().count() > 1;
         for (at, target) in edit.deletes.iter().enumerate() {
             self.delete(Operation::Delete(at), target);
         }
+        self.admit_texts(edit);
         for (at, (target, payload)) in edit.replaces.iter().enumerate() {
             self.write(Operation::Replace(at), target, payload);
         }
         for (at, (target, payload)) in edit.updates.iter().enumerate() {
             self.write(Operation::Update(at), target, payload);
         }
-        for (at, (target, _)) in edit.union_replace.iter().enumerate() {
-            let reason = "union_replace is not implemented yet".to_owned();
-            self.fail(Operation::UnionReplace(at), target, Cause::Unsupported(reason));
-        }
-        let conflicts = super::kept::conflicts(self.before, &self.layers, &self.kept);
+        self.check_negations(false);
+        let (before, attribution) = (self.before, &self.attribution);
+        let conflicts = super::kept::conflicts(before, &self.layers, &self.kept, attribution);
         self.errors.extend(conflicts);
-        match self.errors.is_empty() {
-            true => Ok((self.layers, Attribution { named: self.named })),
-            false => Err(EditErrors(self.errors)),
-        }
     }
 
-    fn models(&self) -> &'a Models {
+    pub(super) fn models(&self) -> &'a Models {
         self.before.models()
     }
 
@@ -73,7 +95,7 @@ impl<'a> Session<'a> {
             return self.fail(operation, target, Cause::ReadOnly);
         }
         for pattern in patterns.iter().filter(writable) {
-            self.named.push((operation, target.origin, pattern.clone()));
+            self.attribution.path(operation, target.origin, pattern.clone());
             if pattern.last().is_some_and(|node| schema.is_list_key(node)) {
                 let reason = "a key cannot be deleted without its entry".to_owned();
                 return self.fail(operation, target, Cause::BadValue(reason));
@@ -85,6 +107,7 @@ impl<'a> Session<'a> {
                 return self.fail(operation, target, Cause::Reserved { owner, why });
             }
             self.clear(target.origin, pattern);
+            self.give_ports_back((target.origin, pattern), &[]);
         }
     }
 
@@ -108,8 +131,20 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Gives ports back to the factory that were shown, and are neither there nor in `kept` after
+    /// an operation.
+    fn give_ports_back(&mut self, named: (Origin, &Pattern), kept: &[InstancePath]) {
+        let (origin, layer) = (named.0, LayerKey::client(named.0));
+        let (shown, held) = (self.before.config_view(origin), self.layers.tree(layer).clone());
+        let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
+        self.ports.give_back(tree, named, |port| {
+            port.is_in(origin, shown) && !port.is_in(origin, &held) && !sent_back(port)
+        });
+    }
+
     /// Removes a subtree of a layer; entries that stay keep the leaves that repeat their keys.
-    fn remove(&mut self, origin: Origin, path: &InstancePath) {
+    pub(super) fn remove(&mut self, origin: Origin, path: &InstancePath) {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
         if tree.remove(schema, path) {
@@ -146,7 +181,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn write(&mut self, operation: Operation, target: &Target, payload: &Payload) {
+    pub(super) fn write(&mut self, operation: Operation, target: &Target, payload: &Payload) {
+        if let Payload::Cli { text } = payload {
+            return self.text(operation, target, text);
+        }
         let schema = self.models().schema(target.origin);
         let path = match schema.resolve_write(&target.path) {
             Ok(path) => path,
@@ -155,15 +193,19 @@ impl<'a> Session<'a> {
         if let Err(cause) = self.writable(target.origin, &path) {
             return self.fail(operation, target, cause);
         }
-        self.named.push((operation, target.origin, Pattern::from(&path)));
+        self.attribution.path(operation, target.origin, Pattern::from(&path));
         let supplied = match payload::read(schema, &path, payload) {
             Ok(supplied) => supplied,
             Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
         };
         let replace = matches!(operation, Operation::Replace(_));
+        let union = matches!(operation, Operation::UnionReplace(_));
+        if union && self.contradicts(operation, target.origin, &path, &supplied) {
+            return;
+        }
         match supplied {
             Supplied::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),
-            Supplied::Branch { empty: true, .. } if replace && is_entry(&path) => {
+            Supplied::Branch { empty: true, .. } if (replace || union) && is_entry(&path) => {
                 self.refuse(operation, path.to_path(schema).to_string(), Cause::Empty);
             }
             Supplied::Branch { branch, annotation, .. } => {
@@ -175,7 +217,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), Cause> {
+    pub(super) fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), Cause> {
         let models = self.models();
         if !node_at(models.schema(origin), path.last().map(|step| step.node)).config {
             return Err(Cause::ReadOnly);
@@ -310,6 +352,7 @@ impl<'a> Session<'a> {
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
+        self.give_ports_back((origin, &Pattern::from(path)), &kept);
         if self.mixed {
             self.kept.extend(kept.into_iter().map(|unit| (operation, origin, unit)));
         }
@@ -356,35 +399,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn fail(&mut self, operation: Operation, target: &Target, cause: Cause) {
+    pub(super) fn fail(&mut self, operation: Operation, target: &Target, cause: Cause) {
         self.refuse(operation, target.path.to_string(), cause);
     }
 
-    fn refuse(&mut self, operation: Operation, path: String, cause: Cause) {
+    pub(super) fn refuse(&mut self, operation: Operation, path: String, cause: Cause) {
         self.errors.push(EditError { operation, path, cause });
-    }
-}
-
-/// What each operation named.
-#[derive(Debug)]
-pub(crate) struct Attribution {
-    named: Vec<(Operation, Origin, Pattern)>,
-}
-
-impl Attribution {
-    /// A change of whole trees, one operation for each origin.
-    pub(crate) fn of_trees(operation: impl Fn(Origin) -> Operation) -> Self {
-        let root = |origin| (operation(origin), origin, Pattern::from(&InstancePath::root()));
-        Self { named: [Origin::Native, Origin::OpenConfig].map(root).to_vec() }
-    }
-
-    /// The last operation that has to do with one of these paths.
-    pub(crate) fn of(&self, paths: &[(Origin, &InstancePath)]) -> Option<Operation> {
-        let is_about = |(_, origin, pattern): &&(Operation, Origin, Pattern)| {
-            paths.iter().any(|(of, path)| of == origin && pattern.touches(path))
-        };
-        let named = self.named.iter().rev().find(is_about).or(self.named.last());
-        named.map(|(operation, ..)| *operation)
     }
 }
 
@@ -411,47 +431,6 @@ fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
     }
 }
 
-/// Adds all of `from` to `into`: leaves in place of those there, leaf-lists joined.
-fn merge(schema: &Schema, into: &mut Branch<Mark>, from: &Branch<Mark>) {
-    into.given |= from.given;
-    for (node, child) in from.children() {
-        match child {
-            Child::Leaf(leaf) => {
-                let of = schema.node(*node);
-                let value = match into.value(*node) {
-                    Some(held) if of.kind == NodeKind::LeafList => joined(of, held, &leaf.value),
-                    _ => leaf.value.clone(),
-                };
-                into.put_leaf(*node, value, leaf.meta);
-            }
-            Child::Container(branch) => match into.container(*node).is_some() {
-                true => merge(schema, into.container_mut(*node), branch),
-                false => drop(into.put(*node, Child::Container(branch.clone()))),
-            },
-            Child::List(list) => {
-                let entries = into.list_mut(*node);
-                for (keys, entry) in list.iter() {
-                    match entries.get(keys).is_some() {
-                        true => merge(schema, entries.entry_mut(keys, Branch::default), entry),
-                        false => drop(entries.put(keys.clone(), entry.clone())),
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The entries of two leaf-lists together, each once.
-fn joined(node: &Node, held: &Value, more: &Value) -> Value {
-    let (Value::List(held), Value::List(more)) = (held, more) else { return more.clone() };
-    let mut all = held.to_vec();
-    all.extend(more.iter().filter(|value| !held.contains(value)).cloned());
-    if !node.user_ordered {
-        all.sort();
-    }
-    Value::List(all.into())
-}
-
 fn node_at(schema: &Schema, node: Option<NodeId>) -> &Node {
     schema.node(node.unwrap_or(schema.root()))
 }
@@ -465,27 +444,4 @@ fn list_keys(schema: &Schema, list: NodeId) -> &[NodeId] {
 
 fn is_entry(path: &InstancePath) -> bool {
     path.last().is_some_and(|step| step.keys.is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leaf_lists_are_joined() {
-        let schema = Schema::native().expect("the model is part of the agent");
-        let mut node = schema.node(schema.find("/system/hostname").expect("it exists")).clone();
-        let list = |text: &str| {
-            Value::List(text.chars().map(|it| Value::Str(it.to_string().into())).collect())
-        };
-        for (user_ordered, held, more, want) in [
-            (false, "bc", "ab", "abc"),
-            (true, "cb", "ab", "cba"),
-            (false, "", "b", "b"),
-            (true, "b", "", "b"),
-        ] {
-            node.user_ordered = user_ordered;
-            assert_eq!(joined(&node, &list(held), &list(more)), list(want), "{held} and {more}");
-        }
-    }
 }

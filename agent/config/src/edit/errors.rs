@@ -55,8 +55,14 @@ pub enum Cause {
     #[error("an empty value cannot replace it; use a delete")]
     Empty,
     /// Two origins ask for different values of one leaf.
-    #[error("`{}` is {} by {} and {} by {}", .0.path, .0.values.0, .0.layers.0, .0.values.1, .0.layers.1)]
+    #[error("{0}")]
     Conflict(Box<Conflict>),
+    /// A leaf in both origins of one union_replace of paths, which may not even agree.
+    #[error("{0}: a union_replace of paths takes a leaf in one origin only")]
+    Overlap(Box<Conflict>),
+    /// Two entries of one union_replace, which have no order, contradict each other.
+    #[error("another entry of the request says `{held}`, this one `{given}`")]
+    Contradiction { held: String, given: String },
     /// The model allows it, this device does not.
     #[error("{0}")]
     Unsupported(String),
@@ -71,10 +77,19 @@ pub enum Cause {
 /// Both sides of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The leaf in the other model than the error's path.
+    pub sides: [Side; 2],
+}
+
+/// What one layer says of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    pub layer: LayerKey,
+    /// In the model of the layer.
     pub path: String,
-    pub layers: (LayerKey, LayerKey),
-    pub values: (String, String),
+    /// In words that follow "is".
+    pub value: String,
+    /// The same as a line of the command line's text, where that is how it is written.
+    pub line: Option<String>,
 }
 
 impl EditErrors {
@@ -102,6 +117,21 @@ impl fmt::Display for EditErrors {
 }
 
 impl std::error::Error for EditErrors {}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [one, other] = &self.sides;
+        write!(f, "{one} and {other}")
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layer, path, value, line } = self;
+        write!(f, "`{path}` is {value} by {layer}")?;
+        line.iter().try_for_each(|line| write!(f, " (`{line}`)"))
+    }
+}
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! What was sent back as Get showed it keeps its marks, and counts as asked for all the same when
 //! the other origin is written in the same request.
 
+use super::blame::{Attribution, Subject};
 use super::{Cause, Conflict, EditError, Operation};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
@@ -13,6 +14,7 @@ pub(super) fn conflicts(
     before: &Configuration,
     layers: &Layers,
     kept: &[(Operation, Origin, InstancePath)],
+    attribution: &Attribution<'_>,
 ) -> Vec<EditError> {
     let mut errors = Vec::new();
     for (operation, origin, unit) in kept {
@@ -21,12 +23,26 @@ pub(super) fn conflicts(
             if leaf.meta == Mark::Explicit {
                 return;
             }
-            let conflict = other_side(before, layers, *origin, path, &leaf.value);
-            errors.extend(conflict.map(|conflict| EditError {
+            let Some((other, held)) = other_side(before, layers, *origin, path, &leaf.value) else {
+                return;
+            };
+            let subject = match origin {
+                Origin::OpenConfig => Subject { openconfig: Some(path), native: Some(&other) },
+                Origin::Native => Subject { openconfig: Some(&other), native: Some(path) },
+            };
+            let values = match origin {
+                Origin::OpenConfig => (&held, &leaf.value),
+                Origin::Native => (&leaf.value, &held),
+            };
+            let sides = [
+                attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(values.0)),
+                attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, Some(values.1)),
+            ];
+            errors.push(EditError {
                 operation: *operation,
                 path: path.to_path(before.models().schema(*origin)).to_string(),
-                cause: Cause::Conflict(Box::new(conflict)),
-            }));
+                cause: Cause::Conflict(Box::new(Conflict { sides })),
+            });
         });
     }
     errors
@@ -39,7 +55,7 @@ fn other_side(
     origin: Origin,
     path: &InstancePath,
     value: &Value,
-) -> Option<Conflict> {
+) -> Option<(InstancePath, Value)> {
     let map = &before.models().map;
     let mut counterparts = Vec::new();
     let other = match origin {
@@ -52,13 +68,9 @@ fn other_side(
             Origin::OpenConfig
         }
     };
-    let (layer, schema) = (LayerKey::client(other), before.models().schema(other));
+    let layer = LayerKey::client(other);
     counterparts.into_iter().find_map(|(path, shown)| {
         let held = layers.tree(layer).leaf(&path)?;
-        (held.meta == Mark::Explicit && held.value != shown).then(|| Conflict {
-            path: path.to_path(schema).to_string(),
-            layers: (layer, LayerKey::client(origin)),
-            values: (format!("`{}`", held.value), format!("`{value}`")),
-        })
+        (held.meta == Mark::Explicit && held.value != shown).then(|| (path, held.value.clone()))
     })
 }

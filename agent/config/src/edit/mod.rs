@@ -1,16 +1,23 @@
 //! What a client asks for, and why it may be refused.
 
 mod apply;
+mod blame;
 mod errors;
+mod image;
 mod kept;
+mod merge;
 mod payload;
+mod ports;
 mod reconcile;
+mod text;
+mod union;
 
-pub use errors::{Cause, Conflict, EditError, EditErrors, Operation};
+pub use errors::{Cause, Conflict, EditError, EditErrors, Operation, Side};
 
 pub use payload::ANNOTATION;
 
-pub(crate) use apply::{Attribution, Session};
+pub(crate) use apply::Session;
+pub(crate) use blame::Attribution;
 
 use std::collections::BTreeSet;
 

@@ -50,7 +50,7 @@ pub(super) fn read(
             value.map_err(|error| here(Cause::BadValue(error.to_string())))
         }
         Payload::Cli { .. } => {
-            Err(here(Cause::Unsupported("text of the command line is not read yet".to_owned())))
+            Err(here(Cause::BadValue("text of the command line has no path".to_owned())))
         }
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };

@@ -1,8 +1,9 @@
 //! What requests do to a configuration: rows of requests, and what is there after them.
 //!
 //! A request is text, one operation for each `;`: `update PATH JSON`, `replace PATH JSON`,
-//! `delete PATH`. A path that starts with `native:` is one of the native model. What comes back is
-//! one line for each leaf, without list keys and their repetitions.
+//! `union PATH JSON` for a union_replace, `delete PATH`. A path that starts with `native:` is one of
+//! the native model, `cli:` stands before text of the command line. What comes back is one line for
+//! each leaf, without list keys and their repetitions.
 
 mod changes;
 mod map;
@@ -11,6 +12,8 @@ mod ranks;
 mod rows;
 mod set;
 mod stack;
+mod union;
+mod union_model;
 
 use std::sync::{Arc, OnceLock};
 
@@ -39,12 +42,19 @@ fn edit(request: &str) -> Edit {
     let mut edit = Edit::default();
     for operation in request.split(';').map(str::trim).filter(|it| !it.is_empty()) {
         let (kind, rest) = operation.split_once(' ').unwrap();
-        let (path, json) = rest.split_once(' ').unwrap_or((rest, ""));
-        let payload = Payload::Json { text: json.trim().as_bytes().to_vec(), ietf: false };
+        let (target, payload) = match rest.strip_prefix("cli:") {
+            Some(text) => (target("native:/"), Payload::Cli { text: text.trim().to_owned() }),
+            None => {
+                let (path, json) = rest.split_once(' ').unwrap_or((rest, ""));
+                let text = json.trim().as_bytes().to_vec();
+                (target(path), Payload::Json { text, ietf: false })
+            }
+        };
         match kind {
-            "delete" => edit.deletes.push(target(path)),
-            "replace" => edit.replaces.push((target(path), payload)),
-            "update" => edit.updates.push((target(path), payload)),
+            "delete" => edit.deletes.push(target),
+            "replace" => edit.replaces.push((target, payload)),
+            "update" => edit.updates.push((target, payload)),
+            "union" => edit.union_replace.push((target, payload)),
             other => panic!("no operation is called {other}"),
         }
     }

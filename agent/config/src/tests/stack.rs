@@ -4,23 +4,28 @@ use super::set::json_of;
 use super::*;
 use crate::tree::{Branch, Child, Leaf};
 
-const ETH0: &str = "/interfaces/interface[name=eth0]";
+pub(super) const ETH0: &str = "/interfaces/interface[name=eth0]";
 
 /// A box that left the factory with what this native request sets.
-fn factory(request: &str) -> Configuration {
+pub(super) fn factory(request: &str) -> Configuration {
     let made = after(&[request]);
     let mut layers = made.layers().clone();
     let tree = layers.tree_mut(LayerKey::CLIENT_NATIVE);
     *tree = Tree::from_root(Arc::new(marked(tree.root(), Mark::Factory)));
-    Configuration::new(models().clone(), layers)
+    let factory = tree.clone();
+    Configuration::new(models().clone(), layers).with_factory(factory)
 }
 
 /// With another layer on top, filled by a native request.
-fn with_layer(configuration: &Configuration, layer: LayerKey, request: &str) -> Configuration {
+pub(super) fn with_layer(
+    configuration: &Configuration,
+    layer: LayerKey,
+    request: &str,
+) -> Configuration {
     let from = LayerKey::client(layer.origin);
     let mut layers = configuration.layers().clone();
     *layers.tree_mut(layer) = after(&[request]).layers().tree(from).clone();
-    Configuration::new(models().clone(), layers)
+    Configuration::new(models().clone(), layers).with_factory(configuration.factory().clone())
 }
 
 fn marked(branch: &Branch<Mark>, mark: Mark) -> Branch<Mark> {
@@ -41,22 +46,23 @@ fn marked(branch: &Branch<Mark>, mark: Mark) -> Branch<Mark> {
     copy
 }
 
-fn owners(configuration: &Configuration, path: &str) -> Vec<&'static str> {
+pub(super) fn owners(configuration: &Configuration, path: &str) -> Vec<&'static str> {
     let at = models().native.resolve_write(&path.parse().unwrap()).unwrap();
     let leaf = configuration.effective().leaf(&at).unwrap();
     leaf.meta.owners.iter().map(LayerKey::name).collect()
 }
 
 #[track_caller]
-fn check_lines(found: &[String], prefix: &str, want: &[&str]) {
+pub(super) fn check_lines(found: &[String], prefix: &str, want: &[&str]) {
     assert_eq!(below(found, prefix), want);
 }
 
-const SHUT: &str = "replace native:/interfaces {\"interface\":[\
+pub(super) const SHUT: &str = "replace native:/interfaces {\"interface\":[\
                     {\"name\":\"eth0\",\"enabled\":false},{\"name\":\"eth1\",\"enabled\":false}]}; \
                     update native:/system/hostname \"factory\"";
 
-/// Case 1, as far as plain requests go.
+/// Case 1, as far as plain requests go: ports that are left out are as they left the factory.
+// proves 1.89
 #[test]
 fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
     let new = then(
@@ -67,6 +73,8 @@ fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
         &lines_effective(&new),
         "/",
         &[
+            "interfaces/interface[name=eth0]/type=physical default",
+            "interfaces/interface[name=eth0]/enabled=false factory",
             "interfaces/interface[name=eth1]/type=physical default",
             "interfaces/interface[name=eth1]/enabled=true oc-default",
         ],
@@ -133,14 +141,15 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
         &[native, &format!("update {ETH0}/config/mtu 1500")],
         &[
             "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
-           `1400` by client native and `1500` by client openconfig",
+             `1400` by client native (`interface eth0 mtu 1400`) and `/interfaces/interface[name=eth0]/config/mtu` is \
+             `1500` by client openconfig",
         ],
     );
     check_refused(
         &[&same, "update native:/interfaces/interface[name=eth0]/mtu 1500"],
         &[
-            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
-           `1500` by client native and `1414` by client openconfig",
+            "cannot update `/interfaces/interface[name=eth0]/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
+             `1500` by client native and `/interfaces/interface[name=eth0]/config/mtu` is `1414` by client openconfig",
         ],
     );
     let without = then(&both, &format!("delete {ETH0}/config/mtu"));
@@ -148,8 +157,8 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
     check_refused(
         &[&format!("{same}; update native:/interfaces/interface[name=eth0]/mtu 1500")],
         &[
-            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
-           `1500` by client native and `1414` by client openconfig",
+            "cannot update `/interfaces/interface[name=eth0]/mtu`: `/interfaces/interface[name=eth0]/mtu` is \
+             `1500` by client native and `/interfaces/interface[name=eth0]/config/mtu` is `1414` by client openconfig",
         ],
     );
 }
@@ -165,7 +174,8 @@ fn what_is_sent_back_counts_as_asked_for() {
     assert_eq!(
         errors.to_string(),
         "cannot replace `/interfaces/interface[name=eth0]/config/enabled`: \
-         `/interfaces/interface[name=eth0]/enabled` is `false` by client native and `true` by client openconfig"
+         `/interfaces/interface[name=eth0]/enabled` is `false` by client native and \
+         `/interfaces/interface[name=eth0]/config/enabled` is `true` by client openconfig"
     );
     then(&start, shut);
     then(&start, &format!("replace / {shown}; {}", shut.replace("false", "true")));
@@ -305,7 +315,8 @@ fn defaults_stand_below_what_is_asked_and_above_the_factory() {
     let untouched = then(&with_entry, "update /system/config/hostname \"a\"");
     check_lines(&lines_view(&untouched, Origin::OpenConfig), &shown, &["=true default"]);
     let cleared = then(&with_entry, &format!("delete {ETH0}"));
-    check_lines(&lines_effective(&cleared), ETH0, &[]);
+    let lines = ["/type=physical default", "/enabled=false factory"];
+    check_lines(&lines_effective(&cleared), ETH0, &lines);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod branch;
 mod diff;
 mod list;
 mod select;
+mod share;
 
 use std::sync::Arc;
 

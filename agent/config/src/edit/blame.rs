@@ -1,0 +1,226 @@
+//! Which operation of a request a problem is about, and in which words to say so.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use super::errors::Side;
+use super::{Cause, Conflict, EditError, EditErrors, Operation};
+use crate::cli::{self, Act, Statement};
+use crate::instance::InstancePath;
+use crate::layer::LayerKey;
+use crate::models::Models;
+use crate::resolve::Pattern;
+use crate::schema::{Origin, Schema};
+use crate::union::Problem;
+use crate::value::Value;
+
+/// What each operation named.
+#[derive(Debug)]
+pub(crate) struct Attribution<'a> {
+    models: &'a Models,
+    named: Vec<Named>,
+}
+
+#[derive(Debug)]
+enum Named {
+    Path { operation: Operation, origin: Origin, pattern: Pattern },
+    Text(Text),
+}
+
+/// A text of the command line that a request brought.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) operation: Operation,
+    pub(super) text: String,
+    pub(super) statements: Vec<Statement>,
+    /// Made when there is something to say.
+    lines: OnceCell<Lines>,
+}
+
+/// A text by its lines.
+#[derive(Debug)]
+struct Lines {
+    said: Vec<String>,
+    /// The last line about each path.
+    about: HashMap<InstancePath, usize>,
+}
+
+/// A leaf, entry or container in both models, as far as they have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'p> {
+    pub(super) native: Option<&'p InstancePath>,
+    pub(super) openconfig: Option<&'p InstancePath>,
+}
+
+/// The operation that a problem is about, and where in it.
+struct Culprit {
+    operation: Operation,
+    place: String,
+}
+
+impl<'a> Attribution<'a> {
+    pub(super) fn new(models: &'a Models) -> Self {
+        Self { models, named: Vec::new() }
+    }
+
+    /// A change of whole trees, one operation for each origin.
+    pub(crate) fn of_trees(models: &'a Models, operation: impl Fn(Origin) -> Operation) -> Self {
+        let mut attribution = Self::new(models);
+        for origin in [Origin::Native, Origin::OpenConfig] {
+            attribution.path(operation(origin), origin, Pattern::default());
+        }
+        attribution
+    }
+
+    pub(super) fn path(&mut self, operation: Operation, origin: Origin, pattern: Pattern) {
+        self.named.push(Named::Path { operation, origin, pattern });
+    }
+
+    pub(super) fn text(&mut self, text: Text) {
+        self.named.push(Named::Text(text));
+    }
+
+    /// All problems of the union, in the order of the operations that they are about.
+    pub(crate) fn errors(&self, problems: Vec<Problem>) -> EditErrors {
+        let mut errors: Vec<_> = problems.into_iter().map(|it| self.problem(it)).collect();
+        errors.sort_by_key(|error| error.operation);
+        EditErrors(errors)
+    }
+
+    fn problem(&self, problem: Problem) -> EditError {
+        match problem {
+            Problem::Unsupported { openconfig, reason, .. } => {
+                let subject = Subject { native: None, openconfig: Some(&openconfig) };
+                self.error(subject, Cause::Unsupported(reason))
+            }
+            Problem::Reserved { service, layer, path, why } => {
+                let subject = match layer.origin {
+                    Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
+                    Origin::Native => Subject { native: Some(&path), openconfig: None },
+                };
+                self.error(subject, Cause::Reserved { owner: service, why })
+            }
+            Problem::Missing { native } => {
+                let openconfig = self.models.map.up_path(&native).into_iter().next();
+                let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
+                self.error(subject, Cause::Incomplete)
+            }
+            Problem::Conflict { native, openconfig, sides } => {
+                let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
+                let sides = sides.map(|(layer, value)| self.side(layer, subject, Some(&value)));
+                self.error(subject, Cause::Conflict(Box::new(Conflict { sides })))
+            }
+        }
+    }
+
+    /// The error of the last operation that has to do with `subject`.
+    pub(super) fn error(&self, subject: Subject<'_>, cause: Cause) -> EditError {
+        let culprit = self.named.iter().rev().find_map(|named| self.culprit(named, subject));
+        let culprit = culprit.unwrap_or_else(|| self.last(subject));
+        EditError { operation: culprit.operation, path: culprit.place, cause }
+    }
+
+    fn culprit(&self, named: &Named, subject: Subject<'_>) -> Option<Culprit> {
+        let (operation, place) = match named {
+            Named::Path { operation, origin: Origin::OpenConfig, pattern } => {
+                let path = subject.openconfig.filter(|path| pattern.touches(path))?;
+                (*operation, shown(&self.models.openconfig, path))
+            }
+            Named::Path { operation, origin: Origin::Native, pattern } => {
+                let path = subject.native.filter(|path| pattern.touches(path))?;
+                (*operation, shown(&self.models.native, path))
+            }
+            Named::Text(text) => (text.operation, text.quoted(text.line_of(subject.native?)?)),
+        };
+        Some(Culprit { operation, place })
+    }
+
+    /// When no operation named it: something that the last one implied.
+    fn last(&self, subject: Subject<'_>) -> Culprit {
+        let operation = self.named.last().map(|named| match named {
+            Named::Path { operation, .. } => *operation,
+            Named::Text(text) => text.operation,
+        });
+        let native = subject.native.map(|path| shown(&self.models.native, path));
+        let openconfig = subject.openconfig.map(|path| shown(&self.models.openconfig, path));
+        Culprit {
+            operation: operation.unwrap_or(Operation::Update(0)),
+            place: openconfig.or(native).unwrap_or_default(),
+        }
+    }
+
+    /// What one layer has to say of `subject`, in the words of its own model. No value: it is to
+    /// be absent.
+    pub(super) fn side(
+        &self,
+        layer: LayerKey,
+        subject: Subject<'_>,
+        value: Option<&Value>,
+    ) -> Side {
+        let (path, line) = match (layer.origin, subject.openconfig, subject.native) {
+            (Origin::OpenConfig, Some(path), _) => (shown(&self.models.openconfig, path), None),
+            (_, _, Some(path)) => {
+                let line = self.line(path, value).filter(|_| layer == LayerKey::CLIENT_NATIVE);
+                (shown(&self.models.native, path), line)
+            }
+            _ => (String::new(), None),
+        };
+        let value = value.map_or_else(|| "to be absent".to_owned(), |value| format!("`{value}`"));
+        Side { layer, path, value, line }
+    }
+
+    /// The line about a native leaf: that of the request, with its number, or for what is stored
+    /// the line that would make it.
+    fn line(&self, native: &InstancePath, value: Option<&Value>) -> Option<String> {
+        for named in self.named.iter().rev() {
+            match named {
+                Named::Text(text) => {
+                    if let Some(line) = text.line_of(native) {
+                        return Some(text.quoted(line));
+                    }
+                }
+                Named::Path { origin: Origin::Native, pattern, .. } if pattern.touches(native) => {
+                    return None;
+                }
+                Named::Path { .. } => {}
+            }
+        }
+        let act = value.map_or(Act::No, |value| Act::Set(value.clone()));
+        Some(cli::line(&self.models.native, native, &act))
+    }
+}
+
+impl Text {
+    pub(super) fn new(operation: Operation, text: &str, statements: Vec<Statement>) -> Self {
+        Self { operation, text: text.to_owned(), statements, lines: OnceCell::new() }
+    }
+
+    /// The last line about a path, or about what it is in.
+    fn line_of(&self, path: &InstancePath) -> Option<usize> {
+        let mut path = path.clone();
+        while !path.is_root() {
+            if let Some(line) = self.lines().about.get(&path) {
+                return Some(*line);
+            }
+            path.0.pop();
+        }
+        None
+    }
+
+    /// A line with its number.
+    pub(super) fn quoted(&self, line: usize) -> String {
+        let said = line.checked_sub(1).and_then(|at| self.lines().said.get(at));
+        format!("line {line}: {}", said.map_or("", String::as_str))
+    }
+
+    fn lines(&self) -> &Lines {
+        self.lines.get_or_init(|| Lines {
+            said: self.text.lines().map(|line| line.trim().to_owned()).collect(),
+            about: self.statements.iter().map(|it| (it.path.clone(), it.line)).collect(),
+        })
+    }
+}
+
+fn shown(schema: &Schema, path: &InstancePath) -> String {
+    path.to_path(schema).to_string()
+}

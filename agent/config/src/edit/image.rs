@@ -1,0 +1,228 @@
+//! What a path names in the other model, by way of the map; and what two origins both set.
+
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::Mark;
+use crate::map::{Anchor, AnchorId, Counterpart, leaf_at};
+use crate::models::Models;
+use crate::schema::NodeId;
+use crate::tree::{Branch, Child, Found, List, Tree};
+use crate::value::Value;
+
+/// Removes the native leaves that stand for what lies at or below an OpenConfig path. Native-only
+/// leaves stay, with their entries.
+pub(super) fn clear_native(models: &Models, tree: &mut Tree<Mark>, openconfig: &InstancePath) {
+    Clearing { models }.entry(0, tree.root_mut(), &openconfig.0);
+}
+
+struct Clearing<'a> {
+    models: &'a Models,
+}
+
+impl Clearing<'_> {
+    /// `rest` is what of the path lies below this entry; nothing when all of it is named.
+    fn entry(&self, at: AnchorId, entry: &mut Branch<Mark>, rest: &[Step]) {
+        let anchor = &self.models.map.anchors[at];
+        let mapped = anchor.leaves.iter().filter(|leaf| leaf.key.is_none());
+        for leaf in mapped {
+            let named = leaf.openconfig.as_ref().is_some_and(|it| it.steps.starts_with(rest));
+            if named && leaf_at(entry, &leaf.native).is_some() {
+                let way: Vec<Step> = leaf.native.iter().copied().map(Step::node).collect();
+                entry.remove_at(&self.models.native, &way);
+            }
+        }
+        for child in &anchor.children {
+            let below = &self.models.map.anchors[*child];
+            if let Some(counterpart) = &below.openconfig {
+                self.list(*child, below, counterpart, entry, rest);
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        at: AnchorId,
+        anchor: &Anchor,
+        counterpart: &Counterpart,
+        entry: &mut Branch<Mark>,
+        rest: &[Step],
+    ) {
+        if native_list(entry, &anchor.native).is_none_or(List::is_empty) {
+            return;
+        }
+        if counterpart.above.starts_with(rest) {
+            let held = native_list(entry, &anchor.native);
+            let keys: Vec<Keys> = held.into_iter().flat_map(|it| it.iter().map(key)).collect();
+            keys.iter().for_each(|keys| self.named(at, anchor, entry, keys, &[]));
+            return;
+        }
+        let Some([step, rest @ ..]) = rest.strip_prefix(&counterpart.above[..]) else { return };
+        let keys = step.keys.as_ref().filter(|_| step.node == counterpart.list);
+        if let Some(keys) = keys.and_then(|keys| counterpart.native_keys(keys)) {
+            self.named(at, anchor, entry, &keys, rest);
+        }
+    }
+
+    /// Clears one entry of a list; it goes when nothing but its keys is left.
+    fn named(
+        &self,
+        at: AnchorId,
+        anchor: &Anchor,
+        above: &mut Branch<Mark>,
+        keys: &Keys,
+        rest: &[Step],
+    ) {
+        if native_list(above, &anchor.native).is_none_or(|list| list.get(keys).is_none()) {
+            return;
+        }
+        let schema = &self.models.native;
+        let Some((list, containers)) = anchor.native.split_last() else { return };
+        let branch = containers.iter().fold(&mut *above, |it, node| it.container_mut(*node));
+        let entry = branch.list_mut(*list).entry_mut(keys, Branch::default);
+        self.entry(at, entry, rest);
+        entry.given &= !rest.is_empty();
+        if !entry.given && entry.has_only_keys(schema) {
+            let mut way: Vec<Step> = containers.iter().copied().map(Step::node).collect();
+            way.push(Step::entry(*list, keys.clone()));
+            above.remove_at(schema, &way);
+        }
+    }
+}
+
+fn key<T>((keys, _): (&Keys, T)) -> Keys {
+    keys.clone()
+}
+
+fn native_list<'b>(entry: &'b Branch<Mark>, way: &[NodeId]) -> Option<&'b List<Mark>> {
+    let (list, containers) = way.split_last()?;
+    let mut branch = entry;
+    for container in containers {
+        branch = branch.container(*container)?;
+    }
+    branch.list(*list)
+}
+
+/// One leaf that two trees of different origins both hold.
+#[derive(Debug)]
+pub(super) struct Overlap {
+    pub(super) native: (InstancePath, Value),
+    pub(super) openconfig: (InstancePath, Value),
+}
+
+/// The leaves other than keys that both origins hold. Costs what the smaller one holds in lists.
+pub(super) fn overlaps(
+    models: &Models,
+    native: &Tree<Mark>,
+    openconfig: &Tree<Mark>,
+) -> Vec<Overlap> {
+    let mut both = Both { models, place: Vec::new(), found: Vec::new() };
+    both.entry(0, native.root(), Found::Branch(openconfig.root()));
+    both.found
+}
+
+struct Both<'a> {
+    models: &'a Models,
+    /// The native entries that the walk is in.
+    place: Vec<(AnchorId, Keys)>,
+    found: Vec<Overlap>,
+}
+
+impl Both<'_> {
+    fn entry(&mut self, at: AnchorId, native: &Branch<Mark>, openconfig: Found<'_, Mark>) {
+        let anchor = &self.models.map.anchors[at];
+        for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
+            let Some(mapped) = &leaf.openconfig else { continue };
+            if let (Some(one), Some(Found::Leaf(other))) =
+                (leaf_at(native, &leaf.native), openconfig.get(&mapped.steps))
+            {
+                let (one, other) = (one.value.clone(), other.value.clone());
+                self.note(&leaf.native, one, &mapped.steps, other);
+            }
+        }
+        for child in &anchor.children {
+            let below = &self.models.map.anchors[*child];
+            let Some(counterpart) = &below.openconfig else { continue };
+            let list = native_list(native, &below.native);
+            let other = openconfig.get(&counterpart.above);
+            if let (Some(list), Some(Found::Branch(branch))) = (list, other)
+                && let Some(other) = branch.list(counterpart.list)
+            {
+                self.lists(*child, counterpart, list, other);
+            }
+        }
+    }
+
+    fn lists(
+        &mut self,
+        at: AnchorId,
+        counterpart: &Counterpart,
+        native: &List<Mark>,
+        openconfig: &List<Mark>,
+    ) {
+        let mut pair = |keys: Keys, one: &Branch<Mark>, other| {
+            self.place.push((at, keys));
+            self.entry(at, one, Found::Branch(other));
+            self.place.pop();
+        };
+        if native.len() <= openconfig.len() {
+            for (keys, one) in native.iter() {
+                if let Some(other) = openconfig.get(&counterpart.openconfig_keys(keys)) {
+                    pair(keys.clone(), one, other);
+                }
+            }
+            return;
+        }
+        for (keys, other) in openconfig.iter() {
+            let keys = counterpart.native_keys(keys);
+            if let Some((keys, one)) = keys.and_then(|it| native.get(&it).map(|one| (it, one))) {
+                pair(keys, one, other);
+            }
+        }
+    }
+
+    fn note(&mut self, native: &[NodeId], one: Value, openconfig: &[Step], other: Value) {
+        let map = &self.models.map;
+        let mut path = InstancePath::root();
+        for (at, keys) in &self.place {
+            let Some((list, above)) = map.anchors[*at].native.split_last() else { continue };
+            path.0.extend(above.iter().copied().map(Step::node));
+            path.0.push(Step::entry(*list, keys.clone()));
+        }
+        path.0.extend(native.iter().copied().map(Step::node));
+        let keys: Vec<&Keys> = self.place.iter().map(|(_, keys)| keys).collect();
+        let at = self.place.last().map_or(0, |(at, _)| *at);
+        let Some(mut above) = map.openconfig_entry(at, &keys) else { return };
+        above.0.extend_from_slice(openconfig);
+        self.found.push(Overlap { native: (path, one), openconfig: (above, other) });
+    }
+}
+
+/// The leaves to which two trees of one schema give different values.
+pub(super) fn differing(
+    path: &InstancePath,
+    one: &Branch<Mark>,
+    other: &Branch<Mark>,
+    visit: &mut dyn FnMut(&InstancePath, &Value, &Value),
+) {
+    for (node, child) in one.children() {
+        let step = Step::node(*node);
+        match (child, other.child(*node)) {
+            (Child::Leaf(one), Some(Child::Leaf(other))) if one.value != other.value => {
+                visit(&path.join(step), &one.value, &other.value);
+            }
+            (Child::Container(one), Some(Child::Container(other))) => {
+                differing(&path.join(step), one, other, visit);
+            }
+            (Child::List(one), Some(Child::List(other))) => {
+                let (few, many) =
+                    if one.len() <= other.len() { (one, other) } else { (other, one) };
+                for (keys, _) in few.iter().filter(|(keys, _)| many.get(keys).is_some()) {
+                    let step = Step::entry(*node, keys.clone());
+                    if let (Some(one), Some(other)) = (one.get(keys), other.get(keys)) {
+                        differing(&path.join(step), one, other, visit);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Physical ports exist without us: one that a request leaves out is as it left the factory.
+
+use std::sync::Arc;
+
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::Mark;
+use crate::models::Models;
+use crate::resolve::Pattern;
+use crate::schema::{NodeId, Origin, Schema};
+use crate::tree::{Branch, Child, Tree};
+use crate::value::Value;
+
+/// The list of ports, from the root of the native model, and what tells the physical ones.
+const PORTS: &str = "/interfaces/interface";
+const TYPE: &str = "/interfaces/interface/type";
+const PHYSICAL: &str = "physical";
+
+/// The physical ports that the factory has set up.
+#[derive(Debug)]
+pub(super) struct FactoryPorts<'a> {
+    models: &'a Models,
+    ports: Vec<Port<'a>>,
+}
+
+/// One of them, in both models.
+#[derive(Debug)]
+pub(super) struct Port<'a> {
+    native: InstancePath,
+    openconfig: Option<InstancePath>,
+    entry: &'a Arc<Branch<Mark>>,
+}
+
+impl<'a> FactoryPorts<'a> {
+    pub(super) fn of(models: &'a Models, factory: &'a Tree<Mark>) -> Self {
+        let schema = &models.native;
+        let found = schema.find(PORTS).zip(schema.find(TYPE));
+        let ports = found.map(|(list, kind)| ports(models, factory, list, kind));
+        Self { models, ports: ports.unwrap_or_default() }
+    }
+
+    /// Gives the factory's leaves back to those ports that an operation on `named`, at, above or
+    /// below them, has `left_out`. What the layer holds otherwise stays. An operation on a single
+    /// leaf leaves no port out.
+    pub(super) fn give_back(
+        &self,
+        layer: &mut Tree<Mark>,
+        (origin, named): (Origin, &Pattern),
+        left_out: impl Fn(&Port<'_>) -> bool,
+    ) {
+        let node = |id| self.models.schema(origin).node(id);
+        if named.last().is_some_and(|last| node(last).leaf.is_some()) {
+            return;
+        }
+        for port in &self.ports {
+            let touched = port.path(origin).is_some_and(|path| named.touches(path));
+            if touched && left_out(port) {
+                port.give_back(&self.models.native, layer);
+            }
+        }
+    }
+}
+
+impl Port<'_> {
+    pub(super) fn path(&self, origin: Origin) -> Option<&InstancePath> {
+        match origin {
+            Origin::Native => Some(&self.native),
+            Origin::OpenConfig => self.openconfig.as_ref(),
+        }
+    }
+
+    /// True when a tree of this origin has the entry.
+    pub(super) fn is_in(&self, origin: Origin, tree: &Tree<Mark>) -> bool {
+        self.path(origin).is_some_and(|path| tree.get(path).is_some())
+    }
+
+    fn give_back(&self, schema: &Schema, layer: &mut Tree<Mark>) {
+        if layer.branch(&self.native).is_none() {
+            let entry = Child::Container(self.entry.clone());
+            return layer.put(schema, &self.native, entry, &Mark::Factory);
+        }
+        add_missing(layer.branch_mut(schema, &self.native.0, &Mark::Factory), self.entry);
+    }
+}
+
+fn ports<'a>(
+    models: &'a Models,
+    factory: &'a Tree<Mark>,
+    list: NodeId,
+    kind: NodeId,
+) -> Vec<Port<'a>> {
+    let way = way(&models.native, list);
+    let Some((last, above)) = way.split_last() else { return Vec::new() };
+    let above = InstancePath(above.iter().copied().map(Step::node).collect());
+    let entries = factory.branch(&above).and_then(|branch| branch.list(*last));
+    let is_physical = |entry: &Branch<Mark>| {
+        entry.value(kind).is_none_or(|it| *it == Value::Enum(PHYSICAL.into()))
+    };
+    let port = |(keys, entry): (&Keys, &'a Arc<Branch<Mark>>)| {
+        let native = above.join(Step::entry(*last, keys.clone()));
+        let openconfig = models.map.up_path(&native).into_iter().next();
+        Port { native, openconfig, entry }
+    };
+    let entries = entries.into_iter().flat_map(|entries| entries.iter());
+    entries.filter(|(_, entry)| is_physical(entry)).map(port).collect()
+}
+
+/// From the root to a node.
+fn way(schema: &Schema, node: NodeId) -> Vec<NodeId> {
+    let above = |node: &NodeId| schema.node(*node).parent.filter(|it| *it != schema.root());
+    let mut way: Vec<NodeId> = std::iter::successors(Some(node), above).collect();
+    way.reverse();
+    way
+}
+
+fn add_missing(into: &mut Branch<Mark>, from: &Branch<Mark>) {
+    for (node, child) in from.children() {
+        match (child, into.child(*node)) {
+            (_, None) => drop(into.put(*node, child.clone())),
+            (Child::Container(from), Some(Child::Container(_))) => {
+                add_missing(into.container_mut(*node), from);
+            }
+            (Child::List(from), Some(Child::List(_))) => {
+                let list = into.list_mut(*node);
+                for (keys, from) in from.iter() {
+                    add_missing(list.entry_mut(keys, Branch::default), from);
+                }
+            }
+            _ => {}
+        }
+    }
+}

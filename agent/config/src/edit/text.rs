@@ -1,0 +1,150 @@
+//! Text of the command line: what its lines do to the client's native layer.
+
+use super::apply::Session;
+use super::blame::{Subject, Text};
+use super::merge::joined;
+use super::{Cause, Conflict, Edit, Operation, Payload, Target};
+use crate::cli::{self, Act, Statement};
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, Mark};
+use crate::resolve::Pattern;
+use crate::schema::{NodeKind, Origin};
+use crate::tree::{Branch, Child, Found, Leaf};
+
+/// `no X`, held against the other origin when all lines are read.
+#[derive(Debug)]
+pub(super) struct Negation {
+    path: InstancePath,
+    /// There was an X to be removed.
+    held: bool,
+}
+
+impl Session<'_> {
+    /// One replace with all of the text is what there may be of them; updates follow it.
+    pub(super) fn admit_texts(&mut self, edit: &Edit) {
+        let texts = edit.replaces.iter().enumerate().filter(|(_, (_, it))| is_text(it));
+        for (at, (target, _)) in texts.skip(1) {
+            let reason = "one replace by text of the command line is all that a request may have";
+            self.fail(Operation::Replace(at), target, Cause::Malformed(reason.to_owned()));
+        }
+    }
+
+    /// A replace and a union_replace begin from the factory, an update from what is there.
+    pub(super) fn text(&mut self, operation: Operation, target: &Target, text: &str) {
+        if target.origin != Origin::Native || !target.path.elems.is_empty() {
+            let reason = "text of the command line has no path".to_owned();
+            return self.fail(operation, target, Cause::Malformed(reason));
+        }
+        let statements = match cli::parse(&self.models().native, text) {
+            Ok(statements) => statements,
+            Err(errors) => {
+                let text = Text::new(operation, text, Vec::new());
+                for error in errors {
+                    self.refuse(operation, text.quoted(error.line), Cause::BadValue(error.reason));
+                }
+                return;
+            }
+        };
+        if !matches!(operation, Operation::Update(_)) {
+            *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
+        }
+        let text = Text::new(operation, text, statements);
+        for statement in &text.statements {
+            match self.admit(statement) {
+                Ok(()) => self.statement(statement),
+                Err(cause) => self.refuse(operation, text.quoted(statement.line), cause),
+            }
+        }
+        self.attribution.text(text);
+        if !matches!(operation, Operation::Update(_)) {
+            self.share_memory(LayerKey::CLIENT_NATIVE);
+        }
+    }
+
+    fn admit(&self, statement: &Statement) -> Result<(), Cause> {
+        self.writable(Origin::Native, &statement.path)?;
+        let owner = self.before.reserved_for(Origin::Native, &statement.path);
+        match owner.filter(|_| statement.act == Act::No) {
+            Some(owner) => Err(Cause::Reserved { owner, why: "only its owner removes it" }),
+            None => Ok(()),
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        let schema = &self.models().native;
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
+        let Statement { path, act, .. } = statement;
+        match act {
+            Act::Set(value) => {
+                let Some(node) = path.last().map(|step| schema.node(step.node)) else { return };
+                let value = match tree.leaf(path).filter(|held| held.meta == Mark::Explicit) {
+                    Some(held) if node.kind == NodeKind::LeafList => {
+                        joined(node, &held.value, value)
+                    }
+                    _ => value.clone(),
+                };
+                tree.set_leaf(schema, path, Leaf::new(value, Mark::Explicit));
+            }
+            Act::Enter => tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true,
+            Act::No => {
+                let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
+                let held = tree.remove(schema, path) || before.get(path).is_some();
+                let (named, left) = (Pattern::from(path), tree.clone());
+                self.ports.give_back(tree, (Origin::Native, &named), |port| {
+                    held && !port.is_in(Origin::Native, &left)
+                });
+                self.negations.push(Negation { path: path.clone(), held });
+            }
+        }
+    }
+
+    /// `no X` beside an explicit OpenConfig X: never in a union_replace; elsewhere it must have
+    /// removed something.
+    pub(super) fn check_negations(&mut self, union: bool) {
+        let models = self.models();
+        let native = self.layers.tree(LayerKey::CLIENT_NATIVE);
+        let openconfig = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
+        let mut errors = Vec::new();
+        for Negation { path, held } in &self.negations {
+            if *held && !union || native.get(path).is_some_and(is_asked_for) {
+                continue;
+            }
+            let above = models.map.up_path(path);
+            let standing = above.iter().find_map(|it| openconfig.get(it).map(|found| (it, found)));
+            let Some((above, found)) = standing else { continue };
+            let subject = Subject { native: Some(path), openconfig: Some(above) };
+            let absent = self.attribution.side(LayerKey::CLIENT_NATIVE, subject, None);
+            let mut there = self.attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, None);
+            there.value = match found {
+                Found::Leaf(leaf) => format!("`{}`", leaf.value),
+                Found::Branch(_) | Found::List(_) => "there".to_owned(),
+            };
+            let conflict = Conflict { sides: [absent, there] };
+            // The line is what is wrong, whoever wants the leaf.
+            let subject = Subject { openconfig: None, ..subject };
+            errors.push(self.attribution.error(subject, Cause::Conflict(Box::new(conflict))));
+        }
+        self.errors.extend(errors);
+    }
+}
+
+pub(super) fn is_text(payload: &Payload) -> bool {
+    matches!(payload, Payload::Cli { .. })
+}
+
+/// Something in it is more than what the factory set.
+fn is_asked_for(found: Found<'_, Mark>) -> bool {
+    match found {
+        Found::Leaf(leaf) => leaf.meta == Mark::Explicit,
+        Found::Branch(branch) => holds_explicit(branch),
+        Found::List(list) => list.iter().any(|(_, entry)| holds_explicit(entry)),
+    }
+}
+
+fn holds_explicit(branch: &Branch<Mark>) -> bool {
+    branch.children().iter().any(|(_, child)| match child {
+        Child::Leaf(leaf) => leaf.meta == Mark::Explicit,
+        Child::Container(branch) => holds_explicit(branch),
+        Child::List(list) => list.iter().any(|(_, entry)| holds_explicit(entry)),
+    })
+}

@@ -1,0 +1,203 @@
+//! union_replace: the configuration becomes the union of what the entries of a request say.
+//!
+//! The entries have no order. With text of the command line, or with OpenConfig alone, the base is
+//! what the box left the factory with; with paths of the native model it is what runs, cleared of
+//! what the paths name in either model.
+
+use super::apply::Session;
+use super::blame::Subject;
+use super::image::{self, Overlap};
+use super::merge::merge;
+use super::payload::Supplied;
+use super::text::is_text;
+use super::{Cause, Conflict, Edit, Operation, Payload, Target};
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, Layers, Mark};
+use crate::resolve::Pattern;
+use crate::schema::Origin;
+use crate::tree::Tree;
+
+type Entry = (Target, Payload);
+
+impl Session<'_> {
+    pub(super) fn union_replace(&mut self, edit: &Edit) {
+        self.admit_union(edit);
+        let entries = &edit.union_replace;
+        *self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG) = Tree::new();
+        *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
+        self.layers.annotation = None;
+        for (at, (target, payload)) in entries.iter().enumerate() {
+            self.write(Operation::UnionReplace(at), target, payload);
+        }
+        if !self.errors.is_empty() {
+            return;
+        }
+        if entries.iter().any(is_native_path) {
+            self.put_onto_running(entries);
+        } else if !entries.iter().any(|(_, payload)| is_text(payload)) {
+            *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
+        }
+        self.check_negations(true);
+        self.share_memory(LayerKey::CLIENT_OPENCONFIG);
+        self.share_memory(LayerKey::CLIENT_NATIVE);
+    }
+
+    /// Which operations and origins may come together.
+    fn admit_union(&mut self, edit: &Edit) {
+        let malformed = |reason: &str| Cause::Malformed(reason.to_owned());
+        let entries = &edit.union_replace;
+        let others = edit.deletes.len() + edit.replaces.len() + edit.updates.len();
+        if let Some((target, _)) = entries.first().filter(|_| others > 0) {
+            let cause = malformed("it stands alone: no delete, replace or update beside it");
+            self.fail(Operation::UnionReplace(0), target, cause);
+        }
+        let has_text = entries.iter().any(|(_, payload)| is_text(payload));
+        let mut texts = 0;
+        for (at, entry @ (target, payload)) in entries.iter().enumerate() {
+            texts += usize::from(is_text(payload));
+            if is_text(payload) && texts > 1 {
+                let cause = malformed("one text of the command line is all that it may have");
+                self.fail(Operation::UnionReplace(at), target, cause);
+            }
+            if has_text && is_native_path(entry) {
+                let cause = malformed(
+                    "text of the command line and paths of the native model do not go together: \
+                     one of them, with or without OpenConfig",
+                );
+                self.fail(Operation::UnionReplace(at), target, cause);
+            }
+        }
+    }
+
+    /// True, and noted, when earlier entries give other values to leaves of this one.
+    pub(super) fn contradicts(
+        &mut self,
+        operation: Operation,
+        origin: Origin,
+        path: &InstancePath,
+        supplied: &Supplied,
+    ) -> bool {
+        let schema = self.models().schema(origin);
+        let tree = self.layers.tree(LayerKey::client(origin));
+        let mut found = Vec::new();
+        let mut note = |path: &InstancePath, held: String, given: String| {
+            let cause = Cause::Contradiction { held, given };
+            found.push((path.to_path(schema).to_string(), cause));
+        };
+        match supplied {
+            Supplied::Leaf(value) => {
+                if let Some(held) = tree.leaf(path).filter(|held| held.value != *value) {
+                    note(path, held.value.to_string(), value.to_string());
+                }
+            }
+            Supplied::Branch { branch, annotation, .. } => {
+                if let Some(held) = tree.branch(path) {
+                    image::differing(path, held, branch, &mut |path, held, given| {
+                        note(path, held.to_string(), given.to_string());
+                    });
+                }
+                if let (Some(held), Some(given)) = (&self.layers.annotation, annotation)
+                    && held != given
+                {
+                    note(path, held.to_string(), given.to_string());
+                }
+            }
+        }
+        let contradicts = !found.is_empty();
+        for (path, cause) in found {
+            self.refuse(operation, path, cause);
+        }
+        contradicts
+    }
+
+    /// What was supplied so far, with all that runs beside what the paths name.
+    fn put_onto_running(&mut self, entries: &[Entry]) {
+        let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
+        self.check_overlaps(&supplied);
+        let named: Vec<_> = entries.iter().filter_map(|(it, _)| self.named(it)).collect();
+        for (origin, path) in &named {
+            match origin {
+                Origin::OpenConfig => self.clear_openconfig(path),
+                Origin::Native => self.clear_native(path),
+            }
+        }
+        for origin in [Origin::OpenConfig, Origin::Native] {
+            let (layer, schema) = (LayerKey::client(origin), self.models().schema(origin));
+            merge(schema, self.layers.tree_mut(layer).root_mut(), supplied.tree(layer).root());
+        }
+        if supplied.annotation.is_some() {
+            self.layers.annotation = supplied.annotation.clone();
+        }
+        let (tree, before) = (self.layers.tree_mut(LayerKey::CLIENT_NATIVE), self.before);
+        let both = [Origin::OpenConfig, Origin::Native];
+        for (origin, path) in &named {
+            self.ports.give_back(tree, (*origin, &Pattern::from(path)), |port| {
+                both.iter().any(|origin| port.is_in(*origin, before.config_view(*origin)))
+                    && !both.iter().any(|it| port.is_in(*it, supplied.tree(LayerKey::client(*it))))
+            });
+        }
+    }
+
+    fn named(&self, target: &Target) -> Option<(Origin, InstancePath)> {
+        let path = self.models().schema(target.origin).resolve_write(&target.path);
+        path.ok().map(|path| (target.origin, path))
+    }
+
+    fn clear_openconfig(&mut self, path: &InstancePath) {
+        let models = self.models();
+        if path.is_root() {
+            self.layers.annotation = None;
+        }
+        self.remove(Origin::OpenConfig, path);
+        image::clear_native(models, self.layers.tree_mut(LayerKey::CLIENT_NATIVE), path);
+    }
+
+    fn clear_native(&mut self, path: &InstancePath) {
+        let models = self.models();
+        self.remove(Origin::Native, path);
+        for above in models.map.up_path(path) {
+            let held = self.layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&above).is_some();
+            if held {
+                self.remove(Origin::OpenConfig, &above);
+                self.drop_bare_entries(&above);
+            }
+        }
+    }
+
+    /// OpenConfig entries above `path` that have nothing but keys left go, given or not.
+    fn drop_bare_entries(&mut self, path: &InstancePath) {
+        let schema = &self.models().openconfig;
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
+        for at in (0..path.0.len()).rev().filter(|at| path.0[*at].keys.is_some()) {
+            let entry = InstancePath(path.0[..=at].to_vec());
+            if tree.branch(&entry).is_some_and(|it| it.has_only_keys(schema)) {
+                tree.remove(schema, &entry);
+            }
+        }
+    }
+
+    fn check_overlaps(&mut self, supplied: &Layers) {
+        let native = supplied.tree(LayerKey::CLIENT_NATIVE);
+        let openconfig = supplied.tree(LayerKey::CLIENT_OPENCONFIG);
+        for Overlap { native, openconfig } in image::overlaps(self.models(), native, openconfig) {
+            let subject = Subject { native: Some(&native.0), openconfig: Some(&openconfig.0) };
+            let sides = [
+                self.attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(&native.1)),
+                self.attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, Some(&openconfig.1)),
+            ];
+            let cause = Cause::Overlap(Box::new(Conflict { sides }));
+            self.errors.push(self.attribution.error(subject, cause));
+        }
+    }
+
+    /// A layer that was made anew, on the memory of the one before as far as they are equal.
+    pub(super) fn share_memory(&mut self, layer: LayerKey) {
+        let before = self.before.layers().tree(layer);
+        let made: Tree<Mark> = std::mem::take(self.layers.tree_mut(layer));
+        *self.layers.tree_mut(layer) = made.sharing(before);
+    }
+}
+
+fn is_native_path((target, payload): &Entry) -> bool {
+    target.origin == Origin::Native && !is_text(payload)
+}

@@ -1,0 +1,637 @@
+//! union_replace, and text of the command line: UNION.md section 6 as rows.
+
+use super::stack::{ETH0, SHUT, check_lines, factory, owners, with_layer};
+use super::*;
+
+const PORT: &str = "/interfaces/interface[name=eth0]";
+
+/// OpenConfig with these interfaces and nothing else; an interface is `NAME` or `NAME JSON`.
+fn ports(entries: &[&str]) -> String {
+    let entry = |text: &&str| {
+        let (name, leaves) = text.split_once(' ').unwrap_or((text, "{}"));
+        let leaves = leaves.trim_start_matches('{').trim_end_matches('}');
+        let comma = if leaves.is_empty() { "" } else { "," };
+        format!("{{\"name\":\"{name}\",\"config\":{{\"name\":\"{name}\"{comma}{leaves}}}}}")
+    };
+    let entries: Vec<String> = entries.iter().map(entry).collect();
+    format!("/ {{\"interfaces\":{{\"interface\":[{}]}}}}", entries.join(","))
+}
+
+#[track_caller]
+fn refused_after(start: &Configuration, request: &str) -> Vec<String> {
+    match start.edit(&edit(request)) {
+        Ok(_) => panic!("{request}: it was done"),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Nothing at all is computed again, and no object changes: the layers are the same memory.
+#[track_caller]
+fn check_no_op(start: &Configuration, request: &str) {
+    let again = then(start, request);
+    for layer in [LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG] {
+        let (old, new) = (start.layers().tree(layer), again.layers().tree(layer));
+        assert!(new.is_same(old), "{layer} is other memory after {request}");
+    }
+    assert_eq!(again.work().entries, 0, "{request}");
+    assert!(again.effective().is_same(start.effective()), "{request}");
+    assert!(changed_objects(start, &again).is_empty(), "{request}");
+}
+
+/// Case 1.
+// proves 2.10, 2.11, 2.15, 2.17, 2.18, 1.89
+#[test]
+fn what_is_left_out_is_as_it_left_the_factory() {
+    let start = then(&factory(SHUT), &format!("replace {}", ports(&["eth1"])));
+    check_lines(&lines_effective(&start), "/system/hostname", &[]);
+    let text_only = then(&start, "union cli: interface eth1\n  mtu 1400");
+    assert!(text_only.layers().tree(LayerKey::CLIENT_OPENCONFIG).is_empty());
+    check_lines(
+        &lines_effective(&text_only),
+        "/",
+        &[
+            "system/hostname=factory factory",
+            "interfaces/interface[name=eth0]/type=physical default",
+            "interfaces/interface[name=eth0]/enabled=false factory",
+            "interfaces/interface[name=eth1]/type=physical default",
+            "interfaces/interface[name=eth1]/enabled=false factory",
+            "interfaces/interface[name=eth1]/mtu=1400",
+        ],
+    );
+    let negated = then(&start, "union cli: no system hostname");
+    check_lines(&lines_effective(&negated), "/system/hostname", &[]);
+    let openconfig_only = then(&text_only, &format!("union {}", ports(&["eth0"])));
+    check_lines(
+        &lines_effective(&openconfig_only),
+        "/",
+        &[
+            "system/hostname=factory factory",
+            "interfaces/interface[name=eth0]/type=physical default",
+            "interfaces/interface[name=eth0]/enabled=true oc-default",
+            "interfaces/interface[name=eth1]/type=physical default",
+            "interfaces/interface[name=eth1]/enabled=false factory",
+        ],
+    );
+}
+
+/// A port that is deleted or left out is reset; one of its leaves goes only by its own name.
+// proves 1.89
+#[test]
+fn ports_are_reset_and_not_lost() {
+    let reset = ["/type=physical default", "/enabled=false factory"];
+    let named = ["/type=physical default", "/enabled=true default"];
+    let set = format!("update {ETH0}/config/mtu 1500");
+    let native = "update native:/interfaces/interface[name=eth0]/mtu 1486";
+    for (requests, want) in [
+        (vec![format!("delete {ETH0}")], &reset[..]),
+        (vec!["delete /interfaces/interface[name=*]".to_owned()], &reset),
+        (vec!["delete native:/".to_owned()], &reset),
+        (vec![native.to_owned(), "replace native:/ {}".to_owned()], &reset),
+        (vec![set.clone(), format!("delete {ETH0}")], &reset),
+        (vec![set.clone(), "replace /interfaces {\"interface\":[]}".to_owned()], &reset),
+        (vec![set.clone(), "update cli: no interface eth0".to_owned(), "delete /".into()], &reset),
+        (vec![set, format!("delete {ETH0}; delete {ETH0}/config/enabled")], &named),
+        (
+            vec![
+                native.to_owned(),
+                format!("delete {ETH0}/config/enabled"),
+                "update cli: no interface eth0 mtu".into(),
+            ],
+            &named,
+        ),
+        (
+            vec!["update cli: interface eth0\n  no enabled\n  mtu 1400".to_owned()],
+            &["/type=physical default", "/enabled=true default", "/mtu=1400"],
+        ),
+        (vec!["union native:/ {}".to_owned()], &reset),
+        (
+            vec![
+                format!("replace {ETH0}/config {{\"name\":\"eth0\"}}"),
+                format!("delete {ETH0}/config"),
+            ],
+            &reset,
+        ),
+    ] {
+        let end = requests.iter().fold(factory(SHUT), |start, request| then(&start, request));
+        let found = below(&lines_effective(&end), ETH0);
+        let oc_default = |line: &str| line.replace("true oc-default", "true default");
+        let found: Vec<String> = found.iter().map(|line| oc_default(line)).collect();
+        assert_eq!(found, want, "{requests:#?}");
+    }
+}
+
+/// Case 2: the same again costs nothing, whatever the union is made of.
+// proves 2.24
+#[test]
+fn the_same_union_replace_twice_does_nothing() {
+    let openconfig = format!("union {}", ports(&["eth1", "eth0 {\"mtu\":1500}"]));
+    let text =
+        "union cli: interface eth0\n  description port\nsystem hostname box\nno interface eth9";
+    let native = "union native:/interfaces/interface[name=br0] {\"type\":\"bridge\",\"bridge\":{\"stp\":true}}";
+    for start in [empty(), factory(SHUT)] {
+        for request in [
+            openconfig.clone(),
+            text.to_owned(),
+            native.to_owned(),
+            format!("{text}; {openconfig}"),
+            format!("{openconfig}; {text}"),
+            format!("{native}; {openconfig}"),
+            format!("{openconfig}; {native}"),
+            "union native:/ {}".to_owned(),
+            "union / {}".to_owned(),
+            text.replace("union", "replace"),
+        ] {
+            let once = then(&start, &request);
+            check_no_op(&once, &request);
+        }
+    }
+}
+
+/// Case 2: Get of a root, sent back as a whole.
+#[test]
+fn what_get_shows_can_be_sent_back_as_a_replace() {
+    for start in [factory(SHUT), then(&factory(SHUT), &format!("replace {}", ports(&["eth1"])))] {
+        for origin in ["", "native:"] {
+            let shown = super::set::json_of(&start, &format!("{origin}/"));
+            let again = then(&start, &format!("replace {origin}/ {shown}"));
+            assert_eq!(again.layers(), start.layers(), "{origin}/ {shown}");
+        }
+    }
+}
+
+/// One change in a large union is one change.
+#[test]
+fn one_change_costs_one_change() {
+    let all = |mtu: usize| {
+        let names: Vec<String> = (0..50)
+            .map(|n| format!("p{n} {{\"mtu\":{}}}", if n == 7 { mtu } else { 1500 }))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        format!("union {}; union cli: system hostname box", ports(&names))
+    };
+    let start = then(&empty(), &all(1500));
+    let changed = then(&start, &all(1600));
+    assert_eq!(changed.work().entries, 2, "the root and the interface");
+    assert_eq!(changed_objects(&start, &changed).len(), 1);
+}
+
+/// Case 3, by text.
+// proves 2.29, 2.30, 2.36, 2.37, 2.43, 2.49
+#[test]
+fn text_and_openconfig_agree_or_are_refused_with_both_sides() {
+    let text = "update cli: interface eth0\n  mtu 1400";
+    let both = after(&[text, &format!("update {ETH0}/config/mtu 1414")]);
+    assert_eq!(
+        owners(&both, "/interfaces/interface[name=eth0]/mtu"),
+        ["client native", "client openconfig"]
+    );
+    let above = "`/interfaces/interface[name=eth0]/config/mtu` is";
+    let below = "`/interfaces/interface[name=eth0]/mtu` is";
+    check_refused(
+        &[text, &format!("update {ETH0}/config/mtu 1500")],
+        &[&format!(
+            "cannot update `{PORT}/config/mtu`: {below} `1400` by client native (`interface eth0 mtu 1400`) and \
+             {above} `1500` by client openconfig"
+        )],
+    );
+    check_refused(
+        &[&format!("update {ETH0}/config/mtu 1500"), text],
+        &[&format!(
+            "cannot update `line 2: mtu 1400`: {below} `1400` by client native (`line 2: mtu 1400`) and \
+             {above} `1500` by client openconfig"
+        )],
+    );
+    let union = |mtu: usize| {
+        format!(
+            "union {}; union cli: ! a comment\ninterface eth0\n  mtu 1400",
+            ports(&[&format!("eth0 {{\"mtu\":{mtu}}}")])
+        )
+    };
+    after(&[&union(1414)]);
+    check_refused(
+        &[&union(1500)],
+        &[&format!(
+            "cannot union_replace `line 3: mtu 1400`: {below} `1400` by client native (`line 3: mtu 1400`) and \
+             {above} `1500` by client openconfig"
+        )],
+    );
+    let gone = then(&both, &format!("delete {ETH0}/config/mtu"));
+    assert_eq!(owners(&gone, "/interfaces/interface[name=eth0]/mtu"), ["client native"]);
+}
+
+/// Every leaf in which the origins differ is told of.
+#[test]
+fn all_conflicts_are_told() {
+    let union = format!(
+        "union cli: interface a\n  mtu 1400\n  description one\ninterface b\n  enabled false; union {}",
+        ports(&["a {\"mtu\":1500,\"description\":\"two\"}", "b {\"enabled\":true}"])
+    );
+    let errors = refused(&[&union]);
+    assert_eq!(errors.len(), 3, "{errors:#?}");
+    for word in ["`line 2: mtu 1400`", "`line 3: description one`", "`line 5: enabled false`"] {
+        assert!(errors.iter().any(|error| error.contains(word)), "{word}: {errors:#?}");
+    }
+}
+
+/// The document's 5.3.4, equal values included; list keys may repeat.
+// proves 2.40, 2.41
+#[test]
+fn a_leaf_stands_in_one_origin_of_a_union_of_paths() {
+    let native = |leaf: &str| format!("union native:/interfaces/interface[name=eth0] {{{leaf}}}");
+    let openconfig = format!("union {}", ports(&["eth0 {\"mtu\":1414}"]));
+    for mtu in [1400, 1500] {
+        check_refused(
+            &[&format!("{openconfig}; {}", native(&format!("\"mtu\":{mtu}")))],
+            &[&format!(
+                "cannot union_replace `{PORT}/mtu`: `{PORT}/mtu` is `{mtu}` by client native and \
+                 `{PORT}/config/mtu` is `1414` by client openconfig: a union_replace of paths takes a leaf in one \
+                 origin only"
+            )],
+        );
+    }
+    let both =
+        after(&[&format!("{openconfig}; {}", native("\"name\":\"eth0\",\"master\":\"br0\""))]);
+    check_lines(
+        &lines_effective(&both),
+        PORT,
+        &["/type=physical default", "/enabled=true oc-default", "/mtu=1400", "/master=br0"],
+    );
+}
+
+/// Case 4.
+// proves 2.50
+#[test]
+fn a_feature_moves_between_origins_without_the_kernel() {
+    let openconfig = format!(
+        "union {}",
+        ports(&["eth0 {\"enabled\":true,\"mtu\":1414,\"description\":\"up\"}"])
+    );
+    let text = "union cli: interface eth0\n  enabled true\n  mtu 1400\n  description up";
+    let native = "union native:/ {\"interfaces\":{\"interface\":[{\"name\":\"eth0\",\"enabled\":true,\"mtu\":1400,\"description\":\"up\"}]}}";
+    let path = "union native:/interfaces/interface[name=eth0] {\"enabled\":true,\"mtu\":1400,\"description\":\"up\"}";
+    for (one, other, owner) in [
+        (text, openconfig.as_str(), "client openconfig"),
+        (native, &openconfig, "client openconfig"),
+        (&openconfig, text, "client native"),
+        (&openconfig, native, "client native"),
+        (&openconfig, path, "client native"),
+        (text, path, "client native"),
+    ] {
+        let (start, end) = (after(&[one]), after(&[one, other]));
+        assert!(changed_objects(&start, &end).is_empty(), "{one} -> {other}");
+        for leaf in ["enabled", "mtu", "description"] {
+            assert_eq!(owners(&end, &format!("{PORT}/{leaf}")), [owner], "{one} -> {other}");
+        }
+    }
+    let beside = "union /system {\"config\":{\"motd-banner\":\"hi\"}}";
+    let (start, end) = (
+        after(&[path]),
+        after(&[
+            path,
+            &format!(
+                "{}; {beside}",
+                openconfig
+                    .replace("union / {\"interfaces\":", "union /interfaces ")
+                    .replace("}]}}", "}]}")
+            ),
+        ]),
+    );
+    assert!(!changed_objects(&start, &end).is_empty(), "OpenConfig alone begins from the factory");
+}
+
+/// Case 4: an address changes its interface in one request, by either origin.
+// proves 2.27, 2.28
+#[test]
+fn an_address_moves_in_one_union() {
+    let text = |port: &str| {
+        format!("union cli: interface {port}\n  ipv4\n    address 10.0.0.1\n      prefix-length 24")
+    };
+    let openconfig = |port: &str| {
+        format!(
+            "union /interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]/ipv4/addresses/\
+             address[ip=10.0.0.1]/config/prefix-length 24"
+        )
+    };
+    for (one, other) in [
+        (text("eth1"), text("eth2")),
+        (openconfig("eth1"), openconfig("eth2")),
+        (text("eth1"), openconfig("eth2")),
+        (openconfig("eth1"), text("eth2")),
+    ] {
+        let end = after(&[&one, &other]);
+        let lines = lines_effective(&end);
+        assert_eq!(lines.len(), 3, "{lines:#?}");
+        assert_eq!(
+            lines[2],
+            "/interfaces/interface[name=eth2]/ipv4/address[ip=10.0.0.1]/prefix-length=24"
+        );
+    }
+}
+
+/// Case 5, and scenario A of the document: a native-only knob beside an OpenConfig feature.
+// proves 2.16, 2.20, 2.34
+#[test]
+fn a_native_only_knob_beside_an_openconfig_feature() {
+    let knob = "native:/interfaces/interface[name=eth0]/master \"br0\"";
+    let feature = "/interfaces/interface[name=eth0] {\"config\":{\"mtu\":1500}}";
+    let want = ["/type=physical default", "/enabled=true oc-default", "/mtu=1486", "/master=br0"];
+    for requests in [
+        vec![format!("union {knob}; union {feature}")],
+        vec![format!("union {feature}; union {knob}")],
+        vec![
+            format!("update {knob}"),
+            format!("union {feature}; union native:/system/motd-banner \"hi\""),
+        ],
+        vec![format!("union cli: interface eth0\n  master br0; union {feature}")],
+    ] {
+        let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+        check_effective(&requests, PORT, &want);
+    }
+    let tunnel = "union cli: interface vx0\n  type vxlan\n  vxlan\n    vni 7; union /interfaces/interface[name=vx0]/config/description \"t\"";
+    check_effective(
+        &[tunnel],
+        "/interfaces/interface[name=vx0]",
+        &[
+            "/type=vxlan",
+            "/enabled=true oc-default",
+            "/description=t",
+            "/vxlan/vni=7",
+            "/vxlan/port=4789 default",
+            "/vxlan/learning=true default",
+        ],
+    );
+}
+
+/// Scenario B of the document: one feature all in OpenConfig, another all in text.
+// proves 2.31, 2.32, 2.33, 2.35, 2.48
+#[test]
+fn each_feature_has_the_defaults_of_its_origin() {
+    let union = format!(
+        "union {}; union cli: interface br0\n  type bridge\n  bridge\n    stp true",
+        ports(&["eth0 {\"description\":\"port\"}"])
+    );
+    check_effective(
+        &[&union],
+        "/interfaces/interface",
+        &[
+            "[name=br0]/type=bridge",
+            "[name=br0]/enabled=true default",
+            "[name=br0]/bridge/stp=true",
+            "[name=br0]/bridge/vlan-filtering=false default",
+            "[name=br0]/bridge/ageing-time=300 default",
+            "[name=eth0]/type=physical default",
+            "[name=eth0]/enabled=true oc-default",
+            "[name=eth0]/description=port",
+        ],
+    );
+    let both = "union cli: interface eth0\n  enabled false; union /interfaces/interface[name=eth0]/config/mtu 1500";
+    check_effective(&[both], &format!("{PORT}/enabled"), &["=false"]);
+}
+
+/// Example 6.3 of the document: the name of the box by text, an interface by OpenConfig, either first.
+// proves 2.6, 2.8, 2.9
+#[test]
+fn the_name_by_text_and_an_interface_by_openconfig() {
+    let text = "union cli: system hostname myhost";
+    let interface = "union /interfaces/interface[name=Management0] {\"config\":{\"name\":\"Management0\"},\"name\":\"Management0\"}";
+    let (one, other) =
+        (after(&[&format!("{text}; {interface}")]), after(&[&format!("{interface}; {text}")]));
+    assert_eq!(one.layers(), other.layers());
+    check_lines(
+        &lines_effective(&one),
+        "/",
+        &[
+            "system/hostname=myhost",
+            "interfaces/interface[name=Management0]/type=physical default",
+            "interfaces/interface[name=Management0]/enabled=true oc-default",
+        ],
+    );
+}
+
+/// With paths of the native model, what they do not name stays; what they name is cleared in both.
+// proves 2.7, 2.16, 2.19, 2.20
+#[test]
+fn paths_replace_what_they_name_and_nothing_else() {
+    let start = "update /interfaces/interface[name=eth1]/config/mtu 1500; \
+                 update native:/interfaces/interface[name=eth0] {\"mtu\":1400,\"description\":\"old\"}; \
+                 update native:/system/motd-banner \"hi\"";
+    check_effective(
+        &[start, "union native:/interfaces/interface[name=eth0] {\"mtu\":1300}"],
+        "/",
+        &[
+            "system/motd-banner=hi",
+            "interfaces/interface[name=eth0]/type=physical default",
+            "interfaces/interface[name=eth0]/enabled=true default",
+            "interfaces/interface[name=eth0]/mtu=1300",
+            "interfaces/interface[name=eth1]/type=physical default",
+            "interfaces/interface[name=eth1]/enabled=true oc-default",
+            "interfaces/interface[name=eth1]/mtu=1486",
+        ],
+    );
+    let both = after(&[
+        start,
+        "union native:/interfaces/interface[name=eth1]/description \"new\"; union /interfaces/interface[name=eth0]/config/mtu 1600",
+    ]);
+    check_lines(
+        &lines_effective(&both),
+        "/interfaces/",
+        &[
+            "interface[name=eth0]/type=physical default",
+            "interface[name=eth0]/enabled=true oc-default",
+            "interface[name=eth0]/description=old",
+            "interface[name=eth0]/mtu=1586",
+            "interface[name=eth1]/type=physical default",
+            "interface[name=eth1]/enabled=true oc-default",
+            "interface[name=eth1]/description=new",
+            "interface[name=eth1]/mtu=1486",
+        ],
+    );
+    check_effective(&[start, "union native:/ {}"], "/", &[]);
+    let root = after(&[start, "union / {}; union native:/system/hostname \"box\""]);
+    check_lines(&lines_effective(&root), "/", &["system/hostname=box"]);
+}
+
+/// Case 6: what a client sends, whichever way, leaves what the box was booted with alone.
+// proves 2.54, 2.57
+#[test]
+fn the_layers_of_others_stay() {
+    let start = with_layer(
+        &factory(SHUT),
+        LayerKey::BOOT_NATIVE,
+        "update native:/system/hostname \"boots\"",
+    );
+    let start = with_layer(&start, LayerKey::LEASE, "update native:/system/domain-name \"leased\"");
+    for request in [
+        "replace cli: interface eth1\n  mtu 1400",
+        "union cli: interface eth1\n  mtu 1400",
+        "union / {}",
+        "union native:/ {}",
+    ] {
+        let end = start.edit(&edit(request)).unwrap();
+        for layer in [LayerKey::BOOT_NATIVE, LayerKey::LEASE] {
+            assert!(end.layers().tree(layer).is_same(start.layers().tree(layer)), "{request}");
+        }
+        check_lines(&lines_effective(&end), "/system/hostname", &["=boots"]);
+    }
+}
+
+/// Case 7.
+#[test]
+fn a_negation_does_not_take_what_openconfig_has() {
+    let openconfig = "/system/config/hostname \"box\"";
+    let told = |operation: &str, line: usize, at: &str| {
+        format!(
+            "cannot {operation} `line {line}: no system hostname`: `{at}` is to be absent by client native \
+             (`line {line}: no system hostname`) and `/system/config/hostname` is `box` by client openconfig"
+        )
+    };
+    let hostname = "/system/hostname";
+    let start = factory("update native:/system/hostname \"factory\"");
+    let union = format!("union cli: ! x\nno system hostname; union {openconfig}");
+    assert_eq!(refused_after(&start, &union), [told("union_replace", 2, hostname)]);
+    let stored = then(&start, &format!("update {openconfig}"));
+    let removed = then(&stored, "update cli: no system hostname");
+    check_lines(&lines_effective(&removed), hostname, &["=box"]);
+    let again = refused_after(&removed, "update cli: no system hostname");
+    assert_eq!(again, [told("update", 1, hostname)]);
+    let same = format!("update cli: no system hostname; update {openconfig}");
+    let bare = then(&start, "update cli: no system hostname");
+    check_lines(&lines_effective(&bare), hostname, &[]);
+    assert_eq!(refused_after(&bare, &same), [told("update", 1, hostname)]);
+    then(&start, &same);
+    then(&removed, "replace cli: no system hostname");
+    then(
+        &start,
+        &format!("union cli: no system hostname\nsystem hostname box; union {openconfig}"),
+    );
+    then(&removed, "update cli: no system login-banner");
+    let port = format!("union cli: no interface eth0; union {}", ports(&["eth0"]));
+    assert!(
+        refused_after(&factory(SHUT), &port)[0]
+            .contains("`/interfaces/interface[name=eth0]` is there")
+    );
+}
+
+/// Case 8, by one union each.
+#[test]
+fn defaults_stand_between_what_is_asked_and_the_factory() {
+    let start = factory("update native:/interfaces/interface[name=eth0]/enabled false");
+    let enabled = format!("{PORT}/enabled");
+    let entry = format!("union {}", ports(&["eth0"]));
+    let shut = "union cli: interface eth0\n  enabled false";
+    for (requests, want) in [
+        (vec![entry.clone()], "=true oc-default"),
+        (vec![format!("{entry}; {shut}")], "=false"),
+        (vec![format!("{entry}; {shut}"), shut.to_owned()], "=false"),
+        (vec![entry.clone(), "union / {}".to_owned()], "=false factory"),
+    ] {
+        let end = requests.iter().fold(start.clone(), |start, request| then(&start, request));
+        check_lines(&lines_effective(&end), &enabled, &[want]);
+    }
+}
+
+/// Cases 9 and 10, as far as the union goes: what ranks below comes back by itself.
+#[test]
+fn what_was_hidden_comes_back() {
+    let text = "union cli: interface eth0\n  description uplink";
+    let leased = with_layer(&empty(), LayerKey::LEASE, "update native:/system/hostname \"leased\"");
+    let named = leased.edit(&edit("union cli: system hostname mine")).unwrap();
+    check_lines(&lines_effective(&named), "/system/hostname", &["=mine"]);
+    let back = named.edit(&edit(text)).unwrap();
+    check_lines(&lines_effective(&back), "/system/hostname", &["=leased"]);
+    let booted =
+        with_layer(&named, LayerKey::BOOT_NATIVE, "update native:/system/hostname \"boots\"");
+    for (off, want) in [(Owners::NONE, "=boots"), (Owners::of(LayerKey::BOOT_NATIVE), "=mine")] {
+        let mut layers = booted.layers().clone();
+        layers.off = off;
+        let switched = Configuration::new(models().clone(), layers);
+        check_lines(&lines_effective(&switched), "/system/hostname", &[want]);
+    }
+}
+
+// proves 2.1, 2.2, 2.3, 2.4, 2.12
+#[test]
+fn what_may_not_come_together_is_refused() {
+    let text = "union cli: system hostname a";
+    let openconfig = "union /system/config/motd-banner \"x\"";
+    let native = "union native:/system/login-banner \"x\"";
+    for (request, word) in [
+        (format!("{openconfig}; update /system/config/hostname \"b\""), "stands alone"),
+        (format!("{openconfig}; replace / {{}}"), "stands alone"),
+        (format!("{openconfig}; delete /"), "stands alone"),
+        (format!("{text}; {text}"), "one text"),
+        (format!("{text}; {native}; {openconfig}"), "do not go together"),
+        (format!("{native}; {text}"), "do not go together"),
+        (format!("{openconfig}; {}", openconfig.replace('x', "y")), "another entry"),
+        ("union /interfaces/interface[name=eth0] {}".to_owned(), "use a delete"),
+        ("union cli: hostnam x".to_owned(), "line 1"),
+        (
+            "replace cli: system hostname a; replace cli: system hostname b".to_owned(),
+            "one replace by text",
+        ),
+        ("union cli: network-instance red".to_owned(), "not supported"),
+        ("union /interfaces/interface[name=*]/config/mtu 1500".to_owned(), "wildcards"),
+        ("union /system/state/hostname \"x\"".to_owned(), "state"),
+        (format!("{openconfig}; union /nonsense 1"), "no such node"),
+    ] {
+        let start = after(&["update /system/config/hostname \"kept\""]);
+        let errors = refused_after(&start, &request);
+        assert!(errors.iter().any(|error| error.contains(word)), "{request}: {errors:?}");
+    }
+}
+
+/// Every entry that is wrong is told of, each with its own place.
+// proves 2.13
+#[test]
+fn all_bad_entries_are_told() {
+    let errors = empty()
+        .edit(&edit("union /nonsense 1; union /system/config/hostname 7; union cli: mtu\nbogus"))
+        .unwrap_err();
+    let places: Vec<Operation> = errors.iter().map(|error| error.operation).collect();
+    let union = Operation::UnionReplace;
+    assert_eq!(places, [union(0), union(1), union(2), union(2)], "{errors:?}");
+    assert_eq!(errors.first().cause, Cause::UnknownPath);
+}
+
+/// Text as a plain request: all of the layer, or more of it.
+// proves 2.51, 2.52, 2.56, 2.57
+#[test]
+fn plain_text_writes_the_native_layer_alone() {
+    let start = then(&factory(SHUT), &format!("update {ETH0}/config/description \"oc\""));
+    let start = then(&start, "update cli: interface eth1\n  mtu 1400\nsystem motd-banner hi");
+    let replaced = then(
+        &start,
+        "replace cli: system login-banner hello; update cli: interface eth1\n  mtu 1300",
+    );
+    check_lines(
+        &lines_effective(&replaced),
+        "/",
+        &[
+            "system/hostname=factory factory",
+            "system/login-banner=hello",
+            "interfaces/interface[name=eth0]/type=physical default",
+            "interfaces/interface[name=eth0]/enabled=true oc-default",
+            "interfaces/interface[name=eth0]/description=oc",
+            "interfaces/interface[name=eth1]/type=physical default",
+            "interfaces/interface[name=eth1]/enabled=false factory",
+            "interfaces/interface[name=eth1]/mtu=1300",
+        ],
+    );
+    let mixed = "replace /network-instances {\"network-instance\":[{\"name\":\"DEFAULT\",\"config\":{\"name\":\"DEFAULT\"}}]}; \
+                 update cli: interface br0\n  type bridge";
+    check_effective(&[mixed], "/interfaces/interface[name=br0]/type", &["=bridge"]);
+}
+
+/// 5.3.2: the annotation of the root belongs to the OpenConfig layer, and goes with it.
+#[test]
+fn the_annotation_goes_with_the_openconfig_layer() {
+    let note = "{\"@\":{\"openconfig-metadata:protobuf-metadata\":\"AAAA\"}}";
+    let held = |request: &str| {
+        let end = after(&[&format!("update / {note}"), request]);
+        end.layers().annotation.clone()
+    };
+    assert_eq!(held("union cli: system hostname a"), None);
+    assert_eq!(held(&format!("union / {note}")).as_deref(), Some("AAAA"));
+    assert_eq!(held("union native:/system/hostname \"a\"").as_deref(), Some("AAAA"));
+    assert_eq!(held("union native:/system/hostname \"a\"; union / {}"), None);
+}

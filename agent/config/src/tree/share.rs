@@ -1,0 +1,71 @@
+//! A tree that was made anew, on the memory of the one before as far as both say the same.
+//!
+//! A request may repeat a whole configuration of which nothing changed. Everything after the edit
+//! costs what differs in memory, so what is equal must be the same memory again.
+
+use std::sync::Arc;
+
+use super::{Branch, Child, List, Tree};
+use crate::instance::Keys;
+
+impl<M: Clone + Eq> Tree<M> {
+    /// This tree, with the memory of `old` wherever the two are equal, marks included. Costs what
+    /// the two do not share already.
+    #[must_use]
+    pub fn sharing(self, old: &Self) -> Self {
+        Self { root: branch(&old.root, self.root) }
+    }
+}
+
+fn branch<M: Clone + Eq>(old: &Arc<Branch<M>>, new: Arc<Branch<M>>) -> Arc<Branch<M>> {
+    if Arc::ptr_eq(old, &new) {
+        return new;
+    }
+    let mut same = old.given == new.given && old.children().len() == new.children().len();
+    let mut shared = Branch::with_capacity(new.children().len());
+    shared.given = new.given;
+    for (node, child) in new.children() {
+        let (child, is_same) = match (old.child(*node), child) {
+            (Some(Child::Container(old)), Child::Container(new)) => {
+                let new = branch(old, new.clone());
+                let is_same = Arc::ptr_eq(old, &new);
+                (Child::Container(new), is_same)
+            }
+            (Some(Child::List(old)), Child::List(new)) => {
+                let new = list(old, new);
+                let is_same = old.is_same(&new);
+                (Child::List(new), is_same)
+            }
+            (old, new) => (new.clone(), old == Some(new)),
+        };
+        same &= is_same;
+        shared.put(*node, child);
+    }
+    if same { old.clone() } else { Arc::new(shared) }
+}
+
+fn list<M: Clone + Eq>(old: &List<M>, new: &List<M>) -> List<M> {
+    if old.is_empty() {
+        return new.clone();
+    }
+    let mut patches: Vec<(&Keys, Option<Arc<Branch<M>>>)> = Vec::new();
+    for it in List::differences(old, new) {
+        match (it.old, it.new) {
+            (Some(old), Some(new)) => {
+                let entry = branch(old, new.clone());
+                if !Arc::ptr_eq(old, &entry) {
+                    patches.push((it.keys, Some(entry)));
+                }
+            }
+            (_, new) => patches.push((it.keys, new.cloned())),
+        }
+    }
+    let mut shared = old.clone();
+    for (keys, entry) in patches {
+        match entry {
+            Some(entry) => drop(shared.put(keys.clone(), entry)),
+            None => drop(shared.remove(keys)),
+        }
+    }
+    shared
+}
