@@ -177,7 +177,7 @@ fn indentation_must_fit() {
             "line 3: `domain-name x`: nothing can stand below the value of `hostname`",
             "line 4: `interface eth0`: its indentation is that of no block above",
             "line 7: `system bogus x`: unknown word `bogus`: here can stand `hostname VALUE`, `domain-name VALUE`, \
-             `login-banner VALUE`, `motd-banner VALUE`",
+             `login-banner VALUE`, `motd-banner VALUE`, `user USERNAME`, `grpc-server NAME`",
             "line 9: `hostname y`: nothing can stand below a line with `no`",
         ],
     );
