@@ -18,6 +18,7 @@ pub mod links;
 pub mod netns;
 pub mod objects;
 mod platform;
+pub mod recorded;
 pub mod stored;
 pub mod transport;
 pub mod values;

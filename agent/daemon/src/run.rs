@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
+    introspect,
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
     northbound,
@@ -30,6 +31,7 @@ use crate::{
     server,
     settings::{RunSettings, TlsSettings},
     store::{Loaded, Store, StoreError},
+    telemetry::view::now_ns,
     tls::{self, Listener, TlsError},
 };
 
@@ -178,7 +180,7 @@ async fn start_core(
     Ok(Running {
         routes: northbound::routes(core.handle()).await?,
         inspect: Arc::new(Inspector(core.handle())),
-        local_routes: Router::new(),
+        local_routes: introspect::routes(core.handle(), now_ns()),
         core,
     })
 }

@@ -84,7 +84,7 @@ pub struct Engine {
     queue: VecDeque<(TxnId, Plan)>,
     /// When to look at a value again.
     pub(crate) timers: BTreeSet<(Duration, Idx)>,
-    next_txn: u64,
+    pub(crate) next_txn: u64,
     pub(crate) next_op: u64,
     /// The last transaction was a client's: what woke up goes before the next one.
     wakers_turn: bool,

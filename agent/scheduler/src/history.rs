@@ -1,9 +1,12 @@
-//! What was done: the last transactions, within a budget of memory.
+//! What was done: the last transactions, within a budget of memory, found by number, time and key.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::engine::Outcome;
-use crate::key::Key;
+use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{Action, OperationError, TxnId};
 use crate::plan::Cause;
 use crate::value::SharedValue;
@@ -12,8 +15,8 @@ use crate::value::SharedValue;
 const HISTORY_OCTETS: usize = 16 << 20;
 /// Operations kept of one transaction; of a larger one the rest is counted only.
 const OPERATIONS_KEPT: usize = 4096;
-/// Estimate for one operation: its key, two shared values that may live on only here, its place in the list.
-const OPERATION_OCTETS: usize = 512;
+/// Estimate for one operation: its key here and in the index, two shared values that may live on only here.
+const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
 const RECORD_OCTETS: usize = 256;
 
@@ -28,15 +31,39 @@ pub enum Origin {
     Resync,
 }
 
+impl Origin {
+    /// As clients read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "Change",
+            Self::Convergence => "Convergence",
+            Self::Resync => "Resync",
+        }
+    }
+}
+
+/// On whose behalf a change was made. The engine keeps it with the transaction and never looks inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Author {
+    /// The identity of the client.
+    pub client: String,
+    /// What logs call the request.
+    pub trace: String,
+}
+
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub txn: TxnId,
     pub origin: Origin,
     pub description: String,
+    /// None for what the engine began by itself.
+    pub author: Option<Arc<Author>>,
     /// Wall clock, nanoseconds since 1970.
     pub started_ns: u64,
     pub ended_ns: u64,
+    /// What the change intends, ascending by key; bounded as the operations are.
+    pub asked: Vec<(Key, Option<SharedValue>)>,
     /// In the order of the plan, those of the way back after them.
     pub operations: Vec<RecordedOperation>,
     /// Operations beyond those kept.
@@ -68,37 +95,218 @@ pub enum Executed {
     NotTried,
 }
 
+/// How often something was done, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub count: u64,
+    pub failed: u64,
+    /// Nanoseconds of wall clock; zero for what is only counted.
+    pub total_ns: u64,
+    pub least_ns: u64,
+    pub most_ns: u64,
+}
+
+impl Tally {
+    /// Adds one that took so long.
+    pub fn add(&mut self, failed: bool, took_ns: u64) {
+        self.least_ns = if self.count == 0 { took_ns } else { self.least_ns.min(took_ns) };
+        self.most_ns = self.most_ns.max(took_ns);
+        self.total_ns += took_ns;
+        self.count += 1;
+        self.failed += u64::from(failed);
+    }
+}
+
 /// The last transactions, oldest first.
 #[derive(Debug, Default)]
 pub struct History {
-    records: VecDeque<Record>,
+    records: VecDeque<Arc<Record>>,
+    /// The records that touch a key, ascending.
+    touching: FixedMap<Key, SmallVec<[TxnId; 2]>>,
     octets: usize,
+    operations: BTreeMap<(KindId, Action), Tally>,
+    transactions: BTreeMap<&'static str, Tally>,
 }
 
 impl History {
-    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<Record>> {
         self.records.iter()
     }
 
-    pub fn record(&self, txn: TxnId) -> Option<&Record> {
+    pub fn record(&self, txn: TxnId) -> Option<&Arc<Record>> {
         let at = self.records.binary_search_by_key(&txn, |record| record.txn).ok()?;
         self.records.get(at)
     }
 
+    /// Those with a higher number, ascending. Costs what it gives.
+    pub fn after(&self, txn: TxnId) -> impl Iterator<Item = &Arc<Record>> {
+        let from = self.records.partition_point(|record| record.txn <= txn);
+        self.records.range(from..)
+    }
+
+    /// Those that ended after a moment, the last one first. Costs what it gives, as long as records end in the order
+    /// in which they began.
+    pub fn since(&self, time_ns: u64) -> impl Iterator<Item = &Arc<Record>> {
+        self.records.iter().rev().take_while(move |record| record.ended_ns > time_ns)
+    }
+
+    /// Those that touch a key, ascending. Costs what it gives.
+    pub fn touching(&self, key: &Key) -> impl Iterator<Item = &Arc<Record>> {
+        let txns = self.touching.get(key).map_or(&[][..], |txns| txns);
+        txns.iter().filter_map(|&txn| self.record(txn))
+    }
+
+    /// Every key that some record touches, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.touching.keys()
+    }
+
+    /// Operations carried out in the life of the engine, by kind of value.
+    pub fn operations(&self) -> impl Iterator<Item = (KindId, Action, Tally)> {
+        self.operations.iter().map(|(&(kind, action), &tally)| (kind, action, tally))
+    }
+
+    /// Transactions in the life of the engine, by what made them.
+    pub fn transactions(&self) -> impl Iterator<Item = (&'static str, Tally)> {
+        self.transactions.iter().map(|(&origin, &tally)| (origin, tally))
+    }
+
     pub(crate) fn push(&mut self, mut record: Record) {
+        self.count(&record);
         record.omitted += record.operations.len().saturating_sub(OPERATIONS_KEPT);
         record.operations.truncate(OPERATIONS_KEPT);
+        record.asked.truncate(OPERATIONS_KEPT);
+        record.asked.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.octets += octets(&record);
+        let txn = record.txn;
+        for key in record.keys() {
+            let txns = self.touching.entry(key.clone()).or_default();
+            let at = txns.partition_point(|&other| other < txn);
+            if txns.get(at) != Some(&txn) {
+                txns.insert(at, txn);
+            }
+        }
         // Queued transactions get their number before those that run first: nearly always the place is the end.
         let later = self.records.iter().rev().take_while(|other| other.txn > record.txn).count();
-        self.records.insert(self.records.len() - later, record);
+        self.records.insert(self.records.len() - later, Arc::new(record));
         while self.octets > HISTORY_OCTETS {
             let Some(oldest) = self.records.pop_front() else { break };
-            self.octets -= octets(&oldest);
+            self.forget(&oldest);
+        }
+    }
+
+    fn forget(&mut self, record: &Record) {
+        self.octets -= octets(record);
+        for key in record.keys() {
+            let Some(txns) = self.touching.get_mut(key) else { continue };
+            txns.retain(|txn| *txn != record.txn);
+            if txns.is_empty() {
+                self.touching.remove(key);
+            }
+        }
+    }
+
+    fn count(&mut self, record: &Record) {
+        let failed = !matches!(record.outcome, Outcome::Done { .. });
+        let took = record.ended_ns.saturating_sub(record.started_ns);
+        self.transactions.entry(record.origin.as_str()).or_default().add(failed, took);
+        for alike in record.operations.chunk_by(|a, b| a.sort() == b.sort()) {
+            let tally = self.operations.entry(alike[0].sort()).or_default();
+            for operation in alike.iter().filter(|it| it.result != Executed::NotTried) {
+                tally.add(matches!(operation.result, Executed::Failed(_)), 0);
+            }
         }
     }
 }
 
+impl Record {
+    /// What it asked for, what it worked on, and what it left waiting; some of them more than once.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        let asked = self.asked.iter().map(|(key, _)| key);
+        let left: [&[Key]; 2] = match &self.outcome {
+            Outcome::Done { pending, failed, .. } => [pending, failed],
+            Outcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
+            Outcome::Refused { .. } => [&[], &[]],
+        };
+        let left = left.into_iter().flat_map(|keys| keys.iter().take(OPERATIONS_KEPT));
+        asked.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)
+    }
+}
+
+impl RecordedOperation {
+    fn sort(&self) -> (KindId, Action) {
+        (self.key.kind(), self.action)
+    }
+}
+
 fn octets(record: &Record) -> usize {
-    RECORD_OCTETS + record.description.len() + record.operations.len() * OPERATION_OCTETS
+    let values = record.operations.len() + record.asked.len();
+    RECORD_OCTETS + record.description.len() + values * OPERATION_OCTETS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::of(KindId(1)).str(name)
+    }
+
+    fn record(txn: u64, keys: &[&str], pending: &[&str]) -> Record {
+        let operation = |name: &&str| RecordedOperation {
+            action: Action::Create,
+            key: key(name),
+            cause: Cause::Asked,
+            old: None,
+            new: None,
+            result: Executed::Verified,
+            undo: false,
+        };
+        Record {
+            txn: TxnId(txn),
+            origin: Origin::Change,
+            description: String::new(),
+            author: None,
+            started_ns: txn * 10,
+            ended_ns: txn * 10 + 5,
+            asked: Vec::new(),
+            operations: keys.iter().map(operation).collect(),
+            omitted: 0,
+            outcome: Outcome::Done {
+                txn: TxnId(txn),
+                pending: pending.iter().map(|name| key(name)).collect(),
+                failed: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn records_are_found_by_number_time_and_key() {
+        let mut history = History::default();
+        for one in [record(1, &["a"], &[]), record(3, &["b"], &["c"]), record(2, &["a"], &[])] {
+            history.push(one);
+        }
+        let numbers = |records: Vec<&Arc<Record>>| {
+            records.into_iter().map(|record| record.txn.0).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(history.records().collect()), [1, 2, 3]);
+        assert_eq!(numbers(history.after(TxnId(1)).collect()), [2, 3]);
+        assert_eq!(numbers(history.since(25).collect()), [3]);
+        assert_eq!(numbers(history.touching(&key("a")).collect()), [1, 2]);
+        assert_eq!(numbers(history.touching(&key("c")).collect()), [3]);
+        assert_eq!(history.transactions().collect::<Vec<_>>()[0].1.most_ns, 5);
+    }
+
+    #[test]
+    fn what_is_too_old_is_forgotten_with_its_index() {
+        let mut history = History::default();
+        let many = HISTORY_OCTETS / RECORD_OCTETS + 1;
+        for txn in 1..=many as u64 {
+            history.push(record(txn, &[&format!("k{txn}")], &[]));
+        }
+        assert!(history.octets <= HISTORY_OCTETS);
+        assert_eq!(history.touching.len(), history.records.len());
+        assert_eq!(history.touching(&key("k1")).count(), 0);
+        assert_eq!(history.record(TxnId(1)).map(|record| record.txn), None);
+    }
 }

@@ -16,6 +16,7 @@ mod engine;
 mod exposure;
 mod graph;
 mod history;
+mod inspect;
 mod key;
 mod observe;
 mod operation;
@@ -34,7 +35,8 @@ mod value;
 pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
 pub use engine::{Engine, Outcome, Scope, Step};
-pub use history::{Executed, History, Origin, Record, RecordedOperation};
+pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
+pub use inspect::Need;
 pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,

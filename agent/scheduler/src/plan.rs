@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use crate::descriptor::Registry;
+use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
 use crate::options::{IntentSource, Options, Retry};
@@ -19,8 +20,10 @@ use crate::value::SharedValue;
 pub struct Delta {
     pub changes: Vec<(Key, Option<SharedValue>)>,
     pub mode: Mode,
-    /// For the history: who asked for what.
+    /// For the history: what it is about.
     pub description: String,
+    /// For the history: who asked.
+    pub author: Option<Arc<Author>>,
     pub options: Options,
 }
 
@@ -83,6 +86,11 @@ impl Delta {
     #[must_use]
     pub fn described(self, description: impl Into<String>) -> Self {
         Self { description: description.into(), ..self }
+    }
+
+    #[must_use]
+    pub fn by(self, author: Author) -> Self {
+        Self { author: Some(Arc::new(author)), ..self }
     }
 }
 

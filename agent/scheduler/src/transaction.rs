@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
-use crate::history::{Executed, Origin, Record, RecordedOperation};
+use crate::history::{Author, Executed, Origin, Record, RecordedOperation};
 use crate::key::{FixedMap, Key};
 use crate::operation::{
     Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
@@ -43,6 +43,9 @@ pub(crate) struct Transaction {
     origin: Origin,
     mode: Mode,
     description: String,
+    author: Option<Arc<Author>>,
+    /// What the change intends: for the history.
+    asked: Vec<(Key, Option<SharedValue>)>,
     phase: Phase,
     flights: Vec<Flight>,
     /// The number of the first operation in `flights`.
@@ -164,6 +167,8 @@ impl Engine {
             origin,
             mode: plan.delta.mode,
             description: plan.delta.description.clone(),
+            author: plan.delta.author.clone(),
+            asked: plan.delta.changes.clone(),
             phase: Phase::Executing,
             flights: Vec::new(),
             first_op: 0,
@@ -445,6 +450,8 @@ impl Engine {
             txn,
             origin: transaction.origin,
             description: transaction.description,
+            author: transaction.author,
+            asked: transaction.asked,
             started_ns: transaction.started.unix_ns,
             ended_ns: now.unix_ns,
             operations: transaction.past,

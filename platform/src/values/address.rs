@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 /// An address of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// The link it belongs to.
     pub link: SmolStr,
@@ -26,7 +27,7 @@ impl Address {
 }
 
 /// What the kernel shows of an address beyond what can be configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressFacts {
     /// It carries our protocol number (`IFA_PROTO`): we made it and may delete it.
     pub ours: bool,
@@ -35,7 +36,7 @@ pub struct AddressFacts {
 }
 
 /// Where an address comes from: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AddressOrigin {
     /// Configured, by us or by hand.
     Static,
@@ -58,7 +59,7 @@ impl AddressOrigin {
 
 /// Part of an address: while its link is up, gateways inside the prefix can be reached. The kernel
 /// brings it about by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connected {
     /// The link.
     pub link: SmolStr,

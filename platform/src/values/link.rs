@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Family, MacAddr};
@@ -10,7 +11,7 @@ use super::{Family, MacAddr};
 ///
 /// Units: `mtu` in octets of layer-3 payload, as the kernel counts; OpenConfig's `mtu` leaf also
 /// counts the 14-octet Ethernet header, which the map between the models takes care of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// Interface name, 1 to 15 octets (`IFNAMSIZ`).
     pub name: SmolStr,
@@ -66,7 +67,7 @@ impl Link {
 }
 
 /// The kind of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkKind {
     /// A port that exists before the agent; the agent sets attributes and never deletes it.
     Physical,
@@ -113,7 +114,7 @@ impl LinkKind {
 }
 
 /// Parameters of a bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeParams {
     /// Spanning tree in the kernel (`IFLA_BR_STP_STATE`).
     pub stp: bool,
@@ -131,7 +132,7 @@ impl Default for BridgeParams {
 }
 
 /// Parameters of a VXLAN tunnel end. None of them but `learning` can be changed in place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VxlanParams {
     /// VXLAN network identifier, 24 bits.
     pub vni: u32,
@@ -155,7 +156,7 @@ impl VxlanParams {
 }
 
 /// What the kernel shows of a link beyond what can be configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkFacts {
     /// `ifindex`.
     pub index: u32,
@@ -170,7 +171,7 @@ pub struct LinkFacts {
 }
 
 /// Operational state of a link: `ifOperStatus` of RFC 2863, as OpenConfig spells it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OperState {
     /// Ready to pass packets.
     Up,
@@ -205,21 +206,21 @@ impl OperState {
 }
 
 /// Property of a link: it exists and is administratively up. No operation of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkUp {
     /// The link.
     pub link: SmolStr,
 }
 
 /// The kernel shows a link of this name, whoever made it. Observed only; ports wait for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// The link.
     pub link: SmolStr,
 }
 
 /// Part of a link: which bridge it is a port of. Every link has one, if only to say that it is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMaster {
     /// The port.
     pub link: SmolStr,
@@ -230,7 +231,7 @@ pub struct LinkMaster {
 }
 
 /// Part of a link: whether packets of one family that come in here are forwarded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarding {
     /// The link.
     pub link: SmolStr,

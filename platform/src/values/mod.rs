@@ -9,6 +9,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 mod access;
 mod address;
 mod link;
@@ -47,7 +49,7 @@ pub fn our_altname(link: &str) -> String {
 }
 
 /// A protocol family that is configured separately per interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Family {
     /// IPv4.
     V4,
@@ -71,7 +73,8 @@ impl Family {
 }
 
 /// A link-layer address of 48 bits. Its text is lower-case hex with colons (`yang:mac-address`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
@@ -92,6 +95,20 @@ impl fmt::Display for MacAddr {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a MAC address")]
 pub struct MacAddrError(String);
+
+impl From<MacAddr> for String {
+    fn from(mac: MacAddr) -> Self {
+        mac.to_string()
+    }
+}
+
+impl TryFrom<String> for MacAddr {
+    type Error = MacAddrError;
+
+    fn try_from(text: String) -> Result<Self, MacAddrError> {
+        text.parse()
+    }
+}
 
 impl FromStr for MacAddr {
     type Err = MacAddrError;

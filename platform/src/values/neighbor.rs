@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::MacAddr;
 
 /// A neighbour entry of a link. An intended one is permanent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbor {
     /// The link.
     pub link: SmolStr,
@@ -20,7 +21,7 @@ pub struct Neighbor {
 }
 
 /// What the kernel shows of a neighbour beyond what can be configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborFacts {
     /// It carries our protocol number (`NDA_PROTOCOL`): we made it and may delete it.
     pub ours: bool,
@@ -29,7 +30,7 @@ pub struct NeighborFacts {
 }
 
 /// State of a neighbour entry (`NUD_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NeighborState {
     /// Configured; never asked for, never forgotten.
     Permanent,

@@ -3,17 +3,18 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 /// A network instance. Only DEFAULT, the namespace itself, exists so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkInstance {
     /// Its name.
     pub name: SmolStr,
 }
 
 /// An instance of the STATIC protocol in a network instance. It has no effect of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticProtocol {
     /// The network instance.
     pub instance: SmolStr,
@@ -22,7 +23,7 @@ pub struct StaticProtocol {
 }
 
 /// A static route as configured: next hops of several metrics in one entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticRoute {
     /// The network instance.
     pub instance: SmolStr,
@@ -37,7 +38,7 @@ pub struct StaticRoute {
 }
 
 /// One next hop of a static route as configured.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NextHop {
     /// The list key.
     pub index: SmolStr,
@@ -50,7 +51,7 @@ pub struct NextHop {
 }
 
 /// Where a next hop sends packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NextHopTarget {
     /// To a gateway.
     Gateway(IpAddr),
@@ -61,7 +62,7 @@ pub enum NextHopTarget {
 }
 
 /// A route of the kernel. The kernel knows it by table, prefix and metric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelRoute {
     /// Routing table.
     pub table: u32,
@@ -76,7 +77,7 @@ pub struct KernelRoute {
 }
 
 /// What a kernel route does with packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteTarget {
     /// Sends them to one of these.
     Hops(Vec<Hop>),
@@ -85,7 +86,7 @@ pub enum RouteTarget {
 }
 
 /// One next hop of a kernel route.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hop {
     /// The gateway; `None`: the destination itself is on the link.
     pub gateway: Option<IpAddr>,
@@ -94,7 +95,7 @@ pub struct Hop {
 }
 
 /// Which configured entry a kernel route carries out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteSource {
     /// The network instance.
     pub instance: SmolStr,

@@ -1,9 +1,10 @@
 //! The box itself: host name and the text files that carry names and banners.
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 /// What is configured of the box as a whole. Carried out by its parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
     /// Host name, at most 64 octets (`HOST_NAME_MAX`).
     pub hostname: Option<SmolStr>,
@@ -16,14 +17,14 @@ pub struct System {
 }
 
 /// Part of the system: the name in the UTS namespace of the managed kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hostname {
     /// The name.
     pub name: SmolStr,
 }
 
 /// Part of the system: the text of one file below the settings' `--root`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextFile {
     /// Path without a leading slash, `etc/motd`.
     pub path: SmolStr,
@@ -32,7 +33,7 @@ pub struct TextFile {
 }
 
 /// How much of a file is ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// The whole file.
     Whole(String),

@@ -9,6 +9,7 @@
 
 mod confirm;
 mod election;
+mod inside;
 mod intent;
 mod options;
 mod preview;
@@ -26,7 +27,7 @@ use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Models, Value};
 use holdfast_platform::Collector;
-use holdfast_scheduler::Status;
+use holdfast_scheduler::{Record, Status};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -39,6 +40,7 @@ use crate::telemetry::{Boundaries, BoundarySender, Revision};
 
 pub use confirm::ConfirmError;
 pub use election::ElectionError;
+pub(crate) use inside::{Inside, ShortStatus, Told};
 pub use intent::Intent;
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview};
@@ -63,6 +65,7 @@ pub struct Core {
 pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
     query_tx: mpsc::Sender<Query>,
+    teller: inside::Teller,
     revision_rx: watch::Receiver<Arc<Revision>>,
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,
@@ -134,10 +137,12 @@ enum Answer {
     Preview(oneshot::Sender<Result<Preview, CommitError>>),
 }
 
-/// What the local socket asks of the engine.
+/// What the local socket asks of the core.
 #[derive(Debug)]
 enum Query {
-    Statuses { pending_only: bool, answer: oneshot::Sender<Vec<Status>> },
+    Look(inside::Look),
+    /// To read the whole box again.
+    Resync(oneshot::Sender<Vec<Arc<Record>>>),
 }
 
 impl Core {
@@ -256,9 +261,10 @@ impl Statuses for CoreHandle {
         &self,
         pending_only: bool,
     ) -> Result<Vec<Status>, Box<dyn std::error::Error + Send + Sync>> {
-        let (answer, answered) = oneshot::channel();
-        let query = Query::Statuses { pending_only, answer };
-        self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)?;
-        Ok(answered.await.map_err(|_| CommitError::Stopped)?)
+        let asked = move |inside: &Inside<'_>| match pending_only {
+            true => inside.engine.pending(),
+            false => inside.engine.statuses(),
+        };
+        Ok(self.look(asked).await?)
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::election::Elections;
+use super::inside::Teller;
 use super::intent::Intent;
 use super::preview;
 use super::publish::Publisher;
@@ -79,6 +80,7 @@ impl Core {
         let boundary_tx = BoundarySender::default();
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
+        let teller = Teller::default();
         let task = CoreTask {
             configuration,
             engine,
@@ -101,6 +103,8 @@ impl Core {
             boundary_tx: boundary_tx.clone(),
             stop_rx,
             ready_tx: Some(ready_tx),
+            resyncs: Vec::new(),
+            teller: teller.clone(),
         };
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
@@ -108,6 +112,7 @@ impl Core {
         let handle = CoreHandle {
             commit_tx,
             query_tx,
+            teller,
             revision_rx,
             configuration_rx,
             boundary_tx,

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::confirm::Window;
 use super::election::Elections;
+use super::inside::{Resync, Teller};
 use super::intent::Intent;
 use super::options::{CommitOptions, PlanHash};
 use super::preview::Preview;
@@ -83,6 +84,8 @@ pub(super) struct CoreTask {
     pub(super) stop_rx: oneshot::Receiver<()>,
     /// Told when the first complete reading of the box is taken in.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
+    pub(super) resyncs: Vec<Resync>,
+    pub(super) teller: Teller,
 }
 
 /// Work under way.
@@ -109,6 +112,7 @@ impl CoreTask {
                 Event::Stop => stopping = true,
             }
             self.publish_state();
+            self.answer_resyncs();
         }
     }
 
@@ -208,7 +212,8 @@ impl CoreTask {
         if !transaction.is_rollback {
             self.admit_values(changes)?;
         }
-        let delta = delta.described(format!("{:016x}", transaction.ticket.trace));
+        let ticket = &transaction.ticket;
+        let delta = delta.described(ticket.what).by(ticket.author());
         // What is taken back comes back as far as it can, like at a start.
         let delta = if transaction.is_rollback { delta.best_effort() } else { delta };
         let plan = self.engine.plan(delta).map_err(|error| CommitError::planning(&error))?;
@@ -252,6 +257,7 @@ impl CoreTask {
 
     /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
     fn follow(&mut self, step: Step) {
+        self.teller.tell(&self.engine, &step);
         let Step { restores, submit, read, finished, changed, deadline } = step;
         self.deadline = deadline;
         let busy = self.transaction.as_ref().map(|transaction| &transaction.withheld);
@@ -311,6 +317,7 @@ impl CoreTask {
         };
         self.follow(step);
         if complete {
+            self.heard_all();
             self.publish_state();
             // From now on revisions tell the truth.
             if let Some(ready) = self.ready_tx.take() {
@@ -406,17 +413,6 @@ impl CoreTask {
         if let Some(transaction) = self.transaction.take() {
             self.publisher.release();
             transaction.ticket.answer(Err(error));
-        }
-    }
-
-    fn answer(&self, query: Query) {
-        match query {
-            Query::Statuses { pending_only, answer } => {
-                let statuses =
-                    if pending_only { self.engine.pending() } else { self.engine.statuses() };
-                // Whoever asked may have gone.
-                drop(answer.send(statuses));
-            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Key, KeySet, Plan, SharedValue, TxnId};
+use holdfast_scheduler::{Author, Key, KeySet, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
 use super::intent::Intent;
@@ -115,6 +115,10 @@ impl Ticket {
 
     pub(super) fn is_dry_run(&self) -> bool {
         matches!(self.answer, Answer::Preview(_))
+    }
+
+    pub(super) fn author(&self) -> Author {
+        Author { client: self.caller.clone(), trace: format!("{:016x}", self.trace) }
     }
 
     /// Nobody may be waiting any more; what was decided stands all the same.

@@ -1,0 +1,182 @@
+//! Looking into the core: questions that run between two of its events, and what it tells of itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_config::{Configuration, Models};
+use holdfast_platform::objects::Registry;
+use holdfast_scheduler::{Engine, Key, Now, Record, State, Step, TxnId};
+use tokio::sync::{broadcast, oneshot};
+
+use super::startup::Objects;
+use super::task::CoreTask;
+use super::{CommitError, CoreHandle, Query};
+
+/// Events that a reader may fall behind before it is told that it missed some.
+const TOLD_DEPTH: usize = 1024;
+/// Statuses told of one step. Of more the readers are told how many, and read what they show again.
+const STATUSES_TOLD: usize = 256;
+
+/// The core as a question sees it. It stands still meanwhile, so a question takes in proportion to its answer and
+/// leaves rendering to whoever asks.
+#[derive(Debug)]
+pub(crate) struct Inside<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) configuration: &'a Configuration,
+    pub(crate) now: Now,
+    objects: &'a Objects,
+}
+
+impl Inside<'_> {
+    pub(crate) fn models(&self) -> &Models {
+        &self.objects.models
+    }
+
+    pub(crate) fn objects(&self) -> &Registry {
+        &self.objects.registry
+    }
+}
+
+/// One question, with its answer channel inside.
+pub(super) struct Look(Box<dyn FnOnce(&Inside<'_>) + Send>);
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Look")
+    }
+}
+
+/// What the core tells those who listen.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// A transaction has ended.
+    Transaction(Arc<Record>),
+    /// Values are in another state than before, or in the same one for another reason.
+    Statuses { changed: Arc<[ShortStatus]>, omitted: usize },
+}
+
+/// The state of one value in a line.
+#[derive(Clone, Debug)]
+pub(crate) struct ShortStatus {
+    pub(crate) key: Key,
+    pub(crate) label: String,
+    pub(crate) state: State,
+}
+
+/// Somebody waits for a complete reading of the box and the repairs that follow.
+#[derive(Debug)]
+pub(super) struct Resync {
+    answer: oneshot::Sender<Vec<Arc<Record>>>,
+    /// The last transaction before.
+    after: TxnId,
+    /// The reading has been taken in.
+    heard: bool,
+}
+
+/// Tells listeners. Costs nothing while nobody listens.
+#[derive(Clone, Debug)]
+pub(super) struct Teller(broadcast::Sender<Told>);
+
+impl Default for Teller {
+    fn default() -> Self {
+        Self(broadcast::channel(TOLD_DEPTH).0)
+    }
+}
+
+impl Teller {
+    /// What a step brought.
+    pub(super) fn tell(&self, engine: &Engine, step: &Step) {
+        if self.0.receiver_count() == 0 {
+            return;
+        }
+        let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
+        for record in ended {
+            // The last listener may just have gone.
+            let _ = self.0.send(Told::Transaction(Arc::clone(record)));
+        }
+        if step.changed.is_empty() {
+            return;
+        }
+        let short = |key: &Key| {
+            let (label, state) = (engine.label(key), engine.state(key));
+            ShortStatus { key: key.clone(), label, state }
+        };
+        let changed = step.changed.iter().take(STATUSES_TOLD).map(short).collect();
+        let omitted = step.changed.len().saturating_sub(STATUSES_TOLD);
+        let _ = self.0.send(Told::Statuses { changed, omitted });
+    }
+}
+
+impl CoreTask {
+    pub(super) fn answer(&mut self, query: Query) {
+        match query {
+            Query::Look(Look(look)) => look(&Inside {
+                engine: &self.engine,
+                configuration: &self.configuration,
+                now: self.now(),
+                objects: &self.objects,
+            }),
+            Query::Resync(answer) => {
+                let last = self.engine.history().records().next_back();
+                let after = last.map_or(TxnId(0), |record| record.txn);
+                self.resyncs.push(Resync { answer, after, heard: false });
+                self.transport.retrieve();
+            }
+        }
+    }
+
+    /// A complete reading has come.
+    pub(super) fn heard_all(&mut self) {
+        for resync in &mut self.resyncs {
+            resync.heard = true;
+        }
+    }
+
+    /// Answers those who waited for a resync once all that followed from it is done.
+    pub(super) fn answer_resyncs(&mut self) {
+        if self.resyncs.is_empty() || !self.engine.is_idle() {
+            return;
+        }
+        let history = self.engine.history();
+        for resync in self.resyncs.extract_if(.., |resync| resync.heard) {
+            let records = history.after(resync.after).cloned().collect();
+            // Whoever asked may have gone.
+            drop(resync.answer.send(records));
+        }
+    }
+}
+
+impl CoreHandle {
+    /// Asks the core a question.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Inside<'_>) -> T + Send + 'static,
+    ) -> Result<T, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let look = move |inside: &Inside<'_>| drop(answer.send(question(inside)));
+        self.query(Query::Look(Look(Box::new(look)))).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Reads the whole box, repairs what differs, and gives the transactions that took.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub(crate) async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.query(Query::Resync(answer)).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Hears from now on what the core tells.
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Told> {
+        self.teller.0.subscribe()
+    }
+
+    async fn query(&self, query: Query) -> Result<(), CommitError> {
+        self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)
+    }
+}

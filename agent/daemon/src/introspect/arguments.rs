@@ -1,0 +1,225 @@
+//! Arguments of a question. An argument that is unknown, given twice or not understood is refused by name.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::Uri;
+use axum::http::request::Parts;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::failure::Failure;
+use super::{PAGE, PAGE_MOST};
+
+/// The arguments as they came.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    pairs: Vec<(String, String)>,
+    uri: Uri,
+}
+
+impl<S: Sync> FromRequestParts<S> for Arguments {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        Self::of(&parts.uri)
+    }
+}
+
+impl Arguments {
+    fn of(uri: &Uri) -> Result<Self, Failure> {
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| Failure::bad(format!("cannot read the arguments: {error}")))?;
+        Ok(Self { pairs: pairs.0, uri: uri.clone() })
+    }
+
+    /// Refuses arguments that a call does not have, and those that come twice and are not in `repeatable`.
+    pub(super) fn only(self, known: &[&str], repeatable: &[&str]) -> Result<Self, Failure> {
+        for (at, (name, _)) in self.pairs.iter().enumerate() {
+            if repeatable.contains(&name.as_str()) {
+                continue;
+            }
+            if !known.contains(&name.as_str()) {
+                let all = [known, repeatable].concat().join(", ");
+                return Err(Failure::bad(format!(
+                    "there is no argument `{name}` here, but: {all}"
+                )));
+            }
+            if self.pairs[..at].iter().any(|(other, _)| other == name) {
+                return Err(Failure::bad(format!("argument `{name}` is given twice")));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs.iter().filter(move |(it, _)| it == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn required(&self, name: &str) -> Result<&str, Failure> {
+        self.text(name).ok_or_else(|| Failure::bad(format!("argument `{name}` is missing")))
+    }
+
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let read = |text: &str| {
+            text.parse().map_err(|_| Failure::bad(format!("`{name}={text}` is no whole number")))
+        };
+        self.text(name).map(read).transpose()
+    }
+
+    /// Nanoseconds since 1970, given as such or as RFC 3339.
+    pub(super) fn time(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let read = |text: &str| {
+            time_of(text).ok_or_else(|| {
+                Failure::bad(format!(
+                    "`{name}={text}` is no time: give nanoseconds since 1970, or 2026-01-31T12:00:00Z"
+                ))
+            })
+        };
+        self.text(name).map(read).transpose()
+    }
+
+    /// `1` or `true`, `0` or `false`; absent is false.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.text(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true") => Ok(true),
+            Some(text) => Err(Failure::bad(format!("`{name}={text}` is neither true nor false"))),
+        }
+    }
+
+    /// One of some words; the first one when absent.
+    pub(super) fn one_of<'w>(&self, name: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
+        let Some(text) = self.text(name) else { return Ok(words[0]) };
+        words.iter().find(|word| **word == text).copied().ok_or_else(|| {
+            Failure::bad(format!("`{name}={text}` is not one of {}", words.join(", ")))
+        })
+    }
+
+    /// How many entries a page has.
+    pub(super) fn limit(&self) -> Result<usize, Failure> {
+        self.count("limit", PAGE, PAGE_MOST)
+    }
+
+    /// A number of things from 1 to `most`.
+    pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, Failure> {
+        let Some(given) = self.number(name)? else { return Ok(usual) };
+        match usize::try_from(given) {
+            Ok(given) if (1..=most).contains(&given) => Ok(given),
+            _ => Err(Failure::bad(format!("`{name}={given}` is not from 1 to {most}"))),
+        }
+    }
+
+    /// The same question from another place on.
+    pub(super) fn next_page(&self, cursor: &str, place: &str) -> String {
+        let mut query = form::Query::new(self.uri.path());
+        for (name, value) in self.pairs.iter().filter(|(name, _)| name != cursor) {
+            query.add(name, value);
+        }
+        query.add(cursor, place);
+        query.0
+    }
+}
+
+/// Addresses with arguments.
+pub(super) mod form {
+    use std::fmt::Write as _;
+
+    /// An address that arguments are added to.
+    #[derive(Debug)]
+    pub(crate) struct Query(pub(crate) String);
+
+    impl Query {
+        pub(crate) fn new(path: &str) -> Self {
+            Self(path.to_owned())
+        }
+
+        pub(crate) fn add(&mut self, name: &str, value: &str) {
+            let mark = if self.0.contains('?') { '&' } else { '?' };
+            let _never_fails = write!(self.0, "{mark}{name}={}", escaped(value));
+        }
+    }
+
+    /// Percent-encoded, but for what RFC 3986 calls unreserved.
+    pub(crate) fn escaped(text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for octet in text.bytes() {
+            match octet {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    out.push(char::from(octet));
+                }
+                _ => {
+                    let _never_fails = write!(out, "%{octet:02X}");
+                }
+            }
+        }
+        out
+    }
+}
+
+fn time_of(text: &str) -> Option<u64> {
+    if let Ok(ns) = text.parse() {
+        return Some(ns);
+    }
+    let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    u64::try_from(moment.unix_timestamp_nanos()).ok()
+}
+
+/// A moment as RFC 3339, to the nanosecond.
+pub(super) fn time_text(ns: u64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ns));
+    let text = moment.ok().and_then(|moment| moment.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| ns.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(query: &str) -> Arguments {
+        Arguments::of(&format!("/x?{query}").parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn times_come_in_two_forms() {
+        let second = 1_000_000_000;
+        for (text, want) in [
+            ("1700000000123456789", Some(1_700_000_000_123_456_789)),
+            ("1970-01-01T00:00:02Z", Some(2 * second)),
+            ("1970-01-01T01:00:02.5%2B01:00", Some(2 * second + second / 2)),
+            ("yesterday", None),
+            ("-1", None),
+        ] {
+            assert_eq!(arguments(&format!("t={text}")).time("t").ok().flatten(), want, "{text}");
+        }
+        assert_eq!(time_of(&time_text(1_700_000_000_123_456_789)), Some(1_700_000_000_123_456_789));
+    }
+
+    #[test]
+    fn strange_arguments_are_refused_by_name() {
+        for (query, complaint) in [
+            ("kez=a", "there is no argument `kez` here, but: key, limit, prefix"),
+            ("key=a&key=b", "argument `key` is given twice"),
+            ("prefix=a&prefix=b", ""),
+        ] {
+            let read = arguments(query).only(&["key", "limit"], &["prefix"]);
+            assert_eq!(
+                read.err().map(|it| format!("{it:?}")).unwrap_or_default().contains(complaint),
+                true,
+                "{query}"
+            );
+        }
+        for wrong in ["limit=0", "limit=x", "limit=10001"] {
+            assert!(arguments(wrong).limit().is_err(), "{wrong}");
+        }
+        assert!(arguments("flag=maybe").flag("flag").is_err());
+    }
+
+    #[test]
+    fn the_next_page_is_the_same_question() {
+        let next = arguments("key-prefix=a%2Fb&after=x&limit=1").next_page("after", "a/c d");
+        assert_eq!(next, "/x?key-prefix=a%2Fb&limit=1&after=a%2Fc%20d");
+    }
+}

@@ -1,0 +1,472 @@
+//! Transactions and values as documents: what the engine keeps, in words and JSON that outlive its types.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use holdfast_platform::{descriptors, recorded};
+use holdfast_scheduler::{
+    Action, Cause, Executed, Key, Origin, Outcome, Record, RecordedOperation, Registry,
+    SharedValue, State, Status, TxnId, Value,
+};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value as Json, json};
+
+use super::arguments::time_text;
+use super::names::name;
+
+/// Renders what the engine keeps. Clones share the table of kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Renderer {
+    registry: Arc<Registry>,
+}
+
+impl Default for Renderer {
+    fn default() -> Self {
+        Self { registry: Arc::new(descriptors::registry()) }
+    }
+}
+
+/// What made a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum TxnType {
+    /// The system changed: something appeared, went, or drifted.
+    SBNotification,
+    /// A client changed what is intended.
+    NBTransaction,
+    /// An operation that had failed is tried again.
+    RetryFailedOps,
+    /// A name of another version.
+    Unknown,
+}
+
+/// Whether a transaction is a resync, and of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum ResyncType {
+    NotResync,
+    FullResync,
+    UpstreamResync,
+    DownstreamResync,
+}
+
+impl TxnType {
+    const ALL: [(Self, &str); 3] = [
+        (Self::SBNotification, "SBNotification"),
+        (Self::NBTransaction, "NBTransaction"),
+        (Self::RetryFailedOps, "RetryFailedOps"),
+    ];
+}
+
+impl ResyncType {
+    const ALL: [(Self, &str); 4] = [
+        (Self::NotResync, "NotResync"),
+        (Self::FullResync, "FullResync"),
+        (Self::UpstreamResync, "UpstreamResync"),
+        (Self::DownstreamResync, "DownstreamResync"),
+    ];
+}
+
+/// A member of an enumeration by its name or its number.
+struct Named<T: 'static>(&'static [(T, &'static str)], T);
+
+impl<T: Copy> Visitor<'_> for Named<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name or a number")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok(self.0.iter().find(|(_, name)| *name == text).map_or(self.1, |(it, _)| *it))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(self.0.get(at).map_or(self.1, |(it, _)| *it))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<T, E> {
+        Ok(self.1)
+    }
+}
+
+impl<'de> Deserialize<'de> for TxnType {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Named(&Self::ALL, Self::Unknown))
+    }
+}
+
+impl<'de> Deserialize<'de> for ResyncType {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Named(&Self::ALL, Self::NotResync))
+    }
+}
+
+/// One transaction. Also what is stored of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Transaction {
+    pub(crate) seq_num: u64,
+    pub(crate) txn_type: TxnType,
+    pub(crate) resync_type: ResyncType,
+    pub(crate) description: String,
+    /// Who asked; none for what the agent began by itself.
+    pub(crate) client: Option<String>,
+    /// What logs call the request.
+    pub(crate) trace: Option<String>,
+    pub(crate) start: String,
+    pub(crate) stop: String,
+    pub(crate) start_ns: u64,
+    pub(crate) stop_ns: u64,
+    /// What was asked, ascending by key; null for what is not to be any more.
+    pub(crate) values: Vec<Asked>,
+    /// In the order of the plan.
+    pub(crate) planned: Vec<Operation>,
+    /// In the same order; those of the way back after a failure last.
+    pub(crate) executed: Vec<Operation>,
+    /// Operations beyond those kept.
+    pub(crate) omitted: usize,
+    /// What it left waiting for something.
+    pub(crate) pending: Vec<String>,
+    /// What it left to be tried again.
+    pub(crate) failed: Vec<String>,
+    pub(crate) error: Option<String>,
+    /// After a failure: all is as it was before.
+    pub(crate) undone: bool,
+}
+
+/// One value that was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Asked {
+    pub(crate) key: String,
+    pub(crate) value: Json,
+}
+
+/// One operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Operation {
+    pub(crate) operation: String,
+    pub(crate) key: String,
+    pub(crate) label: String,
+    pub(crate) cause: String,
+    pub(crate) prev_value: Json,
+    pub(crate) new_value: Json,
+    pub(crate) prev_state: String,
+    pub(crate) new_state: String,
+    /// `verified`, `completed` (and not looked at any more), `failed` or `not tried`.
+    pub(crate) result: String,
+    /// The system's own words.
+    pub(crate) error: Option<String>,
+    pub(crate) errno: Option<i32>,
+    pub(crate) is_derived: bool,
+    pub(crate) is_revert: bool,
+    pub(crate) is_retry: bool,
+    pub(crate) is_recreate: bool,
+}
+
+impl Renderer {
+    pub(super) fn key(&self, key: &Key) -> String {
+        name(&self.registry, key)
+    }
+
+    pub(super) fn kind(&self, key: &Key) -> &str {
+        self.registry.descriptor(key.kind()).map_or("unknown", |kind| kind.name())
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(super) fn value(&self, key: &Key, value: Option<&SharedValue>) -> Json {
+        value.map_or(Json::Null, |value| {
+            json!({"Type": self.kind(key), "Data": recorded::to_json(key.kind(), &**value)})
+        })
+    }
+
+    /// What only the system knows of a value: numbers it gave, marks it carries.
+    pub(super) fn metadata(&self, status: &Status) -> Json {
+        let observed = status.observed.as_ref();
+        let document = observed.map(|it| recorded::to_json(status.key.kind(), &**it));
+        document.and_then(|it| it.get("facts").cloned()).unwrap_or(Json::Null)
+    }
+
+    pub(super) fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
+        self.registry.label(key, value)
+    }
+
+    fn names(&self, keys: &[Key]) -> Vec<String> {
+        keys.iter().map(|key| self.key(key)).collect()
+    }
+
+    pub(crate) fn transaction(&self, record: &Record) -> Transaction {
+        let operations = record.operations.iter();
+        let planned = operations.clone().filter(|it| !it.undo);
+        let executed = operations.filter(|it| it.result != Executed::NotTried);
+        let asked = record.asked.iter().map(|(key, value)| Asked {
+            key: self.key(key),
+            value: self.value(key, value.as_ref()),
+        });
+        let (pending, failed, error, undone) = match &record.outcome {
+            Outcome::Done { pending, failed, .. } => {
+                (self.names(pending), self.names(failed), None, false)
+            }
+            Outcome::Failed { key, label, error, undone, .. } => {
+                (Vec::new(), vec![self.key(key)], Some(format!("{label}: {error}")), *undone)
+            }
+        };
+        Transaction {
+            seq_num: record.txn.0,
+            txn_type: txn_type(record),
+            resync_type: match record.origin {
+                Origin::Resync => ResyncType::DownstreamResync,
+                _ => ResyncType::NotResync,
+            },
+            description: record.description.clone(),
+            client: record.author.as_ref().map(|author| author.client.clone()),
+            trace: record.author.as_ref().map(|author| author.trace.clone()),
+            start: time_text(record.started_ns),
+            stop: time_text(record.ended_ns),
+            start_ns: record.started_ns,
+            stop_ns: record.ended_ns,
+            values: asked.collect(),
+            planned: planned.map(|it| self.operation(record, it)).collect(),
+            executed: executed.map(|it| self.operation(record, it)).collect(),
+            omitted: record.omitted,
+            pending,
+            failed,
+            error,
+            undone,
+        }
+    }
+
+    fn operation(&self, record: &Record, it: &RecordedOperation) -> Operation {
+        let (result, error) = match &it.result {
+            Executed::Verified => ("verified", None),
+            Executed::Completed => ("completed", None),
+            Executed::Failed(error) => ("failed", Some(error)),
+            Executed::NotTried => ("not tried", None),
+        };
+        let value = it.new.as_ref().or(it.old.as_ref());
+        let asked = record.asked.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
+        let twin = |other: &RecordedOperation| {
+            other.key == it.key && other.action != it.action && other.undo == it.undo
+        };
+        let made_anew = matches!(it.action, Action::Create | Action::Delete);
+        let change = record.origin == Origin::Change;
+        Operation {
+            operation: it.action.to_string().to_uppercase(),
+            key: self.key(&it.key),
+            label: self.label(&it.key, value.map(|value| &**value)),
+            cause: cause(it.cause).to_owned(),
+            prev_value: self.value(&it.key, it.old.as_ref()),
+            new_value: self.value(&it.key, it.new.as_ref()),
+            prev_state: state_before(it).to_string(),
+            new_state: state_after(it).to_string(),
+            result: result.to_owned(),
+            error: error.map(|error| error.message.clone()),
+            errno: error.and_then(|error| error.errno),
+            is_derived: change && it.cause == Cause::Asked && !asked && !it.undo,
+            is_revert: it.undo,
+            is_retry: !change && it.cause == Cause::Asked,
+            is_recreate: made_anew && record.operations.iter().any(twin),
+        }
+    }
+
+    /// The status of one value, and of its parts in short.
+    pub(super) fn status(&self, status: &Status, parts: &[Status]) -> Json {
+        let derived: Vec<_> = parts.iter().map(|part| self.short(part)).collect();
+        json!({
+            "value": self.short(status),
+            "derived_values": derived,
+            "part_of": self.names(&status.part_of),
+        })
+    }
+
+    fn short(&self, status: &Status) -> Json {
+        let detail = &status.detail;
+        json!({
+            "key": self.key(&status.key),
+            "label": status.label,
+            "descriptor": self.kind(&status.key),
+            "state": status.state.to_string(),
+            "error": detail.error.as_ref().map(ToString::to_string),
+            "last_operation": status.last.map(|last| last.action.to_string().to_uppercase()),
+            "last_txn": status.last.map(|last| last.txn.0),
+            "details": details(status),
+            "conflict": detail.conflict.as_ref().map(|key| self.key(key)),
+            "cycle": self.names(&detail.cycle),
+            "attempts": detail.attempts,
+        })
+    }
+}
+
+/// What it waits for, or what is wrong with it.
+pub(super) fn details(status: &Status) -> Vec<String> {
+    status.detail.unmet.iter().chain(&status.detail.invalid).cloned().collect()
+}
+
+fn txn_type(record: &Record) -> TxnType {
+    let again = || record.operations.iter().all(|it| it.cause == Cause::Asked);
+    match record.origin {
+        Origin::Change => TxnType::NBTransaction,
+        _ if !record.operations.is_empty() && again() => TxnType::RetryFailedOps,
+        _ => TxnType::SBNotification,
+    }
+}
+
+pub(super) fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Asked => "asked",
+        Cause::Parked => "parked: what it depends on goes",
+        Cause::Returned => "returned: what it depends on is back",
+        Cause::Woken => "woken: what it waited for is there",
+        Cause::Drift => "drift: the system differed",
+        Cause::Orphan => "orphan: nobody intends it",
+    }
+}
+
+/// The state of a value before an operation, as far as the operation tells.
+fn state_before(it: &RecordedOperation) -> State {
+    match (it.action, it.cause) {
+        (Action::Create, Cause::Woken | Cause::Returned) => State::Pending,
+        (Action::Create, Cause::Drift) => State::Missing,
+        (Action::Create, _) => State::Nonexistent,
+        (_, Cause::Drift) => State::Drifted,
+        (Action::Adopt, _) | (_, Cause::Orphan) => State::Obtained,
+        _ => State::Configured,
+    }
+}
+
+/// The state of a value after an operation.
+pub(super) fn state_after(it: &RecordedOperation) -> State {
+    match (&it.result, it.action, it.cause) {
+        (Executed::Failed(_), ..) => State::Failed,
+        (Executed::NotTried, ..) => state_before(it),
+        (_, Action::Delete, Cause::Parked) => State::Pending,
+        (_, Action::Delete, _) => State::Nonexistent,
+        (_, Action::Release, _) => State::Obtained,
+        _ => State::Configured,
+    }
+}
+
+impl Transaction {
+    /// For people. `verbose` adds what was asked and the values.
+    pub(crate) fn text(&self, verbose: bool) -> String {
+        let mut out = String::new();
+        // Writing to a string never fails.
+        let _ = self.write(&mut out, verbose);
+        out
+    }
+
+    fn write(&self, out: &mut String, verbose: bool) -> fmt::Result {
+        let took = self.stop_ns.saturating_sub(self.start_ns) / 1000;
+        let who = self.client.as_deref().unwrap_or("the agent itself");
+        write!(out, "#{}  {}  {:?}  by {who}", self.seq_num, self.start, self.txn_type)?;
+        if let Some(trace) = &self.trace {
+            write!(out, "  trace {trace}")?;
+        }
+        write!(out, "  {}.{:03} ms  ", took / 1000, took % 1000)?;
+        match &self.error {
+            None => writeln!(out, "done")?,
+            Some(error) if self.undone => writeln!(out, "FAILED, taken back: {error}")?,
+            Some(error) => writeln!(out, "FAILED: {error}")?,
+        }
+        if verbose {
+            for asked in &self.values {
+                let verb = if asked.value.is_null() { "without" } else { "with" };
+                writeln!(out, "    asked {verb} {}", asked.key)?;
+            }
+        }
+        let untried = self.planned.iter().filter(|it| it.result == "not tried");
+        for operation in self.executed.iter().chain(untried) {
+            operation.write(out, verbose)?;
+        }
+        if self.omitted > 0 {
+            writeln!(out, "    and {} operations more", self.omitted)?;
+        }
+        for key in &self.pending {
+            writeln!(out, "    waits: {key}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Operation {
+    fn write(&self, out: &mut String, verbose: bool) -> fmt::Result {
+        write!(out, "    {:7} {}  {}", self.operation, self.label, self.result)?;
+        let tags = [
+            (self.is_derived, "DERIVED"),
+            (self.is_revert, "REVERT"),
+            (self.is_retry, "RETRY"),
+            (self.is_recreate, "RECREATE"),
+            (self.prev_state == "PENDING", "WAS-PENDING"),
+            (self.prev_state == "MISSING", "WAS-MISSING"),
+            (self.prev_state == "OBTAINED", "WAS-OBTAINED"),
+            (self.prev_state == "DRIFTED", "WAS-DRIFTED"),
+            (self.new_state == "PENDING", "IS-PENDING"),
+        ];
+        for (_, tag) in tags.iter().filter(|(it, _)| *it) {
+            write!(out, " [{tag}]")?;
+        }
+        if let Some(error) = &self.error {
+            write!(out, "  {error}")?;
+            let errno = self.errno.map(|errno| format!(" (errno {errno})"));
+            out.push_str(&errno.unwrap_or_default());
+        }
+        writeln!(out)?;
+        if verbose {
+            for (sign, value) in [('-', &self.prev_value), ('+', &self.new_value)] {
+                if let Some(data) = value.get("Data") {
+                    writeln!(out, "          {sign} {data}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `TXN-7`.
+pub(super) fn txn_name(txn: TxnId) -> String {
+    format!("TXN-{}", txn.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves kv.A1, kv.A2, kv.A3, kv.A4
+    #[test]
+    fn enumerations_are_written_as_names_and_read_as_names_or_numbers() {
+        assert_eq!(json!(TxnType::NBTransaction), json!("NBTransaction"));
+        assert_eq!(json!(ResyncType::FullResync), json!("FullResync"));
+        for (document, want) in [
+            (json!("SBNotification"), TxnType::SBNotification),
+            (json!("NBTransaction"), TxnType::NBTransaction),
+            (json!(1), TxnType::NBTransaction),
+            (json!(2), TxnType::RetryFailedOps),
+            (json!(77), TxnType::Unknown),
+            (json!(-1), TxnType::Unknown),
+            (json!("Another"), TxnType::Unknown),
+        ] {
+            assert_eq!(
+                serde_json::from_value::<TxnType>(document.clone()).unwrap(),
+                want,
+                "{document}"
+            );
+        }
+        for (document, want) in [
+            (json!("DownstreamResync"), ResyncType::DownstreamResync),
+            (json!(2), ResyncType::UpstreamResync),
+            (json!(77), ResyncType::NotResync),
+            (json!("Another"), ResyncType::NotResync),
+        ] {
+            assert_eq!(
+                serde_json::from_value::<ResyncType>(document.clone()).unwrap(),
+                want,
+                "{document}"
+            );
+        }
+    }
+}

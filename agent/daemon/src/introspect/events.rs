@@ -1,0 +1,84 @@
+//! What happens, as it happens: `events`, a stream of server-sent events.
+//!
+//! Three kinds: `transaction` (its id is the number, so a reader that reconnects with `Last-Event-ID` misses none that
+//! are still recorded), `status` (values that changed), and `missed` (read anew what you show: there was more than you
+//! could take in).
+
+use std::convert::Infallible;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::{Stream, StreamExt, stream};
+use serde_json::{Value as Json, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::arguments::Arguments;
+use super::document::Renderer;
+use super::failure::Failure;
+use super::transactions::Window;
+use super::{Introspect, PAGE};
+use crate::core::{ShortStatus, Told};
+
+/// One thing to tell a reader.
+type Item = Result<Event, Infallible>;
+
+/// `GET events`: `after-seq`, or the header `Last-Event-ID`.
+pub(super) async fn events(
+    Shared(introspect): Shared<Introspect>,
+    headers: HeaderMap,
+    arguments: Arguments,
+) -> Result<Sse<impl Stream<Item = Item>>, Failure> {
+    let arguments = arguments.only(&["after-seq"], &[])?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let after = arguments.number("after-seq")?.or(last);
+    // Listening begins before the past is read: a transaction may come twice, none is lost.
+    let told = introspect.core.listen();
+    let past = match after {
+        Some(after) => introspect
+            .transactions(Window { since: 0, until: u64::MAX, after, most: PAGE })
+            .await?
+            .iter()
+            .map(|it| event("transaction", Some(it.seq_num), &json!(it)))
+            .collect(),
+        None => Vec::new(),
+    };
+    let render = introspect.render.clone();
+    let live = stream::unfold(told, |mut told| async move {
+        match told.recv().await {
+            Ok(it) => Some((Some(it), told)),
+            Err(RecvError::Lagged(_)) => Some((None, told)),
+            Err(RecvError::Closed) => None,
+        }
+    });
+    let live = live.map(move |told| document(&render, told));
+    Ok(Sse::new(stream::iter(past).chain(live).map(Ok)).keep_alive(KeepAlive::default()))
+}
+
+fn document(render: &Renderer, told: Option<Told>) -> Event {
+    match told {
+        None => event("missed", None, &json!({})),
+        Some(Told::Transaction(record)) => {
+            event("transaction", Some(record.txn.0), &json!(render.transaction(&record)))
+        }
+        Some(Told::Statuses { omitted, .. }) if omitted > 0 => event("missed", None, &json!({})),
+        Some(Told::Statuses { changed, .. }) => {
+            let changed: Vec<_> = changed.iter().map(|it| short(render, it)).collect();
+            event("status", None, &json!(changed))
+        }
+    }
+}
+
+fn short(render: &Renderer, status: &ShortStatus) -> Json {
+    json!({
+        "key": render.key(&status.key),
+        "label": status.label,
+        "descriptor": render.kind(&status.key),
+        "state": status.state.to_string(),
+    })
+}
+
+fn event(name: &str, id: Option<u64>, document: &Json) -> Event {
+    let event = Event::default().event(name).data(document.to_string());
+    id.map_or(event.clone(), |id| event.id(id.to_string()))
+}

@@ -1,0 +1,205 @@
+//! Where everything is drawn: a column for each rank of kinds, a box for each kind, rows within.
+//!
+//! Values of one kind depend on values of the same few kinds, so ranking the kinds instead of the values keeps columns
+//! short and boxes whole. What depends stands left of what it depends on, as far as there are no circles.
+
+use std::collections::BTreeMap;
+
+use super::picture::Picture;
+
+/// Pixels of a character of the labels' font, rounded up.
+const CHARACTER: f64 = 7.0;
+const NODE_HEIGHT: f64 = 26.0;
+const NODE_WIDTH_LEAST: f64 = 60.0;
+pub(super) const LABEL_MOST: usize = 36;
+/// Between nodes, inside of boxes around them, and between boxes.
+const GAP: f64 = 12.0;
+/// Between columns: room for edges to turn.
+const COLUMN_GAP: f64 = 90.0;
+const TITLE_HEIGHT: f64 = 20.0;
+/// Nodes of a box below one another; more of them stand side by side.
+const ROWS: usize = 24;
+/// How often nodes are moved towards those they are tied to.
+const SWEEPS: usize = 4;
+
+/// A rectangle, in pixels from the upper left corner.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Place {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// All places of a picture.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// In the order of the nodes.
+    pub(super) nodes: Vec<Place>,
+    /// The boxes with their titles.
+    pub(super) boxes: Vec<(String, Place)>,
+}
+
+/// The nodes of one kind.
+#[derive(Debug)]
+struct Cluster {
+    kind: String,
+    rank: usize,
+    nodes: Vec<usize>,
+}
+
+pub(super) fn layout(picture: &Picture) -> Layout {
+    let mut clusters = clusters(picture);
+    let mut order: Vec<f64> = (0..picture.nodes.len()).map(|at| at as f64).collect();
+    for _ in 0..SWEEPS {
+        settle(picture, &mut clusters, &mut order);
+    }
+    place(picture, &clusters)
+}
+
+/// The label as it fits into its node.
+pub(super) fn shortened(label: &str) -> String {
+    match label.char_indices().nth(LABEL_MOST) {
+        None => label.to_owned(),
+        Some((end, _)) => format!("{}…", &label[..end]),
+    }
+}
+
+fn clusters(picture: &Picture) -> Vec<Cluster> {
+    let mut by_kind: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, node) in picture.nodes.iter().enumerate() {
+        by_kind.entry(&node.kind).or_default().push(at);
+    }
+    let kinds: Vec<&str> = by_kind.keys().copied().collect();
+    let of = |node: usize| {
+        kinds.iter().position(|kind| *kind == picture.nodes[node].kind).unwrap_or_default()
+    };
+    let mut ties: Vec<Vec<usize>> = vec![Vec::new(); kinds.len()];
+    for edge in &picture.edges {
+        let (from, to) = (of(edge.from), of(edge.to));
+        if from != to && !ties[from].contains(&to) {
+            ties[from].push(to);
+        }
+    }
+    let mut ranks = Ranks { ties, ranks: vec![None; kinds.len()], open: Vec::new() };
+    let heights: Vec<usize> = (0..kinds.len()).map(|kind| ranks.height(kind)).collect();
+    let highest = heights.iter().copied().max().unwrap_or_default();
+    let cluster = |((kind, nodes), height): ((&str, Vec<usize>), usize)| Cluster {
+        kind: kind.to_owned(),
+        rank: highest - height,
+        nodes,
+    };
+    let mut clusters: Vec<Cluster> = by_kind.into_iter().zip(heights).map(cluster).collect();
+    clusters.sort_by_key(|cluster| cluster.rank);
+    clusters
+}
+
+/// How many kinds follow a kind, one depending on the other.
+struct Ranks {
+    ties: Vec<Vec<usize>>,
+    ranks: Vec<Option<usize>>,
+    /// The way to where the walk is: an edge back into it closes a circle and does not count.
+    open: Vec<usize>,
+}
+
+impl Ranks {
+    fn height(&mut self, kind: usize) -> usize {
+        if let Some(height) = self.ranks[kind] {
+            return height;
+        }
+        self.open.push(kind);
+        let mut height = 0;
+        for next in self.ties[kind].clone() {
+            if !self.open.contains(&next) {
+                height = height.max(1 + self.height(next));
+            }
+        }
+        self.open.pop();
+        self.ranks[kind] = Some(height);
+        height
+    }
+}
+
+/// Moves nodes, and boxes in their column, towards the middle of what they are tied to.
+fn settle(picture: &Picture, clusters: &mut [Cluster], order: &mut [f64]) {
+    let mut sums = vec![(0.0, 0.0); picture.nodes.len()];
+    for edge in &picture.edges {
+        for (this, other) in [(edge.from, edge.to), (edge.to, edge.from)] {
+            sums[this].0 += order[other];
+            sums[this].1 += 1.0;
+        }
+    }
+    let wish = |node: usize| match sums[node] {
+        (_, 0.0) => order[node],
+        (sum, count) => sum / count,
+    };
+    for cluster in clusters.iter_mut() {
+        cluster.nodes.sort_by(|&a, &b| wish(a).total_cmp(&wish(b)).then(a.cmp(&b)));
+    }
+    let middle = |cluster: &Cluster| {
+        let sum: f64 = cluster.nodes.iter().map(|&node| wish(node)).sum();
+        sum / cluster.nodes.len().max(1) as f64
+    };
+    clusters.sort_by(|a, b| {
+        a.rank.cmp(&b.rank).then(middle(a).total_cmp(&middle(b))).then(a.kind.cmp(&b.kind))
+    });
+    let mut row = 0;
+    let mut rank = None;
+    for cluster in clusters.iter() {
+        if rank != Some(cluster.rank) {
+            (row, rank) = (0, Some(cluster.rank));
+        }
+        for &node in &cluster.nodes {
+            order[node] = f64::from(row);
+            row += 1;
+        }
+    }
+}
+
+fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
+    let mut layout = Layout {
+        width: GAP,
+        height: 0.0,
+        nodes: vec![Place::default(); picture.nodes.len()],
+        boxes: Vec::new(),
+    };
+    for column in clusters.chunk_by(|a, b| a.rank == b.rank) {
+        let x = layout.width;
+        let mut y = GAP;
+        let mut right = x;
+        for cluster in column {
+            let place = put(picture, cluster, x, y, &mut layout.nodes);
+            y += place.height + GAP * 2.0;
+            right = right.max(x + place.width);
+            layout.boxes.push((cluster.kind.clone(), place));
+        }
+        layout.width = right + COLUMN_GAP;
+        layout.height = layout.height.max(y);
+    }
+    layout.width = (layout.width - COLUMN_GAP + GAP).max(NODE_WIDTH_LEAST);
+    layout.height = layout.height.max(NODE_HEIGHT);
+    layout
+}
+
+/// Puts the nodes of one box and gives its place.
+fn put(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &mut [Place]) -> Place {
+    let width = |node: usize| {
+        let characters = shortened(&picture.nodes[node].label).chars().count() + 3;
+        (characters as f64 * CHARACTER).max(NODE_WIDTH_LEAST)
+    };
+    let title = cluster.kind.chars().count() as f64 * CHARACTER + GAP * 2.0;
+    let (mut left, mut bottom) = (x + GAP, y);
+    for some in cluster.nodes.chunks(ROWS) {
+        let widest = some.iter().map(|&node| width(node)).fold(0.0, f64::max);
+        let mut top = y + TITLE_HEIGHT + GAP / 2.0;
+        for &node in some {
+            nodes[node] = Place { x: left, y: top, width: widest, height: NODE_HEIGHT };
+            top += NODE_HEIGHT + GAP;
+        }
+        left += widest + GAP;
+        bottom = bottom.max(top);
+    }
+    Place { x, y, width: (left - x).max(title), height: bottom - y }
+}

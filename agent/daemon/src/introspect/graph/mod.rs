@@ -1,0 +1,107 @@
+//! `graph`: values and what ties them together, drawn by ourselves.
+//!
+//! [`picture`] says what is drawn, [`layout`] where, [`svg`] and [`dot`] write it down.
+
+mod dot;
+mod layout;
+mod picture;
+mod svg;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use holdfast_scheduler::{Key, TxnId};
+
+use self::picture::{Drawn, Picture};
+use super::arguments::Arguments;
+use super::failure::Failure;
+use super::timeline::Past;
+use super::{Introspect, names};
+
+/// Values that are drawn when no `limit` is given: what a screen can show.
+const NODES: usize = 200;
+/// Values that are drawn at most: what a browser can show.
+const NODES_MOST: usize = 2000;
+/// Steps from the value in the middle.
+const DEPTH: usize = 2;
+const DEPTH_MOST: usize = 8;
+
+/// `GET graph`: `key` with `depth`, or `txn`, or neither for everything; `limit`, `format`.
+pub(super) async fn graph(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["key", "depth", "txn", "limit", "format"], &[])?;
+    let format = arguments.one_of("format", &["svg", "dot", "raw", "json"])?;
+    let limit = arguments.count("limit", NODES, NODES_MOST)?;
+    let depth = arguments.count("depth", DEPTH, DEPTH_MOST)?;
+    let picture = match (arguments.text("key"), arguments.number("txn")?) {
+        (Some(_), Some(_)) => return Err(Failure::bad("give `key` or `txn`, not both")),
+        (Some(key), None) => introspect.around(key.to_owned(), depth, limit).await?,
+        (None, Some(number)) => introspect.after_transaction(number, limit).await?,
+        (None, None) => introspect.whole(limit).await?,
+    };
+    Ok(rendered(&picture, format))
+}
+
+fn rendered(picture: &Picture, format: &str) -> Response {
+    if format == "json" {
+        return Json(picture.document()).into_response();
+    }
+    if format == "raw" {
+        return ([(header::CONTENT_TYPE, "text/vnd.graphviz")], dot::write(picture, None))
+            .into_response();
+    }
+    let places = layout::layout(picture);
+    if format == "dot" {
+        return ([(header::CONTENT_TYPE, "text/vnd.graphviz")], dot::write(picture, Some(&places)))
+            .into_response();
+    }
+    ([(header::CONTENT_TYPE, "image/svg+xml")], svg::write(picture, &places)).into_response()
+}
+
+impl Introspect {
+    async fn around(&self, key: String, depth: usize, limit: usize) -> Result<Picture, Failure> {
+        let render = self.render.clone();
+        let look = move |inside: &crate::core::Inside<'_>| {
+            let key = names::find(inside.engine, &key)?;
+            let drawn = Drawn::around(inside.engine, vec![key], depth, limit);
+            Ok(drawn.picture(&render, inside.engine))
+        };
+        self.core.look(look).await?
+    }
+
+    async fn whole(&self, limit: usize) -> Result<Picture, Failure> {
+        let render = self.render.clone();
+        let look = move |inside: &crate::core::Inside<'_>| {
+            Drawn::whole(inside.engine, limit).picture(&render, inside.engine)
+        };
+        Ok(self.core.look(look).await?)
+    }
+
+    /// What a transaction touched and what is next to it, in the states in which it left them.
+    async fn after_transaction(&self, number: u64, limit: usize) -> Result<Picture, Failure> {
+        let (render, began) = (self.render.clone(), self.started_ns);
+        let look = move |inside: &crate::core::Inside<'_>| {
+            let record = inside.engine.history().record(TxnId(number)).cloned();
+            let record = record
+                .ok_or_else(|| Failure::unknown(format!("transaction {number} is not recorded")))?;
+            let mut touched: Vec<Key> = record.keys().cloned().collect();
+            touched.sort_unstable();
+            touched.dedup();
+            let drawn = Drawn::around(inside.engine, touched.clone(), 1, limit);
+            let mut picture = drawn.picture(&render, inside.engine);
+            for node in &mut picture.nodes {
+                let Some(key) = &node.key else { continue };
+                node.touched = touched.binary_search(key).is_ok();
+                let past = Past::of(inside, key.clone());
+                let mut revisions = past.revisions(began, inside.now.unix_ns).into_iter();
+                let then = revisions.find(|revision| revision.holds(record.ended_ns));
+                node.show(&render, then.map(|then| (then.state, then.value)));
+            }
+            Ok(picture)
+        };
+        self.core.look(look).await?
+    }
+}

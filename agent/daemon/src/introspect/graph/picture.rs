@@ -1,0 +1,248 @@
+//! What is drawn: values, what they depend on, what they consist of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_scheduler::{Engine, Key, Need, SharedValue, State, Target};
+use serde_json::{Value as Json, json};
+
+use super::super::document::Renderer;
+
+/// Targets that one step of the search follows by looking at every value; exact ones are always followed.
+const TARGETS_FOLLOWED: usize = 16;
+/// Values followed from one, in one direction: a link with a thousand addresses is drawn with some of them.
+const NEIGHBOURS: usize = 64;
+/// Octets of a value in the tooltip of its node.
+const TOOLTIP_OCTETS: usize = 600;
+
+/// The values of a drawing, before their ties are looked up.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    keys: BTreeSet<Key>,
+    /// Values that found no place.
+    left_out: usize,
+}
+
+/// A drawing without places.
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) left_out: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    /// None for what is waited for and cannot be named by a key.
+    pub(super) key: Option<Key>,
+    pub(super) name: String,
+    pub(super) label: String,
+    pub(super) kind: String,
+    pub(super) state: State,
+    /// It does not exist, somebody waits for it.
+    pub(super) ghost: bool,
+    /// A part of another value.
+    pub(super) derived: bool,
+    /// The transaction in question worked on it.
+    pub(super) touched: bool,
+    pub(super) tooltip: String,
+}
+
+/// A tie between two nodes, by their places in the list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Edge {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) tie: Tie,
+    pub(super) label: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tie {
+    DependsOn,
+    /// It depends on what is not there.
+    Unmet,
+    Derives,
+}
+
+impl Tie {
+    fn name(self) -> &'static str {
+        match self {
+            Self::DependsOn => "depends-on",
+            Self::Unmet => "unmet",
+            Self::Derives => "derives",
+        }
+    }
+}
+
+impl Drawn {
+    /// Values up to `depth` steps away from some.
+    pub(super) fn around(engine: &Engine, start: Vec<Key>, depth: usize, most: usize) -> Self {
+        let mut drawn = Self { keys: BTreeSet::new(), left_out: 0 };
+        let mut frontier = drawn.add(start, most);
+        for _ in 0..depth {
+            frontier = drawn.add(neighbours(engine, &frontier), most);
+        }
+        drawn
+    }
+
+    /// Everything: what is intended first, then what the system has without us.
+    pub(super) fn whole(engine: &Engine, most: usize) -> Self {
+        let mut keys = engine.keys(|_| true);
+        keys.sort_by_cached_key(|key| (engine.state(key) == State::Obtained, key.clone()));
+        let mut drawn = Self { keys: BTreeSet::new(), left_out: 0 };
+        drawn.add(keys, most);
+        drawn
+    }
+
+    /// Those that are new and find a place.
+    fn add(&mut self, keys: Vec<Key>, most: usize) -> Vec<Key> {
+        let mut added = Vec::new();
+        for key in keys {
+            if self.keys.len() < most && self.keys.insert(key.clone()) {
+                added.push(key);
+            } else if !self.keys.contains(&key) {
+                self.left_out += 1;
+            }
+        }
+        added
+    }
+
+    pub(super) fn picture(self, render: &Renderer, engine: &Engine) -> Picture {
+        let mut nodes: Vec<Node> =
+            self.keys.iter().map(|key| Node::of(render, engine, key)).collect();
+        let at: BTreeMap<Key, usize> = self.keys.iter().cloned().zip(0..).collect();
+        let mut edges = BTreeSet::new();
+        let mut ghosts: BTreeMap<String, usize> = BTreeMap::new();
+        for (key, &from) in &at {
+            let parts = engine.status(key).map(|status| status.parts).unwrap_or_default();
+            let parts = parts.iter().filter_map(|part| at.get(part));
+            edges.extend(parts.map(|&to| Edge::new(from, to, Tie::Derives, "")));
+            for need in engine.needs(key) {
+                let providers = at.iter().filter(|(other, _)| engine.meets(other, &need.target));
+                let tie = |to| Edge::new(from, to, Tie::DependsOn, &need.label);
+                edges.extend(providers.filter(|&(_, &to)| to != from).map(|(_, &to)| tie(to)));
+                if need.met || matches!(need.target, Target::Whole(_)) {
+                    continue;
+                }
+                let drawn = match &need.target {
+                    Target::Exact(target) => at.get(target).copied(),
+                    _ => None,
+                };
+                let to = drawn.unwrap_or_else(|| {
+                    *ghosts.entry(need.label.clone()).or_insert_with(|| {
+                        nodes.push(Node::ghost(render, &need));
+                        nodes.len() - 1
+                    })
+                });
+                edges.insert(Edge::new(from, to, Tie::Unmet, &need.label));
+            }
+        }
+        Picture { nodes, edges: edges.into_iter().collect(), left_out: self.left_out }
+    }
+}
+
+impl Edge {
+    fn new(from: usize, to: usize, tie: Tie, label: &str) -> Self {
+        Self { from, to, tie, label: label.to_owned() }
+    }
+}
+
+/// What some values depend on, consist of and are needed by.
+fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
+    let mut found = Vec::new();
+    let mut targets = Vec::new();
+    for key in keys {
+        if let Some(status) = engine.status(key) {
+            found.extend(status.parts.into_iter().take(NEIGHBOURS));
+            found.extend(status.part_of);
+        }
+        found.extend(engine.dependants(key, NEIGHBOURS));
+        targets.extend(engine.needs(key).into_iter().map(|need| need.target));
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    let (exact, others): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|target| matches!(target, Target::Exact(_)));
+    let some = &others[..others.len().min(TARGETS_FOLLOWED)];
+    let providers = engine.providers(&exact, NEIGHBOURS).into_iter();
+    found.extend(providers.chain(engine.providers(some, NEIGHBOURS)).flatten());
+    let known = |key: &Key| engine.state(key) != State::Nonexistent;
+    // A ghost is drawn by those who wait for it.
+    found.into_iter().filter(known).collect()
+}
+
+impl Node {
+    fn of(render: &Renderer, engine: &Engine, key: &Key) -> Self {
+        let [intended, applied, observed] = engine.planes(key).map(Option::<&SharedValue>::cloned);
+        let status = engine.status(key);
+        let mut node = Self {
+            key: Some(key.clone()),
+            name: render.key(key),
+            label: engine.label(key),
+            kind: render.kind(key).to_owned(),
+            state: engine.state(key),
+            ghost: false,
+            derived: status.is_some_and(|status| !status.part_of.is_empty()),
+            touched: false,
+            tooltip: String::new(),
+        };
+        node.explain(render, observed.or(applied).or(intended));
+        node
+    }
+
+    fn ghost(render: &Renderer, need: &Need) -> Self {
+        let key = match &need.target {
+            Target::Exact(key) => Some(key),
+            _ => None,
+        };
+        Self {
+            key: None,
+            name: key.map(|key| render.key(key)).unwrap_or_default(),
+            label: need.label.clone(),
+            kind: key.map_or("not there", |key| render.kind(key)).to_owned(),
+            state: State::Nonexistent,
+            ghost: true,
+            derived: false,
+            touched: false,
+            tooltip: format!("{} is not there", need.label),
+        }
+    }
+
+    /// Shows it as it was; as absent when it was not there.
+    pub(super) fn show(&mut self, render: &Renderer, then: Option<(State, Option<SharedValue>)>) {
+        let (state, value) = then.unwrap_or((State::Nonexistent, None));
+        self.state = state;
+        self.explain(render, value);
+    }
+
+    fn explain(&mut self, render: &Renderer, value: Option<SharedValue>) {
+        let Some(key) = &self.key else { return };
+        let value = render.value(key, value.as_ref());
+        let data = value.get("Data").map(Json::to_string).unwrap_or_default();
+        let end = data.floor_char_boundary(TOOLTIP_OCTETS);
+        self.tooltip = format!("{}\n{}\n{}", self.label, self.state, &data[..end]);
+    }
+
+    /// Drawn dashed: it is not in the system.
+    pub(super) fn is_absent(&self) -> bool {
+        let absent = [State::Nonexistent, State::Missing, State::Unimplemented, State::Pending];
+        self.ghost || absent.contains(&self.state)
+    }
+}
+
+impl Picture {
+    pub(super) fn document(&self) -> Json {
+        let node = |it: &Node| {
+            json!({
+                "Key": it.name, "Label": it.label, "Descriptor": it.kind, "Ghost": it.ghost,
+                "State": it.state.to_string(), "Derived": it.derived, "Touched": it.touched,
+            })
+        };
+        let edge = |it: &Edge| json!({"From": it.from, "To": it.to, "Relation": it.tie.name(), "Label": it.label});
+        json!({
+            "Nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
+            "Edges": self.edges.iter().map(edge).collect::<Vec<_>>(),
+            "LeftOut": self.left_out,
+        })
+    }
+}

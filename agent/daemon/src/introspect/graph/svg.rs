@@ -1,0 +1,155 @@
+//! A picture as SVG: no outside fonts, no scripts, no inline styles, so that it is shown under any policy.
+
+use std::fmt::{self, Write as _};
+
+use holdfast_scheduler::State;
+
+use super::layout::{Layout, Place, shortened};
+use super::picture::{Edge, Node, Picture, Tie};
+use crate::introspect::arguments::form::Query;
+
+/// What lies behind the names of states.
+fn fill(state: State) -> &'static str {
+    match state {
+        State::Configured => "#cdebd3",
+        State::Obtained => "#e4e7ec",
+        State::InProgress => "#cfe2fb",
+        State::Pending => "#fff0bf",
+        State::Conflict => "#f3d1f0",
+        State::Missing | State::Drifted => "#ffdcae",
+        State::Invalid => "#e6cdf7",
+        State::Failed => "#f7c5bf",
+        State::Retrying => "#fbd3bd",
+        State::Nonexistent | State::Unimplemented => "#ffffff",
+    }
+}
+
+pub(super) fn write(picture: &Picture, layout: &Layout) -> String {
+    let mut out = String::new();
+    // Writing to a string never fails.
+    let _ = document(&mut out, picture, layout);
+    out
+}
+
+fn document(out: &mut String, picture: &Picture, layout: &Layout) -> fmt::Result {
+    let note = if picture.left_out > 0 { 24.0 } else { 0.0 };
+    let (width, height) = (layout.width.ceil(), (layout.height + note).ceil());
+    writeln!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="values and their dependencies" font-family="system-ui, sans-serif" font-size="12">"##
+    )?;
+    out.push_str(r##"<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="context-stroke"/></marker></defs>"##);
+    writeln!(out, r##"<rect width="{width}" height="{height}" fill="#ffffff"/>"##)?;
+    for (kind, place) in &layout.boxes {
+        cluster(out, kind, place)?;
+    }
+    for tie in &picture.edges {
+        edge(out, tie, &layout.nodes)?;
+    }
+    for (it, place) in picture.nodes.iter().zip(&layout.nodes) {
+        node(out, it, place)?;
+    }
+    if picture.left_out > 0 {
+        let y = height - 8.0;
+        writeln!(
+            out,
+            r##"<text x="12" y="{y}" fill="#57606a">{} values more are not drawn</text>"##,
+            picture.left_out
+        )?;
+    }
+    out.push_str("</svg>\n");
+    Ok(())
+}
+
+fn cluster(out: &mut String, kind: &str, place: &Place) -> fmt::Result {
+    let Place { x, y, width, height } = place;
+    writeln!(
+        out,
+        r##"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="#d0d7de"/><text x="{}" y="{}" fill="#57606a" font-size="11">{}</text>"##,
+        x + 8.0,
+        y + 15.0,
+        Escaped(kind)
+    )
+}
+
+fn edge(out: &mut String, edge: &Edge, nodes: &[Place]) -> fmt::Result {
+    let (from, to) = (nodes[edge.from], nodes[edge.to]);
+    let (start, end) = ((from.x + from.width, middle(&from)), (to.x, middle(&to)));
+    let ahead = start.0 < end.0;
+    // Backwards and within a column it leaves and arrives on the right.
+    let end = if ahead { end } else { (to.x + to.width, end.1) };
+    let bend = if ahead { (end.0 - start.0) / 2.0 } else { 50.0 };
+    let turn = if ahead { end.0 - bend } else { end.0 + bend };
+    let (color, width) = match edge.tie {
+        Tie::DependsOn => ("#57606a", 1.0),
+        Tie::Unmet => ("#cf222e", 1.6),
+        Tie::Derives => ("#9aa4af", 1.0),
+    };
+    let dash = if edge.tie == Tie::Derives { r#" stroke-dasharray="2 3""# } else { "" };
+    writeln!(
+        out,
+        r##"<path d="M{} {}C{} {} {turn} {} {} {}" fill="none" stroke="{color}" stroke-width="{width}"{dash} marker-end="url(#arrow)"><title>{}</title></path>"##,
+        start.0,
+        start.1,
+        start.0 + bend,
+        start.1,
+        end.1,
+        end.0,
+        end.1,
+        Escaped(if edge.tie == Tie::Derives { "consists of" } else { &edge.label })
+    )
+}
+
+fn middle(place: &Place) -> f64 {
+    place.y + place.height / 2.0
+}
+
+fn node(out: &mut String, node: &Node, place: &Place) -> fmt::Result {
+    let Place { x, y, width, height } = place;
+    let dash = if node.is_absent() { r#" stroke-dasharray="5 3""# } else { "" };
+    let radius = if node.derived { 12 } else { 3 };
+    let (stroke, thick) = match (node.touched, node.ghost) {
+        (true, _) => ("#bf8700", 3),
+        (_, true) => ("#cf222e", 1),
+        _ => ("#6e7781", 1),
+    };
+    let mut address = Query::new("key-timeline");
+    address.add("key", &node.name);
+    if node.key.is_some() {
+        write!(out, r##"<a href="{}" data-key="{}">"##, Escaped(&address.0), Escaped(&node.name))?;
+    }
+    write!(
+        out,
+        r##"<g><title>{}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{}" stroke="{stroke}" stroke-width="{thick}"{dash}/><text x="{}" y="{}" fill="#1f2328">{}</text></g>"##,
+        Escaped(&node.tooltip),
+        fill(node.state),
+        x + 9.0,
+        y + 17.0,
+        Escaped(&shortened(&node.label))
+    )?;
+    if node.key.is_some() {
+        out.push_str("</a>");
+    }
+    out.push('\n');
+    Ok(())
+}
+
+/// Text as it may stand in XML.
+struct Escaped<'t>(&'t str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\n' | '\t' => f.write_char(c)?,
+                c if c.is_control() => f.write_char(char::REPLACEMENT_CHARACTER)?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! What is: `status`, `dump` and `stats`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
+use serde_json::{Value as Json_, json};
+
+use super::arguments::Arguments;
+use super::failure::Failure;
+use super::{Introspect, names, page};
+use crate::core::Inside;
+
+/// Values looked at in one go: the core goes on in between.
+const STATUSES_AT_ONCE: usize = 500;
+/// The planes a dump can show: what is observed, what is intended, what the engine goes by.
+const VIEWS: [&str; 3] = ["SB", "NB", "cached"];
+
+/// `GET status`: `key`, or `descriptor`, `key-prefix`, `state`, `after`, `limit`.
+pub(super) async fn status(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let known = ["key", "descriptor", "key-prefix", "state", "after", "limit"];
+    let arguments = arguments.only(&known, &[])?;
+    if let Some(key) = arguments.text("key").map(str::to_owned) {
+        let (status, parts) = introspect.one(key).await?;
+        return Ok(Json(introspect.render.status(&status, &parts)).into_response());
+    }
+    let wanted = arguments.text("state").map(str::to_uppercase);
+    let page::Keys { keys, next } = introspect.keys(&arguments, false).await?;
+    let found = introspect.statuses(keys).await?;
+    let shown = found
+        .iter()
+        .filter(|(status, _)| wanted.as_ref().is_none_or(|it| *it == status.state.to_string()));
+    let shown: Vec<_> = shown.map(|(it, parts)| introspect.render.status(it, parts)).collect();
+    Ok(page::list(&shown, next))
+}
+
+impl Introspect {
+    /// One value and its parts.
+    pub(super) async fn one(&self, key: String) -> Result<(Status, Vec<Status>), Failure> {
+        let look = move |inside: &Inside<'_>| {
+            let key = names::find(inside.engine, &key)?;
+            with_parts(inside, &key).ok_or_else(|| {
+                Failure::unknown(format!(
+                    "{} is gone; its timeline tells more",
+                    inside.engine.label(&key)
+                ))
+            })
+        };
+        self.core.look(look).await?
+    }
+
+    pub(super) async fn statuses(
+        &self,
+        keys: Vec<Key>,
+    ) -> Result<Vec<(Status, Vec<Status>)>, Failure> {
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(STATUSES_AT_ONCE) {
+            let some = some.to_vec();
+            let asked = self.core.look(move |inside| {
+                some.iter().filter_map(|key| with_parts(inside, key)).collect::<Vec<_>>()
+            });
+            found.extend(asked.await?);
+        }
+        Ok(found)
+    }
+}
+
+fn with_parts(inside: &Inside<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
+    let status = inside.engine.status(key).filter(|it| it.state != State::Nonexistent)?;
+    let parts = status.parts.iter().filter_map(|part| inside.engine.status(part));
+    let parts = parts.collect();
+    Some((status, parts))
+}
+
+/// `GET dump`: nothing for an index; `descriptor` or `key-prefix` with `view`, `after`, `limit`.
+pub(super) async fn dump(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["descriptor", "key-prefix", "view", "after", "limit"], &[])?;
+    let view = arguments.one_of("view", &VIEWS)?;
+    if introspect.selection(&arguments)?.is_none() {
+        return Ok(Json(index(&introspect)).into_response());
+    }
+    let page::Keys { keys, next } = introspect.keys(&arguments, false).await?;
+    let found = introspect.statuses(keys).await?;
+    let entries = found.iter().filter_map(|(status, _)| {
+        let value = plane(status, view)?;
+        let asked = status.intended.is_some() || !status.part_of.is_empty();
+        Some(json!({
+            "Key": introspect.render.key(&status.key),
+            "Value": introspect.render.value(&status.key, Some(value)),
+            "Metadata": introspect.render.metadata(status),
+            "Origin": if asked { FROM_NB } else { FROM_SB },
+        }))
+    });
+    Ok(page::list(&entries.collect::<Vec<_>>(), next))
+}
+
+/// A client asked for the value.
+const FROM_NB: u8 = 1;
+/// The system has it without us.
+const FROM_SB: u8 = 2;
+
+fn index(introspect: &Introspect) -> Json_ {
+    let kinds = introspect.render.registry().iter();
+    let names: Vec<_> = kinds.map(|kind| kind.name()).collect();
+    let prefixes: Vec<_> = names.iter().map(|name| format!("{name}/")).collect();
+    json!({"Descriptors": names, "KeyPrefixes": prefixes, "Views": VIEWS})
+}
+
+/// One plane of a value. What the engine goes by is what was applied, else what is there without us.
+fn plane<'s>(status: &'s Status, view: &str) -> Option<&'s SharedValue> {
+    match view {
+        "NB" => status.intended.as_ref(),
+        "SB" => status.observed.as_ref(),
+        _ => status.applied.as_ref().or(status.observed.as_ref()),
+    }
+}
+
+/// `GET stats`.
+pub(super) async fn stats(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    arguments.only(&[], &[])?;
+    let document = introspect.core.look(|inside| {
+        let engine = inside.engine;
+        let counters = engine.counters();
+        let states: BTreeMap<String, usize> =
+            engine.census().into_iter().map(|(state, count)| (state.to_string(), count)).collect();
+        let transactions: Vec<_> =
+            engine.history().transactions().map(|(name, tally)| method(name, tally)).collect();
+        let mut operations: BTreeMap<String, u64> = BTreeMap::new();
+        let mut all: BTreeMap<&str, Vec<Json_>> = BTreeMap::new();
+        for (kind, action, tally) in engine.history().operations() {
+            let action = action.to_string().to_uppercase();
+            let name = engine.registry().descriptor(kind).map_or("unknown", |it| it.name());
+            all.entry(name).or_default().push(counted(&action, tally));
+            *operations.entry(action).or_default() += tally.count;
+        }
+        json!({
+            "TxnStats": {
+                "TotalProcessed": counters.transactions,
+                "OperationCount": operations,
+                "ValueStateCount": states,
+                "ErrorCount": counters.operations_failed,
+                "Methods": transactions,
+            },
+            "GraphMethods": [
+                counted("plan", Tally { count: counters.plans, ..Tally::default() }),
+                counted("visit", Tally { count: counters.visited, ..Tally::default() }),
+                counted("walk-edge", Tally { count: counters.edges, ..Tally::default() }),
+                counted("read", Tally { count: counters.reads, ..Tally::default() }),
+                counted("fact", Tally { count: counters.facts, ..Tally::default() }),
+                counted("drift", Tally { count: counters.drifts, ..Tally::default() }),
+            ],
+            "AllDescriptors": engine.registry().iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+            "Descriptors": all,
+        })
+    });
+    Ok(Json(document.await?).into_response())
+}
+
+/// With times in nanoseconds.
+fn method(name: &str, tally: Tally) -> Json_ {
+    let average = tally.total_ns.checked_div(tally.count).unwrap_or_default();
+    json!({
+        "Name": name, "Count": tally.count, "Failed": tally.failed, "Total": tally.total_ns,
+        "Avg": average, "Min": tally.least_ns, "Max": tally.most_ns,
+    })
+}
+
+/// The engine has no clock: what happens inside of it is only counted.
+fn counted(name: &str, tally: Tally) -> Json_ {
+    json!({"Name": name, "Count": tally.count, "Failed": tally.failed})
+}

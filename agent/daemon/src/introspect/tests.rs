@@ -1,0 +1,490 @@
+//! The calls below `/scheduler/`, asked of a core on the simulated kernel.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use holdfast_config::Models;
+use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::schema::Origin;
+use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use http_body_util::BodyExt;
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use super::*;
+use crate::caller::{Caller, Role, Source};
+use crate::core::{Core, Parts};
+use crate::northbound::Datastore;
+use crate::store::Store;
+use crate::telemetry::view::now_ns;
+
+/// A port with an address, a route through it, and a bridge that waits for nothing.
+const BOX: &str = r#"{
+    "openconfig-interfaces:interfaces": {"interface": [{
+        "name": "eth0", "config": {"name": "eth0", "mtu": 1414},
+        "subinterfaces": {"subinterface": [{"index": 0, "config": {"index": 0},
+            "openconfig-if-ip:ipv4": {"addresses": {"address": [
+                {"ip": "192.0.2.1", "config": {"ip": "192.0.2.1", "prefix-length": 24}}]}}}]}
+    }]},
+    "openconfig-network-instance:network-instances": {"network-instance": [{
+        "name": "DEFAULT", "config": {"name": "DEFAULT"},
+        "protocols": {"protocol": [{
+            "identifier": "openconfig-policy-types:STATIC", "name": "static",
+            "config": {"identifier": "openconfig-policy-types:STATIC", "name": "static"},
+            "static-routes": {"static": [{
+                "prefix": "198.51.100.0/24", "config": {"prefix": "198.51.100.0/24"},
+                "next-hops": {"next-hop": [
+                    {"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}}]}}]}
+        }]}
+    }]}
+}"#;
+
+/// An agent without a network, and its routes.
+struct Asked {
+    kernel: SimulatedKernel,
+    core: Core,
+    routes: Router,
+    store: Store,
+    _folder: TempDir,
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Asked {
+    async fn start(ports: &[&str]) -> Self {
+        let kernel = SimulatedKernel::new(ports);
+        let folder = TempDir::new().unwrap();
+        let (store, loaded) = Store::open(folder.path()).unwrap();
+        let (mut transport, events) = kernel.connect();
+        transport.retrieve();
+        let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
+        let parts =
+            Parts { models, transport, events, collector: None, store: store.clone(), loaded };
+        let core = Core::start(parts).await.unwrap();
+        let routes = routes(core.handle(), now_ns());
+        Self { kernel, core, routes, store, _folder: folder }
+    }
+
+    async fn set(&self, document: &str) {
+        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
+        self.edit(Edit { updates: vec![(target, payload)], ..Edit::default() }).await;
+    }
+
+    async fn delete(&self, path: &str) {
+        let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+        self.edit(Edit { deletes: vec![target], ..Edit::default() }).await;
+    }
+
+    async fn edit(&self, edit: Edit) {
+        let caller = Caller {
+            name: "ada".into(),
+            role: Role::Admin,
+            source: Source::Local { uid: 0 },
+            peer: None,
+        };
+        // A failing change is what some tests want.
+        let _ = self.core.handle().commit(&caller, edit).await;
+    }
+
+    async fn ask(&self, method: Method, address: &str, etag: Option<&str>) -> Answer {
+        let mut request = Request::builder().method(method).uri(address);
+        if let Some(tag) = etag {
+            request = request.header(header::IF_NONE_MATCH, tag);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let response = self.routes.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let octets = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(octets.to_vec()).unwrap();
+        Answer { status: parts.status, headers: parts.headers, text }
+    }
+
+    async fn get(&self, address: &str) -> Answer {
+        self.ask(Method::GET, address, None).await
+    }
+
+    #[track_caller]
+    fn json(answer: &Answer) -> Json {
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        serde_json::from_str(&answer.text).unwrap()
+    }
+
+    async fn read(&self, address: &str) -> Json {
+        Self::json(&self.get(address).await)
+    }
+
+    async fn stop(self) {
+        self.core.shutdown().await;
+        self.store.close().await.unwrap();
+    }
+}
+
+fn names(list: &Json, member: &str) -> Vec<String> {
+    let names = list.as_array().unwrap().iter().map(|it| it[member].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+// proves kv.P1
+#[tokio::test]
+async fn transactions_are_found_by_number_time_and_page() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let between = now_ns();
+    agent.delete("/network-instances").await;
+
+    let all = agent.read("/scheduler/txn-history").await;
+    let count = all.as_array().unwrap().len();
+    assert_eq!(count, 2, "{all:#}");
+    let (first, second) = (&all[0], &all[1]);
+    assert_eq!((&first["TxnType"], &first["Client"]), (&json!("NBTransaction"), &json!("ada")));
+    assert_eq!(first["Trace"].as_str().unwrap().len(), 16);
+    let created = names(&first["Executed"], "Key");
+    assert!(created.contains(&"address/eth0/192.0.2.1".to_owned()), "{created:?}");
+    assert_eq!(names(&first["Planned"], "Key"), created);
+    assert!(names(&first["Executed"], "Result").iter().all(|result| result == "verified"));
+    assert!(names(&second["Executed"], "Operation").contains(&"DELETE".to_owned()), "{second:#}");
+
+    let number = first["SeqNum"].as_u64().unwrap();
+    assert_eq!(&agent.read(&format!("/scheduler/txn-history?seq-num={number}")).await, first);
+    let window = agent.read(&format!("/scheduler/txn-history?since={between}")).await;
+    assert_eq!(window, json!([second]));
+    let window = agent.read(&format!("/scheduler/txn-history?until={between}")).await;
+    assert_eq!(window, json!([first]));
+
+    let page = agent.get("/scheduler/txn-history?limit=1").await;
+    assert_eq!(Asked::json(&page), json!([first]));
+    let next = format!("</scheduler/txn-history?limit=1&after-seq={number}>; rel=\"next\"");
+    assert_eq!(page.headers[header::LINK].to_str().unwrap(), next);
+    let tag = page.headers[header::ETAG].to_str().unwrap();
+    let again = agent.ask(Method::GET, "/scheduler/txn-history?limit=1", Some(tag)).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED);
+
+    let text =
+        agent.get(&format!("/scheduler/txn-history?format=text&seq-num={number}")).await.text;
+    assert!(text.contains("by ada") && text.contains("CREATE"), "{text}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_question_is_said() {
+    let agent = Asked::start(&["eth0"]).await;
+    for (address, status, error) in [
+        ("txn-history?seq-num=77", 404, "transaction 77 is not recorded"),
+        ("txn-history?seq-num=x", 400, "`seq-num=x` is no whole number"),
+        ("txn-history?since=yesterday", 400, "`since=yesterday` is no time"),
+        ("txn-history?format=xml", 400, "`format=xml` is not one of json, text"),
+        ("txn-history?sequence=1", 400, "there is no argument `sequence` here"),
+        ("key-timeline", 400, "argument `key` is missing"),
+        ("key-timeline?key=link/eth9", 404, "nobody has heard of a value `link/eth9`"),
+        ("graph-snapshot?time=never", 400, "`time=never` is no time"),
+        ("flag-stats", 400, "argument `flag` is missing"),
+        ("flag-stats?flag=color", 400, "`flag=color` is not one of"),
+        ("flag-stats?flag=descriptor&prefix=nothing/", 404, "no keys start with `nothing/`"),
+        ("status?key=link/eth9", 404, "nobody has heard of a value `link/eth9`"),
+        ("status?descriptor=nothing", 404, "there is no descriptor `nothing`"),
+        ("status?limit=0", 400, "`limit=0` is not from 1 to"),
+        ("status?after=zz", 400, "`after=zz` is no place that a page ended at"),
+        ("dump?descriptor=link&key-prefix=link/", 400, "not both"),
+        ("dump?descriptor=link&descriptor=port", 400, "argument `descriptor` is given twice"),
+        ("dump?key-prefix=nothing/", 404, "no keys start with `nothing/`"),
+        ("dump?descriptor=link&view=both", 400, "`view=both` is not one of SB, NB, cached"),
+        ("stats?key=a", 400, "there is no argument `key` here"),
+        ("nothing", 404, "there is no `/scheduler/nothing` here"),
+    ] {
+        let answer = agent.get(&format!("/scheduler/{address}")).await;
+        assert_eq!(answer.status.as_u16(), status, "{address}: {}", answer.text);
+        let document: Json = serde_json::from_str(&answer.text).unwrap();
+        assert!(document["Error"].as_str().unwrap().contains(error), "{address}: {document}");
+    }
+    agent.stop().await;
+}
+
+// proves kv.P2, kv.P3
+#[tokio::test]
+async fn values_have_a_past() {
+    let agent = Asked::start(&[]).await;
+    let before = now_ns();
+    agent.set(BOX).await;
+    let waiting = now_ns();
+    let mut revisions = agent.core.handle().watch();
+    agent.kernel.plug("eth0");
+    let key = "route/254/198.51.100.0/24/0";
+    let status = format!("/scheduler/status?key={key}");
+    while agent.read(&status).await["value"]["state"] != "CONFIGURED" {
+        revisions.changed().await.unwrap();
+    }
+    let configured = now_ns();
+    agent.delete("/network-instances").await;
+
+    let timeline = agent.read(&format!("/scheduler/key-timeline?key={key}")).await;
+    let states: Vec<_> =
+        timeline.as_array().unwrap().iter().map(|it| it["Flags"]["value-state"].clone()).collect();
+    assert_eq!(states, ["PENDING", "CONFIGURED"], "{timeline:#}");
+    assert_eq!(timeline[0]["Until"], timeline[1]["Since"]);
+    assert_ne!(timeline[1]["Until"], Json::Null, "it was deleted");
+    for (time, want) in
+        [(before, None), (waiting, Some("PENDING")), (configured, Some("CONFIGURED"))]
+    {
+        let at = agent.read(&format!("/scheduler/key-timeline?key={key}&time={time}")).await;
+        assert_eq!(at["Flags"]["value-state"].as_str(), want, "{at:#}");
+        let whole = agent.read(&format!("/scheduler/graph-snapshot?time={time}")).await;
+        let found = whole.as_array().unwrap().iter().find(|it| it["Key"] == key);
+        assert_eq!(found.and_then(|it| it["Flags"]["value-state"].as_str()), want, "{time}");
+    }
+
+    // Now: the address is there, with what it depends on, and pages come one after the other.
+    let now = agent.read("/scheduler/graph-snapshot").await;
+    let address =
+        now.as_array().unwrap().iter().find(|it| it["Key"] == "address/eth0/192.0.2.1").unwrap();
+    assert!(address["Targets"].as_array().is_some());
+    let first = agent.get("/scheduler/graph-snapshot?limit=2").await;
+    let link = first.headers[header::LINK].to_str().unwrap();
+    let next = link.split(['<', '>']).nth(1).unwrap();
+    let second = agent.read(next).await;
+    assert_eq!(
+        [names(&Asked::json(&first), "Key"), names(&second, "Key")].concat(),
+        names(&now, "Key")[..4]
+    );
+    agent.stop().await;
+}
+
+// proves kv.P4
+#[tokio::test]
+async fn flags_are_counted_over_revisions() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    agent.delete("/network-instances").await;
+    let stats =
+        agent.read("/scheduler/flag-stats?flag=value-state&prefix=route/&prefix=address/").await;
+    // The route is gone by now, and was configured once.
+    assert_eq!(stats, json!({"TotalCount": 2, "PerValueCount": {"CONFIGURED": 2}}));
+    let stats = agent.read("/scheduler/flag-stats?flag=descriptor&prefix=route/254").await;
+    assert_eq!(stats, json!({"TotalCount": 1, "PerValueCount": {"route": 1}}));
+    agent.stop().await;
+}
+
+// proves kv.P5
+#[tokio::test]
+async fn a_resync_repairs_and_tells_what_it_did() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let resync = "/scheduler/downstream-resync?verbose=1&retry=true";
+    let done = Asked::json(&agent.ask(Method::POST, resync, None).await);
+    assert_eq!(done, json!({"ResyncType": "DownstreamResync", "Transactions": []}));
+    assert_eq!(agent.get(resync).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    let wrong = agent.ask(Method::POST, "/scheduler/downstream-resync?retry=maybe", None).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+
+    // Somebody takes the address away, and the kernel refuses to take it back at first.
+    let ip = "192.0.2.1".parse().unwrap();
+    agent.kernel.fault_at(1, Fault::Fail(22));
+    agent.kernel.delete_address("eth0", ip, 24);
+    let failed = agent.ask(Method::POST, resync, None).await;
+    assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", failed.text);
+    assert!(failed.text.contains("Invalid argument"), "{}", failed.text);
+    agent.stop().await;
+}
+
+// proves kv.P6
+#[tokio::test]
+async fn a_dump_shows_one_plane() {
+    let agent = Asked::start(&["eth0", "eth1"]).await;
+    agent.set(BOX).await;
+    let index = agent.read("/scheduler/dump").await;
+    assert_eq!(index["Views"], json!(["SB", "NB", "cached"]));
+    let at = |name: &str| {
+        index["Descriptors"].as_array().unwrap().iter().position(|it| it == name).unwrap()
+    };
+    assert_eq!(index["KeyPrefixes"][at("link")], json!("link/"));
+    for (query, want) in [
+        ("descriptor=link&view=NB", vec!["link/eth0"]),
+        ("descriptor=link&view=SB", vec!["link/eth0", "link/eth1", "link/lo"]),
+        ("descriptor=link", vec!["link/eth0", "link/eth1", "link/lo"]),
+        ("key-prefix=link/eth1&view=cached", vec!["link/eth1"]),
+    ] {
+        let dump = agent.read(&format!("/scheduler/dump?{query}")).await;
+        assert_eq!(names(&dump, "Key"), want, "{query}: {dump:#}");
+    }
+    let dump = agent.read("/scheduler/dump?descriptor=link&view=SB").await;
+    assert_eq!((&dump[0]["Origin"], &dump[1]["Origin"]), (&json!(1), &json!(2)));
+    assert_eq!(dump[0]["Value"]["Type"], json!("link"));
+    assert_eq!(dump[0]["Value"]["Data"]["mtu"], json!(1400));
+    assert!(dump[0]["Metadata"]["index"].is_u64(), "{dump:#}");
+    agent.stop().await;
+}
+
+// proves kv.P7
+#[tokio::test]
+async fn a_status_says_why() {
+    let agent = Asked::start(&[]).await;
+    agent.set(BOX).await;
+    let one = agent.read("/scheduler/status?key=link/eth0").await;
+    assert_eq!(one["value"]["state"], json!("PENDING"));
+    assert!(!one["value"]["details"].as_array().unwrap().is_empty(), "{one:#}");
+    let by_label = agent.read("/scheduler/status?key=link%20eth0").await;
+    assert_eq!(by_label, one);
+    let routes = agent.read("/scheduler/status?descriptor=static-route").await;
+    assert_eq!(names(&json!([routes[0]["derived_values"][0]]), "descriptor"), ["route"]);
+    let all = agent.read("/scheduler/status").await;
+    let keys: Vec<_> =
+        all.as_array().unwrap().iter().map(|it| it["value"]["key"].clone()).collect();
+    assert!(keys.contains(&json!("link/eth0")) && keys.len() > 3, "{keys:?}");
+    agent.stop().await;
+}
+
+// proves kv.P9
+#[tokio::test]
+async fn the_work_is_counted() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    agent.delete("/network-instances").await;
+    let stats = agent.read("/scheduler/stats").await;
+    let txn = &stats["TxnStats"];
+    assert_eq!(txn["TotalProcessed"], json!(2), "{stats:#}");
+    assert_eq!(txn["ErrorCount"], json!(0));
+    assert!(txn["OperationCount"]["CREATE"].as_u64().unwrap() >= 2, "{stats:#}");
+    assert!(txn["ValueStateCount"]["CONFIGURED"].as_u64().unwrap() >= 2, "{stats:#}");
+    assert!(stats["AllDescriptors"].as_array().unwrap().contains(&json!("route")));
+    let route = stats["Descriptors"]["route"].as_array().unwrap();
+    assert!(route.iter().any(|it| it["Name"] == "DELETE" && it["Count"] == 1), "{stats:#}");
+    let change = txn["Methods"].as_array().unwrap().iter().find(|it| it["Name"] == "Change");
+    assert_eq!(change.unwrap()["Count"], json!(2));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn why_leads_to_the_leaf_and_to_the_root_of_the_trouble() {
+    let agent = Asked::start(&[]).await;
+    agent.set(BOX).await;
+    let why = agent.read("/scheduler/why?key=route/254/198.51.100.0/24/0").await;
+    assert_eq!(why["State"], json!("PENDING"), "{why:#}");
+    assert_eq!(why["AskedBy"]["Client"], json!("ada"));
+    let leaves = why["Leaves"].as_array().unwrap();
+    let prefix = leaves.iter().find(|leaf| leaf["Path"].as_str().unwrap().ends_with("/prefix"));
+    let prefix = prefix.unwrap_or_else(|| panic!("{why:#}"));
+    assert_eq!(prefix["Owners"], json!(["client openconfig"]), "{prefix:#}");
+    assert!(prefix["OpenConfig"][0].as_str().unwrap().contains("static"), "{prefix:#}");
+
+    // The address waits for its link, and the link for its port.
+    let why = agent.read("/scheduler/why?key=address/eth0/192.0.2.1").await;
+    let chain = names(&why["Chain"], "Key");
+    assert_eq!(chain, ["address/eth0/192.0.2.1", "link/eth0"], "{why:#}");
+    assert!(why["Chain"][1]["WaitsFor"].as_str().unwrap().contains("eth0"), "{why:#}");
+    let text = agent.get("/scheduler/why?key=link/eth0&format=text").await.text;
+    assert!(text.contains("link eth0: PENDING") && text.contains("needed by"), "{text}");
+
+    // Down from the configuration.
+    for (path, want) in [
+        ("/interfaces/interface[name=eth0]/config/mtu", vec!["link/eth0"]),
+        ("/interfaces", vec!["link/eth0", "address/eth0/192.0.2.1"]),
+    ] {
+        let objects = agent.read(&format!("/scheduler/why?path={path}")).await;
+        assert_eq!(names(&objects["Objects"], "Key"), want, "{path}");
+    }
+    for (address, status) in [("why", 400), ("why?path=/nothing", 400), ("why?key=link/eth9", 404)]
+    {
+        let answer = agent.get(&format!("/scheduler/{address}")).await;
+        assert_eq!(answer.status.as_u16(), status, "{address}");
+    }
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_plan_says_what_a_repair_would_do() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let plan = agent.read("/scheduler/plan").await;
+    assert_eq!(plan["Operations"], json!([]));
+    let text = agent.get("/scheduler/plan?format=text&key=link/eth0").await.text;
+    assert_eq!(text, "nothing to do\n");
+    agent.stop().await;
+}
+
+// proves kv.P8
+#[tokio::test]
+async fn the_graph_is_drawn() {
+    let agent = Asked::start(&[]).await;
+    agent.set(BOX).await;
+    let svg = agent.get("/scheduler/graph").await;
+    assert_eq!(svg.headers[header::CONTENT_TYPE], "image/svg+xml");
+    let drawn = svg.text;
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
+    // A box for each kind, dashes for what waits, red for what it waits for, a value behind a node.
+    for part in
+        ["static-route", "stroke-dasharray=\"5 3\"", "#cf222e", "PENDING", "data-key=\"link/eth0\""]
+    {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+    for refused in ["<script", "style=", "<style"] {
+        assert!(!drawn.contains(refused), "{refused}");
+    }
+
+    let raw = agent.get("/scheduler/graph?format=raw").await.text;
+    assert!(raw.contains("digraph") && raw.contains("dashed") && !raw.contains("pos="), "{raw}");
+    let dot = agent.get("/scheduler/graph?format=dot").await.text;
+    assert!(dot.contains("pos="), "{dot}");
+
+    // A neighbourhood, and how far it goes.
+    let near = agent.read("/scheduler/graph?key=address/eth0/192.0.2.1&depth=1&format=json").await;
+    let (nodes, all) =
+        (names(&near["Nodes"], "Key"), agent.read("/scheduler/graph?format=json").await);
+    assert!(nodes.contains(&"link/eth0".to_owned()), "{nodes:?}");
+    assert!(nodes.len() < names(&all["Nodes"], "Key").len(), "{nodes:?}");
+    let some = agent.read("/scheduler/graph?limit=2&format=json").await;
+    assert!(some["LeftOut"].as_u64().unwrap() > 0);
+
+    // Right after a transaction: what it touched has a golden border.
+    let mut revisions = agent.core.handle().watch();
+    agent.kernel.plug("eth0");
+    while agent.read("/scheduler/status?key=link/eth0").await["value"]["state"] != "CONFIGURED" {
+        revisions.changed().await.unwrap();
+    }
+    let first = agent.read("/scheduler/graph?txn=1&format=json").await;
+    let link = first["Nodes"].as_array().unwrap().iter().find(|it| it["Key"] == "link/eth0");
+    assert_eq!(
+        (&link.unwrap()["State"], &link.unwrap()["Touched"]),
+        (&json!("PENDING"), &json!(true))
+    );
+    assert!(agent.get("/scheduler/graph?txn=1").await.text.contains("#bf8700"));
+    for (query, status) in
+        [("txn=99", 404), ("depth=0", 400), ("format=png", 400), ("txn=1&key=link/eth0", 400)]
+    {
+        let answer = agent.get(&format!("/scheduler/graph?{query}")).await;
+        assert_eq!(answer.status.as_u16(), status, "{query}");
+    }
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn events_tell_of_what_happens_and_of_what_was_missed() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let request = Request::builder().uri("/scheduler/events").header("last-event-id", "0");
+    let response =
+        agent.routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+    let mut body = response.into_body();
+    let mut heard = String::new();
+    agent.delete("/network-instances").await;
+    while !(heard.contains("id: 1\n")
+        && heard.contains("id: 2\n")
+        && heard.contains("event: status"))
+    {
+        let frame = body.frame().await.unwrap().unwrap();
+        heard += &String::from_utf8_lossy(frame.data_ref().unwrap());
+    }
+    let data = heard.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let first: Json = serde_json::from_str(data).unwrap();
+    assert_eq!(first["SeqNum"], json!(1));
+    agent.stop().await;
+}

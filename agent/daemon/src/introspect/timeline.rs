@@ -1,0 +1,306 @@
+//! What became of values: `key-timeline`, `graph-snapshot` and `flag-stats`.
+//!
+//! Revisions are worked out from the transactions that touch a key; what the system did by itself since shows in the
+//! last one, which is what the engine holds now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use holdfast_scheduler::{
+    Executed, Key, Outcome, Record, SharedValue, State, Status, Target, TxnId,
+};
+use serde_json::{Value as Json_, json};
+
+use super::arguments::{Arguments, time_text};
+use super::document::{Renderer, state_after, txn_name};
+use super::failure::Failure;
+use super::{Introspect, names, page};
+use crate::core::Inside;
+
+/// Values that meet one dependency, as far as they are named.
+const MATCHES_SHOWN: usize = 16;
+
+/// One value during one stretch of time.
+#[derive(Clone, Debug)]
+pub(super) struct Revision {
+    pub(super) since_ns: u64,
+    /// None while it lasts.
+    pub(super) until_ns: Option<u64>,
+    pub(super) txn: Option<TxnId>,
+    pub(super) state: State,
+    pub(super) value: Option<SharedValue>,
+}
+
+/// Everything about one key that revisions are made from.
+#[derive(Debug)]
+pub(super) struct Past {
+    pub(super) key: Key,
+    pub(super) records: Vec<Arc<Record>>,
+    pub(super) now: Option<Status>,
+    targets: Vec<(String, Target, Vec<Key>)>,
+}
+
+impl Past {
+    pub(super) fn of(inside: &Inside<'_>, key: Key) -> Self {
+        let records = inside.engine.history().touching(&key).cloned().collect();
+        let now = inside.engine.status(&key).filter(|now| now.state != State::Nonexistent);
+        Self { key, records, now, targets: Vec::new() }
+    }
+
+    fn with_targets(mut self, inside: &Inside<'_>) -> Self {
+        let needs = inside.engine.needs(&self.key);
+        let targets: Vec<Target> = needs.iter().map(|need| need.target.clone()).collect();
+        let found = inside.engine.providers(&targets, MATCHES_SHOWN);
+        let labels = needs.into_iter().map(|need| need.label);
+        self.targets =
+            labels.zip(targets).zip(found).map(|((label, it), keys)| (label, it, keys)).collect();
+        self
+    }
+
+    /// The revisions, oldest first. `began_ns` is when this run began: what no transaction made was there then.
+    pub(super) fn revisions(&self, began_ns: u64, now_ns: u64) -> Vec<Revision> {
+        let mut revisions: Vec<Revision> = Vec::new();
+        for record in &self.records {
+            let Some((state, value)) = self.after(record, revisions.last()) else { continue };
+            put(&mut revisions, record.ended_ns, Some(record.txn), state, value);
+        }
+        let state = self.now.as_ref().map_or(State::Nonexistent, |now| now.state);
+        let last = revisions.last().filter(|last| last.until_ns.is_none());
+        if last.map_or(State::Nonexistent, |last| last.state) != state {
+            let value = self.now.as_ref().and_then(shown);
+            let since = if revisions.is_empty() { began_ns } else { now_ns };
+            put(&mut revisions, since, None, state, value);
+        }
+        revisions
+    }
+
+    /// What a transaction left of the value; nothing when it did not change it.
+    fn after(
+        &self,
+        record: &Record,
+        before: Option<&Revision>,
+    ) -> Option<(State, Option<SharedValue>)> {
+        let operations = record.operations.iter().rev();
+        let mut last =
+            operations.filter(|it| it.key == self.key && it.result != Executed::NotTried);
+        let asked = record.asked.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
+        let asked = asked.and_then(|at| record.asked[at].1.clone());
+        let waits = match &record.outcome {
+            Outcome::Done { pending, .. } => pending.contains(&self.key),
+            Outcome::Failed { .. } => false,
+        };
+        if waits {
+            let earlier = before.and_then(|before| before.value.clone());
+            return Some((State::Pending, asked.or(earlier)));
+        }
+        if let Some(operation) = last.next() {
+            let value = operation.new.clone().or_else(|| operation.old.clone());
+            return Some((state_after(operation), value));
+        }
+        match (&record.outcome, asked) {
+            (Outcome::Failed { .. }, _) => None,
+            (Outcome::Done { .. }, Some(value)) => Some((State::Configured, Some(value))),
+            (Outcome::Done { .. }, None) => before.map(|_| (State::Nonexistent, None)),
+        }
+    }
+}
+
+/// Ends the last revision and begins another one, unless the value is gone.
+fn put(
+    revisions: &mut Vec<Revision>,
+    since_ns: u64,
+    txn: Option<TxnId>,
+    state: State,
+    value: Option<SharedValue>,
+) {
+    if let Some(last) = revisions.last_mut().filter(|last| last.until_ns.is_none()) {
+        last.until_ns = Some(since_ns);
+    }
+    if state != State::Nonexistent {
+        revisions.push(Revision { since_ns, until_ns: None, txn, state, value });
+    }
+}
+
+/// The plane that stands for a value.
+fn shown(status: &Status) -> Option<SharedValue> {
+    status.intended.clone().or_else(|| status.applied.clone()).or_else(|| status.observed.clone())
+}
+
+impl Revision {
+    pub(super) fn holds(&self, time_ns: u64) -> bool {
+        self.since_ns <= time_ns && self.until_ns.is_none_or(|until| until > time_ns)
+    }
+
+    fn flags(&self, render: &Renderer, past: &Past) -> BTreeMap<&'static str, String> {
+        let mut flags = BTreeMap::from([
+            ("value-state", self.state.to_string()),
+            ("descriptor", render.kind(&past.key).to_owned()),
+        ]);
+        flags.extend(self.txn.map(|txn| ("last-update", txn_name(txn))));
+        let now = past.now.as_ref();
+        if let Some(base) = now.and_then(|now| now.part_of.first()) {
+            flags.insert("derived", render.key(base));
+        }
+        let error = now.filter(|_| self.until_ns.is_none()).and_then(|it| it.detail.error.as_ref());
+        flags.extend(error.map(|error| ("error", error.to_string())));
+        if !matches!(self.state, State::Configured | State::Obtained | State::Drifted) {
+            flags.insert("unavailable", "true".to_owned());
+        }
+        flags
+    }
+
+    fn document(&self, render: &Renderer, past: &Past) -> Json_ {
+        let value = self.value.as_ref();
+        let current = self.until_ns.is_none();
+        let targets = past.targets.iter().filter(|_| current).map(|(label, target, found)| {
+            json!({
+                "Relation": "depends-on",
+                "Label": label,
+                "ExpectedKey": expected(render, target),
+                "MatchingKeys": found.iter().map(|key| render.key(key)).collect::<Vec<_>>(),
+            })
+        });
+        let parts = past.now.iter().filter(|_| current).flat_map(|now| &now.parts).map(|part| {
+            let key = render.key(part);
+            json!({"Relation": "derives", "Label": key, "ExpectedKey": key, "MatchingKeys": [key]})
+        });
+        json!({
+            "Since": time_text(self.since_ns),
+            "Until": self.until_ns.map(time_text),
+            "Key": render.key(&past.key),
+            "Label": render.label(&past.key, value.map(|value| &**value)),
+            "Value": render.value(&past.key, value),
+            "Flags": self.flags(render, past),
+            "Targets": targets.chain(parts).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The key that is waited for, or what its keys start with.
+pub(super) fn expected(render: &Renderer, target: &Target) -> Option<String> {
+    match target {
+        Target::Exact(key) | Target::Whole(key) => Some(render.key(key)),
+        Target::Under(prefix) => Some(render.key(prefix) + "/*"),
+        Target::Covering { table, address } => {
+            Some(format!("a prefix of table {table} with {address}"))
+        }
+        Target::AnyOf(_) => None,
+    }
+}
+
+/// `GET key-timeline`: `key`, `time`, `format`.
+pub(super) async fn of_key(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["key", "time", "format"], &[])?;
+    let key = arguments.required("key")?.to_owned();
+    let (time, text) = (arguments.time("time")?, arguments.one_of("format", &["json", "text"])?);
+    let (past, now_ns) = introspect
+        .core
+        .look(move |inside| {
+            let key = names::find(inside.engine, &key)?;
+            Ok::<_, Failure>((Past::of(inside, key).with_targets(inside), inside.now.unix_ns))
+        })
+        .await??;
+    let revisions = past.revisions(introspect.started_ns, now_ns);
+    let document = |revision: &Revision| revision.document(&introspect.render, &past);
+    if let Some(time) = time {
+        let found = revisions.iter().find(|revision| revision.holds(time)).map(document);
+        return Ok(Json(found).into_response());
+    }
+    let all: Vec<_> = revisions.iter().map(document).collect();
+    Ok(if text == "text" { page::text(timeline_text(&all), None) } else { page::list(&all, None) })
+}
+
+fn timeline_text(revisions: &[Json_]) -> String {
+    let text = |value: &Json_| value.as_str().unwrap_or("now").to_owned();
+    let line = |it: &Json_| {
+        let flags = &it["Flags"];
+        let txn = flags["last-update"].as_str().unwrap_or("");
+        let (since, until) = (text(&it["Since"]), text(&it["Until"]));
+        let data = it["Value"].get("Data").map(ToString::to_string).unwrap_or_default();
+        format!("{since} .. {until}  {}  {txn}\n    {data}\n", text(&flags["value-state"]))
+    };
+    revisions.iter().map(line).collect()
+}
+
+/// `GET graph-snapshot`: `time`, and `descriptor`, `key-prefix`, `after`, `limit`.
+pub(super) async fn snapshot(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let known = ["time", "descriptor", "key-prefix", "after", "limit"];
+    let arguments = arguments.only(&known, &[])?;
+    let time = arguments.time("time")?;
+    let page::Keys { keys, next } = introspect.keys(&arguments, time.is_some()).await?;
+    let (pasts, now_ns) = introspect.pasts(keys).await?;
+    let at = time.unwrap_or(now_ns);
+    let found = pasts.iter().filter_map(|past| {
+        let revisions = past.revisions(introspect.started_ns, now_ns);
+        let valid = revisions.into_iter().find(|revision| revision.holds(at))?;
+        Some(valid.document(&introspect.render, past))
+    });
+    Ok(page::list(&found.collect::<Vec<_>>(), next))
+}
+
+/// `GET flag-stats`: `flag`, any number of `prefix`. Counts revisions by the value of a flag.
+pub(super) async fn flags(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["flag"], &["prefix"])?;
+    let flag = arguments.required("flag")?.to_owned();
+    let known = ["last-update", "value-state", "descriptor", "derived", "error", "unavailable"];
+    if !known.contains(&flag.as_str()) {
+        return Err(Failure::bad(format!("`flag={flag}` is not one of {}", known.join(", "))));
+    }
+    let mut prefixes = Vec::new();
+    for text in arguments.all("prefix") {
+        prefixes.extend(names::prefixes(introspect.render.registry(), text)?);
+    }
+    let asked = introspect.core.look(move |inside| {
+        let wanted =
+            |key: &Key| prefixes.is_empty() || prefixes.iter().any(|it| key.starts_with(it));
+        let mut keys = inside.engine.keys(wanted);
+        keys.extend(inside.engine.history().keys().filter(|key| wanted(key)).cloned());
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    });
+    let (pasts, now_ns) = introspect.pasts(asked.await?).await?;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for past in &pasts {
+        for revision in past.revisions(introspect.started_ns, now_ns) {
+            let value = revision.flags(&introspect.render, past).remove(flag.as_str());
+            *counts.entry(value.unwrap_or_default()).or_default() += 1;
+        }
+    }
+    counts.remove("");
+    let total: usize = counts.values().sum();
+    Ok(Json(json!({"TotalCount": total, "PerValueCount": counts})).into_response())
+}
+
+/// Keys of which the past is asked for at a time: the core goes on in between.
+const PASTS_AT_ONCE: usize = 500;
+
+impl Introspect {
+    pub(super) async fn pasts(&self, keys: Vec<Key>) -> Result<(Vec<Past>, u64), Failure> {
+        let mut pasts = Vec::with_capacity(keys.len());
+        let mut now_ns = self.core.look(|inside| inside.now.unix_ns).await?;
+        for some in keys.chunks(PASTS_AT_ONCE) {
+            let some = some.to_vec();
+            let asked = self.core.look(move |inside| {
+                let pasts: Vec<_> = some.into_iter().map(|key| Past::of(inside, key)).collect();
+                (pasts, inside.now.unix_ns)
+            });
+            let (more, now) = asked.await?;
+            pasts.extend(more);
+            now_ns = now;
+        }
+        Ok((pasts, now_ns))
+    }
+}

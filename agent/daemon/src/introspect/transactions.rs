@@ -1,0 +1,130 @@
+//! What was done: `txn-history`, and `downstream-resync`, which does something.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use holdfast_scheduler::{Record, TxnId};
+use serde_json::json;
+
+use super::arguments::Arguments;
+use super::document::Transaction;
+use super::failure::Failure;
+use super::{Introspect, page};
+
+/// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first.
+pub(super) async fn history(
+    State(introspect): State<Introspect>,
+    headers: HeaderMap,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let known = ["format", "seq-num", "since", "until", "after-seq", "limit"];
+    let arguments = arguments.only(&known, &[])?;
+    let text = arguments.one_of("format", &["json", "text"])? == "text";
+    if let Some(number) = arguments.number("seq-num")? {
+        let found = introspect.transaction(number).await?;
+        return Ok(match text {
+            true => page::text(found.text(true), None),
+            false => tagged(&headers, number, Json(found).into_response()),
+        });
+    }
+    let limit = arguments.limit()?;
+    let window = Window {
+        since: arguments.time("since")?.unwrap_or(0),
+        until: arguments.time("until")?.unwrap_or(u64::MAX),
+        after: arguments.number("after-seq")?.unwrap_or(0),
+        most: limit + 1,
+    };
+    let mut found = introspect.transactions(window).await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().map_or(0, |last| last.seq_num);
+    let next = more.then(|| arguments.next_page("after-seq", &last.to_string()));
+    Ok(match text {
+        true => page::text(found.iter().map(|it| it.text(false)).collect(), next),
+        false => tagged(&headers, last, page::list(&found, next)),
+    })
+}
+
+/// Adds the number of the last transaction as tag; nothing new for who has it.
+fn tagged(headers: &HeaderMap, number: u64, mut response: Response) -> Response {
+    let tag = format!("\"{number}\"");
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Which transactions are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Those that ended at or after this moment, nanoseconds since 1970.
+    pub(super) since: u64,
+    /// Those that began at or before this one.
+    pub(super) until: u64,
+    pub(super) after: u64,
+    pub(super) most: usize,
+}
+
+impl Window {
+    fn holds(&self, record: &Record) -> bool {
+        record.ended_ns >= self.since && record.started_ns <= self.until
+    }
+}
+
+impl Introspect {
+    /// One transaction by its number.
+    pub(super) async fn transaction(&self, number: u64) -> Result<Transaction, Failure> {
+        let look = move |inside: &crate::core::Inside<'_>| {
+            inside.engine.history().record(TxnId(number)).cloned()
+        };
+        match self.core.look(look).await? {
+            Some(record) => Ok(self.render.transaction(&record)),
+            None => Err(Failure::unknown(format!("transaction {number} is not recorded"))),
+        }
+    }
+
+    /// Transactions ascending by number.
+    pub(super) async fn transactions(&self, window: Window) -> Result<Vec<Transaction>, Failure> {
+        let records = self.core.look(move |inside| {
+            let records = inside.engine.history().after(TxnId(window.after));
+            let wanted = records.filter(|record| window.holds(record));
+            wanted.take(window.most).cloned().collect::<Vec<Arc<Record>>>()
+        });
+        Ok(records.await?.iter().map(|record| self.render.transaction(record)).collect())
+    }
+}
+
+/// `POST downstream-resync`: `retry`, `verbose`. Reads the whole box and repairs what differs. Answers the
+/// transactions that it took; 500 when an operation failed.
+///
+/// What fails is always tried again, so `retry` says nothing new.
+pub(super) async fn resync(
+    State(introspect): State<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["retry", "verbose"], &[])?;
+    let (_always, verbose) = (arguments.flag("retry")?, arguments.flag("verbose")?);
+    let records = introspect.core.resync().await?;
+    let done: Vec<_> = records.iter().map(|it| introspect.render.transaction(it)).collect();
+    let failed = done.iter().flat_map(|it| it.executed.iter().filter(|it| it.result == "failed"));
+    let failed: Vec<String> = failed
+        .map(|it| format!("{}: {}", it.label, it.error.as_deref().unwrap_or_default()))
+        .collect();
+    if !failed.is_empty() {
+        return Err(Failure::failed(failed.join("; ")));
+    }
+    let shown = if verbose {
+        json!(done)
+    } else {
+        let short =
+            done.iter().map(|it| json!({"SeqNum": it.seq_num, "Executed": it.executed.len()}));
+        json!(short.collect::<Vec<_>>())
+    };
+    Ok(Json(json!({"ResyncType": "DownstreamResync", "Transactions": shown})).into_response())
+}

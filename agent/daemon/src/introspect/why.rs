@@ -1,0 +1,380 @@
+//! `why`: from a value up to the configuration leaf and its owner, and along what it waits for to the root of the
+//! trouble; from a path of the configuration down to the values it came to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::tree::{Found, Leaf};
+use holdfast_config::{InstancePath, Path, Prov, ProvKind, Tree};
+use holdfast_platform::objects::state::Planes;
+use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
+use serde_json::{Value as Json_, json};
+
+use super::arguments::{Arguments, time_text};
+use super::document::{Renderer, details, txn_name};
+use super::failure::Failure;
+use super::{Introspect, names, page};
+use crate::core::Inside;
+
+/// Values looked at while following what waits for what.
+const CHAIN_SEARCHED: usize = 1000;
+/// Values that a path is followed to, and leaves that are shown of a value.
+const SHOWN: usize = 1000;
+
+/// `GET why`: `key`, or `path` with `origin`; `format`.
+pub(super) async fn why(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["key", "path", "origin", "format"], &[])?;
+    let text = arguments.one_of("format", &["json", "text"])? == "text";
+    let document = match (arguments.text("key"), arguments.text("path")) {
+        (Some(key), None) => introspect.why_value(key.to_owned()).await?,
+        (None, Some(path)) => {
+            let origin = arguments.one_of("origin", &["openconfig", "holdfast_native"])?;
+            introspect.why_path(path.to_owned(), origin).await?
+        }
+        _ => return Err(Failure::bad("give `key` or `path`")),
+    };
+    Ok(match text {
+        true => page::text(as_text(&document), None),
+        false => Json(document).into_response(),
+    })
+}
+
+impl Introspect {
+    async fn why_value(&self, key: String) -> Result<Json_, Failure> {
+        let render = self.render.clone();
+        let look = move |inside: &Inside<'_>| {
+            let key = names::find(inside.engine, &key)?;
+            let status = inside.engine.status(&key);
+            let status = status.filter(|status| status.state != State::Nonexistent);
+            let status = status.ok_or_else(|| {
+                Failure::unknown(format!(
+                    "{} is gone; its timeline tells more",
+                    inside.engine.label(&key)
+                ))
+            })?;
+            Ok(Reason { inside, render: &render }.document(&status))
+        };
+        self.core.look(look).await?
+    }
+
+    async fn why_path(&self, path: String, origin: &str) -> Result<Json_, Failure> {
+        let origin = if origin == "openconfig" { Origin::OpenConfig } else { Origin::Native };
+        let path: Path = path.parse().map_err(|error| Failure::bad(format!("{error}")))?;
+        let render = self.render.clone();
+        let look = move |inside: &Inside<'_>| {
+            let schema = inside.models().schema(origin);
+            let found = schema.resolve_write(&path);
+            let found = found.map_err(|error| Failure::bad(error.to_string()))?;
+            let reason = Reason { inside, render: &render };
+            let objects = reason.objects(origin, &found);
+            let objects: Vec<_> = objects.iter().map(|key| reason.object(key)).collect();
+            Ok(json!({"Path": path.to_string(), "Objects": objects}))
+        };
+        self.core.look(look).await?
+    }
+}
+
+/// Answers why from inside of the core.
+struct Reason<'a> {
+    inside: &'a Inside<'a>,
+    render: &'a Renderer,
+}
+
+impl Reason<'_> {
+    fn document(&self, status: &Status) -> Json_ {
+        let bases = self.bases(status);
+        let chain = self.chain(&status.key);
+        json!({
+            "Key": self.render.key(&status.key),
+            "Label": status.label,
+            "State": status.state.to_string(),
+            "Because": self.because(status),
+            "Chain": chain,
+            "AskedBy": self.asked_by(&bases),
+            "Leaves": self.leaves(&bases),
+            "PartOf": status.part_of.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
+            "Parts": status.parts.iter().map(|key| self.short(key)).collect::<Vec<_>>(),
+            "NeededBy": self
+                .inside
+                .engine
+                .dependants(&status.key, SHOWN)
+                .iter()
+                .map(|key| self.short(key))
+                .collect::<Vec<_>>(),
+        })
+    }
+
+    fn short(&self, key: &Key) -> Json_ {
+        let engine = self.inside.engine;
+        json!({
+            "Key": self.render.key(key),
+            "Label": engine.label(key),
+            "State": engine.state(key).to_string(),
+        })
+    }
+
+    /// The value and everything it is a part of, itself first.
+    fn bases(&self, status: &Status) -> Vec<Key> {
+        let mut bases = vec![status.key.clone()];
+        let mut at = 0;
+        while let Some(key) = bases.get(at).cloned() {
+            at += 1;
+            let above = self.inside.engine.status(&key).map(|it| it.part_of).unwrap_or_default();
+            for key in above {
+                if !bases.contains(&key) {
+                    bases.push(key);
+                }
+            }
+        }
+        bases
+    }
+
+    /// In words, why a value is in its state.
+    fn because(&self, status: &Status) -> String {
+        let waits = || format!("it waits for: {}", status.detail.unmet.join(", "));
+        match status.state {
+            State::Configured => "the system has what is intended".to_owned(),
+            State::Obtained => "the system has it, nobody asked for it".to_owned(),
+            State::InProgress => "an operation on it is under way".to_owned(),
+            State::Pending if !status.detail.cycle.is_empty() => {
+                let circle = status.detail.cycle.iter().map(|key| self.inside.engine.label(key));
+                format!("it waits for itself: {}", circle.collect::<Vec<_>>().join(", "))
+            }
+            State::Pending if !status.detail.unmet.is_empty() => waits(),
+            State::Conflict => {
+                let holder = status.detail.conflict.as_ref();
+                let holder = holder.map(|key| self.inside.engine.label(key));
+                format!("{} holds what it needs", holder.unwrap_or_default())
+            }
+            State::Missing => "it was applied, and is gone from the system since".to_owned(),
+            State::Drifted => "it was applied, and the system changed it since".to_owned(),
+            _ => match &status.detail.error {
+                Some(error) => format!("{error} ({} tries)", status.detail.attempts),
+                None => details(status).join("; "),
+            },
+        }
+    }
+
+    /// The shortest way from a value that waits to something that others do not explain any further.
+    fn chain(&self, start: &Key) -> Vec<Json_> {
+        let engine = self.inside.engine;
+        let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
+        let mut queue = VecDeque::from([start.clone()]);
+        while let Some(key) = queue.pop_front() {
+            let unmet: Vec<_> = engine.needs(&key).into_iter().filter(|need| !need.met).collect();
+            let next = unmet.iter().filter_map(|need| match &need.target {
+                Target::Exact(next) | Target::Whole(next) => Some((next, &need.label)),
+                _ => None,
+            });
+            let mut followed = false;
+            for (next, label) in next {
+                let waiting = engine.state(next) != State::Nonexistent;
+                if waiting && next != start && !came_from.contains_key(next) {
+                    came_from.insert(next.clone(), (key.clone(), label.clone()));
+                    queue.push_back(next.clone());
+                }
+                followed |= waiting;
+            }
+            if !followed || came_from.len() > CHAIN_SEARCHED {
+                return self.way(start, key, &came_from, unmet.first().map(|it| it.label.as_str()));
+            }
+        }
+        Vec::new()
+    }
+
+    fn way(
+        &self,
+        start: &Key,
+        root: Key,
+        came_from: &BTreeMap<Key, (Key, String)>,
+        last: Option<&str>,
+    ) -> Vec<Json_> {
+        let mut links = Vec::new();
+        let mut waits_for = last.map(str::to_owned);
+        let mut key = root;
+        loop {
+            let mut link = self.short(&key);
+            link["WaitsFor"] = json!(waits_for);
+            links.push(link);
+            match came_from.get(&key).filter(|_| key != *start) {
+                Some((before, label)) => {
+                    waits_for = Some(label.clone());
+                    key = before.clone();
+                }
+                None => break,
+            }
+        }
+        links.reverse();
+        links
+    }
+
+    /// The last transaction in which somebody asked for the value, or what it is a part of.
+    fn asked_by(&self, bases: &[Key]) -> Json_ {
+        let history = self.inside.engine.history();
+        let of = |key: &Key| {
+            let records = history.touching(key).filter(|record| {
+                record.author.is_some() && record.asked.iter().any(|(asked, _)| asked == key)
+            });
+            records.last()
+        };
+        let Some(record) = bases.iter().filter_map(of).max_by_key(|record| record.txn) else {
+            return Json_::Null;
+        };
+        json!({
+            "Client": record.author.as_ref().map(|author| &author.client),
+            "Trace": record.author.as_ref().map(|author| &author.trace),
+            "Txn": txn_name(record.txn),
+            "Time": time_text(record.ended_ns),
+        })
+    }
+
+    /// The configuration that the value comes from, leaf by leaf, with who owns each.
+    fn leaves(&self, bases: &[Key]) -> Vec<Json_> {
+        let entries: BTreeSet<InstancePath> =
+            bases.iter().filter_map(|key| self.entry(key)).collect();
+        let effective = self.inside.configuration.effective();
+        let mut leaves = Vec::new();
+        for entry in entries {
+            let Some(Found::Branch(branch)) = effective.get(&entry) else { continue };
+            let depth = entry.0.len();
+            let mut path = entry;
+            Found::Branch(branch).walk(&mut path, &mut |path, leaf| {
+                // What stands in lists below belongs to other values.
+                if leaves.len() < SHOWN && path.0[depth..].iter().all(|step| step.keys.is_none()) {
+                    leaves.push(self.leaf(path, leaf));
+                }
+            });
+        }
+        leaves
+    }
+
+    fn leaf(&self, path: &InstancePath, leaf: &Leaf<Prov>) -> Json_ {
+        let models = self.inside.models();
+        let mut above = models.map.up_path(path);
+        if above.is_empty() {
+            // A key has no leaf of its own there: the entry says it.
+            above = models.map.up_path(&InstancePath(path.0[..path.0.len() - 1].to_vec()));
+        }
+        let shown = |path: &InstancePath, schema: &Schema| path.to_path(schema).to_string();
+        json!({
+            "Path": shown(path, models.schema(Origin::Native)),
+            "OpenConfig": above
+                .iter()
+                .map(|path| shown(path, models.schema(Origin::OpenConfig)))
+                .collect::<Vec<_>>(),
+            "Value": leaf.value.to_string(),
+            "Kind": match leaf.meta.kind {
+                ProvKind::Explicit => "explicit",
+                ProvKind::OcDefault => "default of openconfig",
+                ProvKind::Factory => "factory",
+                ProvKind::NativeDefault => "default",
+            },
+            "Owners": leaf.meta.owners.iter().map(|owner| owner.name()).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The entry of the native tree that a value stands for.
+    fn entry(&self, key: &Key) -> Option<InstancePath> {
+        let planes = self.inside.engine.planes(key);
+        let value: &SharedValue = planes.into_iter().flatten().next()?;
+        let value = Some(&**value);
+        let planes = Planes { intended: value, applied: value, observed: value };
+        Some(self.inside.objects().state(key, planes)?.path)
+    }
+
+    /// The values that the configuration at and below a path comes to.
+    fn objects(&self, origin: Origin, path: &InstancePath) -> Vec<Key> {
+        let natives = match origin {
+            Origin::Native => below(self.inside.configuration.effective(), path),
+            Origin::OpenConfig => {
+                let view = self.inside.configuration.config_view(origin);
+                let map = &self.inside.models().map;
+                below(view, path).iter().filter_map(|leaf| map.down_path(leaf)).collect()
+            }
+        };
+        let keys: BTreeSet<Key> = natives.iter().filter_map(|path| self.object_at(path)).collect();
+        keys.into_iter().collect()
+    }
+
+    /// The object that a native path leads into.
+    fn object_at(&self, path: &InstancePath) -> Option<Key> {
+        let above = (1..=path.0.len()).rev().map(|end| InstancePath(path.0[..end].to_vec()));
+        above.into_iter().find_map(|path| self.inside.objects().key(&path).ok())
+    }
+
+    fn object(&self, key: &Key) -> Json_ {
+        let mut document = self.short(key);
+        let status = self.inside.engine.status(key);
+        let parts = status.iter().flat_map(|status| &status.parts);
+        document["Parts"] = parts.map(|key| self.short(key)).collect();
+        document["Because"] = json!(status.as_ref().map(|status| self.because(status)));
+        document
+    }
+}
+
+/// The leaves at and below a path; the path itself when there are none.
+fn below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
+    let mut leaves = Vec::new();
+    if let Some(found) = tree.get(path) {
+        found.walk(&mut path.clone(), &mut |path, _| {
+            if leaves.len() < SHOWN {
+                leaves.push(path.clone());
+            }
+        });
+    }
+    if leaves.is_empty() {
+        leaves.push(path.clone());
+    }
+    leaves
+}
+
+fn as_text(document: &Json_) -> String {
+    let word = |it: &Json_, name: &str| it[name].as_str().unwrap_or_default().to_owned();
+    let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
+    let line = |it: &Json_| format!("  {}  {}\n", word(it, "State"), word(it, "Label"));
+    if document["Path"].is_string() {
+        let mut text = format!("{}\n", word(document, "Path"));
+        for object in list("Objects") {
+            text += &line(&object);
+            let parts = object["Parts"].as_array().cloned().unwrap_or_default();
+            text.extend(parts.iter().map(|part| format!("  {}", line(part))));
+        }
+        return text;
+    }
+    let mut text = format!(
+        "{}: {}\n  {}\n",
+        word(document, "Label"),
+        word(document, "State"),
+        word(document, "Because")
+    );
+    for link in list("Chain").iter().filter(|link| link["WaitsFor"].is_string()) {
+        text += &format!("  {} waits for {}\n", word(link, "Label"), word(link, "WaitsFor"));
+    }
+    if document["AskedBy"].is_object() {
+        let by = &document["AskedBy"];
+        let [client, trace, txn, time] =
+            ["Client", "Trace", "Txn", "Time"].map(|name| word(by, name));
+        text += &format!("asked by {client} in {txn} at {time}, trace {trace}\n");
+    }
+    for leaf in list("Leaves") {
+        let owners: Vec<_> =
+            leaf["Owners"].as_array().into_iter().flatten().filter_map(Json_::as_str).collect();
+        let whose = [word(&leaf, "Kind"), owners.join(", ")].join(" ");
+        text +=
+            &format!("  {} = {}  ({})\n", word(&leaf, "Path"), word(&leaf, "Value"), whose.trim());
+    }
+    for (title, name) in [("parts", "Parts"), ("needed by", "NeededBy")] {
+        let all = list(name);
+        if !all.is_empty() {
+            text += &format!("{title}\n");
+            text.extend(all.iter().map(line));
+        }
+    }
+    text
+}

@@ -1,0 +1,144 @@
+//! What people who look for a reason need: what a value depends on, who meets that, who depends on it.
+//!
+//! Everything here reads. Nothing costs more than its answer, except where it says so.
+
+use crate::dependency::{Bond, Target};
+use crate::engine::Engine;
+use crate::graph::{Idx, Node};
+use crate::key::{Key, KeySet};
+use crate::operation::TxnId;
+use crate::plan::{Delta, Plan, PlanError};
+use crate::planner;
+use crate::status::State;
+
+/// One dependency of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// As people are told while it is not met.
+    pub label: String,
+    pub target: Target,
+    pub bond: Bond,
+    pub met: bool,
+}
+
+impl Engine {
+    /// How a person calls the value under a key.
+    pub fn label(&self, key: &Key) -> String {
+        self.graph.label(key)
+    }
+
+    /// The keys of all values (no properties) for which `wanted` says yes, in no order. Looks at every value once.
+    pub fn keys(&self, wanted: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let there = self.graph.nodes().filter(|(_, node)| wanted(&node.key));
+        let there = there.filter(|(_, node)| self.state(&node.key) != State::Nonexistent);
+        there.map(|(_, node)| node.key.clone()).collect()
+    }
+
+    /// What a value depends on: as it is intended, else as it was applied.
+    pub fn needs(&self, key: &Key) -> Vec<Need> {
+        let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
+            return Vec::new();
+        };
+        let applied = node.live.as_ref().filter(|_| node.ours);
+        let traits = node.goal.traits().or(applied);
+        let needs = traits.map_or(&[][..], |traits| &traits.needs);
+        let need = |need: &crate::dependency::Dependency| Need {
+            label: need.label.to_string(),
+            target: need.target.clone(),
+            bond: need.bond,
+            met: self.graph.avail(&need.target) > 0,
+        };
+        needs.iter().map(need).collect()
+    }
+
+    /// The values that meet each of these targets, at most `most` for each, ascending. One look at every value for all
+    /// targets together, unless all of them are exact.
+    pub fn providers(&self, targets: &[Target], most: usize) -> Vec<Vec<Key>> {
+        let mut found: Vec<Vec<Key>> = targets.iter().map(|it| self.provider(it)).collect();
+        let open = |target: &Target| !matches!(target, Target::Exact(_));
+        if targets.iter().any(open) {
+            for (_, node) in self.graph.nodes() {
+                for (target, keys) in targets.iter().zip(&mut found).filter(|(it, _)| open(it)) {
+                    if keys.len() < most && offers(node, target) {
+                        keys.push(node.key.clone());
+                    }
+                }
+            }
+        }
+        for keys in &mut found {
+            keys.sort_unstable();
+        }
+        found
+    }
+
+    /// Whether the value under a key exists and meets a target.
+    pub fn meets(&self, key: &Key, target: &Target) -> bool {
+        self.graph.find(key).is_some_and(|idx| offers(self.graph.node(idx), target))
+    }
+
+    fn provider(&self, target: &Target) -> Vec<Key> {
+        match target {
+            Target::Exact(key) if self.graph.avail(target) > 0 => vec![key.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The values that depend on this one, or would if it existed: at most `most`, ascending.
+    pub fn dependants(&self, key: &Key, most: usize) -> Vec<Key> {
+        let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
+        targets.extend(key.prefixes().map(Target::Under));
+        if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {
+            for traits in node.live.iter().chain(node.goal.traits()) {
+                targets.extend(traits.offers.iter().cloned());
+                for &(table, prefix) in &traits.prefixes {
+                    targets.extend(self.graph.covered(table, prefix));
+                }
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        let mut keys = KeySet::default();
+        for target in &targets {
+            let members = self.graph.group(target).map(|group| group.members_once());
+            let members = members.iter().flat_map(|members| members.iter());
+            let needing = members.filter(|&&idx| self.is_needing(idx, target));
+            let room = most.saturating_sub(keys.len());
+            keys.extend(needing.take(room).map(|&idx| self.graph.node(idx).key.clone()));
+        }
+        let mut keys: Vec<Key> = keys.into_iter().filter(|other| other != key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Lists of members may hold values that need something else by now.
+    fn is_needing(&self, idx: Idx, target: &Target) -> bool {
+        let node = self.graph.node(idx);
+        let traits = node.goal.traits().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
+        traits.into_iter().any(|traits| !traits.needs_of(target).is_empty())
+    }
+
+    /// What would be done now to bring these values to what is intended; all that are known to be off when none are
+    /// named. Pure, as [`Engine::plan`] is.
+    ///
+    /// # Errors
+    /// Never for what the engine holds already; the planner's refusals are passed on.
+    pub fn plan_repair(&self, keys: Option<&[Key]>) -> Result<Plan, PlanError> {
+        let nodes: Vec<Idx> = match keys {
+            Some(keys) => keys.iter().filter_map(|key| self.graph.find(key)).collect(),
+            None => {
+                let all = self.graph.nodes().map(|(idx, _)| idx);
+                all.filter(|&idx| self.graph.is_off(idx)).collect()
+            }
+        };
+        planner::plan(&self.graph, Delta::default().best_effort(), nodes)
+    }
+
+    /// Numbers transactions from here on: those of earlier runs are remembered elsewhere, and keep their numbers.
+    pub fn number_from(&mut self, first: TxnId) {
+        self.next_txn = self.next_txn.max(first.0);
+    }
+}
+
+fn offers(node: &Node, target: &Target) -> bool {
+    node.live.as_ref().is_some_and(|live| live.is_offering(&node.key, target))
+}

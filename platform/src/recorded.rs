@@ -1,0 +1,124 @@
+//! Values as JSON: for people who look into the engine, and to replay what was recorded.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{KindId, SharedValue, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::descriptors::kinds;
+use crate::values::{
+    Address, Connected, Forwarding, Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor,
+    NetworkInstance, Port, StaticProtocol, StaticRoute, System, TextFile,
+};
+
+/// A document holds no value of its kind.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordedError {
+    /// Nobody records values of this kind.
+    #[error("values of kind {} are not recorded", _0.0)]
+    Kind(KindId),
+    /// It is none of that kind.
+    #[error("the document is no value of kind {}", kind.0)]
+    Document {
+        /// The kind it should have.
+        kind: KindId,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// How values of one type are written and read.
+struct Form {
+    kind: KindId,
+    write: fn(&dyn Value) -> Option<Json>,
+    read: fn(Json) -> serde_json::Result<SharedValue>,
+}
+
+/// One line for each kind of value.
+const FORMS: &[Form] = &[
+    form::<System>(kinds::SYSTEM),
+    form::<Hostname>(kinds::HOSTNAME),
+    form::<TextFile>(kinds::TEXT_FILE),
+    form::<Port>(kinds::PORT),
+    form::<Link>(kinds::LINK),
+    form::<LinkUp>(kinds::LINK_UP),
+    form::<LinkMaster>(kinds::LINK_MASTER),
+    form::<Forwarding>(kinds::FORWARDING),
+    form::<Address>(kinds::ADDRESS),
+    form::<Connected>(kinds::CONNECTED),
+    form::<Neighbor>(kinds::NEIGHBOR),
+    form::<NetworkInstance>(kinds::NETWORK_INSTANCE),
+    form::<StaticProtocol>(kinds::STATIC_PROTOCOL),
+    form::<StaticRoute>(kinds::STATIC_ROUTE),
+    form::<KernelRoute>(kinds::ROUTE),
+];
+
+const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> Form {
+    Form {
+        kind,
+        write: |value| serde_json::to_value(value.as_any().downcast_ref::<T>()?).ok(),
+        read: |document| Ok(Arc::new(serde_json::from_value::<T>(document)?)),
+    }
+}
+
+/// A value as a document; its debug text where its kind has no form.
+pub fn to_json(kind: KindId, value: &dyn Value) -> Json {
+    let form = FORMS.iter().find(|form| form.kind == kind);
+    form.and_then(|form| (form.write)(value)).unwrap_or_else(|| Json::String(format!("{value:?}")))
+}
+
+/// The value that [`to_json`] wrote.
+///
+/// # Errors
+/// When it is no document of that kind.
+pub fn from_json(kind: KindId, document: Json) -> Result<SharedValue, RecordedError> {
+    let form = FORMS.iter().find(|form| form.kind == kind).ok_or(RecordedError::Kind(kind))?;
+    (form.read)(document).map_err(|source| RecordedError::Document { kind, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{BridgeParams, Hop, LinkKind, MacAddr, RouteTarget};
+
+    #[test]
+    fn every_kind_is_recorded() {
+        let unrecorded: Vec<_> = crate::descriptors::registry()
+            .iter()
+            .filter(|descriptor| !FORMS.iter().any(|form| form.kind == descriptor.kind()))
+            .map(|descriptor| descriptor.name())
+            .collect();
+        assert!(unrecorded.is_empty(), "{unrecorded:?}");
+    }
+
+    #[test]
+    fn what_is_recorded_reads_back() {
+        let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
+        check(
+            kinds::LINK,
+            Link { mac, ..Link::new("br0", LinkKind::Bridge(BridgeParams::default())) },
+        );
+        let ip = "2001:db8::1".parse().unwrap();
+        check(kinds::ADDRESS, Address { link: "eth0".into(), ip, prefix_len: 64, facts: None });
+        let hop = Hop { gateway: Some(ip), link: None };
+        let (table, prefix) = (254, "10.0.0.0/8".parse().unwrap());
+        let target = RouteTarget::Hops(vec![hop]);
+        check(kinds::ROUTE, KernelRoute { table, prefix, metric: 0, target, source: None });
+    }
+
+    #[test]
+    fn a_document_of_another_kind_is_refused() {
+        assert!(matches!(from_json(KindId(9999), Json::Null), Err(RecordedError::Kind(_))));
+        let port = to_json(kinds::PORT, &Port { link: "eth0".into() });
+        assert!(matches!(from_json(kinds::ADDRESS, port), Err(RecordedError::Document { .. })));
+    }
+
+    #[track_caller]
+    fn check(kind: KindId, value: impl Value) {
+        let document = to_json(kind, &value);
+        assert!(document.is_object(), "{document}");
+        assert!(value.same(&*from_json(kind, document).unwrap()), "{value:?}");
+    }
+}
