@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Address, Connected, Forwarding, Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor,
-    NetworkInstance, Port, StaticProtocol, StaticRoute, System, TextFile,
+    Address, Connected, Forwarding, GrpcServer, Hostname, KernelRoute, Link, LinkMaster, LinkUp,
+    Neighbor, NetworkInstance, Port, StaticProtocol, StaticRoute, System, TextFile, User,
 };
 
 /// A document holds no value of its kind.
@@ -41,6 +41,8 @@ const FORMS: &[Form] = &[
     form::<System>(kinds::SYSTEM),
     form::<Hostname>(kinds::HOSTNAME),
     form::<TextFile>(kinds::TEXT_FILE),
+    form::<User>(kinds::USER),
+    form::<GrpcServer>(kinds::GRPC_SERVER),
     form::<Port>(kinds::PORT),
     form::<Link>(kinds::LINK),
     form::<LinkUp>(kinds::LINK_UP),

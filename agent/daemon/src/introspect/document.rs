@@ -43,10 +43,14 @@ pub(crate) enum TxnType {
 /// Whether a transaction is a resync, and of which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum ResyncType {
-    NotResync,
-    FullResync,
-    UpstreamResync,
-    DownstreamResync,
+    #[serde(rename = "NotResync")]
+    No,
+    #[serde(rename = "FullResync")]
+    Full,
+    #[serde(rename = "UpstreamResync")]
+    Upstream,
+    #[serde(rename = "DownstreamResync")]
+    Downstream,
 }
 
 impl TxnType {
@@ -59,10 +63,10 @@ impl TxnType {
 
 impl ResyncType {
     const ALL: [(Self, &str); 4] = [
-        (Self::NotResync, "NotResync"),
-        (Self::FullResync, "FullResync"),
-        (Self::UpstreamResync, "UpstreamResync"),
-        (Self::DownstreamResync, "DownstreamResync"),
+        (Self::No, "NotResync"),
+        (Self::Full, "FullResync"),
+        (Self::Upstream, "UpstreamResync"),
+        (Self::Downstream, "DownstreamResync"),
     ];
 }
 
@@ -98,7 +102,7 @@ impl<'de> Deserialize<'de> for TxnType {
 
 impl<'de> Deserialize<'de> for ResyncType {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Named(&Self::ALL, Self::NotResync))
+        from.deserialize_any(Named(&Self::ALL, Self::No))
     }
 }
 
@@ -220,8 +224,8 @@ impl Renderer {
             seq_num: record.txn.0,
             txn_type: txn_type(record),
             resync_type: match record.origin {
-                Origin::Resync => ResyncType::DownstreamResync,
-                _ => ResyncType::NotResync,
+                Origin::Resync => ResyncType::Downstream,
+                _ => ResyncType::No,
             },
             description: record.description.clone(),
             client: record.author.as_ref().map(|author| author.client.clone()),
@@ -440,7 +444,7 @@ mod tests {
     #[test]
     fn enumerations_are_written_as_names_and_read_as_names_or_numbers() {
         assert_eq!(json!(TxnType::NBTransaction), json!("NBTransaction"));
-        assert_eq!(json!(ResyncType::FullResync), json!("FullResync"));
+        assert_eq!(json!(ResyncType::Full), json!("FullResync"));
         for (document, want) in [
             (json!("SBNotification"), TxnType::SBNotification),
             (json!("NBTransaction"), TxnType::NBTransaction),
@@ -457,10 +461,10 @@ mod tests {
             );
         }
         for (document, want) in [
-            (json!("DownstreamResync"), ResyncType::DownstreamResync),
-            (json!(2), ResyncType::UpstreamResync),
-            (json!(77), ResyncType::NotResync),
-            (json!("Another"), ResyncType::NotResync),
+            (json!("DownstreamResync"), ResyncType::Downstream),
+            (json!(2), ResyncType::Upstream),
+            (json!(77), ResyncType::No),
+            (json!("Another"), ResyncType::No),
         ] {
             assert_eq!(
                 serde_json::from_value::<ResyncType>(document.clone()).unwrap(),
