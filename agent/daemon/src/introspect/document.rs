@@ -216,6 +216,9 @@ impl Renderer {
             Outcome::Done { pending, failed, .. } => {
                 (self.names(pending), self.names(failed), None, false)
             }
+            Outcome::Refused { reason, .. } => {
+                (Vec::new(), Vec::new(), Some(reason.to_string()), true)
+            }
             Outcome::Failed { key, label, error, undone, .. } => {
                 (Vec::new(), vec![self.key(key)], Some(format!("{label}: {error}")), *undone)
             }
