@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
+use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use http_body_util::BodyExt;
 use serde_json::{Value as Json, json};
@@ -19,6 +20,7 @@ use crate::caller::{Caller, Role, Source};
 use crate::core::{Core, Parts};
 use crate::northbound::Datastore;
 use crate::store::Store;
+
 use crate::telemetry::view::now_ns;
 
 /// A port with an address, a route through it, and a bridge that waits for nothing.
@@ -67,8 +69,15 @@ impl Asked {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
-        let parts =
-            Parts { models, transport, events, collector: None, store: store.clone(), loaded };
+        let parts = Parts {
+            models,
+            transport,
+            events,
+            collector: None,
+            store: store.clone(),
+            loaded,
+            listening: Listening::default(),
+        };
         let core = Core::start(parts).await.unwrap();
         let routes = routes(core.handle(), now_ns());
         Self { kernel, core, routes, store, _folder: folder }
