@@ -17,7 +17,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::caller::{Caller, Role, Source};
-use crate::core::{Core, Parts};
+use crate::core::{CommitOptions, Core, Parts};
 use crate::northbound::Datastore;
 use crate::store::Store;
 
@@ -102,7 +102,7 @@ impl Asked {
             peer: None,
         };
         // A failing change is what some tests want.
-        let _ = self.core.handle().commit(&caller, edit).await;
+        let _ = self.core.handle().commit(&caller, edit, CommitOptions::default()).await;
     }
 
     async fn ask(&self, method: Method, address: &str, etag: Option<&str>) -> Answer {
