@@ -23,7 +23,8 @@ async fn capabilities_name_version_models_and_encodings() {
 
     assert_eq!(told.g_nmi_version, "0.10.0");
     let encodings: BTreeSet<_> = told.supported_encodings().collect();
-    assert_eq!(encodings, BTreeSet::from([Encoding::Json, Encoding::Proto, Encoding::JsonIetf]));
+    let [json, ietf] = [Encoding::Json, Encoding::JsonIetf];
+    assert_eq!(encodings, BTreeSet::from([json, ietf, Encoding::Proto, Encoding::Ascii]));
 
     let interfaces =
         told.supported_models.iter().find(|model| model.name == "openconfig-interfaces").unwrap();

@@ -20,16 +20,22 @@ mod lines;
 mod parse;
 mod print;
 mod running;
+mod show;
 
 pub use grammar::Grammar;
 pub use parse::parse;
-pub use print::{line, print, print_noted};
+pub use print::{line, print, print_every};
 pub use running::running;
+pub use show::{SHOWS, Show, UnknownCommand, show};
 
 use std::fmt;
 
 use crate::instance::InstancePath;
 use crate::value::Value;
+
+/// What gNMI calls the origin of these texts. Answers carry the first name, the second is what
+/// clients of several makes of boxes send.
+pub const ORIGINS: [&str; 2] = ["holdfast_cli", "cli"];
 
 /// What one line says.
 #[derive(Clone, Debug, PartialEq, Eq)]

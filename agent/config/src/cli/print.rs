@@ -8,7 +8,7 @@ use super::lines::write_word;
 use super::{Act, Statement};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{Node, NodeId, NodeKind, Schema};
-use crate::tree::{Branch, Child, Leaf, Tree};
+use crate::tree::{Branch, Child, Tree};
 use crate::value::{Value, bare_identity};
 
 /// Blanks for each level.
@@ -16,19 +16,28 @@ const INDENT: &str = "  ";
 
 /// The text of a whole tree: reading it back gives the statements that make this tree.
 pub fn print<M: Clone + Eq>(schema: &Schema, tree: &Tree<M>) -> String {
-    print_noted(schema, tree, &|_| None)
+    text(schema, tree, false, &|_| None)
 }
 
-/// The same with a comment at the end of each line for which `note` has one: a leaf's line, or an
-/// entry's by its first key.
-pub fn print_noted<M: Clone + Eq>(
+/// For people to look at: every entry opens a block, given or not, and each line ends with the
+/// comment that `note` has for it, an entry's line with that of its first key.
+pub fn print_every<M: Clone + Eq>(
     schema: &Schema,
     tree: &Tree<M>,
-    note: &dyn Fn(&Leaf<M>) -> Option<String>,
+    note: &dyn Fn(&M) -> Option<String>,
+) -> String {
+    text(schema, tree, true, note)
+}
+
+fn text<M: Clone + Eq>(
+    schema: &Schema,
+    tree: &Tree<M>,
+    every: bool,
+    note: &dyn Fn(&M) -> Option<String>,
 ) -> String {
     let grammar = Grammar::new(schema);
     let mut said = Vec::new();
-    let mut teller = Teller { schema, note, said: &mut said };
+    let mut teller = Teller { schema, every, note, said: &mut said };
     teller.branch(&mut InstancePath::root(), tree.root());
     write(&grammar, &said)
 }
@@ -62,7 +71,9 @@ impl From<Statement> for Said {
 /// Makes statements of a tree.
 struct Teller<'a, M> {
     schema: &'a Schema,
-    note: &'a dyn Fn(&Leaf<M>) -> Option<String>,
+    /// Every entry gets a line, not only those that were given as such.
+    every: bool,
+    note: &'a dyn Fn(&M) -> Option<String>,
     said: &'a mut Vec<Said>,
 }
 
@@ -80,7 +91,7 @@ impl<M: Clone> Teller<'_, M> {
             path.0.push(Step::node(*id));
             match child {
                 Child::Leaf(leaf) => {
-                    self.say(path, Act::Set(leaf.value.clone()), (self.note)(leaf))
+                    self.say(path, Act::Set(leaf.value.clone()), (self.note)(&leaf.meta))
                 }
                 Child::Container(inside) => {
                     if inside.given && node.kind == (NodeKind::Container { presence: true }) {
@@ -101,9 +112,9 @@ impl<M: Clone> Teller<'_, M> {
     }
 
     fn entry(&mut self, path: &mut InstancePath, entry: &Branch<M>) {
-        if entry.given || entry.has_only_keys(self.schema) {
+        if self.every || entry.given || entry.has_only_keys(self.schema) {
             let key = entry.children().first().and_then(|(key, _)| entry.leaf(*key));
-            self.say(path, Act::Enter, key.and_then(self.note));
+            self.say(path, Act::Enter, key.and_then(|key| (self.note)(&key.meta)));
         }
         self.branch(path, entry);
     }

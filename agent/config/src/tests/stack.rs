@@ -322,11 +322,12 @@ fn defaults_stand_below_what_is_asked_and_above_the_factory() {
 #[test]
 fn a_native_default_is_in_use_for_the_kind_of_link_it_is_about() {
     check_effective(
-        &["update native:/interfaces/interface[name=x]/type \"vxlan\""],
+        &["update native:/interfaces/interface[name=x] {\"type\":\"vxlan\",\"vxlan\":{\"vni\":7}}"],
         "/interfaces/interface[name=x]",
         &[
             "/type=vxlan",
             "/enabled=true default",
+            "/vxlan/vni=7",
             "/vxlan/port=4789 default",
             "/vxlan/learning=true default",
         ],
@@ -336,6 +337,19 @@ fn a_native_default_is_in_use_for_the_kind_of_link_it_is_about() {
         "native:/interfaces/interface[name=x]",
         &["/type=physical default", "/enabled=true default", "/mtu=1400"],
     );
+}
+
+#[test]
+fn a_link_needs_what_its_kind_cannot_do_without() {
+    let eth0 = "/interfaces/interface[name=eth0]";
+    for (kind, leaf) in [("veth", "veth/peer"), ("vxlan", "vxlan/vni")] {
+        check_refused(
+            &[&format!("update native:{eth0}/type \"{kind}\"")],
+            &[&format!("cannot update `{eth0}/{leaf}`: it is needed, and missing")],
+        );
+    }
+    let other = format!("update native:{eth0}/type \"bridge\"");
+    check_effective(&[&other], &format!("{eth0}/type"), &["=bridge"]);
 }
 
 #[test]

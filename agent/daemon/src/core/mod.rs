@@ -221,6 +221,10 @@ impl Datastore for CoreHandle {
         self.revision_rx.clone()
     }
 
+    fn configuration(&self) -> Configuration {
+        CoreHandle::configuration(self)
+    }
+
     async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
         let Some(collector) = &self.collector else { return Vec::new() };
         let native = collector.read().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{InstancePath, Value};
+use holdfast_config::{Configuration, InstancePath, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
@@ -21,6 +21,9 @@ pub trait Datastore: Clone + Send + Sync + 'static {
 
     /// Tells of every new revision.
     fn watch(&self) -> watch::Receiver<Arc<Revision>>;
+
+    /// What was asked, and what it comes to: that of the newest revision or a newer one.
+    fn configuration(&self) -> Configuration;
 
     /// Leaves that change without events, read now.
     fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;

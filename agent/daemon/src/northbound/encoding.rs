@@ -1,4 +1,4 @@
-//! Values on the wire, in the three encodings that are served.
+//! Values on the wire: the three encodings of models. ASCII is for text of the command line.
 
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Schema;
@@ -18,8 +18,8 @@ pub(super) enum Encoding {
 }
 
 /// What Capabilities announces.
-pub(super) const SUPPORTED: [gnmi::Encoding; 3] =
-    [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto];
+pub(super) const SUPPORTED: [gnmi::Encoding; 4] =
+    [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto, gnmi::Encoding::Ascii];
 
 impl Encoding {
     pub(super) fn read(number: i32) -> Result<Self, Refusal> {
@@ -60,8 +60,11 @@ impl Encoding {
     }
 }
 
-fn unsupported(name: &str) -> Refusal {
-    Refusal::unimplemented(format!("encoding {name} is unsupported: use JSON, JSON_IETF or PROTO"))
+pub(super) fn unsupported(name: &str) -> Refusal {
+    let ascii = "ASCII is for text of the command line";
+    Refusal::unimplemented(format!(
+        "encoding {name} is unsupported here: use JSON, JSON_IETF or PROTO; {ascii}"
+    ))
 }
 
 /// A leaf in the PROTO encoding (section 2.2.3 of the specification).

@@ -16,6 +16,7 @@ use super::encoding::Encoding;
 use super::extensions::ReadWishes;
 use super::path::{elems_to_wire, to_wire};
 use super::request::{ReadPath, Reader};
+use super::show;
 use super::status::Refusal;
 use crate::telemetry::view::{now_ns, overlaid};
 use crate::telemetry::{Class, Item, Kind, Selection, Stamp, Walk};
@@ -25,10 +26,14 @@ pub(super) async fn get<D: Datastore>(
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
     let wishes = ReadWishes::of_get(&request.extension)?;
+    let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
+    let reader = Reader::new(core, prefix, kind, &request.use_models, wishes.depth)?;
+    let joined = reader.joined(request.path.iter().map(Some))?;
+    if joined.iter().any(|path| path.cli) {
+        return show::get(core, &reader.prefix, &joined, &request, kind);
+    }
     let encoding = Encoding::read(request.encoding)?;
-    let kind = read_kind(request.r#type)?;
-    let reader = Reader::new(core, request.prefix, kind, &request.use_models, wishes.depth)?;
-    let paths = reader.paths(request.path.iter().map(Some))?;
+    let paths = reader.resolved(joined)?;
     let view = View::take(core, &reader, &paths).await;
     let answer = |path| Answer { reader: &reader, view: &view, encoding, path }.notification();
     let notification = paths.iter().map(answer).collect::<Result<_, _>>()?;

@@ -16,6 +16,7 @@ mod gnmi;
 mod path;
 mod request;
 mod set;
+mod show;
 mod status;
 mod subscribe;
 #[cfg(test)]

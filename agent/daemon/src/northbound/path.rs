@@ -5,14 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_config::cli;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::{Elem, Path, Step};
 use holdfast_proto::gnmi;
 
 use super::status::Refusal;
-
-/// Origins of the command line's text, which have no paths; the first is how we call it.
-const CLI_ORIGINS: [&str; 2] = ["holdfast_cli", "cli"];
 
 /// What the caller may do with an origin that we do not know decides how it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +33,14 @@ pub(super) struct Joined {
     pub(super) origin: Origin,
     pub(super) path: Path,
     /// It stands for the text of the command line: all of the native origin, in another encoding.
+    /// What is read there is a command, its words the path's elements.
     pub(super) cli: bool,
 }
 
 impl Joined {
     /// The name of its origin in answers.
     pub(super) fn origin_name(&self) -> &'static str {
-        if self.cli { CLI_ORIGINS[0] } else { self.origin.as_str() }
+        if self.cli { cli::ORIGINS[0] } else { self.origin.as_str() }
     }
 }
 
@@ -53,9 +52,14 @@ impl Prefix {
 
     /// The origin and the whole path of `path`, which stands in the same request.
     pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<Joined, Refusal> {
-        let own = path.map(elements).transpose()?.unwrap_or_default();
-        let joined = self.path.join(&own);
         let (above, here) = (self.origin(), path.map_or("", |path| path.origin.as_str()));
+        let name = if here.is_empty() { above } else { here };
+        let cli = cli::ORIGINS.contains(&name);
+        // Text says itself what it is about: where it is to be written, a path is not looked at.
+        let joined = match (cli, self.access) {
+            (true, Access::Write) => Path::root(),
+            _ => self.path.join(&path.map(elements).transpose()?.unwrap_or_default()),
+        };
         if path.is_some_and(|path| !path.target.is_empty()) {
             let reason = "a target belongs into the prefix of a request";
             return Err(Refusal::malformed(joined.to_string(), reason));
@@ -63,15 +67,6 @@ impl Prefix {
         if !above.is_empty() && !here.is_empty() {
             let reason =
                 format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
-            return Err(Refusal::malformed(joined.to_string(), reason));
-        }
-        let name = if here.is_empty() { above } else { here };
-        let cli = CLI_ORIGINS.contains(&name);
-        if cli && self.access == Access::Read {
-            return Err(Refusal::unimplemented(format!("origin `{name}` is not implemented yet")));
-        }
-        if cli && !joined.elems.is_empty() {
-            let reason = format!("origin `{name}` has no paths: it is one text");
             return Err(Refusal::malformed(joined.to_string(), reason));
         }
         let origin = if cli { Origin::Native } else { self.known_origin(name)? };
@@ -133,7 +128,7 @@ impl Prefix {
             "origin `{text}` is unknown: this agent has `{}` (also empty), `{}` and `{}`",
             Origin::OpenConfig,
             Origin::Native,
-            CLI_ORIGINS[0]
+            cli::ORIGINS[0]
         );
         Err(match self.access {
             Access::Read => Refusal::unimplemented(reason),

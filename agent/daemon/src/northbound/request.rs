@@ -50,18 +50,29 @@ impl<'a, D: Datastore> Reader<'a, D> {
         })
     }
 
-    /// Looks up all paths of the request. Those that are missing mean the prefix itself.
-    pub(super) fn paths<'p>(
+    /// All paths of the request, not looked up yet. Those that are missing mean the prefix itself.
+    pub(super) fn joined<'p>(
         &self,
         wire: impl IntoIterator<Item = Option<&'p gnmi::Path>>,
-    ) -> Result<Vec<ReadPath>, Refusal> {
+    ) -> Result<Vec<Joined>, Refusal> {
         let joined =
             wire.into_iter().map(|path| self.prefix.join(path)).collect::<Result<Vec<_>, _>>()?;
         self.prefix.check_shared(&joined)?;
+        Ok(joined)
+    }
+
+    /// Looks up paths of the models.
+    pub(super) fn resolved(&self, joined: Vec<Joined>) -> Result<Vec<ReadPath>, Refusal> {
         joined.into_iter().map(|joined| self.resolve(joined)).collect()
     }
 
     fn resolve(&self, joined: Joined) -> Result<ReadPath, Refusal> {
+        if joined.cli {
+            let origin = joined.origin_name();
+            let reason =
+                format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
+            return Err(Refusal::unimplemented(reason));
+        }
         let patterns = self
             .schema(joined.origin)
             .resolve_read(&joined.path)

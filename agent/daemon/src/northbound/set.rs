@@ -5,7 +5,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation;
 
 use super::datastore::Datastore;
-use super::encoding::Supplied;
+use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
@@ -67,10 +67,10 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
         (Supplied::Text(text), true) => Ok(Payload::Cli { text }),
         (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text: text.into(), ietf }),
         (Supplied::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
-        (_, true) => Err(Refusal::invalid("text of the command line is sent as ascii_val")),
-        (Supplied::Text(_), false) => Err(Refusal::invalid(
-            "ascii_val is for text of the command line, which has an origin of its own",
+        (_, true) => Err(Refusal::unimplemented(
+            "the encoding is unsupported here: text of the command line is sent as ascii_val",
         )),
+        (Supplied::Text(_), false) => Err(encoding::unsupported("ASCII")),
     }
 }
 

@@ -78,7 +78,8 @@ impl Plan {
         let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
         let kind = if wishes.configuration { Kind::Config } else { Kind::All };
         let reader = Reader::new(core, list.prefix, kind, &list.use_models, wishes.depth)?;
-        let paths = reader.paths(list.subscription.iter().map(|it| it.path.as_ref()))?;
+        let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
+        let paths = reader.resolved(joined)?;
         let mut parts = Vec::new();
         for (wire, path) in list.subscription.iter().zip(&paths) {
             let split = Split { reader: &reader, path };

@@ -125,6 +125,10 @@ impl Datastore for Fake {
         self.with_sender(watch::Sender::subscribe)
     }
 
+    fn configuration(&self) -> Configuration {
+        self.0.configuration.lock().unwrap().clone()
+    }
+
     async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         match origin {

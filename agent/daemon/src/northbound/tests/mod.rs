@@ -6,4 +6,5 @@ mod harness;
 mod reading;
 mod refusals;
 mod streaming;
+mod text;
 mod writing;

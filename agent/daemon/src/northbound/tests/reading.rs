@@ -39,7 +39,8 @@ async fn capabilities_tell_version_models_and_encodings() {
         client.capabilities(gnmi::CapabilityRequest::default()).await.unwrap().into_inner();
     assert_eq!(answer.g_nmi_version, "0.10.0");
     let encodings: Vec<_> = answer.supported_encodings().collect();
-    assert_eq!(encodings, [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto]);
+    let [json, ietf] = [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf];
+    assert_eq!(encodings, [json, ietf, gnmi::Encoding::Proto, gnmi::Encoding::Ascii]);
     let model = |name| answer.supported_models.iter().find(|it| it.name == name).unwrap();
     assert_eq!(model("openconfig-interfaces").organization, "OpenConfig working group");
     let version: Vec<_> = model("openconfig-interfaces").version.split('.').collect();

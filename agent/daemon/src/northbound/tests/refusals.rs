@@ -205,8 +205,8 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
             Code::InvalidArgument,
             "bogus",
         ),
-        (set_request(r#"update cli:/ "hostname x""#), Code::InvalidArgument, "ascii_val"),
-        (set_request(r#"update cli:/system "hostname x""#), Code::InvalidArgument, "no paths"),
+        (set_request(r#"update cli:/ "hostname x""#), Code::Unimplemented, "ascii_val"),
+        (set_request(r#"update cli:/system "hostname x""#), Code::Unimplemented, "ascii_val"),
         (set_request("delete cli:/"), Code::InvalidArgument, "command line"),
         (
             with(&|it| it.update.push(wire(Wire::AsciiVal("1500".into())))),

@@ -1,0 +1,98 @@
+//! `show ...`: what the box was told and what it makes of it, as text of the command line.
+
+use std::fmt::Write;
+
+use super::{print, print_every, running};
+use crate::configuration::Configuration;
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, Mark};
+use crate::tree::Found;
+use crate::union::{Prov, ProvKind};
+
+/// One command that answers with text.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    pub command: &'static str,
+    /// What its answer is, for those who ask for what does not exist.
+    pub about: &'static str,
+    text: fn(&Configuration) -> String,
+}
+
+/// All of them.
+pub const SHOWS: [Show; 3] = [
+    Show {
+        command: "show running-config",
+        about: "what clients set by native paths or text, from which a replace makes it again",
+        text: running_config,
+    },
+    Show {
+        command: "show effective",
+        about: "the union of all origins and owners, each line with its owner as a comment",
+        text: effective,
+    },
+    Show {
+        command: "show factory",
+        about: "what the box left the factory with, the base of a replace",
+        text: |it| print(&it.models().native, it.factory()),
+    },
+];
+
+/// Why there is no answer: what there is instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no command `{0}`: {known}", known = known())]
+pub struct UnknownCommand(pub String);
+
+/// Answers a command; blanks between its words count as one.
+///
+/// # Errors
+/// When there is no such command.
+pub fn show(configuration: &Configuration, command: &str) -> Result<String, UnknownCommand> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let command = words.join(" ");
+    match SHOWS.iter().find(|show| show.command == command) {
+        Some(show) => Ok((show.text)(configuration)),
+        None => Err(UnknownCommand(command)),
+    }
+}
+
+fn known() -> String {
+    let mut text = String::new();
+    for (number, show) in SHOWS.iter().enumerate() {
+        let comma = if number == 0 { "" } else { "; " };
+        let _infallible = write!(text, "{comma}`{}` is {}", show.command, show.about);
+    }
+    text
+}
+
+fn running_config(configuration: &Configuration) -> String {
+    let layer = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
+    let held = |path: &InstancePath| is_held_by_openconfig(configuration, path);
+    running(&configuration.models().native, layer, configuration.factory(), &held)
+}
+
+/// True for a native leaf or entry that the OpenConfig client holds explicitly.
+fn is_held_by_openconfig(configuration: &Configuration, native: &InstancePath) -> bool {
+    let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
+    let above = configuration.models().map.up_path(native);
+    above.iter().any(|path| match layer.get(path) {
+        Some(Found::Leaf(leaf)) => leaf.meta == Mark::Explicit,
+        Some(Found::Branch(_)) => true,
+        Some(Found::List(_)) | None => false,
+    })
+}
+
+fn effective(configuration: &Configuration) -> String {
+    let note = |prov: &Prov| Some(provenance(*prov));
+    print_every(&configuration.models().native, configuration.effective(), &note)
+}
+
+fn provenance(prov: Prov) -> String {
+    let owners: Vec<&str> = prov.owners.iter().map(LayerKey::name).collect();
+    let owners = owners.join(", ");
+    match prov.kind {
+        ProvKind::Explicit => owners,
+        ProvKind::Factory => "factory".to_owned(),
+        ProvKind::OcDefault => format!("OpenConfig default of {owners}"),
+        ProvKind::NativeDefault => "default".to_owned(),
+    }
+}

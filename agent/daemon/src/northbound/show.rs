@@ -1,0 +1,69 @@
+//! Get of the command line's origin: the elements of a path are the words of a `show` command.
+
+use holdfast_config::Path;
+use holdfast_config::cli;
+use holdfast_proto::gnmi::typed_value::Value as Wire;
+use holdfast_proto::gnmi::{self, TypedValue};
+
+use super::datastore::Datastore;
+use super::path::{Joined, Prefix, elems_to_wire};
+use super::status::Refusal;
+use crate::telemetry::Kind;
+use crate::telemetry::view::now_ns;
+
+/// Answers a Get that asks for command texts, one notification for each.
+pub(super) fn get<D: Datastore>(
+    core: &D,
+    prefix: &Prefix,
+    paths: &[Joined],
+    request: &gnmi::GetRequest,
+    kind: Kind,
+) -> Result<gnmi::GetResponse, Refusal> {
+    check(paths, request, kind)?;
+    let (configuration, timestamp) = (core.configuration(), now_ns().cast_signed());
+    let answer = |path: &Joined| {
+        let text = cli::show(&configuration, &command(&path.path)?)
+            .map_err(|unknown| Refusal::unimplemented(unknown.to_string()))?;
+        let own = Path { elems: path.path.elems[prefix.len()..].to_vec() };
+        let update = gnmi::Update {
+            path: Some(elems_to_wire(&own)),
+            val: Some(TypedValue { value: Some(Wire::AsciiVal(text)) }),
+            ..Default::default()
+        };
+        let prefix = prefix.echo(Some(path.origin_name()));
+        Ok(gnmi::Notification { timestamp, prefix, update: vec![update], ..Default::default() })
+    };
+    let notification = paths.iter().map(answer).collect::<Result<_, Refusal>>()?;
+    Ok(gnmi::GetResponse { notification, ..Default::default() })
+}
+
+/// Text has one encoding, and a command says itself what it shows.
+fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(), Refusal> {
+    if let Some(other) = paths.iter().find(|path| !path.cli) {
+        return Err(Refusal::malformed(
+            other.path.to_string(),
+            "a Get has one encoding, and texts of the command line go into one of their own",
+        ));
+    }
+    if gnmi::Encoding::try_from(request.encoding) != Ok(gnmi::Encoding::Ascii) {
+        let origin = paths.first().map_or("", |path| path.origin_name());
+        return Err(Refusal::unimplemented(format!(
+            "origin `{origin}` is answered in encoding ASCII, every other is unsupported"
+        )));
+    }
+    if !matches!(kind, Kind::All | Kind::Config) || !request.use_models.is_empty() {
+        let reason =
+            "a command says what it shows: type STATE or OPERATIONAL and use_models cannot choose";
+        return Err(Refusal::invalid(reason));
+    }
+    Ok(())
+}
+
+/// `show running-config` as one element, or as one for each word.
+fn command(path: &Path) -> Result<String, Refusal> {
+    if path.elems.iter().any(|elem| !elem.keys.is_empty()) {
+        return Err(Refusal::malformed(path.to_string(), "a command has no keys"));
+    }
+    let words: Vec<&str> = path.elems.iter().map(|elem| elem.name.as_str()).collect();
+    Ok(words.join(" "))
+}
