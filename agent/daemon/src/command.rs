@@ -58,7 +58,7 @@ impl CommandError {
 /// When no agent runs, or it cannot tell.
 pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
-    print(&asynchronously(client.show(settings.what))??)
+    print(&asynchronously(client.text(&settings.what.address()))??)
 }
 
 /// Makes, removes or lists users.

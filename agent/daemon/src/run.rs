@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
-    introspect,
+    introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
     northbound,
@@ -60,6 +60,8 @@ pub enum RunError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Local(#[from] LocalError),
+    #[error("cannot serve introspection")]
+    Introspection(#[from] TcpError),
     #[error("cannot start {what}")]
     Start { what: &'static str, source: io::Error },
     #[error("cannot load the models")]
@@ -129,7 +131,12 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         users.follow(roles);
     }
     let socket = settings.state.socket();
+    let looking = running.local_routes.clone();
     let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
+    let _introspection = match settings.introspect {
+        Some(address) => Some(tcp::start(address, settings.state.path(), looking).await?),
+        None => None,
+    };
     let authenticator = Authenticator::new(users, settings.certificate_role);
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
     let incoming = listener.accept(&identity.config_tx.subscribe());

@@ -1,11 +1,12 @@
 //! Arguments of a question. An argument that is unknown, given twice or not understood is refused by name.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::address::Query;
 use super::failure::Failure;
 use super::{PAGE, PAGE_MOST};
 
@@ -26,7 +27,7 @@ impl<S: Sync> FromRequestParts<S> for Arguments {
 
 impl Arguments {
     fn of(uri: &Uri) -> Result<Self, Failure> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Failure::bad(format!("cannot read the arguments: {error}")))?;
         Ok(Self { pairs: pairs.0, uri: uri.clone() })
     }
@@ -114,48 +115,12 @@ impl Arguments {
 
     /// The same question from another place on.
     pub(super) fn next_page(&self, cursor: &str, place: &str) -> String {
-        let mut query = form::Query::new(self.uri.path());
+        let mut query = Query::new(self.uri.path());
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != cursor) {
             query.add(name, value);
         }
         query.add(cursor, place);
         query.0
-    }
-}
-
-/// Addresses with arguments.
-pub(super) mod form {
-    use std::fmt::Write as _;
-
-    /// An address that arguments are added to.
-    #[derive(Debug)]
-    pub(crate) struct Query(pub(crate) String);
-
-    impl Query {
-        pub(crate) fn new(path: &str) -> Self {
-            Self(path.to_owned())
-        }
-
-        pub(crate) fn add(&mut self, name: &str, value: &str) {
-            let mark = if self.0.contains('?') { '&' } else { '?' };
-            let _never_fails = write!(self.0, "{mark}{name}={}", escaped(value));
-        }
-    }
-
-    /// Percent-encoded, but for what RFC 3986 calls unreserved.
-    pub(crate) fn escaped(text: &str) -> String {
-        let mut out = String::with_capacity(text.len());
-        for octet in text.bytes() {
-            match octet {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    out.push(char::from(octet));
-                }
-                _ => {
-                    let _never_fails = write!(out, "%{octet:02X}");
-                }
-            }
-        }
-        out
     }
 }
 

@@ -16,6 +16,10 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    pub(super) fn with(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into() }
+    }
+
     /// The question is wrong.
     pub(super) fn bad(error: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, error: error.into() }

@@ -1,4 +1,5 @@
-//! Looking into the engine: the paths below `/scheduler/`, for people, scripts and the embedded page.
+//! Looking into the engine: the paths below `/scheduler/`, for people, scripts and the embedded page ([`web`]), on the
+//! local socket and, when asked, on the loopback device ([`tcp`]).
 //!
 //! Start at [`routes`]. A handler reads its arguments ([`arguments`]), asks the core one short question
 //! ([`crate::core::Inside`]) and renders the answer beside the core ([`document`]). What is wrong with a question is
@@ -7,19 +8,23 @@
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
+pub(crate) mod address;
 mod arguments;
 mod document;
 mod events;
 mod failure;
 mod graph;
+mod metrics;
 mod names;
 mod page;
 mod plan;
 mod status;
+pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod transactions;
+mod web;
 mod why;
 
 use axum::Router;
@@ -41,7 +46,7 @@ pub(crate) struct Introspect {
     started_ns: u64,
 }
 
-/// Everything below `/scheduler/`.
+/// Everything below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
 pub(crate) fn routes(core: CoreHandle, started_ns: u64) -> Router {
     Router::new()
         .route("/scheduler/txn-history", get(transactions::history))
@@ -56,6 +61,9 @@ pub(crate) fn routes(core: CoreHandle, started_ns: u64) -> Router {
         .route("/scheduler/plan", get(plan::repair))
         .route("/scheduler/graph", get(graph::graph))
         .route("/scheduler/events", get(events::events))
+        .route("/metrics", get(metrics::metrics))
+        .route("/health", get(metrics::health))
+        .merge(web::routes())
         .fallback(failure::unknown_path)
         .with_state(Introspect { core, render: Default::default(), started_ns })
 }

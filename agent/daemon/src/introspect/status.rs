@@ -147,6 +147,7 @@ pub(super) async fn stats(
         json!({
             "TxnStats": {
                 "TotalProcessed": counters.transactions,
+                "LastSeqNum": engine.history().records().next_back().map(|last| last.txn.0),
                 "OperationCount": operations,
                 "ValueStateCount": states,
                 "ErrorCount": counters.operations_failed,

@@ -497,3 +497,44 @@ async fn events_tell_of_what_happens_and_of_what_was_missed() {
     assert_eq!(first["SeqNum"], json!(1));
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn metrics_health_and_the_page_are_served() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let metrics = agent.get("/metrics").await;
+    assert!(metrics.headers[header::CONTENT_TYPE].to_str().unwrap().contains("version=0.0.4"));
+    for line in [
+        "holdfast_transaction_duration_seconds_count{type=\"Change\"} 1\n",
+        "holdfast_operations_total{descriptor=\"route\",operation=\"create\"} 1\n",
+        "holdfast_values{state=\"PENDING\"} 0\n",
+        "# TYPE holdfast_facts_total counter\n",
+    ] {
+        assert!(metrics.text.contains(line), "{line}{}", metrics.text);
+    }
+    // A collector refuses a page in which a metric is declared twice.
+    let mut declared: Vec<_> = metrics.text.lines().filter(|it| it.starts_with("# TYPE")).collect();
+    let count = declared.len();
+    declared.sort_unstable();
+    declared.dedup();
+    assert_eq!(declared.len(), count);
+
+    assert_eq!(agent.read("/health").await["status"], json!("running"));
+    for (address, kind) in
+        [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")]
+    {
+        let file = agent.get(address).await;
+        assert_eq!(file.status, StatusCode::OK);
+        assert!(file.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(kind));
+        let policy = file.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        for outside in ["http://", "https://", " style=", "<script>", " onclick="] {
+            assert!(!file.text.contains(outside), "{address}: {outside}");
+        }
+    }
+    let core = agent.core;
+    core.shutdown().await;
+    let request = Request::builder().uri("/health").body(Body::empty()).unwrap();
+    let response = agent.routes.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+}

@@ -15,7 +15,7 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::{Failure, UserEntry, UserToDelete, UserToSet};
-use crate::{auth::Password, caller::Role, settings::Shown};
+use crate::{auth::Password, caller::Role};
 
 /// How long an answer may take. The longest is the state of a large box.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,8 +54,8 @@ impl Client {
 
     /// # Errors
     /// When no agent runs, or it cannot tell.
-    pub async fn show(&self, what: Shown) -> Result<String, ClientError> {
-        let body = self.ask(Method::GET, &format!("/show/{}", what.as_str()), Bytes::new()).await?;
+    pub async fn text(&self, address: &str) -> Result<String, ClientError> {
+        let body = self.ask(Method::GET, address, Bytes::new()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 

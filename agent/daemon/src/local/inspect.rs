@@ -23,11 +23,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 pub trait Inspect: Send + Sync + 'static {
     /// The text to print for `holdfast show`.
     async fn show(&self, what: Shown) -> Result<String, Failure>;
-
-    /// One line for `/health`, such as `running`.
-    fn status(&self) -> String {
-        "running".to_owned()
-    }
 }
 
 /// The engine, as far as it can be looked into.

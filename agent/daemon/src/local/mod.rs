@@ -76,7 +76,6 @@ pub fn start(
     let failed = |source| LocalError { path: path.into(), source };
     let listener = bind(path).map_err(failed)?;
     let routes = Router::new()
-        .route("/health", get(health))
         .route("/show/config", get(|agent| show(agent, Shown::Config)))
         .route("/show/state", get(|agent| show(agent, Shown::State)))
         .route("/show/values", get(|agent| show(agent, Shown::Values)))
@@ -178,17 +177,8 @@ struct UserToDelete {
 /// The body of every refusal.
 #[derive(Serialize, Deserialize)]
 struct Failure {
+    #[serde(rename = "Error")]
     error: String,
-}
-
-#[derive(Serialize)]
-struct Health {
-    status: String,
-    version: &'static str,
-}
-
-async fn health(State(agent): State<LocalAgent>) -> Json<Health> {
-    Json(Health { status: agent.inspect.status(), version: env!("CARGO_PKG_VERSION") })
 }
 
 async fn show(State(agent): State<LocalAgent>, what: Shown) -> Response {
@@ -271,8 +261,8 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         let client = Client::new(&path);
-        assert_eq!(client.show(Shown::Config).await.unwrap(), "this is config\n");
-        assert_eq!(client.show(Shown::State).await.unwrap_err().to_string(), "the core is busy");
+        assert_eq!(client.text("/show/config").await.unwrap(), "this is config\n");
+        assert_eq!(client.text("/show/state").await.unwrap_err().to_string(), "the core is busy");
 
         let secret = || Some(Password::new("secret").unwrap());
         client.set_user("ada", Role::Admin, secret().as_ref()).await.unwrap();
@@ -296,7 +286,7 @@ mod tests {
         );
 
         drop(local);
-        assert!(matches!(client.show(Shown::Config).await, Err(ClientError::NotRunning { .. })));
+        assert!(matches!(client.text("/show/config").await, Err(ClientError::NotRunning { .. })));
         assert!(!path.exists());
     }
 }

@@ -6,7 +6,7 @@ use holdfast_scheduler::State;
 
 use super::layout::{Layout, Place, shortened};
 use super::picture::{Edge, Node, Picture, Tie};
-use crate::introspect::arguments::form::Query;
+use crate::introspect::address::Query;
 
 /// What lies behind the names of states.
 fn fill(state: State) -> &'static str {

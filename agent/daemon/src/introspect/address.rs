@@ -1,0 +1,34 @@
+//! Addresses with arguments.
+
+use std::fmt::Write as _;
+
+/// An address that arguments are added to.
+#[derive(Debug)]
+pub(crate) struct Query(pub(crate) String);
+
+impl Query {
+    pub(crate) fn new(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
+        let mark = if self.0.contains('?') { '&' } else { '?' };
+        let _never_fails = write!(self.0, "{mark}{name}={}", escaped(value));
+    }
+}
+
+/// Percent-encoded, but for what RFC 3986 calls unreserved.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for octet in text.bytes() {
+        match octet {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(octet));
+            }
+            _ => {
+                let _never_fails = write!(out, "%{octet:02X}");
+            }
+        }
+    }
+    out
+}

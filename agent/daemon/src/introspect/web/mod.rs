@@ -1,0 +1,37 @@
+//! The page: three files of our own that are part of the binary, under a policy that admits nothing else.
+
+use axum::Router;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+
+/// Scripts, styles and data from here, nothing from elsewhere, nothing inline; nobody frames it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(HeaderName, HeaderValue); 4] = [
+    (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+];
+
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let file = |kind: &'static str, text: &'static str| {
+        get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
+    };
+    Router::new()
+        .route("/", file("text/html; charset=utf-8", include_str!("index.html")))
+        .route("/app.js", file("text/javascript; charset=utf-8", include_str!("app.js")))
+        .route("/style.css", file("text/css; charset=utf-8", include_str!("style.css")))
+        .layer(map_response(guarded))
+}
+
+/// Adds to an answer how it may be used.
+pub(super) async fn guarded(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
