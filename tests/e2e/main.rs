@@ -3,15 +3,19 @@
 //! One module a feature. Each test has a namespace of its own, which ends with its thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod boot;
 mod capabilities;
 mod clients;
 mod documents;
 mod drift;
+mod factory;
 mod get;
+mod gnoi;
 mod pending;
 mod playground;
 mod process;
 mod refused;
+mod reserved;
 mod restart;
 mod routes;
 mod set;

@@ -3,74 +3,105 @@
 use std::sync::Arc;
 
 use crate::configuration::Configuration;
-use crate::edit::{Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
+use crate::document;
+use crate::edit::{Attribution, Cause, EditError, EditErrors, Operation};
 use crate::layer::{LayerKey, Layers};
-use crate::models::Models;
-use crate::path::Path;
 use crate::schema::Origin;
 
 /// A boot configuration as its owner set it. All of it replaces all of what was set before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Boot {
-    /// The native part: a JSON document, or text of the command line. Nothing when empty.
+    /// The native part: a JSON document, or text of the command line in which `no X` says that X is
+    /// to be absent. Nothing when empty.
     pub vendor: Vec<u8>,
     /// The OpenConfig part: a JSON document. Nothing when empty.
     pub openconfig: Vec<u8>,
     /// What is kept for whoever asks what was set.
-    pub record: Arc<[u8]>,
+    pub record: Vec<u8>,
+}
+
+/// How a boot configuration changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BootChange {
+    /// For good; without one, nothing is reserved for boot any more.
+    Set(Option<Arc<Boot>>),
+    /// Until it is confirmed: a restart, or [`BootChange::GoBack`], brings back what was before.
+    Try(Arc<Boot>),
+    /// What is tried stays.
+    Confirm,
+    /// What is tried goes, and what was there before comes back.
+    GoBack,
 }
 
 impl Configuration {
-    /// What this would be when the box boots with `boot`; without one, nothing is reserved for it
-    /// any more. The client's layers stay as they are.
+    /// What this would be when the box boots with `boot`. The client's layers stay as they are.
     ///
     /// # Errors
     /// When a part cannot be read, or the parts contradict each other.
-    pub fn booted(&self, boot: Option<&Boot>) -> Result<Self, EditErrors> {
+    pub fn booted(&self, boot: Option<&Arc<Boot>>) -> Result<Self, EditErrors> {
         let mut layers = self.layers().clone();
-        let pair = match boot {
-            Some(boot) => pair(self.shared_models(), boot)?,
-            None => Layers::new(),
-        };
+        let none = Boot::default();
+        let parts = boot.map_or(&none, |boot| boot);
+        let models = self.shared_models();
+        let pair = document::layers(models, &parts.vendor, &parts.openconfig, Operation::Boot)?;
         for (layer, from) in [
             (LayerKey::BOOT_NATIVE, LayerKey::CLIENT_NATIVE),
             (LayerKey::BOOT_OPENCONFIG, LayerKey::CLIENT_OPENCONFIG),
         ] {
             *layers.tree_mut(layer) = pair.tree(from).clone();
         }
-        layers.boot_record = boot.map(|boot| boot.record.clone());
+        layers.boot = boot.cloned();
         self.with_layers(layers, &Attribution::of_trees(self.models(), Operation::Boot))
     }
-}
 
-/// The parts as a pair of layers of their own: read, and checked against each other, as a client's
-/// pair on an empty box would be.
-fn pair(models: &Arc<Models>, boot: &Boot) -> Result<Layers, EditErrors> {
-    let root = |origin| Target { origin, path: Path::root() };
-    let mut edit = Edit::default();
-    let mut parts = Vec::new();
-    for (origin, text) in [(Origin::Native, &boot.vendor), (Origin::OpenConfig, &boot.openconfig)] {
-        if !text.is_empty() {
-            edit.updates.push((root(origin), Payload::Json { text: text.clone(), ietf: true }));
-            parts.push(origin);
+    /// The same for a change that may be tried first.
+    ///
+    /// # Errors
+    /// As [`Configuration::booted`]; and while another one is tried, nothing but its end is taken.
+    pub fn boot_changed(&self, change: &BootChange) -> Result<Self, EditErrors> {
+        let tried = &self.layers().boot_before;
+        match (change, tried) {
+            (BootChange::Set(_) | BootChange::Try(_), Some(_)) => {
+                Err(EditErrors(vec![EditError {
+                    operation: Operation::Boot(Origin::Native),
+                    path: "/".to_owned(),
+                    cause: Cause::Unconfirmed,
+                }]))
+            }
+            (BootChange::Set(boot), None) => self.booted(boot.as_ref()),
+            (BootChange::Try(boot), None) => {
+                let mut tried = self.booted(Some(boot))?;
+                tried.layers_mut().boot_before = Some(self.layers().boot.clone());
+                Ok(tried)
+            }
+            (BootChange::Confirm, _) => Ok(self.without_way_back()),
+            (BootChange::GoBack, Some(before)) => {
+                Ok(self.booted(before.as_ref())?.without_way_back())
+            }
+            (BootChange::GoBack, None) => Ok(self.clone()),
         }
     }
-    let part = |error: EditError| EditError {
-        operation: match error.operation {
-            Operation::Update(at) => Operation::Boot(parts[at]),
-            other => other,
-        },
-        ..error
-    };
-    let empty = Configuration::new(models.clone(), Layers::new());
-    let pair =
-        empty.edit(&edit).map_err(|errors| EditErrors(errors.0.into_iter().map(part).collect()))?;
-    if pair.layers().annotation.is_some() {
-        return Err(EditErrors(vec![EditError {
-            operation: Operation::Boot(Origin::OpenConfig),
-            path: "/".to_owned(),
-            cause: Cause::Unsupported("an annotation belongs to what clients configure".to_owned()),
-        }]));
+
+    fn without_way_back(&self) -> Self {
+        let mut same = self.clone();
+        same.layers_mut().boot_before = None;
+        same
     }
-    Ok(pair.layers().clone())
+
+    /// What this is after a restart: what was only tried goes.
+    #[must_use]
+    pub fn restarted(self) -> Self {
+        let back = self.boot_changed(&BootChange::GoBack);
+        back.unwrap_or(self) // it was in force once; another version of the models may not take it
+    }
+
+    /// What this would be on a box that has just left the factory. What the box was delivered with
+    /// stays known.
+    #[must_use]
+    pub fn factory_reset(&self) -> Self {
+        let mut layers = Layers::new();
+        layers.factory_text.clone_from(&self.layers().factory_text);
+        *layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.factory().clone();
+        Self::new(self.shared_models().clone(), layers).with_factory(self.factory().clone())
+    }
 }

@@ -76,6 +76,10 @@ impl Configuration {
         Ok(Self { layers, images, work, ..self.clone() })
     }
 
+    pub(crate) fn layers_mut(&mut self) -> &mut Layers {
+        &mut self.layers
+    }
+
     pub(crate) fn shared_models(&self) -> &Arc<Models> {
         &self.models
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::boot::Boot;
 use crate::schema::Origin;
 use crate::tree::Tree;
 
@@ -198,8 +199,10 @@ pub struct Layers {
     /// `openconfig-metadata:protobuf-metadata` at the root, base64 as it came: a note that
     /// clients keep with the OpenConfig layer.
     pub annotation: Option<SmolStr>,
-    /// What was set as boot configuration, octet by octet: its owner alone can read it.
-    pub boot_record: Option<Arc<[u8]>>,
+    /// What was set as boot configuration.
+    pub boot: Option<Arc<Boot>>,
+    /// What was set before, while the present one is only tried.
+    pub boot_before: Option<Option<Arc<Boot>>>,
     /// The text of the factory configuration that this box was started with first.
     pub factory_text: Option<Arc<[u8]>>,
     /// Owners that are switched off: their layers stay, and rank below the clients'.

@@ -8,6 +8,7 @@ pub mod boot;
 pub mod changes;
 pub mod cli;
 pub mod configuration;
+pub mod document;
 pub mod edit;
 pub mod instance;
 pub mod json;
@@ -23,7 +24,7 @@ pub mod tree;
 pub mod union;
 pub mod value;
 
-pub use boot::Boot;
+pub use boot::{Boot, BootChange};
 pub use changes::{ObjectChange, changed_objects};
 pub use configuration::Configuration;
 pub use edit::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};

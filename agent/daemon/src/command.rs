@@ -14,7 +14,10 @@ use crate::{
     caller::Role,
     local::{Client, ClientError},
     prompt::{self, PromptError},
-    settings::{ShowSettings, StateDir, UserAction, UserSettings},
+    settings::{
+        FactoryResetSettings, Position, ShowSettings, StateDir, SwitchSettings, UserAction,
+        UserSettings,
+    },
     store::{Database, FILE_NAME, StoreError, User},
 };
 
@@ -59,6 +62,30 @@ impl CommandError {
 pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     print(&asynchronously(client.text(&settings.what.address()))??)
+}
+
+/// Switches a service's namespace on or off, or says where the switch stands.
+///
+/// # Errors
+/// When no agent runs, or it cannot do it.
+pub fn switch(settings: &SwitchSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    let name = settings.service.name();
+    if let Some(position) = settings.position {
+        return Ok(asynchronously(client.switch(name, position == Position::On))??);
+    }
+    let switches = asynchronously(client.switches())??;
+    let on = switches.iter().any(|entry| entry.service == name && entry.on);
+    print(if on { "on\n" } else { "off\n" })
+}
+
+/// Brings the box back to what it was delivered with.
+///
+/// # Errors
+/// When no agent runs, or it cannot do it.
+pub fn factory_reset(settings: &FactoryResetSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    Ok(asynchronously(client.factory_reset(settings.retain_certificates))??)
 }
 
 /// Makes, removes or lists users.

@@ -17,6 +17,7 @@ pub mod logging;
 pub mod northbound;
 pub mod process;
 mod prompt;
+pub mod reboot;
 pub mod run;
 pub mod server;
 pub mod settings;

@@ -6,7 +6,9 @@ use clap::Parser;
 use holdfast::{
     command,
     logging::Chain,
-    process, run,
+    process,
+    reboot::Extent,
+    run::{self, End},
     settings::{Command, CommandLine},
 };
 
@@ -14,11 +16,26 @@ fn main() -> ExitCode {
     process::restrict();
     match CommandLine::parse().command {
         Command::Run(settings) => {
-            run::run(*settings).map_or_else(|error| failed(&error, ExitCode::FAILURE), done)
+            run::run(*settings).map_or_else(|error| failed(&error, ExitCode::FAILURE), ended)
         }
         Command::Show(settings) => briefly(command::show(&settings)),
         Command::User(settings) => briefly(command::user(settings)),
+        Command::Switch(settings) => briefly(command::switch(&settings)),
+        Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
     }
+}
+
+/// An agent that was told to reboot does so when nothing of it runs any more.
+fn ended(end: End) -> ExitCode {
+    let failure = match end {
+        End::Told => return ExitCode::SUCCESS,
+        End::Reboot(Extent::Agent) => process::start_anew(),
+        End::Reboot(Extent::System) => match process::reboot_system() {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(failure) => failure,
+        },
+    };
+    failed(&failure, ExitCode::FAILURE)
 }
 
 fn briefly(result: Result<(), command::CommandError>) -> ExitCode {

@@ -1,6 +1,6 @@
 //! The agent as a process: what it may do, when it ends, and what the service manager is told.
 
-use std::io;
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use nix::sys::{prctl, stat};
 use sd_notify::NotifyState;
@@ -16,6 +16,38 @@ pub fn restrict() {
     // No program started from here gains privileges by a set-user-id bit.
     if let Err(error) = prctl::set_no_new_privs() {
         warn!(%error, "cannot give up privilege gains by exec");
+    }
+}
+
+/// What starts the whole system anew, from `PATH`: every init system brings one.
+const REBOOT_COMMAND: &str = "reboot";
+
+/// The process cannot become what it should.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {attempt}")]
+pub struct ProcessError {
+    attempt: &'static str,
+    source: io::Error,
+}
+
+/// Starts the agent anew in its own place, with the same arguments; returns only when that fails.
+pub fn start_anew() -> ProcessError {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let source = Command::new("/proc/self/exe").arg0(name).args(arguments).exec();
+    ProcessError { attempt: "start the agent anew", source }
+}
+
+/// Has the system reboot, as an operator would.
+///
+/// # Errors
+/// When there is no such command, or it fails.
+pub fn reboot_system() -> Result<(), ProcessError> {
+    let failed = |source| ProcessError { attempt: "reboot the system", source };
+    let status = Command::new(REBOOT_COMMAND).status().map_err(failed)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(failed(io::Error::other(format!("`{REBOOT_COMMAND}` ended with {status}")))),
     }
 }
 

@@ -4,7 +4,13 @@
 //! before anything is touched. Then the core, which brings the box to its configuration; only then requests are
 //! answered, and the service manager is told.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
 use holdfast_config::{Models, ModelsError};
@@ -28,6 +34,7 @@ use crate::{
     logging::{self, Chain},
     northbound,
     process::{self, Signals, Told},
+    reboot::{Extent, Reboots},
     server,
     settings::{RunSettings, TlsSettings},
     store::{Loaded, Store, StoreError},
@@ -54,6 +61,8 @@ pub enum RunError {
     Users(#[from] PasswordError),
     #[error("cannot take the password of admin from `{}`", file.display())]
     AdminPassword { file: PathBuf, source: PasswordError },
+    #[error("cannot read the factory configuration `{}`", path.display())]
+    Factory { path: PathBuf, source: io::Error },
     #[error("cannot set the password of admin")]
     Admin(#[from] UserError),
     #[error(transparent)]
@@ -80,7 +89,7 @@ pub enum RunError {
 ///
 /// # Errors
 /// When something cannot be started, or the server stops by itself.
-pub fn run(settings: RunSettings) -> Result<(), RunError> {
+pub fn run(settings: RunSettings) -> Result<End, RunError> {
     logging::start(settings.log_format);
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
     let (store, loaded) = Store::open(settings.state.path())?;
@@ -97,6 +106,15 @@ pub fn run(settings: RunSettings) -> Result<(), RunError> {
     ended
 }
 
+/// Why a run ended in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to.
+    Told,
+    /// To begin anew.
+    Reboot(Extent),
+}
+
 /// The core and what it gives to the outside.
 struct Running {
     core: Core,
@@ -106,7 +124,7 @@ struct Running {
     local_routes: Router,
 }
 
-async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<(), RunError> {
+async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
@@ -123,9 +141,10 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let addresses = listener.addresses();
     let identity = Identity::read(settings, &addresses)?;
 
+    let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, store, loaded, &addresses) => running?,
-        () = signals.end() => return Ok(()), // bringing a large box to its configuration takes a while
+        running = start_core(settings, store, loaded, &addresses, &reboots) => running?,
+        () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
         users.follow(roles);
@@ -147,15 +166,20 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     }
     process::notify_ready(&format!("listening on {addresses:?}"));
 
-    loop {
+    let due = reboots.due();
+    tokio::pin!(due);
+    let end = loop {
         tokio::select! {
             told = signals.next() => match told {
                 Told::Reload => identity.reload(),
-                Told::End => break,
+                Told::End => break End::Told,
             },
-            ended = &mut server => return ended.unwrap_or(Ok(())).map_err(RunError::from),
+            _ = &mut due => break End::Reboot(settings.reboot),
+            ended = &mut server => {
+                return ended.unwrap_or(Ok(())).map(|()| End::Told).map_err(RunError::from);
+            }
         }
-    }
+    };
     process::notify_stopping();
     drop(stop_tx);
     if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
@@ -165,7 +189,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start takes it back");
     }
-    Ok(())
+    Ok(end)
 }
 
 /// Starts what manages the box, and the services that use it.
@@ -174,6 +198,7 @@ async fn start_core(
     store: &Store,
     loaded: Loaded,
     addresses: &[SocketAddr],
+    reboots: &Reboots,
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
@@ -182,14 +207,20 @@ async fn start_core(
     let collector = Some(platform.collector(&models.native));
     let (store, transport) = (store.clone(), Box::new(platform));
     let listening = listening(addresses);
-    let parts = Parts { models, transport, events, collector, store, loaded, listening };
+    let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
+    let parts = Parts { models, transport, events, collector, store, loaded, listening, factory };
     let core = Core::start(parts).await?;
     Ok(Running {
-        routes: northbound::routes(core.handle()).await?,
+        routes: northbound::routes(core.handle(), reboots.clone()).await?,
         inspect: Arc::new(Inspector(core.handle())),
-        local_routes: introspect::routes(core.handle(), now_ns()),
+        local_routes: introspect::routes(core.handle(), now_ns())
+            .merge(local::maintenance(core.handle(), reboots.clone())),
         core,
     })
+}
+
+fn read_factory(path: &Path) -> Result<Vec<u8>, RunError> {
+    std::fs::read(path).map_err(|source| RunError::Factory { path: path.to_owned(), source })
 }
 
 /// Where the server is reached, in one port: the model has no place for more.

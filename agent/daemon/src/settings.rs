@@ -6,10 +6,12 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use holdfast_config::layer::Service;
 use smol_str::SmolStr;
 
 use crate::caller::Role;
 use crate::introspect::address::Query;
+use crate::reboot::Extent;
 
 /// The port IANA assigned to gNMI, gNOI and gNSI.
 pub const DEFAULT_PORT: u16 = 9339;
@@ -39,6 +41,10 @@ pub enum Command {
     Show(ShowSettings),
     /// Manage the users of the agent
     User(UserSettings),
+    /// Switch a service's namespace: while it is off, its items are the clients'
+    Switch(SwitchSettings),
+    /// Bring the box back to what it was delivered with, and start the agent anew
+    FactoryReset(FactoryResetSettings),
 }
 
 /// What a run of the agent takes from its command line.
@@ -65,6 +71,12 @@ pub struct RunSettings {
     /// File whose first line becomes the password of the user `admin` at start
     #[arg(long, value_name = "FILE")]
     pub admin_password_file: Option<PathBuf>,
+    /// Native configuration that the box is delivered with; taken on its first start and after a factory reset
+    #[arg(long, value_name = "FILE")]
+    pub factory: Option<PathBuf>,
+    /// What a reboot that is asked for over gNOI starts anew
+    #[arg(long, value_enum, default_value_t = Extent::Agent)]
+    pub reboot: Extent,
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
@@ -318,6 +330,39 @@ impl Shown {
     fn address(self) -> String {
         format!("/show/{}", self.as_str())
     }
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SwitchSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// gnsi or bootz
+    #[arg(value_parser = service)]
+    pub service: Service,
+    /// on or off; without it, says which it is
+    #[arg(value_enum)]
+    pub position: Option<Position>,
+}
+
+/// Where a switch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Position {
+    On,
+    Off,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct FactoryResetSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// Keep the TLS identity of the box
+    #[arg(long)]
+    pub retain_certificates: bool,
+}
+
+fn service(text: &str) -> Result<Service, String> {
+    let known = Service::ALL.into_iter().find(|service| service.name() == text);
+    known.ok_or_else(|| format!("`{text}` is no service: gnsi or bootz"))
 }
 
 #[derive(Clone, Debug, Args)]

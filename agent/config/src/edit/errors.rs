@@ -30,6 +30,8 @@ pub enum Operation {
     UnionReplace(usize),
     /// The part of a boot configuration in this origin.
     Boot(Origin),
+    /// What the box is delivered with.
+    Factory,
 }
 
 /// What is wrong with an operation.
@@ -69,6 +71,8 @@ pub enum Cause {
     /// A service keeps it to itself.
     #[error("it is reserved for {owner}: {why}")]
     Reserved { owner: Service, why: &'static str },
+    #[error("another boot configuration is tried and not confirmed yet")]
+    Unconfirmed,
     /// What the entry cannot do without.
     #[error("it is needed, and missing")]
     Incomplete,
@@ -140,6 +144,7 @@ impl fmt::Display for Operation {
             Self::Replace(_) => "replace",
             Self::Update(_) => "update",
             Self::UnionReplace(_) => "union_replace",
+            Self::Factory => "be delivered with",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
         })

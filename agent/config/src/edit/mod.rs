@@ -18,6 +18,7 @@ pub use payload::ANNOTATION;
 
 pub(crate) use apply::Session;
 pub(crate) use blame::Attribution;
+pub(crate) use reconcile::check_supported;
 
 use std::collections::BTreeSet;
 

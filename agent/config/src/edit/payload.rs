@@ -31,9 +31,9 @@ pub(super) enum Supplied {
 
 /// A payload that does not fit: where below the target, and why.
 #[derive(Debug)]
-pub(super) struct Misfit {
-    pub(super) path: String,
-    pub(super) cause: Cause,
+pub(crate) struct Misfit {
+    pub(crate) path: String,
+    pub(crate) cause: Cause,
 }
 
 /// Reads a payload under its target.

@@ -185,7 +185,7 @@ fn patched(
 }
 
 /// Whether this agent can have every entry of a supplied subtree.
-pub(super) fn check_supported(
+pub(crate) fn check_supported(
     models: &Models,
     origin: Origin,
     path: &InstancePath,

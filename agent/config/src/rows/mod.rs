@@ -5,6 +5,7 @@
 //! another version of the agent may number them differently. What such a version does not know is
 //! skipped when rows are read, and told.
 
+mod boot;
 mod bytes;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use self::bytes::Reader;
+use crate::boot::Boot;
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owners};
 use crate::models::Models;
@@ -48,6 +50,7 @@ const META: u8 = 0xff;
 const META_ANNOTATION: &[u8] = &[META, b'a'];
 const META_OFF: &[u8] = &[META, b'o'];
 const META_BOOT: &[u8] = &[META, b'b'];
+const META_BOOT_BEFORE: &[u8] = &[META, b'v'];
 const META_FACTORY: &[u8] = &[META, b'f'];
 /// In place of a mark: a presence container that was given.
 const GIVEN: u8 = 0xff;
@@ -94,8 +97,20 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         (bits != 0).then(|| bits.to_be_bytes().to_vec())
     };
     meta(META_OFF, off(old), off(new), &mut changes);
-    text(META_BOOT, &old.boot_record, &new.boot_record, &mut changes);
-    text(META_FACTORY, &old.factory_text, &new.factory_text, &mut changes);
+    if old.boot != new.boot {
+        let value = new.boot.as_deref().map(boot::write);
+        changes.push(RowChange { key: META_BOOT.to_vec(), value });
+    }
+    if old.boot_before != new.boot_before {
+        // Nothing at all was set before: an empty row.
+        let before = |before: &Option<Arc<Boot>>| before.as_deref().map_or(Vec::new(), boot::write);
+        let value = new.boot_before.as_ref().map(before);
+        changes.push(RowChange { key: META_BOOT_BEFORE.to_vec(), value });
+    }
+    if old.factory_text != new.factory_text {
+        let value = new.factory_text.as_ref().map(|text| text.to_vec());
+        changes.push(RowChange { key: META_FACTORY.to_vec(), value });
+    }
     for layer in LayerKey::ALL {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let names = models.names(layer.origin);
@@ -120,9 +135,13 @@ impl Layers {
             let read = match &key[..] {
                 META_ANNOTATION => read_annotation(&mut layers, &value),
                 META_OFF => read_off(&mut layers, &value),
-                META_BOOT => {
-                    layers.boot_record = Some(value.into());
+                META_BOOT => boot::read(&value).map(|boot| layers.boot = Some(Arc::new(boot))),
+                META_BOOT_BEFORE if value.is_empty() => {
+                    layers.boot_before = Some(None);
                     Ok(())
+                }
+                META_BOOT_BEFORE => {
+                    boot::read(&value).map(|boot| layers.boot_before = Some(Some(Arc::new(boot))))
                 }
                 META_FACTORY => {
                     layers.factory_text = Some(value.into());
@@ -138,24 +157,6 @@ impl Layers {
 
 fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut Vec<RowChange>) {
     if old != value {
-        changes.push(RowChange { key: key.to_vec(), value });
-    }
-}
-
-/// As [`meta`], for texts that may be large: those that are the same memory are not compared.
-fn text(
-    key: &[u8],
-    old: &Option<Arc<[u8]>>,
-    new: &Option<Arc<[u8]>>,
-    changes: &mut Vec<RowChange>,
-) {
-    let same = match (old, new) {
-        (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,
-        (None, None) => true,
-        _ => false,
-    };
-    if !same {
-        let value = new.as_ref().map(|text| text.to_vec());
         changes.push(RowChange { key: key.to_vec(), value });
     }
 }

@@ -5,6 +5,7 @@
 //! the native model, `cli:` stands before text of the command line. What comes back is one line for
 //! each leaf, without list keys and their repetitions.
 
+mod boot;
 mod changes;
 mod map;
 mod model;

@@ -2,19 +2,23 @@
 
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
-use holdfast_config::{Boot, Configuration, EditErrors, Layers};
+use holdfast_config::{BootChange, Configuration, EditErrors, Layers};
+
+use crate::store::Change;
 
 /// One change of the layers. All of them take the same way: examined, recorded, planned, executed, made final.
 #[derive(Clone, Debug)]
 pub enum Intent {
     /// A Set, which writes the client's layers.
     Edit(Edit),
-    /// The boot configuration, as a whole; nothing when the box is to boot with none.
-    Boot(Option<Boot>),
+    /// What the box boots with.
+    Boot(BootChange),
     /// A service takes its items back, or leaves them to the clients.
     Switch { service: Service, on: bool },
     /// The client's layers as they were before a commit that nobody confirmed.
     Rollback(Layers),
+    /// All layers go, but for what the box was delivered with. The rest goes at the next start.
+    FactoryReset { retain_certificates: bool },
 }
 
 impl Intent {
@@ -25,21 +29,44 @@ impl Intent {
             Self::Boot(_) => "boot",
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
+            Self::FactoryReset { .. } => "factory reset",
         }
     }
 
     /// What the configuration would be after it.
-    pub(super) fn apply(&self, old: &Configuration) -> Result<Configuration, EditErrors> {
+    ///
+    /// # Errors
+    /// When it cannot be done, or what it brings contradicts itself.
+    pub fn apply(&self, old: &Configuration) -> Result<Configuration, EditErrors> {
         match self {
             Self::Edit(edit) => old.edit(edit),
-            Self::Boot(boot) => old.booted(boot.as_ref()),
+            Self::Boot(change) => old.boot_changed(change),
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
             Self::Rollback(before) => Ok(old.with_client_of(before)),
+            Self::FactoryReset { .. } => Ok(old.factory_reset()),
         }
+    }
+
+    /// Rows besides those of the layers.
+    pub(super) fn rows(&self) -> Vec<Change> {
+        match self {
+            Self::FactoryReset { retain_certificates } => {
+                vec![Change::factory_reset(*retain_certificates)]
+            }
+            Self::Edit(_) | Self::Boot(_) | Self::Switch { .. } | Self::Rollback(_) => Vec::new(),
+        }
+    }
+
+    /// The client's layers are what they were before: no commit waits to be confirmed after it.
+    pub(super) fn is_rollback(&self) -> bool {
+        matches!(self, Self::Rollback(_) | Self::FactoryReset { .. })
     }
 
     /// What was accepted before is not judged again: it comes back as far as it can, like at a start.
     pub(super) fn is_admitted(&self) -> bool {
-        matches!(self, Self::Rollback(_))
+        matches!(
+            self,
+            Self::Rollback(_) | Self::FactoryReset { .. } | Self::Boot(BootChange::GoBack)
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! The one owner of layers and engine.
 //!
-//! Start at [`CoreHandle::change`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
+//! Start at [`Datastore::change`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
 //! request, the store, the kernel) comes back to the loop as an event, so facts flow while a change is carried out.
 //! Readers never come here: they take the newest [`Revision`] from a `watch` channel.
 //!
@@ -163,22 +163,9 @@ impl Core {
 }
 
 impl CoreHandle {
-    /// Carries out one change as one transaction, whoever's layers it is about.
-    ///
-    /// # Errors
-    /// When it cannot be made; nothing has changed then.
-    pub async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
-        self.change_with(caller, intent, CommitOptions::default()).await
-    }
-
     /// The roles of users by the configuration in force.
     pub fn roles(&self) -> Option<Roles> {
         Roles::new(&self.models, self.configuration_rx.clone())
-    }
-
-    /// The layers in force and what they come to. What was answered as committed is in it.
-    pub fn configuration(&self) -> Configuration {
-        self.configuration_rx.borrow().clone()
     }
 
     async fn change_with(
@@ -256,6 +243,14 @@ impl Datastore for CoreHandle {
         let (answer, answered) = oneshot::channel();
         self.send(caller, Intent::Edit(edit), options, Answer::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
+    }
+
+    fn configuration(&self) -> Configuration {
+        self.configuration_rx.borrow().clone()
+    }
+
+    async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
+        self.change_with(caller, intent, CommitOptions::default()).await
     }
 }
 

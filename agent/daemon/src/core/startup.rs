@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_config::changes::changed_objects;
+use holdfast_config::document;
+use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Layers, Models};
+use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tree};
 use holdfast_platform::objects::{Listening, ObjectError, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
@@ -22,8 +24,11 @@ use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
 use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, QUERY_QUEUE_DEPTH};
 use crate::logging::Chain;
-use crate::store::{self, Loaded, Store};
+use crate::store::{self, Loaded, Store, StoreError};
 use crate::telemetry::BoundarySender;
+
+/// The number of a box's first transaction.
+const FIRST_NUMBER: u64 = 1;
 
 /// What the core is made of.
 pub struct Parts {
@@ -35,6 +40,8 @@ pub struct Parts {
     pub loaded: Loaded,
     /// Where clients reach the services.
     pub listening: Listening,
+    /// What the box is delivered with: taken on the first start of all, and never again.
+    pub factory: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Parts {
@@ -49,6 +56,10 @@ impl std::fmt::Debug for Parts {
 pub enum StartError {
     #[error(transparent)]
     Rows(#[from] holdfast_config::rows::RowError),
+    #[error("cannot take the factory configuration")]
+    Factory(#[source] EditErrors),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error(transparent)]
     Restore(#[from] stored::StoredError),
     #[error(transparent)]
@@ -64,10 +75,18 @@ impl Core {
     /// # Errors
     /// When what is stored cannot be understood.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { models, transport, events, collector, store, loaded, listening } = parts;
+        let Parts { models, transport, events, collector, store, loaded, listening, factory } =
+            parts;
         let objects = Arc::new(Objects::new(Arc::clone(&models))?);
         let next_number = loaded.last_transaction + 1;
-        let (configuration, intent) = objects.load(loaded.layers)?;
+        let stored = objects.read(loaded.layers)?;
+        let configuration = objects.begin(&stored, next_number == FIRST_NUMBER, factory)?;
+        let rows = layer_rows_diff(&models, &stored, configuration.layers());
+        if !rows.is_empty() {
+            // Nothing is carried out that the next start would not know of.
+            store.write(rows.into_iter().map(store::Change::from).collect()).await?;
+        }
+        let intent = objects.values(&configuration);
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let mut engine = Engine::new(descriptors::registry());
         engine.load(intent, restores.collect::<Result<_, _>>()?);
@@ -136,11 +155,8 @@ impl Objects {
         Ok(Self { models, registry })
     }
 
-    /// The stored configuration and the values it comes to.
-    fn load(
-        &self,
-        rows: Vec<store::Row>,
-    ) -> Result<(Configuration, Vec<(Key, SharedValue)>), StartError> {
+    /// The layers as they were stored.
+    fn read(&self, rows: Vec<store::Row>) -> Result<Layers, StartError> {
         let (layers, unknown) = Layers::from_rows(&self.models, rows)?;
         if unknown > 0 {
             tracing::warn!(
@@ -148,10 +164,42 @@ impl Objects {
                 "stored configuration holds items that this version does not know; they are ignored"
             );
         }
+        Ok(layers)
+    }
+
+    /// The configuration to begin with: what is stored, without what was only tried; on a box that
+    /// has just left the factory, what it was delivered with.
+    fn begin(
+        &self,
+        stored: &Layers,
+        fresh: bool,
+        factory: Option<Vec<u8>>,
+    ) -> Result<Configuration, StartError> {
+        let models = || Arc::clone(&self.models);
+        let mut layers = stored.clone();
+        let fresh = fresh && layers == Layers::new();
+        match factory {
+            Some(text) if fresh => layers.factory_text = Some(text.into()),
+            Some(_) => {
+                tracing::info!("this box is not new: the factory configuration it began with stays")
+            }
+            None => {}
+        }
+        let factory = match &layers.factory_text {
+            Some(text) => document::factory(&self.models, text).map_err(StartError::Factory)?,
+            None => Tree::new(),
+        };
+        if fresh {
+            *layers.tree_mut(LayerKey::CLIENT_NATIVE) = factory.clone();
+        }
+        Ok(Configuration::new(models(), layers).with_factory(factory).restarted())
+    }
+
+    /// The values that a configuration comes to.
+    fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)> {
         let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
-        let configuration = Configuration::new(Arc::clone(&self.models), layers);
         let mut values = Vec::new();
-        for change in changed_objects(&empty, &configuration) {
+        for change in changed_objects(&empty, configuration) {
             let Some(branch) = &change.new else { continue };
             match self.registry.value(&change.path, branch) {
                 Ok(value) => values.push(value),
@@ -161,7 +209,7 @@ impl Objects {
                 }
             }
         }
-        Ok((configuration, values))
+        values
     }
 
     /// What a request would make of the configuration, as values and rows; with `shown`, also as clients see it.
@@ -174,7 +222,7 @@ impl Objects {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
         let changes = self.changes(old, &configuration, intent.is_admitted())?;
         let rows = layer_rows_diff(&self.models, old.layers(), configuration.layers());
-        let rows = rows.into_iter().map(|row| store::Change::layer(row.key, row.value)).collect();
+        let rows = rows.into_iter().map(store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
         Ok(Candidate { configuration, changes, rows, differences })
     }

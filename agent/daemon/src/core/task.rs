@@ -154,7 +154,7 @@ impl CoreTask {
         self.next_number += 1;
         let shown = ticket.is_dry_run();
         let mut transaction = Transaction::new(number, ticket, options);
-        transaction.is_rollback = matches!(intent, Intent::Rollback(_));
+        transaction.is_rollback = intent.is_rollback();
         self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
         let examined =

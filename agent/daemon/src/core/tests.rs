@@ -56,6 +56,7 @@ impl Agent {
             store: store.clone(),
             loaded,
             listening: Listening::default(),
+            factory: None,
         };
         let core = Core::start(parts).await.unwrap();
         Self { handle: core.handle(), core, store }

@@ -52,7 +52,7 @@ pub(super) struct Transaction {
     pub(super) number: u64,
     pub(super) ticket: Ticket,
     pub(super) options: CommitOptions,
-    /// It takes back the commit that waits to be confirmed.
+    /// It takes back the commit that waits to be confirmed, alone or with everything else.
     pub(super) is_rollback: bool,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.

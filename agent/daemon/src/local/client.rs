@@ -14,7 +14,8 @@ use serde::Serialize;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
-use super::{Failure, UserEntry, UserToDelete, UserToSet};
+use super::maintain::ResetToFactory;
+use super::{Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
 use crate::{auth::Password, caller::Role};
 
 /// How long an answer may take. The longest is the state of a large box.
@@ -87,6 +88,24 @@ impl Client {
     /// When no agent runs, or there is no such user.
     pub async fn delete_user(&self, name: &str) -> Result<(), ClientError> {
         self.post("/users/delete", &UserToDelete { name: name.into() }).await
+    }
+
+    /// # Errors
+    /// When no agent runs.
+    pub async fn switches(&self) -> Result<Vec<SwitchEntry>, ClientError> {
+        Ok(serde_json::from_slice(&self.ask(Method::GET, "/switches", Bytes::new()).await?)?)
+    }
+
+    /// # Errors
+    /// When no agent runs, or the change cannot be made.
+    pub async fn switch(&self, service: &str, on: bool) -> Result<(), ClientError> {
+        self.post("/switches/set", &SwitchEntry { service: service.to_owned(), on }).await
+    }
+
+    /// # Errors
+    /// When no agent runs, or the box cannot be brought back.
+    pub async fn factory_reset(&self, retain_certificates: bool) -> Result<(), ClientError> {
+        self.post("/factory-reset", &ResetToFactory { retain_certificates }).await
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {

@@ -6,6 +6,7 @@
 
 mod client;
 mod inspect;
+mod maintain;
 
 use std::{
     fs::{self, Permissions},
@@ -33,6 +34,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector, Statuses};
+pub use self::maintain::{SwitchEntry, routes as maintenance};
 use crate::{
     auth::{Password, UserError, Users},
     caller::{Caller, Role, Source},

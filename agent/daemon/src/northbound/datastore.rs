@@ -9,7 +9,7 @@ use holdfast_config::{Configuration, InstancePath, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, CommitOptions, Committed, Preview};
+use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview};
 use crate::telemetry::{Boundaries, Revision};
 
 /// Reads snapshots and hands over changes.
@@ -46,4 +46,14 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         edit: Edit,
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
+
+    /// The layers in force and what they come to.
+    fn configuration(&self) -> Configuration;
+
+    /// Carries out a change of whichever layers as one transaction.
+    fn change(
+        &self,
+        caller: &Caller,
+        intent: Intent,
+    ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 }

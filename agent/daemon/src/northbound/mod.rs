@@ -13,6 +13,7 @@ mod encoding;
 mod extensions;
 mod get;
 mod gnmi;
+mod gnoi;
 mod path;
 mod request;
 mod set;
@@ -27,6 +28,9 @@ pub use dscp::Dscp;
 
 use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
+use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
+use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
+use holdfast_proto::gnoi::system::system_server::SystemServer;
 use http::HeaderValue;
 use tonic::Code;
 use tonic::body::Body;
@@ -34,27 +38,42 @@ use tonic::service::{LayerExt, Routes, RoutesBuilder};
 use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
+use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
+use crate::reboot::Reboots;
 
 /// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
 /// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
 pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 
 /// Families of services on the listener, by the words of the native model.
-pub const SERVICES: &[&str] = &["gnmi"];
+pub const SERVICES: &[&str] = &["gnmi", "gnoi"];
 
-/// All services of the listener: gNMI, the health of each, and reflection.
+/// All services of the listener: gNMI, gNOI, the health of each, and reflection.
 ///
 /// # Errors
 /// When the descriptors in the binary are broken: a mistake of ours, found by the first test.
-pub async fn routes(core: impl Datastore) -> Result<Routes, tonic_reflection::server::Error> {
+pub async fn routes(
+    core: impl Datastore,
+    reboots: Reboots,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let boot = BootConfigServer::new(BootConfigService::new(core.clone()))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
+    let system = SystemServer::new(SystemService::new(reboots));
     let gnmi = GNmiServer::new(GnmiService::new(core))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let (reporter, health) = tonic_health::server::health_reporter();
     health_of(&reporter, &gnmi).await;
+    health_of(&reporter, &boot).await;
+    health_of(&reporter, &reset).await;
+    health_of(&reporter, &system).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
+    let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
     routes.add_service(gnmi).add_service(health);
+    routes.add_service(boot).add_service(reset).add_service(system);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())
@@ -87,5 +106,8 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .with_service_name(<GNmiServer<()> as NamedService>::NAME)
+        .with_service_name(<BootConfigServer<()> as NamedService>::NAME)
+        .with_service_name(<FactoryResetServer<()> as NamedService>::NAME)
+        .with_service_name(<SystemServer<()> as NamedService>::NAME)
         .with_service_name("grpc.health.v1.Health")
 }

@@ -29,6 +29,8 @@ pub(super) struct Refusal {
     code: Code,
     text: String,
     offenders: Vec<Offender>,
+    /// What a service has to say in a message of its own.
+    more: Option<prost_types::Any>,
 }
 
 /// One operation or path of a request, and what is wrong with it.
@@ -40,7 +42,7 @@ pub(super) struct Offender {
 
 impl Refusal {
     fn new(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), offenders: Vec::new() }
+        Self { code, text: text.into(), offenders: Vec::new(), more: None }
     }
 
     /// The request contradicts the protocol or itself.
@@ -73,6 +75,22 @@ impl Refusal {
         Self::new(Code::ResourceExhausted, text)
     }
 
+    /// Another time it may be right.
+    pub(super) fn precondition(text: impl Into<String>) -> Self {
+        Self::new(Code::FailedPrecondition, text)
+    }
+
+    /// The client did not say in time what it had to.
+    pub(super) fn late(text: impl Into<String>) -> Self {
+        Self::new(Code::DeadlineExceeded, text)
+    }
+
+    /// Adds a service's own message to the details.
+    pub(super) fn with(self, name: &str, message: &impl Message) -> Self {
+        let type_url = format!("type.googleapis.com/{name}");
+        Self { more: Some(prost_types::Any { type_url, value: message.encode_to_vec() }), ..self }
+    }
+
     /// The agent is on its way down.
     pub(super) fn stopping() -> Self {
         Self::new(Code::Unavailable, "the agent is stopping")
@@ -99,22 +117,29 @@ impl Refusal {
             field: shortened(&offender.place),
             description: shortened(&offender.reason),
         };
-        let field_violations = self.offenders.iter().take(MAX_OFFENDERS).map(violation).collect();
+        let field_violations: Vec<_> =
+            self.offenders.iter().take(MAX_OFFENDERS).map(violation).collect();
         let all = prost_types::Any {
             type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
             value: rpc::BadRequest { field_violations }.encode_to_vec(),
         };
         let (code, message) = (self.code as i32, self.text.clone());
-        rpc::Status { code, message, details: vec![all] }.encode_to_vec()
+        let violations = (!self.offenders.is_empty()).then_some(all);
+        let details = violations.into_iter().chain(self.more.clone()).collect();
+        rpc::Status { code, message, details }.encode_to_vec()
     }
 }
 
 /// The code of the first operation that cannot be done; the details have all of them.
 impl From<&EditErrors> for Refusal {
     fn from(errors: &EditErrors) -> Self {
-        let code = match errors.first().cause {
-            Cause::UnknownPath => Code::NotFound,
-            Cause::Reserved { .. } => Code::PermissionDenied,
+        let first = errors.first();
+        let code = match (&first.cause, first.operation) {
+            // Nothing but the message itself names the path.
+            (Cause::UnknownPath, Operation::Boot(_)) => Code::InvalidArgument,
+            (Cause::UnknownPath, _) => Code::NotFound,
+            (Cause::Unconfirmed, _) => Code::FailedPrecondition,
+            (Cause::Reserved { .. }, _) => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
         let offender = |error: &EditError| {
@@ -123,13 +148,14 @@ impl From<&EditErrors> for Refusal {
                 Operation::Replace(index) => format!("replace[{index}]"),
                 Operation::Update(index) => format!("update[{index}]"),
                 Operation::UnionReplace(index) => format!("union_replace[{index}]"),
+                Operation::Factory => "factory".to_owned(),
                 Operation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 Operation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
             };
             Offender { place, reason: error.to_string() }
         };
         let offenders = errors.iter().map(offender).collect();
-        Self { code, text: errors.to_string(), offenders }
+        Self { code, text: errors.to_string(), offenders, more: None }
     }
 }
 
@@ -142,7 +168,7 @@ impl From<CommitError> for Refusal {
             CommitError::Object { .. } => Self::invalid(text),
             CommitError::Failed { object, .. } => {
                 let offender = Offender { place: object.clone(), reason: text.clone() };
-                Self { code: Code::Internal, text, offenders: vec![offender] }
+                Self { code: Code::Internal, text, offenders: vec![offender], more: None }
             }
             CommitError::Confirm(error) => Self::new(confirm_code(error), text),
             CommitError::Election(ElectionError::Outvoted { .. }) => {
@@ -168,7 +194,7 @@ fn confirm_code(error: &ConfirmError) -> Code {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        if refusal.offenders.is_empty() {
+        if refusal.offenders.is_empty() && refusal.more.is_none() {
             return Self::new(refusal.code, refusal.text);
         }
         Self::with_details(refusal.code, refusal.text.clone(), refusal.details().into())

@@ -9,8 +9,9 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    Change, Loaded, Row, StoreError, Table, Unconfirmed, User,
-    folder::{create_private_folder, open_private_file},
+    Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
+    folder::{IDENTITY_FOLDER, create_private_folder, open_private_file, remove_folder},
+    notes::{self, NOTES},
     unconfirmed, undo,
 };
 
@@ -61,8 +62,10 @@ impl Database {
         let redb = Some(open_file(&path)?);
         let mut database = Self { path, redb, failed: false, prepared: None, rolled_back: None };
         database.check_format()?;
+        database.make_later_tables()?;
         database.roll_back_unfinished()?;
         database.roll_back_unconfirmed()?;
+        database.finish_factory_reset(folder)?;
         Ok(database)
     }
 
@@ -98,6 +101,7 @@ impl Database {
                 layers: rows(&transaction.open_table(LAYER)?)?,
                 restore: rows(&transaction.open_table(RESTORE)?)?,
                 users: Vec::new(),
+                notes: rows(&transaction.open_table(NOTES)?)?,
                 rolled_back: self.rolled_back,
                 last_transaction: last.map_or(0, |number| number.value()),
             })
@@ -243,6 +247,47 @@ impl Database {
         };
         made().map_err(StoreError::accessing("make the tables"))?;
         finish(write, "make the tables")
+    }
+
+    /// Makes what files of earlier versions do not have.
+    fn make_later_tables(&self) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "make the tables";
+        let write = self.begin(ATTEMPT)?;
+        let made = || -> Result<(), redb::Error> {
+            write.open_table(NOTES)?;
+            artefacts::make(&write)
+        };
+        made().map_err(StoreError::accessing(ATTEMPT))?;
+        finish(write, ATTEMPT)
+    }
+
+    /// Erases what a running agent still needed: a factory reset is complete when its mark is gone.
+    fn finish_factory_reset(&self, folder: &Path) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "finish a factory reset";
+        let failed = StoreError::accessing(ATTEMPT);
+        let redb = self.redb()?;
+        let mark = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let notes = redb.begin_read()?.open_table(NOTES)?;
+            Ok(notes.get(notes::FACTORY_RESET)?.map(|mark| mark.value().to_vec()))
+        };
+        let Some(mark) = mark().map_err(&failed)? else { return Ok(()) };
+        if !notes::retains_certificates(&mark) {
+            remove_folder(&folder.join(IDENTITY_FOLDER))?;
+        }
+        let write = self.begin(ATTEMPT)?;
+        let erased = || -> Result<u64, redb::Error> {
+            let artefacts = artefacts::count(&write)?;
+            artefacts::clear(&write)?;
+            write.delete_table(USERS)?;
+            write.open_table(USERS)?;
+            write.delete_table(NOTES)?;
+            write.open_table(NOTES)?;
+            Ok(artefacts)
+        };
+        let artefacts = erased().map_err(&failed)?;
+        finish(write, ATTEMPT)?;
+        info!(artefacts, "factory reset: users, credentials and notes are erased");
+        Ok(())
     }
 
     /// Undoes the transaction whose end was never recorded.
@@ -445,11 +490,16 @@ fn apply_recording(
 struct Tables<'t> {
     layer: BytesTable<'t>,
     restore: BytesTable<'t>,
+    note: BytesTable<'t>,
 }
 
 impl<'t> Tables<'t> {
     fn open(write: &'t WriteTransaction) -> Result<Self, redb::Error> {
-        Ok(Self { layer: write.open_table(LAYER)?, restore: write.open_table(RESTORE)? })
+        Ok(Self {
+            layer: write.open_table(LAYER)?,
+            restore: write.open_table(RESTORE)?,
+            note: write.open_table(NOTES)?,
+        })
     }
 
     /// Writes one row and hands over what it replaced.
@@ -461,6 +511,7 @@ impl<'t> Tables<'t> {
         let table = match change.table {
             Table::Layer => &mut self.layer,
             Table::Restore => &mut self.restore,
+            Table::Note => &mut self.note,
         };
         let replaced = match &change.value {
             Some(value) => table.insert(change.key.as_slice(), value.as_slice()),

@@ -9,6 +9,9 @@ use std::{
 
 use super::{FILE_NAME, StoreError};
 
+/// The TLS identity that the agent made for itself, within the state folder.
+pub const IDENTITY_FOLDER: &str = "tls";
+
 /// Read, write and enter for the owner alone.
 const PRIVATE_FOLDER: u32 = 0o700;
 /// Read and write for the owner alone.
@@ -63,6 +66,16 @@ pub fn write_private_file(path: &Path, content: &[u8]) -> Result<(), StoreError>
         path.parent().map_or(Ok(()), sync_folder)
     };
     written().map_err(|source| StoreError::File { action: "write", path: path.into(), source })
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub(super) fn remove_folder(folder: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::File { action: "remove the folder", path: folder.into(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes the names in a folder last through a power cut.

@@ -8,8 +8,10 @@
 //! database is opened was never answered to anyone, so it is rolled back before anything else happens. So is, after it,
 //! a commit that waits to be confirmed: [`Unconfirmed`] says how one begins and ends.
 
+mod artefacts;
 mod database;
 mod folder;
+mod notes;
 mod unconfirmed;
 mod undo;
 
@@ -28,7 +30,8 @@ use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::database::{Database, FILE_NAME};
-pub use self::folder::{create_private_folder, write_private_file};
+pub use self::folder::{IDENTITY_FOLDER, create_private_folder, write_private_file};
+pub use self::notes::LAST_REBOOT;
 use crate::caller::Role;
 
 /// Commands that wait for the disk. The core has at most a few under way; what exceeds this is a flood.
@@ -41,6 +44,8 @@ pub enum Table {
     Layer,
     /// For each adopted object, what it had before us, as bytes only the core understands.
     Restore,
+    /// Small facts about the agent itself.
+    Note,
 }
 
 /// One row to write, or to remove when there is no value.
@@ -109,6 +114,8 @@ pub struct Loaded {
     /// more: the core releases those.
     pub restore: Vec<Row>,
     pub users: Vec<User>,
+    /// Rows of [`Table::Note`].
+    pub notes: Vec<Row>,
     /// The transaction that was prepared when the agent ended, already rolled back.
     pub rolled_back: Option<u64>,
     /// The highest transaction number ever prepared; the next one must exceed it.

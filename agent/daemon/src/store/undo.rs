@@ -20,6 +20,7 @@ pub(super) fn push(
     chunk.push(match table {
         Table::Layer => 1,
         Table::Restore => 2,
+        Table::Note => 3,
     });
     push_bytes(chunk, key)?;
     match earlier {
@@ -55,6 +56,7 @@ fn take_change(chunk: &mut &[u8]) -> Option<Change> {
     let table = match take_byte(chunk)? {
         1 => Table::Layer,
         2 => Table::Restore,
+        3 => Table::Note,
         _ => return None,
     };
     let key = take_bytes(chunk)?;

@@ -19,11 +19,9 @@ use tracing::{info, warn};
 use x509_parser::extensions::GeneralName;
 
 use super::{TlsError, parse};
-use crate::store::{create_private_folder, write_private_file};
+use crate::store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 
-/// Folder of the identity within the state folder.
-const FOLDER: &str = "tls";
-/// What clients trust, within [`FOLDER`].
+/// What clients trust, within the folder of the identity.
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca-key.pem";
 const CERTIFICATE_FILE: &str = "cert.pem";
@@ -34,7 +32,7 @@ const NAME_SUFFIX_BYTES: usize = 6;
 
 /// Where the file that clients trust is, within a state folder. Only an agent with an identity of its own has it.
 pub fn ca_file(state_dir: &Path) -> PathBuf {
-    state_dir.join(FOLDER).join(CA_FILE)
+    state_dir.join(IDENTITY_FOLDER).join(CA_FILE)
 }
 
 /// Reads the identity in the state folder; makes it, or the certificate that lacks a name, first.
@@ -43,7 +41,7 @@ pub(super) fn own(
     addresses: &[IpAddr],
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
-    let folder = state_dir.join(FOLDER);
+    let folder = state_dir.join(IDENTITY_FOLDER);
     let names = Names::of_this_box(addresses);
     match read(&folder, provider) {
         Ok(certified) if names.are_in(&certified) => return Ok(certified),

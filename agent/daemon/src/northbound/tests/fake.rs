@@ -9,8 +9,10 @@ use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, CommitOptions, Committed, Preview};
+use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview};
 use crate::northbound::Datastore;
+use crate::reboot::Reboots;
+use crate::store::Store;
 use crate::telemetry::view::now_ns;
 use crate::telemetry::{
     Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
@@ -30,11 +32,16 @@ struct Inside {
     polled: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
+    reboots: Reboots,
+    /// Where the reboots are written down.
+    _folder: tempfile::TempDir,
 }
 
 impl Fake {
     pub(super) fn new() -> Self {
         let configuration = Configuration::new(MODELS.clone(), Layers::new());
+        let folder = tempfile::tempdir().unwrap();
+        let (store, loaded) = Store::open(folder.path()).unwrap();
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
@@ -42,7 +49,13 @@ impl Fake {
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
+            reboots: Reboots::new(&loaded.notes, store),
+            _folder: folder,
         }))
+    }
+
+    pub(super) fn reboots(&self) -> Reboots {
+        self.0.reboots.clone()
     }
 
     /// The next commit fails.
@@ -152,7 +165,7 @@ impl Datastore for Fake {
 
     async fn commit(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         edit: Edit,
         options: CommitOptions,
     ) -> Result<Committed, CommitError> {
@@ -164,11 +177,19 @@ impl Datastore for Fake {
             let revision = self.revision();
             return Ok(Committed { time_ns: now_ns(), revision: revision.number });
         }
+        self.change(caller, Intent::Edit(edit)).await
+    }
+
+    fn configuration(&self) -> Configuration {
+        self.0.configuration.lock().unwrap().clone()
+    }
+
+    async fn change(&self, _caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }
         let mut configuration = self.0.configuration.lock().unwrap();
-        let next = configuration.edit(&edit).map_err(CommitError::Edit)?;
+        let next = intent.apply(&configuration).map_err(CommitError::Edit)?;
         let revision = self.publish(|draft| {
             for origin in [Origin::OpenConfig, Origin::Native] {
                 draft.follow(origin, configuration.config_view(origin), next.config_view(origin));

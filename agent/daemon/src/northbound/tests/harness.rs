@@ -43,7 +43,7 @@ pub(super) async fn channel(core: &Fake, role: Option<Role>) -> Channel {
         }
         Ok::<_, Status>(request)
     };
-    let routes = routes(core.clone()).await.unwrap();
+    let routes = routes(core.clone(), core.reboots()).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()

@@ -2,6 +2,7 @@
 
 mod extensions;
 mod fake;
+mod gnoi;
 mod harness;
 mod reading;
 mod refusals;

@@ -1,0 +1,176 @@
+//! A whole native configuration in one text: what a box is delivered with, or boots with.
+//!
+//! The text is a JSON document, or text of the command line: a document begins with a brace, and no
+//! line of the command line does.
+
+use std::sync::Arc;
+
+use crate::cli::{self, Act, CliError, Statement};
+use crate::configuration::Configuration;
+use crate::edit::{
+    Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target, check_supported,
+};
+use crate::instance::InstancePath;
+use crate::json::{self, Flavour, Parsed};
+use crate::layer::{LayerKey, Layers, Mark};
+use crate::models::Models;
+use crate::path::Path;
+use crate::schema::{Origin, Schema};
+use crate::tree::{Leaf, Tree};
+use crate::value::Value;
+
+/// The layers of a client on an empty box that is sent these texts: native, and OpenConfig (always a
+/// document). Nothing is what an empty one says. What `no` says of the native one is kept as
+/// [`Mark::Absent`].
+pub(crate) fn layers(
+    models: &Arc<Models>,
+    native: &[u8],
+    openconfig: &[u8],
+    blame: impl Fn(Origin) -> Operation,
+) -> Result<Layers, EditErrors> {
+    let mut documents = Vec::new();
+    let lines = !native.is_empty() && !is_document(native);
+    if !native.is_empty() && !lines {
+        documents.push((Origin::Native, native));
+    }
+    if !openconfig.is_empty() {
+        documents.push((Origin::OpenConfig, openconfig));
+    }
+    let mut layers = client(models, &documents, &blame)?;
+    if lines {
+        let operation = blame(Origin::Native);
+        *layers.tree_mut(LayerKey::CLIENT_NATIVE) =
+            text(models, native, Mark::Explicit, operation)?;
+    }
+    Ok(layers)
+}
+
+/// A factory configuration: native, each leaf marked so.
+///
+/// # Errors
+/// When it cannot be read, or no box can have it.
+pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErrors> {
+    if !is_document(given) {
+        let tree = text(models, given, Mark::Factory, Operation::Factory)?;
+        let mut layers = Layers::new();
+        *layers.tree_mut(LayerKey::CLIENT_NATIVE) = tree.clone();
+        let empty = Configuration::new(models.clone(), Layers::new());
+        empty.with_layers(layers, &Attribution::of_trees(models, |_| Operation::Factory))?;
+        return Ok(tree);
+    }
+    client(models, &[(Origin::Native, given)], &|_| Operation::Factory)?;
+    let root = InstancePath::root();
+    let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, Mark::Factory);
+    match read.map(|document| document.content) {
+        Ok(Parsed::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
+        // It was read once already, so neither can be.
+        Ok(_) | Err(_) => Ok(Tree::new()),
+    }
+}
+
+fn is_document(text: &[u8]) -> bool {
+    text.iter().find(|octet| !octet.is_ascii_whitespace()) == Some(&b'{')
+}
+
+/// The layers of a client that sends these documents to an empty box: read and checked in every way.
+fn client(
+    models: &Arc<Models>,
+    documents: &[(Origin, &[u8])],
+    blame: &impl Fn(Origin) -> Operation,
+) -> Result<Layers, EditErrors> {
+    let mut edit = Edit::default();
+    for (origin, text) in documents {
+        let target = Target { origin: *origin, path: Path::root() };
+        edit.updates.push((target, Payload::Json { text: text.to_vec(), ietf: true }));
+    }
+    let blamed = |error: EditError| match error.operation {
+        Operation::Update(at) => EditError { operation: blame(documents[at].0), ..error },
+        _ => error,
+    };
+    let empty = Configuration::new(models.clone(), Layers::new());
+    let after = empty
+        .edit(&edit)
+        .map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))?;
+    if after.layers().annotation.is_some() {
+        let cause =
+            Cause::Unsupported("an annotation belongs to what clients configure".to_owned());
+        let error = EditError { operation: blame(Origin::OpenConfig), path: "/".to_owned(), cause };
+        return Err(EditErrors(vec![error]));
+    }
+    Ok(after.layers().clone())
+}
+
+/// The tree that lines of the command line come to, each leaf with this mark.
+fn text(
+    models: &Models,
+    given: &[u8],
+    mark: Mark,
+    operation: Operation,
+) -> Result<Tree<Mark>, EditErrors> {
+    let refused =
+        |path: String, cause: Cause| EditErrors(vec![EditError { operation, path, cause }]);
+    let given = std::str::from_utf8(given)
+        .map_err(|error| refused("/".to_owned(), Cause::Malformed(error.to_string())))?;
+    let schema = &models.native;
+    let misread = |error: CliError| EditError {
+        operation,
+        path: "/".to_owned(),
+        cause: Cause::Malformed(error.to_string()),
+    };
+    let statements = cli::parse(schema, given)
+        .map_err(|errors| EditErrors(errors.into_iter().map(misread).collect()))?;
+    let (mut tree, absent) = carry_out(schema, statements, mark);
+    check_supported(models, Origin::Native, &InstancePath::root(), tree.root())
+        .map_err(|misfit| refused(misfit.path, misfit.cause))?;
+    for (line, path) in absent {
+        let shown = path.to_path(schema).to_string();
+        if mark == Mark::Factory {
+            let reason = format!("line {line}: a factory configuration says what there is");
+            return Err(refused(shown, Cause::Unsupported(reason)));
+        }
+        if !put_absent(schema, &mut tree, &path) {
+            let reason = format!("line {line}: `no` takes a leaf or an entry here");
+            return Err(refused(shown, Cause::Unsupported(reason)));
+        }
+    }
+    Ok(tree)
+}
+
+/// What is there after these statements, and what is said not to be, with its line.
+fn carry_out(
+    schema: &Schema,
+    statements: Vec<Statement>,
+    mark: Mark,
+) -> (Tree<Mark>, Vec<(usize, InstancePath)>) {
+    let mut tree = Tree::new();
+    let mut absent: Vec<(usize, InstancePath)> = Vec::new();
+    for Statement { line, path, act } in statements {
+        match act {
+            Act::No => {
+                tree.remove(schema, &path);
+                absent.retain(|(_, other)| !other.starts_with(&path));
+                absent.push((line, path));
+                continue;
+            }
+            Act::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
+            Act::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
+        }
+        // The last word counts.
+        absent.retain(|(_, other)| !path.starts_with(other));
+    }
+    (tree, absent)
+}
+
+/// Notes that something is not to be there; false for what is neither a leaf nor an entry.
+fn put_absent(schema: &Schema, tree: &mut Tree<Mark>, path: &InstancePath) -> bool {
+    match path.last() {
+        Some(step) if schema.node(step.node).leaf.is_some() => {
+            tree.set_leaf(schema, path, Leaf::new(Value::Empty, Mark::Absent));
+        }
+        Some(step) if step.keys.is_some() => {
+            tree.branch_mut(schema, &path.0, &Mark::Absent).given = true;
+        }
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,31 @@
+//! A boot configuration in one row: its parts, each after its length (`u32`, big endian).
+
+use crate::boot::Boot;
+
+pub(super) fn write(boot: &Boot) -> Vec<u8> {
+    let mut row = Vec::new();
+    for part in [&boot.vendor, &boot.openconfig, &boot.record] {
+        // A message that brings more than 4 GiB does not come through.
+        let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+        row.extend(length.to_be_bytes());
+        row.extend(part);
+    }
+    row
+}
+
+pub(super) fn read(mut row: &[u8]) -> Result<Boot, &'static str> {
+    let mut part = || {
+        let (length, rest) = row.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (part, rest) = rest.split_at_checked(length)?;
+        row = rest;
+        Some(part.to_vec())
+    };
+    let parts = (part(), part(), part());
+    match parts {
+        (Some(vendor), Some(openconfig), Some(record)) if row.is_empty() => {
+            Ok(Boot { vendor, openconfig, record })
+        }
+        _ => Err("a boot configuration is cut off"),
+    }
+}

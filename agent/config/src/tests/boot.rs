@@ -1,0 +1,336 @@
+//! What boot holds, what of it clients may name, and the way back.
+
+use super::*;
+use crate::edit::Cause;
+use crate::layer::Service;
+
+const MGMT: &str = r#"{"holdfast:interfaces":{"interface":[
+    {"name":"mgmt0","enabled":true,"ipv4":{"address":[{"ip":"192.0.2.1","prefix-length":24}]}}]}}"#;
+const HOSTNAME: &str = r#"{"openconfig-system:system":{"config":{"hostname":"boot"}}}"#;
+const CLIENT: &str = r#"update /system/config/hostname "mine""#;
+const USERS: &str = "/system/aaa/authentication/users";
+
+fn boot(vendor: &str, openconfig: &str) -> Arc<Boot> {
+    let record = format!("{vendor}{openconfig}").into_bytes();
+    Arc::new(Boot { vendor: vendor.into(), openconfig: openconfig.into(), record })
+}
+
+fn booted() -> Configuration {
+    empty().booted(Some(&boot(MGMT, HOSTNAME))).unwrap()
+}
+
+fn hostname(configuration: &Configuration) -> Vec<String> {
+    below(&lines_effective(configuration), "/system/hostname=")
+}
+
+/// The outcome of a request where boot holds `mgmt0` and the host name: nothing for one that is done.
+#[track_caller]
+fn check_reserved(request: &str, want: &[&str]) {
+    let before = booted();
+    match before.edit(&edit(request)) {
+        Err(errors) => {
+            assert!(errors.iter().all(|it| matches!(it.cause, Cause::Reserved { .. })), "{errors}");
+            let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(found, want, "{request}");
+        }
+        Ok(after) => {
+            assert!(want.is_empty(), "{request} was done");
+            for layer in [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG] {
+                assert_eq!(after.layers().tree(layer), before.layers().tree(layer), "{request}");
+            }
+            assert_eq!(hostname(&after), ["boot"], "{request}");
+        }
+    }
+}
+
+// proves 3.2, 3.5, 3.10, 3.11, 3.14, 3.17, 3.22, 3.23
+#[test]
+fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
+    let held = "it is reserved for bootz: the boot configuration holds it";
+    let removed = "it is reserved for bootz: only its owner removes it";
+    for (request, want) in [
+        (CLIENT, vec![format!("cannot update `/system/config/hostname`: {held}")]),
+        (
+            r#"update /system {"config":{"hostname":"boot","motd-banner":"hi"}}"#,
+            vec![format!("cannot update `/system/config/hostname`: {held}")],
+        ),
+        (
+            r#"replace native:/system/hostname "boot""#,
+            vec![format!("cannot replace `/system/hostname`: {held}")],
+        ),
+        (
+            r#"update /interfaces/interface[name=mgmt0]/config/description "x""#,
+            vec![format!(
+                "cannot update `/interfaces/interface[name=mgmt0]/config/description`: {held}"
+            )],
+        ),
+        (
+            "update native:/interfaces/interface[name=mgmt0]/enabled false",
+            vec![format!("cannot update `/interfaces/interface[name=mgmt0]/enabled`: {held}")],
+        ),
+        (
+            "delete /system/config/hostname",
+            vec![format!("cannot delete `/system/config/hostname`: {removed}")],
+        ),
+        (
+            "delete /interfaces/interface[name=mgmt0]",
+            vec![format!("cannot delete `/interfaces/interface[name=mgmt0]`: {removed}")],
+        ),
+        (
+            "delete native:/interfaces/interface[name=mgmt0]/mtu",
+            vec![format!("cannot delete `/interfaces/interface[name=mgmt0]/mtu`: {removed}")],
+        ),
+        // Covered, not named.
+        ("delete /", vec![]),
+        ("delete /interfaces", vec![]),
+        ("delete /interfaces/interface[name=*]", vec![]),
+        ("delete /interfaces/interface[name=mgmt0]/config", vec![]),
+        (r#"replace / {"openconfig-system:system":{"config":{"motd-banner":"hi"}}}"#, vec![]),
+        // The entry's own leaves are boot's, the lists in it and other entries are not.
+        (
+            r#"update native:/interfaces/interface[name=mgmt0]/ipv4/address[ip=192.0.2.9] {"prefix-length":24}"#,
+            vec![],
+        ),
+        (r#"update /interfaces/interface[name=eth1]/config/description "x""#, vec![]),
+        (r#"update /system/config/motd-banner "hi""#, vec![]),
+    ] {
+        let want: Vec<&str> = want.iter().map(String::as_str).collect();
+        check_reserved(request, &want);
+    }
+}
+
+// proves 3.18, 3.28
+#[test]
+fn a_switched_off_owner_gives_its_items_back() {
+    let off = booted().switched(Service::Bootz, false);
+    assert_eq!(hostname(&off), ["boot"], "nobody else asks for it");
+    let mine = then(&off, CLIENT);
+    assert_eq!(hostname(&mine), ["mine"]);
+    let on = mine.switched(Service::Bootz, true);
+    assert_eq!(hostname(&on), ["boot"]);
+    // Sent back as it is held it changes nothing, so it passes.
+    then(&on, CLIENT);
+    let gone = on.booted(None).unwrap();
+    assert_eq!(hostname(&gone), ["mine"]);
+}
+
+// proves 3.12, 3.16
+#[test]
+fn credentials_are_reserved_for_gnsi_and_taken_from_nobody() {
+    let user = format!(r#"update {USERS}/user[username=ada]/config/role "read-only""#);
+    let before = after(&[&user]);
+    for row in crate::reserved::TABLE {
+        let leaf = row.openconfig.rsplit_once('/').unwrap().1;
+        let path = format!("{USERS}/user[username=ada]/config/{leaf}");
+        let cause = |request: &str| {
+            let errors = before.edit(&edit(request)).unwrap_err();
+            assert!(errors.first().path.ends_with(leaf), "{errors}");
+            errors.first().cause.clone()
+        };
+        for request in [
+            format!(r#"update {path} "secret""#),
+            format!(
+                r#"replace {USERS}/user[username=ada] {{"config":{{"role":"admin","{leaf}":"x"}}}}"#
+            ),
+            format!("delete {path}"),
+        ] {
+            let owner = cause(&request);
+            assert!(matches!(owner, Cause::Reserved { owner: Service::Gnsi, .. }), "{request}");
+        }
+        let off = before.switched(Service::Gnsi, false);
+        let errors = off.edit(&edit(&format!(r#"update {path} "secret""#))).unwrap_err();
+        assert!(matches!(errors.first().cause, Cause::Unsupported(_)), "{errors}");
+    }
+    assert_eq!(below(&lines_effective(&before), "/system/user[username=ada]/"), ["role=read-only"]);
+    let root = refused(&[&format!(r#"update {USERS}/user[username=ada]/config/role "root""#)]);
+    assert!(
+        root[0].ends_with("`root` is no role: SYSTEM_ROLE_ADMIN, admin or read-only"),
+        "{root:?}"
+    );
+}
+
+// proves 3.25, 3.26, 3.29, 3.30, 4.77, 4.82
+#[test]
+fn a_boot_configuration_is_replaced_as_a_whole_or_not_at_all() {
+    let client = after(&[CLIENT]);
+    let both = client.booted(Some(&boot(MGMT, HOSTNAME))).unwrap();
+    assert_eq!(hostname(&both), ["boot"]);
+    let lines = below(&lines_effective(&both), "/interfaces/interface[name=mgmt0]/ipv4/address");
+    assert_eq!(lines, ["[ip=192.0.2.1]/prefix-length=24"]);
+    let other = both
+        .booted(Some(&boot("", r#"{"openconfig-system:system":{"config":{"motd-banner":"x"}}}"#)))
+        .unwrap();
+    assert_eq!(hostname(&other), ["mine"]);
+    assert!(below(&lines_effective(&other), "/interfaces").is_empty());
+    let none = other.booted(Some(&boot("", ""))).unwrap();
+    assert_eq!(lines_effective(&none), lines_effective(&client));
+    for after in [&both, &other, &none] {
+        for layer in [LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG] {
+            assert_eq!(after.layers().tree(layer), client.layers().tree(layer));
+        }
+    }
+    let native_name = r#"{"holdfast:system":{"hostname":"other"}}"#;
+    for (vendor, openconfig, want) in [
+        ("{", "", "cannot boot with vendor_config at `/`: "),
+        (
+            "",
+            r#"{"openconfig-system:system":{"config":{"nosuch":1}}}"#,
+            "cannot boot with oc_config at `/system/config",
+        ),
+        (
+            "",
+            r#"{"openconfig-system:system":{"config":{"hostname":7}}}"#,
+            "cannot boot with oc_config at `/system/config/hostname`",
+        ),
+        (
+            native_name,
+            HOSTNAME,
+            "cannot boot with oc_config at `/system/config/hostname`: `/system/hostname` is ",
+        ),
+        (
+            "",
+            r#"{"@":{"openconfig-metadata:protobuf-metadata":"YQ=="}}"#,
+            "cannot boot with oc_config at `/`: an annotation",
+        ),
+    ] {
+        let errors = both.booted(Some(&boot(vendor, openconfig))).unwrap_err();
+        assert!(errors.to_string().starts_with(want), "{vendor} {openconfig}: {errors}");
+    }
+    // Equal values agree.
+    both.booted(Some(&boot(r#"{"holdfast:system":{"hostname":"boot"}}"#, HOSTNAME))).unwrap();
+}
+
+// proves 4.81
+#[test]
+fn what_is_tried_goes_unless_it_is_confirmed() {
+    let first = booted();
+    let second = boot("", r#"{"openconfig-system:system":{"config":{"hostname":"second"}}}"#);
+    let tried = first.boot_changed(&BootChange::Try(second.clone())).unwrap();
+    assert_eq!(hostname(&tried), ["second"]);
+    for other in [BootChange::Set(None), BootChange::Try(second.clone())] {
+        let errors = tried.boot_changed(&other).unwrap_err();
+        assert_eq!(errors.first().cause, Cause::Unconfirmed);
+    }
+    let back = tried.boot_changed(&BootChange::GoBack).unwrap();
+    assert_eq!(back.layers(), first.layers());
+    // A restart in between is the same, whatever the database had.
+    let rows = layer_rows_diff(models(), &Layers::new(), tried.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, unknown) = Layers::from_rows(models(), rows).unwrap();
+    assert_eq!((&layers, unknown), (tried.layers(), 0));
+    let restarted = Configuration::new(models().clone(), layers).restarted();
+    assert_eq!(restarted.layers(), first.layers());
+    let kept = tried.boot_changed(&BootChange::Confirm).unwrap().restarted();
+    assert_eq!(hostname(&kept), ["second"]);
+    assert_eq!(kept.layers().boot.as_ref(), Some(&second));
+}
+
+// proves 3.1, 3.2, 3.3
+#[test]
+fn gnsi_goes_before_boot_and_boot_before_clients() {
+    let mut layers = booted().layers().clone();
+    let path = models().native.resolve_write(&"/system/hostname".parse().unwrap()).unwrap();
+    let leaf = |text: &str| tree::Leaf::new(Value::Str(text.into()), Mark::Explicit);
+    layers.tree_mut(LayerKey::CLIENT_NATIVE).set_leaf(&models().native, &path, leaf("client"));
+    let of = |layers: &Layers| hostname(&Configuration::new(models().clone(), layers.clone()));
+    assert_eq!(of(&layers), ["boot"]);
+    layers.tree_mut(LayerKey::GNSI).set_leaf(&models().native, &path, leaf("gnsi"));
+    assert_eq!(of(&layers), ["gnsi"]);
+    layers.switch(Service::Gnsi, false);
+    assert_eq!(of(&layers), ["boot"]);
+    layers.switch(Service::Bootz, false);
+    assert_eq!(of(&layers), ["client"]);
+    *layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
+    assert_eq!(of(&layers), ["gnsi"], "switched off, they still go before nothing at all");
+}
+
+#[test]
+fn a_factory_configuration_is_what_a_reset_leaves() {
+    let text = br#"{"holdfast:system":{"hostname":"factory","user":[{"username":"admin","role":"admin"}]}}"#;
+    let factory = document::factory(models(), text).unwrap();
+    let mut layers = Layers::new();
+    layers.factory_text = Some(text[..].into());
+    *layers.tree_mut(LayerKey::CLIENT_NATIVE) = factory.clone();
+    let fresh = Configuration::new(models().clone(), layers).with_factory(factory);
+    assert_eq!(
+        lines_effective(&fresh),
+        ["/system/hostname=factory factory", "/system/user[username=admin]/role=admin factory",]
+    );
+    let used = then(&fresh.booted(Some(&boot(MGMT, ""))).unwrap(), r#"replace / {}"#);
+    assert!(below(&lines_effective(&used), "/system").is_empty());
+    let off = used.switched(Service::Bootz, false);
+    assert_eq!(off.factory_reset().layers(), fresh.layers());
+    let errors = document::factory(models(), br#"{"holdfast:system":{"hostname":7}}"#).unwrap_err();
+    assert!(
+        errors.to_string().starts_with("cannot be delivered with `/system/hostname`"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_boot_text_may_say_what_is_not_to_be() {
+    let text = "interface mgmt0\n  enabled true\n  no description\nno interface eth9\nsystem hostname a\nno system hostname\n";
+    let client = after(&[
+        r#"update /interfaces/interface[name=mgmt0]/config/description "x""#,
+        r#"update /interfaces/interface[name=eth9]/config/description "x""#,
+        r#"update native:/interfaces/interface[name=eth8]/mtu 1400"#,
+        CLIENT,
+    ]);
+    let both = client.booted(Some(&boot(text, ""))).unwrap();
+    assert_eq!(
+        lines_effective(&both),
+        [
+            "/interfaces/interface[name=eth8]/type=physical default",
+            "/interfaces/interface[name=eth8]/enabled=true default",
+            "/interfaces/interface[name=eth8]/mtu=1400",
+            "/interfaces/interface[name=mgmt0]/type=physical default",
+            "/interfaces/interface[name=mgmt0]/enabled=true",
+        ]
+    );
+    let rows = layer_rows_diff(models(), &Layers::new(), both.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, _) = Layers::from_rows(models(), rows).unwrap();
+    let again = Configuration::new(models().clone(), layers);
+    assert_eq!(lines_effective(&again), lines_effective(&both));
+    // What is to be absent is reserved as well; what lies beside it is not.
+    for (request, done) in [
+        (r#"update /interfaces/interface[name=eth9]/config/enabled true"#, false),
+        ("delete /interfaces/interface[name=eth9]", false),
+        (r#"update /system/config/hostname "other""#, false),
+        (r#"update /interfaces/interface[name=eth8]/config/description "x""#, true),
+    ] {
+        assert_eq!(both.edit(&edit(request)).is_ok(), done, "{request}");
+    }
+    assert_eq!(lines_effective(&both.booted(None).unwrap()), lines_effective(&client));
+    for (text, want) in [
+        ("interface mgmt0\n  nosuch 1\n", "cannot boot with vendor_config at `/`: line 2"),
+        ("no system\n", "cannot boot with vendor_config at `/system`: line 1"),
+    ] {
+        let errors = client.booted(Some(&boot(text, ""))).unwrap_err();
+        assert!(errors.to_string().starts_with(want), "{errors}");
+    }
+    let clash = client.booted(Some(&boot("no system hostname", HOSTNAME))).unwrap_err();
+    assert!(clash.to_string().contains("/system/config/hostname"), "{clash}");
+}
+
+#[test]
+fn a_factory_configuration_may_be_text() {
+    let text = "system\n  hostname factory\n  user admin\n    role admin\n";
+    let lines = document::factory(models(), text.as_bytes()).unwrap();
+    let json = br#"{"holdfast:system":{"hostname":"factory","user":[{"username":"admin","role":"admin"}]}}"#;
+    let json = document::factory(models(), json).unwrap();
+    let shown = |tree: &Tree<Mark>| lines_of(tree).into_iter().collect::<Vec<_>>();
+    assert_eq!(shown(&lines), shown(&json));
+    for (text, want) in [
+        ("no system hostname", "line 1: a factory configuration says what there is"),
+        ("system user admin", "it is needed, and missing"),
+        ("system nosuch 1", "line 1"),
+    ] {
+        let errors = document::factory(models(), text.as_bytes()).unwrap_err();
+        assert!(errors.to_string().contains(want), "{text}: {errors}");
+    }
+}
+
+fn lines_of(tree: &Tree<Mark>) -> Vec<String> {
+    lines(&models().native, tree, |mark| if *mark == Mark::Factory { "" } else { " not factory" })
+}

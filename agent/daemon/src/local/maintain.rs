@@ -1,0 +1,92 @@
+//! What an operator may do on the box itself, beside users: switch a service's namespace, reset to the factory.
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use holdfast_config::layer::Service;
+use serde::{Deserialize, Serialize};
+
+use super::failure;
+use crate::{
+    caller::Caller,
+    core::{CommitError, Intent},
+    logging::Chain,
+    northbound::Datastore,
+    reboot::Reboots,
+};
+
+/// A switch on the wire of this socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SwitchEntry {
+    pub service: String,
+    pub on: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ResetToFactory {
+    pub(super) retain_certificates: bool,
+}
+
+#[derive(Clone)]
+struct Maintained<C> {
+    core: C,
+    reboots: Reboots,
+}
+
+/// The routes of maintenance, for [`super::start`].
+pub fn routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
+    Router::new()
+        .route("/switches", get(switches::<C>))
+        .route("/switches/set", post(switch::<C>))
+        .route("/factory-reset", post(factory_reset::<C>))
+        .with_state(Maintained { core, reboots })
+}
+
+async fn switches<C: Datastore>(State(it): State<Maintained<C>>) -> Json<Vec<SwitchEntry>> {
+    let configuration = it.core.configuration();
+    let entry = |service: Service| SwitchEntry {
+        service: service.name().to_owned(),
+        on: configuration.layers().is_on(service),
+    };
+    Json(Service::ALL.into_iter().map(entry).collect())
+}
+
+async fn switch<C: Datastore>(
+    State(it): State<Maintained<C>>,
+    Extension(caller): Extension<Caller>,
+    Json(entry): Json<SwitchEntry>,
+) -> Response {
+    let known = Service::ALL.into_iter().find(|service| service.name() == entry.service);
+    let Some(service) = known else {
+        return failure(StatusCode::NOT_FOUND, format!("there is no service `{}`", entry.service));
+    };
+    done(it.core.change(&caller, Intent::Switch { service, on: entry.on }).await.map(drop))
+}
+
+async fn factory_reset<C: Datastore>(
+    State(it): State<Maintained<C>>,
+    Extension(caller): Extension<Caller>,
+    Json(ResetToFactory { retain_certificates }): Json<ResetToFactory>,
+) -> Response {
+    let reset = it.core.change(&caller, Intent::FactoryReset { retain_certificates }).await;
+    if reset.is_ok() {
+        it.reboots.cancel();
+        if let Err(error) = it.reboots.ask(Duration::ZERO, "factory reset".to_owned()) {
+            return failure(StatusCode::CONFLICT, error.to_string());
+        }
+    }
+    done(reset.map(drop))
+}
+
+fn done(result: Result<(), CommitError>) -> Response {
+    match result {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => failure(StatusCode::CONFLICT, Chain(&error).to_string()),
+    }
+}

@@ -1,0 +1,60 @@
+//! gnoi.factory_reset: back to what the box was delivered with.
+
+use std::time::Duration;
+
+use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
+use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;
+use holdfast_proto::gnoi::factory_reset::{ResetError, ResetSuccess, StartRequest, StartResponse};
+use tonic::{Request, Response, Status};
+
+use crate::caller::Caller;
+use crate::core::Intent;
+use crate::northbound::Datastore;
+use crate::northbound::status::Refusal;
+use crate::reboot::Reboots;
+
+/// Serves gnoi.factory_reset.
+#[derive(Debug)]
+pub(in crate::northbound) struct FactoryResetService<D> {
+    core: D,
+    reboots: Reboots,
+}
+
+impl<D: Datastore> FactoryResetService<D> {
+    pub(in crate::northbound) fn new(core: D, reboots: Reboots) -> Self {
+        Self { core, reboots }
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> FactoryReset for FactoryResetService<D> {
+    async fn start(
+        &self,
+        request: Request<StartRequest>,
+    ) -> Result<Response<StartResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI FactoryReset")?;
+        let StartRequest { factory_os, zero_fill, retain_certs } = request.into_inner();
+        if factory_os || zero_fill {
+            return Err(unsupported(factory_os, zero_fill).into());
+        }
+        let intent = Intent::FactoryReset { retain_certificates: retain_certs };
+        self.core.change(&caller, intent).await.map_err(Refusal::from)?;
+        // A reboot that was pending has nothing left to wait for.
+        self.reboots.cancel();
+        let asked = self.reboots.ask(Duration::ZERO, "factory reset".to_owned());
+        asked.map_err(|error| Refusal::internal(error.to_string()))?;
+        Ok(Response::new(StartResponse { response: Some(Outcome::ResetSuccess(ResetSuccess {})) }))
+    }
+}
+
+fn unsupported(factory_os: bool, zero_fill: bool) -> Refusal {
+    let detail = "the agent does not replace the operating system, nor does it overwrite disks";
+    let error = ResetError {
+        factory_os_unsupported: factory_os,
+        zero_fill_unsupported: zero_fill,
+        other: false,
+        detail: detail.to_owned(),
+    };
+    Refusal::invalid(detail).with("gnoi.factory_reset.ResetError", &error)
+}

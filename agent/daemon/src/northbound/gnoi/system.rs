@@ -1,0 +1,170 @@
+//! gnoi.system: time and reboots. The rest of the service is not implemented.
+
+use std::time::Duration;
+
+use futures::stream;
+use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
+use holdfast_proto::gnoi::system::system_server::System;
+use holdfast_proto::gnoi::system::{
+    CancelRebootRequest, CancelRebootResponse, KillProcessRequest, KillProcessResponse,
+    PingRequest, PingResponse, RebootMethod, RebootRequest, RebootResponse, RebootStatus,
+    RebootStatusRequest, RebootStatusResponse, SetPackageRequest, SetPackageResponse,
+    SwitchControlProcessorRequest, SwitchControlProcessorResponse, TimeRequest, TimeResponse,
+    TracerouteRequest, TracerouteResponse,
+};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::caller::Caller;
+use crate::northbound::status::Refusal;
+use crate::reboot::{RebootError, Reboots};
+use crate::telemetry::view::now_ns;
+
+/// Serves gnoi.system.
+#[derive(Debug)]
+pub(in crate::northbound) struct SystemService {
+    reboots: Reboots,
+}
+
+impl SystemService {
+    pub(in crate::northbound) fn new(reboots: Reboots) -> Self {
+        Self { reboots }
+    }
+}
+
+/// The answer of a call that this agent does not have.
+fn absent<T>(request: &Request<T>, what: &str) -> Status {
+    match Caller::authenticated(request) {
+        Ok(_) => Refusal::unimplemented(format!("{what} is not implemented")).into(),
+        Err(status) => status,
+    }
+}
+
+#[tonic::async_trait]
+impl System for SystemService {
+    type PingStream = stream::Empty<Result<PingResponse, Status>>;
+    type TracerouteStream = stream::Empty<Result<TracerouteResponse, Status>>;
+
+    async fn time(&self, request: Request<TimeRequest>) -> Result<Response<TimeResponse>, Status> {
+        Caller::authenticated(&request)?;
+        Ok(Response::new(TimeResponse { time: now_ns() }))
+    }
+
+    async fn reboot(
+        &self,
+        request: Request<RebootRequest>,
+    ) -> Result<Response<RebootResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI Reboot")?;
+        let RebootRequest { method, delay, message, subcomponents, force: _ } =
+            request.into_inner();
+        let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
+        if method != RebootMethod::Cold {
+            let method = method.as_str_name();
+            return Err(
+                Refusal::invalid(format!("method {method} is not supported, COLD is")).into()
+            );
+        }
+        whole_box(&subcomponents)?;
+        self.reboots.ask(Duration::from_nanos(delay), message).map_err(Refusal::from)?;
+        Ok(Response::new(RebootResponse {}))
+    }
+
+    async fn reboot_status(
+        &self,
+        request: Request<RebootStatusRequest>,
+    ) -> Result<Response<RebootStatusResponse>, Status> {
+        Caller::authenticated(&request)?;
+        whole_box(&request.get_ref().subcomponents)?;
+        Ok(Response::new(status(&self.reboots)))
+    }
+
+    async fn cancel_reboot(
+        &self,
+        request: Request<CancelRebootRequest>,
+    ) -> Result<Response<CancelRebootResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI CancelReboot")?;
+        whole_box(&request.get_ref().subcomponents)?;
+        self.reboots.cancel();
+        Ok(Response::new(CancelRebootResponse {}))
+    }
+
+    async fn kill_process(
+        &self,
+        request: Request<KillProcessRequest>,
+    ) -> Result<Response<KillProcessResponse>, Status> {
+        Err(absent(&request, "KillProcess"))
+    }
+
+    async fn ping(
+        &self,
+        request: Request<PingRequest>,
+    ) -> Result<Response<Self::PingStream>, Status> {
+        Err(absent(&request, "Ping"))
+    }
+
+    async fn traceroute(
+        &self,
+        request: Request<TracerouteRequest>,
+    ) -> Result<Response<Self::TracerouteStream>, Status> {
+        Err(absent(&request, "Traceroute"))
+    }
+
+    async fn set_package(
+        &self,
+        request: Request<Streaming<SetPackageRequest>>,
+    ) -> Result<Response<SetPackageResponse>, Status> {
+        Err(absent(&request, "SetPackage"))
+    }
+
+    async fn switch_control_processor(
+        &self,
+        request: Request<SwitchControlProcessorRequest>,
+    ) -> Result<Response<SwitchControlProcessorResponse>, Status> {
+        Err(absent(&request, "SwitchControlProcessor"))
+    }
+}
+
+/// The box has no parts that reboot by themselves.
+fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), Refusal> {
+    match subcomponents {
+        [] => Ok(()),
+        _ => Err(Refusal::invalid("no component of this box reboots by itself")),
+    }
+}
+
+fn status(reboots: &Reboots) -> RebootStatusResponse {
+    let last = reboots.last().unwrap_or_default();
+    let method = RebootMethod::Cold as i32;
+    if let Some(pending) = reboots.pending() {
+        let wait = pending.at.saturating_duration_since(tokio::time::Instant::now());
+        return RebootStatusResponse {
+            active: true,
+            wait: u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX),
+            when: pending.when_ns,
+            reason: pending.reason,
+            count: last.count,
+            method,
+            status: None,
+        };
+    }
+    let outcome = if last.count == 0 { Outcome::Unknown } else { Outcome::Success };
+    RebootStatusResponse {
+        active: false,
+        wait: 0,
+        when: last.when_ns,
+        reason: last.reason,
+        count: last.count,
+        method: if last.count == 0 { RebootMethod::Unknown as i32 } else { method },
+        status: Some(RebootStatus { status: outcome as i32, message: String::new() }),
+    }
+}
+
+impl From<RebootError> for Refusal {
+    fn from(error: RebootError) -> Self {
+        match error {
+            RebootError::Pending(_) => Self::precondition(error.to_string()),
+            RebootError::Delay => Self::invalid(error.to_string()),
+        }
+    }
+}

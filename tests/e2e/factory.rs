@@ -1,0 +1,105 @@
+//! What the box was delivered with: taken once, and what a reset leaves.
+
+use std::fs;
+
+use holdfast_proto::gnoi::factory_reset::StartRequest;
+use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::{eventually, eventually_async};
+use holdfast_tests::gnmi::connect;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::boot::{boots, get_boot, mgmt, set_boot};
+
+fn delivered(mtu: u32) -> String {
+    format!(
+        r#"{{"holdfast:interfaces":{{"interface":[{{"name":"eth0","mtu":{mtu}}}]}},
+            "holdfast:system":{{"motd-banner":"fresh"}}}}"#
+    )
+}
+
+/// True when the agent is there again, under whatever identity it has.
+pub(crate) async fn serves(agent: &AgentProcess) -> bool {
+    let Ok(ca) = fs::read_to_string(agent.ca_file()) else { return false };
+    connect(agent.address(), &ca).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("factory.json");
+    fs::write(&file, delivered(1400)).unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--factory", file.to_str().unwrap()]).await;
+    assert_eq!(net.link("eth0").mtu, 1400);
+    let motd = agent.root().join("etc/motd");
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "fresh\n");
+
+    // Another file changes nothing any more.
+    fs::write(&file, delivered(1200)).unwrap();
+    agent.restart().await;
+    assert_eq!(net.link("eth0").mtu, 1400);
+
+    let client = agent.gnmi().await;
+    client.replace("/system/config", json!({"motd-banner": "used"})).await.unwrap();
+    set_boot(&mut boots(&agent).await, mgmt(1300, "booted")).await.unwrap();
+    let set = agent.user(&["set", "ada", "--role", "admin"], "a password to lose");
+    assert!(set.status.success(), "{set:?}");
+    assert_eq!(net.link("eth0").mtu, 1300);
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
+    let ca = fs::read_to_string(agent.ca_file()).unwrap();
+
+    let mut reset =
+        FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
+    reset.start(StartRequest::default()).await.unwrap();
+    eventually("the box has an identity of its own again", || {
+        fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
+    })
+    .await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec![]));
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "fresh\n");
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    let users = agent.user(&["list"], "");
+    assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");
+}
+
+// proves 6.11
+#[tokio::test]
+async fn a_kill_right_after_a_reset_was_answered_does_not_undo_it() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start(&net).await;
+    set_boot(&mut boots(&agent).await, mgmt(1300, "booted")).await.unwrap();
+    agent.gnmi().await.update("/system/config", json!({"motd-banner": "used"})).await.unwrap();
+    let set = agent.user(&["set", "ada", "--role", "admin"], "a password to lose");
+    assert!(set.status.success(), "{set:?}");
+    let ca = fs::read_to_string(agent.ca_file()).unwrap();
+    let mut reset =
+        FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
+    reset.start(StartRequest { retain_certs: true, ..Default::default() }).await.unwrap();
+    agent.kill();
+    agent.restart().await;
+    assert_eq!(fs::read_to_string(agent.ca_file()).unwrap(), ca, "it was to be retained");
+    assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1500, vec![]));
+    assert!(!agent.show("config").contains("used"));
+    let users = agent.user(&["list"], "");
+    assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");
+}
+
+#[tokio::test]
+async fn an_operator_resets_the_box_from_its_console() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    agent.gnmi().await.update("/system/config", json!({"motd-banner": "used"})).await.unwrap();
+    let pid = agent.pid();
+    let output = agent.command("factory-reset").arg("--retain-certificates").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    eventually("the agent begins anew", || agent.log().matches("listening").count() > 1).await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    assert_eq!(agent.pid(), pid, "in its own place");
+    assert!(!agent.show("config").contains("used"));
+}
