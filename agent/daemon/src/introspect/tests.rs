@@ -76,6 +76,7 @@ impl Asked {
             collector: None,
             store: store.clone(),
             loaded,
+            factory: None,
             listening: Listening::default(),
         };
         let core = Core::start(parts).await.unwrap();
