@@ -209,7 +209,7 @@ impl Datastore for CoreHandle {
     }
 
     fn configuration(&self) -> Configuration {
-        CoreHandle::configuration(self)
+        self.configuration_rx.borrow().clone()
     }
 
     async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
@@ -243,10 +243,6 @@ impl Datastore for CoreHandle {
         let (answer, answered) = oneshot::channel();
         self.send(caller, Intent::Edit(edit), options, Answer::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
-    }
-
-    fn configuration(&self) -> Configuration {
-        self.configuration_rx.borrow().clone()
     }
 
     async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {

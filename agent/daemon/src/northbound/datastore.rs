@@ -47,9 +47,6 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
 
-    /// The layers in force and what they come to.
-    fn configuration(&self) -> Configuration;
-
     /// Carries out a change of whichever layers as one transaction.
     fn change(
         &self,

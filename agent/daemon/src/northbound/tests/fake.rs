@@ -180,10 +180,6 @@ impl Datastore for Fake {
         self.change(caller, Intent::Edit(edit)).await
     }
 
-    fn configuration(&self) -> Configuration {
-        self.0.configuration.lock().unwrap().clone()
-    }
-
     async fn change(&self, _caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
