@@ -64,9 +64,6 @@ const VALUES: [&str; 48] = [
     "\"2001:db8::/129\"",
     "\"02:00:00:00:00:01\"",
 ];
-/// Modules of the profile, those included that hold identities only: libyang takes them from loaded modules alone.
-const OPENCONFIG: &str = "openconfig-network-instance openconfig-if-ip openconfig-if-ethernet openconfig-system \
-                          iana-if-type openconfig-policy-types openconfig-network-instance-types openconfig-local-routing";
 /// Wrong steps, one in so many: most documents have one or none.
 const WRONG: u8 = 100;
 
@@ -192,10 +189,12 @@ fn names(ty: &Type) -> Vec<String> {
 /// Each thread has its models once: loading them takes longer than a case.
 fn with_models(origin: Origin, check: impl FnOnce(&Schema, &Context)) {
     thread_local! {
-        static MODELS: [(Schema, Context); 2] = [
-            (Schema::openconfig().unwrap(), context(OPENCONFIG)),
-            (Schema::native().unwrap(), context("holdfast")),
-        ];
+        static MODELS: [(Schema, Context); 2] =
+            [Schema::openconfig(), Schema::native()].map(|schema| {
+                let schema = schema.unwrap();
+                let context = context(&schema);
+                (schema, context)
+            });
     }
     MODELS.with(|[openconfig, native]| {
         let (schema, context) = if origin == Origin::OpenConfig { openconfig } else { native };
@@ -203,11 +202,12 @@ fn with_models(origin: Origin, check: impl FnOnce(&Schema, &Context)) {
     });
 }
 
-fn context(modules: &str) -> Context {
+/// The same modules in libyang's hands; it takes identities from loaded modules alone.
+fn context(schema: &Schema) -> Context {
     let mut context = Context::new(ContextFlags::NO_YANGLIBRARY).unwrap();
     context.set_searchdir(concat!(env!("CARGO_MANIFEST_DIR"), "/yang")).unwrap();
-    for module in modules.split(' ') {
-        context.load_module(module, None, &[]).unwrap();
+    for module in schema.modules() {
+        context.load_module(&module.name, None, &[]).unwrap();
     }
     context
 }
