@@ -56,7 +56,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True when all that offer a target are to be deleted, as soon as that is tried again.
+    /// True when all that offer a target are to go or to change, as soon as that is tried again.
     fn is_leaving(&self, target: &Target) -> bool {
         let mut offering =
             self.graph.nodes().map(|(_, node)| node).filter(|node| {
@@ -64,7 +64,7 @@ impl Engine {
             });
         offering.all(|node| {
             let again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
-            node.goal.value().is_none() && again
+            !node.in_place() && again
         })
     }
 

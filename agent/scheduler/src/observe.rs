@@ -86,8 +86,10 @@ impl Engine {
             self.graph.set_live(idx, Some(traits), true);
             let waits =
                 self.graph.node(idx).goal.value().is_some_and(|goal| !Arc::ptr_eq(goal, &applied));
-            if !waits {
-                self.calm(idx);
+            match waits {
+                // A stale fact said that it was gone, and something else was planned meanwhile.
+                true => self.suspect(idx, now, urgent, step),
+                false => self.calm(idx),
             }
             return;
         }

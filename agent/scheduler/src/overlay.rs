@@ -16,7 +16,7 @@ use crate::dependency::{Claim, Target};
 use crate::graph::{Goal, Graph, Idx, Sources};
 use crate::key::{FixedMap, Key};
 use crate::plan::Cause;
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 use crate::value::SharedValue;
 
 /// Values looked at while searching whether one rests on another. Real chains are a handful long.
@@ -271,7 +271,7 @@ impl<'g> Overlay<'g> {
         traits.needs.iter().map(|need| self.account(&need.target)).collect()
     }
 
-    /// True when what lives under one key needs another key, directly or by what it needs.
+    /// True when what lives under one key needs another key, directly or by what it needs, companions included.
     pub(crate) fn rests_on(&self, from: &Key, on: &Key) -> bool {
         let mut seen: BTreeSet<Key> = BTreeSet::new();
         let mut stack = vec![from.clone()];
@@ -283,7 +283,7 @@ impl<'g> Overlay<'g> {
                 continue;
             }
             let exact = self.live_needs(&key).map(|traits| {
-                let targets = ordering(&traits.needs).map(|need| &need.target);
+                let targets = traits.needs.iter().map(|need| &need.target);
                 targets
                     .filter_map(|target| match target {
                         Target::Exact(key) => Some(key.clone()),

@@ -7,7 +7,10 @@
 #![allow(unreachable_pub, reason = "shared by test binaries as a module")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 mod lab;
+mod reference;
 mod thing;
 
 pub use lab::*;
+#[allow(unused_imports, reason = "rows do not need it, properties do")]
+pub use reference::*;
 pub use thing::*;

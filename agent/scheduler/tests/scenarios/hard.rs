@@ -104,3 +104,25 @@ fn a_delete_that_fails_keeps_what_it_leans_on() {
         record.operations.iter().map(|op| format!("{} {:?}", op.action, op.result)).collect();
     assert!(results[1].contains("not so") && results[2].contains("NotTried"), "{results:?}");
 }
+
+// proves kv.X18
+#[test]
+fn what_vanished_just_before_it_was_to_be_changed_is_made_again() {
+    for (change, atomic) in [("a =1; b", true), ("a =1; b", false), ("a =1", true), ("a =1", false)]
+    {
+        let mut lab = Lab::having("", "a; d <a");
+        lab.strict = false;
+        lab.stumbled = true;
+        lab.outside_unheard("-a; -d");
+        let mut delta = delta(change);
+        if !atomic {
+            delta = delta.best_effort();
+        }
+        let outcome = lab.commit_delta(delta).unwrap();
+        lab.settle(LONG);
+        assert_eq!(matches!(outcome, Outcome::Failed { undone: true, .. }), atomic);
+        let kept = if atomic { "a; d <a" } else { "a =1; b; d <a" };
+        assert_eq!(lab.shown(), kept);
+        lab.engine.audit().unwrap();
+    }
+}

@@ -1,0 +1,47 @@
+//! Random schedules: operations, answers, notices, changes of intent, events from outside, failures and crashes in any
+//! order. Whatever happened, in the end the system is what the reference says.
+
+#![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/generate.rs"]
+mod generate;
+mod world;
+
+use proptest::prelude::*;
+
+use generate::{cases, change};
+use world::{Move, World};
+
+/// One change of intent, atomic or not.
+fn intent() -> impl Strategy<Value = Move> {
+    (change(true), any::<bool>()).prop_map(|(change, atomic)| Move::Intend { change, atomic })
+}
+
+/// What may happen next. What cannot happen at the moment is skipped.
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let all = vec![
+        (6, (0..2u8).prop_map(Move::CarryOut).boxed()),
+        (5, Just(Move::Answer).boxed()),
+        (4, Just(Move::Read).boxed()),
+        (4, Just(Move::Notice).boxed()),
+        (1, Just(Move::Time).boxed()),
+        (3, intent().boxed()),
+    ];
+    proptest::collection::vec(proptest::strategy::Union::new_weighted(all), 4..60)
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    // proves kv.I2, kv.I7, kv.I9, kv.I11, kv.I12
+    #[test]
+    fn any_order_of_events_ends_in_what_was_asked(moves in moves()) {
+        let mut world = World::default();
+        for step in moves {
+            world.play(step);
+        }
+        world.check();
+    }
+}

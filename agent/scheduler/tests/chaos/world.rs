@@ -1,0 +1,213 @@
+//! An engine whose every event waits until it is told to happen.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use holdfast_scheduler::{
+    Completion, Fact, Key, Mode, Operation, Outcome, Step, TransportId, TxnId,
+};
+
+use crate::common::{Lab, Reference, Thing, delta, fact, watched};
+
+/// Longer than any pause between two tries.
+const LONG: Duration = Duration::from_secs(3600);
+/// Rounds of events until the engine must have come to rest.
+const PATIENCE: usize = 5_000;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Move {
+    Intend {
+        change: String,
+        atomic: bool,
+    },
+    /// The oldest operation that this transport was handed.
+    CarryOut(u8),
+    /// The engine hears of the oldest operation that was carried out.
+    Answer,
+    /// The oldest read is answered, with what is there now.
+    Read,
+    /// The oldest notice arrives, with what was there when it was written.
+    Notice,
+    /// The next deadline passes.
+    Time,
+}
+
+/// The engine, the system, and everything on its way between them.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    lab: Lab,
+    handed: BTreeMap<TransportId, VecDeque<Operation>>,
+    answers: VecDeque<Completion>,
+    reads: VecDeque<Key>,
+    notices: VecDeque<Fact>,
+    /// Every change that was started, and whether it was answered with success.
+    changes: BTreeMap<TxnId, (String, Option<bool>)>,
+    happened: Vec<String>,
+}
+
+impl World {
+    pub(crate) fn play(&mut self, step: Move) {
+        // What leans on something that failed, or that was removed outside, is refused by the system.
+        self.lab.strict = false;
+        self.lab.stumbled = true;
+        self.happened.push(format!("{step:?}"));
+        match step {
+            Move::Intend { change, atomic } => self.intend(&change, atomic),
+            Move::CarryOut(transport) => self.carry_out(TransportId(transport)),
+            Move::Answer => {
+                if let Some(done) = self.answers.pop_front() {
+                    let step = self.lab.engine.completed(vec![done], self.lab.now());
+                    self.take(step);
+                }
+            }
+            Move::Read => {
+                if let Some(key) = self.reads.pop_front() {
+                    self.hear(fact(&key, self.lab.system.get(&key)));
+                }
+            }
+            Move::Notice => {
+                if let Some(fact) = self.notices.pop_front() {
+                    self.hear(fact);
+                }
+            }
+            // Operations that are given up and carried out later are a story of their own.
+            Move::Time if self.handed.values().all(VecDeque::is_empty) => self.pass_time(),
+            Move::Time => {}
+        }
+    }
+
+    fn intend(&mut self, change: &str, atomic: bool) {
+        // What is ours carries a mark, so that whoever comes after a crash knows it.
+        let marked = |item: &str| match item.trim().starts_with('-') {
+            true => item.trim().to_owned(),
+            false => mark(item.trim()),
+        };
+        let change = change.split(';').map(marked).collect::<Vec<_>>().join("; ");
+        let mut delta = delta(&change);
+        delta.mode = if atomic { Mode::Atomic } else { Mode::BestEffort };
+        let Ok(plan) = self.lab.engine.plan(delta) else { return };
+        let (txn, step) = self.lab.engine.start(plan, self.lab.now());
+        self.changes.insert(txn, (change, None));
+        self.take(step);
+    }
+
+    fn carry_out(&mut self, transport: TransportId) {
+        let Some(op) = self.handed.get_mut(&transport).and_then(VecDeque::pop_front) else {
+            return;
+        };
+        let done = self.lab.carry_out(&op).expect("nothing is silent here");
+        self.happened.push(format!("  {} {} {:?}", op.action, op.key, done.result));
+        self.answers.push_back(done);
+        self.notices.push_back(fact(&op.key, self.lab.system.get(&op.key)));
+    }
+
+    fn hear(&mut self, fact: Fact) {
+        let step = self.lab.engine.observed(vec![fact], self.lab.now());
+        self.take(step);
+    }
+
+    fn pass_time(&mut self) {
+        let Some(deadline) = self.lab.deadline else { return };
+        self.lab.now = self.lab.now.max(deadline);
+        let step = self.lab.engine.due(self.lab.now());
+        self.take(step);
+    }
+
+    fn take(&mut self, step: Step) {
+        self.lab.deadline = step.deadline;
+        for key in step.changed {
+            let seen = watched(&self.lab.engine, &key);
+            self.lab.watched.insert(key, seen);
+        }
+        for op in step.submit {
+            self.handed.entry(op.transport).or_default().push_back(op);
+        }
+        self.reads.extend(step.read);
+        for outcome in step.finished {
+            let done = matches!(outcome, Outcome::Done { .. });
+            self.happened.push(format!("  {outcome:?}"));
+            if let Some((_, ended)) = self.changes.get_mut(&outcome.txn()) {
+                *ended = Some(done);
+            }
+        }
+    }
+
+    /// What was answered with success, in the order in which it was started.
+    fn reference(&self) -> Reference {
+        let mut reference = Reference::default();
+        let now = self.changes.values().filter(|(_, ended)| *ended == Some(true));
+        for (change, _) in now {
+            reference.apply(change);
+        }
+        reference
+    }
+
+    /// Lets everything on its way arrive, and time pass, until nothing is left to happen.
+    fn rest(&mut self) {
+        let mut until = self.lab.now + LONG;
+        for _ in 0..PATIENCE {
+            for step in
+                [Move::CarryOut(0), Move::CarryOut(1), Move::Answer, Move::Notice, Move::Read]
+            {
+                self.play(step);
+            }
+            let moving = self.handed.values().any(|queue| !queue.is_empty());
+            if moving
+                || !(self.answers.is_empty() && self.reads.is_empty() && self.notices.is_empty())
+            {
+                until = self.lab.now + LONG;
+                continue;
+            }
+            match self.lab.deadline {
+                Some(deadline) if deadline <= until => self.pass_time(),
+                _ => return,
+            }
+        }
+        panic!(
+            "the engine never rests: {:#?}",
+            self.happened.iter().rev().take(40).collect::<Vec<_>>()
+        );
+    }
+
+    /// What must hold in the end: each invariant by its number.
+    pub(crate) fn check(&mut self) {
+        self.rest();
+        let story = || self.happened.join("\n");
+        let lab = &self.lab;
+        assert!(lab.engine.is_idle(), "{}", story());
+        let open: Vec<_> = self.changes.values().filter(|(_, ended)| ended.is_none()).collect();
+        assert!(open.is_empty(), "never answered: {open:?}\n{}", story());
+        // I7, I11.
+        if let Err(wrong) = lab.engine.audit() {
+            panic!("{wrong}\n{}", story());
+        }
+        // I2, I10, I12: what can be there of what is intended is there, and nothing else of ours.
+        let reference = self.reference();
+        if let Err(wrong) = reference.check(&lab.system) {
+            panic!("{wrong}: {}\n{}", lab.shown(), story());
+        }
+        // I9.
+        for status in lab.engine.statuses() {
+            let seen = lab.watched.get(&status.key).map(String::as_str).unwrap_or_default();
+            assert_eq!(seen, watched(&lab.engine, &status.key), "{}\n{}", status.label, story());
+        }
+        // I3.
+        let again: Vec<String> = reference.intent.values().map(Thing::to_string).collect();
+        let plan = lab.engine.plan(delta(&again.join("; ")).best_effort()).unwrap();
+        assert_eq!(plan.to_string(), "", "a second plan is empty\n{}", story());
+    }
+}
+
+/// A value with our mark, on its parts as well.
+fn mark(item: &str) -> String {
+    let words = item.split(' ').map(|word| match (word.starts_with('.'), word.strip_suffix(')')) {
+        (false, _) => word.to_owned(),
+        (true, Some(open)) if open.ends_with("(.q") => {
+            format!("{}(.q(mine),mine)", open.trim_end_matches("(.q"))
+        }
+        (true, Some(open)) => format!("{open},mine)"),
+        (true, None) => format!("{word}(mine)"),
+    });
+    format!("{} mine", words.collect::<Vec<_>>().join(" ")).trim().to_owned()
+}

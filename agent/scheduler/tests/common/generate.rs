@@ -1,0 +1,68 @@
+//! Random values and changes of intent, as text.
+
+use proptest::prelude::*;
+
+/// Cases of a property: so many, or what `PROPTEST_CASES` says.
+pub(crate) fn cases(few: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { few };
+    ProptestConfig { cases, failure_persistence: None, ..usual }
+}
+
+/// What a random system is made of.
+pub(crate) const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "m", "m/1", "m/2", "A", "B"];
+/// These offer facets, and need only one another; so nothing ever supports itself by way of a facet.
+const PROVIDERS: [&str; 3] = ["a", "b", "A"];
+
+/// These need one another or providers, so nothing that is in a circle of companions is in another circle as well.
+const COMPANIONS: [&str; 2] = ["d", "e"];
+
+/// One value as text.
+pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = String> {
+    let tame = PROVIDERS.contains(&name) || COMPANIONS.contains(&name) || name.starts_with('m');
+    let names = if rich && tame { &PROVIDERS[..] } else { &NAMES[..] };
+    let other =
+        proptest::sample::select(names).prop_filter("not itself", move |other| *other != name);
+    let anyone = if rich { other.boxed() } else { proptest::sample::select(&NAMES[..]).boxed() };
+    let mut tokens = vec![(4, anyone.clone().prop_map(|name| format!("<{name}")).boxed())];
+    let fixed = |texts: &[&str]| -> Vec<(u32, BoxedStrategy<String>)> {
+        texts.iter().map(|text| (1, Just((*text).to_owned()).boxed())).collect()
+    };
+    if rich {
+        tokens.extend(fixed(&["#x", "#y", ".p", ".r(<c)", ".t(.q)", ".*s", ":up"]));
+        if let Some(at) = COMPANIONS.iter().position(|other| *other == name) {
+            tokens.push((1, Just(format!("<>{}", COMPANIONS[1 - at])).boxed()));
+        }
+        tokens.push((1, anyone.prop_map(|name| format!("<!{name}")).boxed()));
+        let provider = proptest::sample::select(&PROVIDERS[..]);
+        match (PROVIDERS.contains(&name), name.starts_with('m')) {
+            (true, _) => tokens.extend(fixed(&["+f", "+f", "+g", "+10.0.0.0/8"])),
+            (_, true) => tokens.extend(fixed(&["<?f", "<?f", "<?g", "<@10.0.0.1"])),
+            _ => {
+                tokens.extend(fixed(&["<?f", "<?f", "<?g", "<@10.0.0.1", "<m/"]));
+                tokens.push((1, provider.prop_map(|name| format!("<{name}:up")).boxed()));
+            }
+        }
+    }
+    let tokens =
+        proptest::collection::btree_set(proptest::strategy::Union::new_weighted(tokens), 0..4);
+    (0u32..3, 0u32..2, tokens).prop_map(move |(content, shape, tokens)| {
+        // Labels are unique: `<b` and `<>b` may stand together, for they differ as text.
+        let tokens: Vec<String> = tokens.into_iter().collect();
+        format!("{name} ={content} !{shape} {}", tokens.join(" "))
+    })
+}
+
+/// A change of several keys: new values and removals.
+pub(crate) fn change(rich: bool) -> impl Strategy<Value = String> {
+    let one = proptest::sample::select(&NAMES[..]).prop_flat_map(
+        move |name| prop_oneof![3 => value(name, rich), 1 => Just(format!("-{name}"))],
+    );
+    proptest::collection::vec(one, 1..7).prop_map(|mut items| {
+        let name =
+            |item: &String| item.trim_start_matches('-').split(' ').next().unwrap().to_owned();
+        items.sort_by_key(name);
+        items.dedup_by_key(|item| name(item));
+        items.join("; ")
+    })
+}

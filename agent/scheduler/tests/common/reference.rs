@@ -1,0 +1,155 @@
+//! A reconciler that is too simple to be wrong: sets, and a rule applied until nothing changes.
+//!
+//! It knows no order, no operations and no counters: only which values can be there at all, given what is intended and
+//! what was there before us.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_scheduler::{Bond, Key, Target};
+
+use super::thing::{Thing, key, things};
+
+/// What is intended, and what others put into the system.
+#[derive(Clone, Debug, Default)]
+pub struct Reference {
+    pub intent: BTreeMap<Key, Thing>,
+    pub foreign: BTreeMap<Key, Thing>,
+}
+
+/// A value that shall be there; a part only as long as one of its wholes is.
+#[derive(Clone, Debug)]
+struct Wanted {
+    thing: Thing,
+    is_part: bool,
+}
+
+impl Reference {
+    /// Takes in a change of intent as the engine does: `a =1 <b; -c`.
+    pub fn apply(&mut self, change: &str) {
+        for item in change.split(';').map(str::trim).filter(|item| !item.is_empty()) {
+            match item.strip_prefix('-') {
+                Some(name) => {
+                    self.intent.remove(&key(name));
+                }
+                None => {
+                    let thing = things(item).remove(0);
+                    self.intent.insert(thing.key(), thing);
+                }
+            }
+        }
+    }
+
+    /// Holds a system against what should be in it.
+    ///
+    /// Of values that want one identity, any may have it; but those that were left out must be the only ones, and
+    /// nothing may be missing that they do not explain.
+    pub fn check(&self, system: &BTreeMap<Key, Thing>) -> Result<(), String> {
+        let claims = claims(system)?;
+        let wanted = self.wanted();
+        let left_out = |(key, wanted): &(&Key, &Wanted)| {
+            let holders = wanted.thing.claims().filter_map(|claim| claims.get(claim));
+            !system.contains_key(*key) && holders.into_iter().any(|holder| *holder != *key)
+        };
+        let left_out: BTreeSet<&Key> = wanted.iter().filter(left_out).map(|(key, _)| key).collect();
+        let want = self.closure(&wanted, &left_out);
+        let all: BTreeSet<&Key> = want.keys().chain(system.keys()).collect();
+        for key in all {
+            match (want.get(key), system.get(key)) {
+                (Some(want), Some(have)) if want == have => {}
+                (Some(want), Some(have)) => return Err(format!("`{have}` should be `{want}`")),
+                (Some(want), None) => return Err(format!("`{want}` is missing")),
+                (None, Some(have)) => return Err(format!("`{have}` should not be there")),
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that can be there: begun with what is foreign, one value after the other whose needs are met, and
+    /// companions that need nothing but one another together.
+    fn closure(
+        &self,
+        wanted: &BTreeMap<Key, Wanted>,
+        left_out: &BTreeSet<&Key>,
+    ) -> BTreeMap<Key, Thing> {
+        let mut there = self.foreign.clone();
+        loop {
+            let waiting: Vec<&Wanted> = wanted
+                .iter()
+                .filter(|(key, _)| !there.contains_key(*key) && !left_out.contains(*key))
+                .map(|(_, wanted)| wanted)
+                .collect();
+            let mut come: Vec<&Wanted> =
+                waiting.iter().copied().filter(|it| it.waits_for(&there).is_empty()).collect();
+            if come.is_empty() {
+                come = companions(waiting, &there);
+            }
+            if come.is_empty() {
+                return there;
+            }
+            there.extend(come.into_iter().map(|it| (it.thing.key(), it.thing.clone())));
+        }
+    }
+
+    /// Values of the intent and their parts, to any depth. What is named itself is no part.
+    fn wanted(&self) -> BTreeMap<Key, Wanted> {
+        let named = self.intent.iter();
+        let mut all: BTreeMap<Key, Wanted> = named
+            .map(|(key, thing)| (key.clone(), Wanted { thing: thing.clone(), is_part: false }))
+            .collect();
+        let mut todo: Vec<Thing> = self.intent.values().cloned().collect();
+        while let Some(whole) = todo.pop() {
+            for (key, thing) in whole.operation_parts() {
+                if let Entry::Vacant(place) = all.entry(key) {
+                    todo.push(thing.clone());
+                    place.insert(Wanted { thing, is_part: true });
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Wanted {
+    /// The needs that nothing of this meets.
+    fn waits_for(&self, there: &BTreeMap<Key, Thing>) -> Vec<(Bond, Target)> {
+        let needs = self.thing.dependencies().into_iter().map(|need| (need.bond, need.target));
+        let whole = self.is_part.then(|| (Bond::After, Target::Whole(self.thing.key())));
+        needs
+            .chain(whole)
+            .filter(|(_, target)| !there.values().any(|other| other.offers(target)))
+            .collect()
+    }
+}
+
+/// The largest set of values that wait for companions within the set, and for nothing else.
+fn companions<'w>(waiting: Vec<&'w Wanted>, there: &BTreeMap<Key, Thing>) -> Vec<&'w Wanted> {
+    let only_companions =
+        |it: &&Wanted| it.waits_for(there).iter().all(|(bond, _)| *bond == Bond::Together);
+    let mut together: Vec<&Wanted> = waiting.into_iter().filter(only_companions).collect();
+    loop {
+        let before = together.len();
+        let set = together.clone();
+        together.retain(|it| {
+            let met = |target: &Target| set.iter().any(|other| other.thing.offers(target));
+            it.waits_for(there).iter().all(|(_, target)| met(target))
+        });
+        if together.len() == before {
+            return together;
+        }
+    }
+}
+
+/// Who holds which identity; an error when two hold one.
+fn claims(system: &BTreeMap<Key, Thing>) -> Result<BTreeMap<&str, &Key>, String> {
+    let mut claims = BTreeMap::new();
+    for (key, thing) in system {
+        for claim in thing.claims() {
+            if let Some(other) = claims.insert(claim, key) {
+                return Err(format!("{other} and {key} both hold {claim}"));
+            }
+        }
+    }
+    Ok(claims)
+}
