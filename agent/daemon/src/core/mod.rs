@@ -18,7 +18,7 @@ mod roles;
 mod startup;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transaction;
 
 use std::sync::Arc;

@@ -318,11 +318,14 @@ impl CoreTask {
         self.follow(step);
         if complete {
             self.heard_all();
+        }
+        if complete && let Some(ready) = self.ready_tx.take() {
+            // What waited before the restart as well is no news to the engine, and was never shown.
+            let waiting = self.engine.pending().into_iter().map(|status| status.key);
+            self.publisher.touch(waiting.collect(), None);
             self.publish_state();
             // From now on revisions tell the truth.
-            if let Some(ready) = self.ready_tx.take() {
-                let _start_was_given_up = ready.send(());
-            }
+            let _start_was_given_up = ready.send(());
         }
     }
 

@@ -14,7 +14,7 @@ use crate::caller::{Role, Source};
 use crate::store::Store;
 
 /// A port with an MTU and an address, and a route through it.
-const BOX: &str = r#"{
+pub(crate) const BOX: &str = r#"{
     "openconfig-interfaces:interfaces": {"interface": [{
         "name": "eth0",
         "config": {"name": "eth0", "mtu": 1414, "description": "uplink"},
@@ -35,14 +35,14 @@ const BOX: &str = r#"{
     }]}
 }"#;
 
-struct Agent {
+pub(crate) struct Agent {
     core: Core,
-    handle: CoreHandle,
+    pub(crate) handle: CoreHandle,
     store: Store,
 }
 
 impl Agent {
-    async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
+    pub(crate) async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
@@ -76,7 +76,7 @@ impl Agent {
     }
 
     /// Configuration and state as readers see them, without clocks of the box.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let (revision, schema) = (self.handle.revision(), self.handle.schema(Origin::OpenConfig));
         let found = Found::Branch(revision.openconfig.root());
         let shown = |node: &holdfast_config::schema::Node| node.name != "last-change";
@@ -84,7 +84,7 @@ impl Agent {
         String::from_utf8(text.unwrap_or_default()).unwrap()
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.core.shutdown().await;
         self.store.close().await.unwrap();
     }
@@ -189,7 +189,7 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
     agent.stop().await;
 }
 
-fn caller() -> Caller {
+pub(crate) fn caller() -> Caller {
     let source = Source::Local { uid: 0 };
     Caller { name: "tests".into(), role: Role::Admin, source, peer: None }
 }

@@ -71,7 +71,7 @@ fn registered(id: i32, msg: &[u8]) -> Ext {
     Ext::RegisteredExt(ext::RegisteredExtension { id, msg: msg.to_vec().into() })
 }
 
-fn extensions(texts: &str) -> Vec<Extension> {
+pub(super) fn extensions(texts: &str) -> Vec<Extension> {
     texts.split("; ").filter(|it| !it.is_empty()).map(extension).collect()
 }
 
@@ -161,4 +161,92 @@ async fn extensions_that_nobody_here_knows_change_nothing() {
     assert_eq!(value(told.notification[0].update[0].val.as_ref()), r#""box""#);
     let request = gnmi::CapabilityRequest { extension: unknown };
     client.capabilities(request).await.unwrap();
+}
+
+/// A leaf of each level of the interface tree, told by its path.
+async fn box_with_a_port() -> (Fake, Client) {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    set(
+        &mut client,
+        concat!(
+            r#"update /interfaces/interface[name=eth0]/config {"name": "eth0", "mtu": 1414}; "#,
+            r#"update /system/config/hostname "box""#
+        ),
+    )
+    .await;
+    core.state("/interfaces/interface[name=eth0]/state/oper-status", "UP");
+    core.polled_leaf("/interfaces/interface[name=eth0]/state/counters/in-octets", "42");
+    (core, client)
+}
+
+// proves 1.140
+#[tokio::test]
+async fn depth_limits_the_levels_below_each_path_of_a_get() {
+    let (_core, mut client) = box_with_a_port().await;
+    let eth0 = "/interfaces/interface[name=eth0]";
+    for (depth, at, has, has_not) in [
+        // a container without leaves of its own
+        (1, "/interfaces", "", "eth0"),
+        (2, "/interfaces", r#""name":"eth0""#, "mtu"),
+        (3, "/interfaces", r#""mtu":1414"#, "in-octets"),
+        (4, "/interfaces", r#""in-octets":"42""#, "nothing else"),
+        (0, "/interfaces", r#""in-octets":"42""#, "nothing else"),
+        // an entry and its list are one level
+        (1, "/interfaces/interface", r#""eth0""#, "mtu"),
+        (2, "/interfaces/interface", r#""mtu":1414"#, "in-octets"),
+        (1, eth0, r#""eth0""#, "mtu"),
+        (2, eth0, "oper-status", "in-octets"),
+        (3, eth0, "in-octets", "nothing else"),
+        // wildcards, the root, a leaf
+        (1, "/interfaces/interface[name=*]/state", "oper-status", "in-octets"),
+        (3, "/", "hostname", "mtu"),
+        (1, "/interfaces/interface[name=eth0]/config/mtu", "1414", "nothing else"),
+    ] {
+        for encoding in [gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto] {
+            let extension = extensions(&format!("depth {depth}"));
+            let encoding = encoding as i32;
+            let request = gnmi::GetRequest { extension, encoding, ..get_request(&[at]) };
+            let answer = client.get(request).await.unwrap().into_inner();
+            let told: Vec<String> = answer.notification[0]
+                .update
+                .iter()
+                .map(|it| format!("{}={}", text(it.path.as_ref()), value(it.val.as_ref())))
+                .collect();
+            let told = told.join(" ");
+            if encoding == gnmi::Encoding::JsonIetf as i32 {
+                assert!(told.contains(has), "{depth} {at}: {told}");
+            } else {
+                let leaf = has.split(':').next().unwrap().trim_matches('"');
+                assert!(told.contains(leaf), "{depth} {at}: {told}");
+            }
+            assert!(!told.contains(has_not), "{depth} {at}: {told}");
+        }
+    }
+    // What is not there is not there at any depth.
+    let extension = extensions("depth 1");
+    let absent = "/interfaces/interface[name=eth9]";
+    let request = gnmi::GetRequest { extension, ..get_request(&[absent]) };
+    assert_eq!(client.get(request).await.unwrap_err().code(), Code::NotFound);
+}
+
+// proves 1.140
+#[tokio::test]
+async fn depth_limits_the_levels_below_all_paths_of_a_subscription() {
+    let (core, mut client) = box_with_a_port().await;
+    use gnmi::subscription_list::Mode;
+    let paths = ["change /interfaces/interface[name=eth0]", "change /interfaces/interface/state"];
+    let request = gnmi::SubscribeRequest {
+        extension: extensions("depth 1"),
+        ..subscribe(list(Mode::Stream, &paths))
+    };
+    let mut subscription = Subscription::open(&mut client, request).await;
+    let told = subscription.until_sync().await.join(" ");
+    assert!(told.contains("oper-status") && told.contains("[name=eth0]/name"), "{told}");
+    assert!(!told.contains("mtu") && !told.contains("in-octets"), "{told}");
+    // Of both, only the state's own leaves are within one level.
+    set(&mut client, "update /interfaces/interface[name=eth0]/config/mtu 1314").await;
+    core.state("/interfaces/interface[name=eth0]/state/oper-status", "DOWN");
+    let next = subscription.next().await;
+    assert_eq!(next, r#"/interfaces/interface[name=eth0]/state/oper-status="DOWN""#);
 }

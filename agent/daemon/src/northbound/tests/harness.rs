@@ -8,6 +8,9 @@ use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, SubscribeRequest, SubscribeResponse, TypedValue};
+use holdfast_proto::gnmi_ext::config_subscription::Action;
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::gnmi_ext::{self, ConfigSubscription};
 use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,9 +18,8 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Status, Streaming};
 
-use super::fake::Fake;
 use crate::caller::{Caller, Role, Source};
-use crate::northbound::{MAX_MESSAGE_SIZE, routes};
+use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;
@@ -25,17 +27,17 @@ const PIPE: usize = 64 * 1024;
 pub(super) type Client = GNmiClient<Channel>;
 
 /// A client that may do everything.
-pub(super) async fn client(core: &Fake) -> Client {
+pub(super) async fn client(core: &impl Datastore) -> Client {
     client_as(core, Role::Admin).await
 }
 
-pub(super) async fn client_as(core: &Fake, role: Role) -> Client {
+pub(super) async fn client_as(core: &impl Datastore, role: Role) -> Client {
     GNmiClient::new(channel(core, Some(role)).await)
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE)
 }
 
-pub(super) async fn channel(core: &Fake, role: Option<Role>) -> Channel {
+pub(super) async fn channel(core: &impl Datastore, role: Option<Role>) -> Channel {
     let authenticate = move |mut request: Request<()>| {
         if let Some(role) = role {
             let caller = Caller { name: "test".into(), role, source: Source::Password, peer: None };
@@ -165,6 +167,7 @@ impl Subscription {
             Ok(Some(message)) => match message.response {
                 Some(Told::SyncResponse(true)) => "sync".into(),
                 Some(Told::Update(notification)) => notification_text(&notification),
+                None => message.extension.iter().map(extension_text).collect(),
                 other => format!("{other:?}"),
             },
         }
@@ -203,6 +206,19 @@ pub(super) fn notification_text(notification: &gnmi::Notification) -> String {
         format!("{}={}{more}", text(update.path.as_ref()), value(update.val.as_ref()))
     });
     deletes.chain(updates).collect::<Vec<_>>().join(" ")
+}
+
+/// `done` with the client's id of a commit that it must confirm.
+fn extension_text(extension: &gnmi_ext::Extension) -> String {
+    match &extension.ext {
+        Some(Ext::ConfigSubscription(ConfigSubscription {
+            action: Some(Action::SyncDone(done)),
+        })) => {
+            assert!(done.done && done.server_commit_id.parse::<u64>().is_ok(), "{done:?}");
+            format!("done {}", done.commit_confirm_id).trim_end().to_owned()
+        }
+        other => format!("{other:?}"),
+    }
 }
 
 /// A subscription as text: `MODE PATH [KEY=VALUE ...]` with interval, heartbeat (in seconds), suppress.

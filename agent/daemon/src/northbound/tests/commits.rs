@@ -1,0 +1,503 @@
+//! Commits and what extensions make of them, through a real channel, over the core and the simulated kernel.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use holdfast_config::layer::Service;
+use holdfast_config::schema::Origin;
+use holdfast_config::{LayerKey, Layers};
+use holdfast_platform::transport::{Fault, SimulatedKernel};
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::{gnmi, holdfast};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use prost::Message;
+use tempfile::TempDir;
+use tonic::{Code, Status};
+
+use super::extensions::extensions;
+use super::harness::*;
+use crate::core::Intent;
+use crate::core::tests::{Agent, BOX, caller};
+use crate::northbound::Datastore;
+
+const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
+
+/// A box with ports, an agent on it, and a client.
+struct Rig {
+    kernel: SimulatedKernel,
+    folder: TempDir,
+    agent: Agent,
+    client: Client,
+}
+
+/// Everything that a roll-back must bring back.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    layers: [String; 2],
+    annotation: Option<String>,
+    kernel: Vec<String>,
+    shown: String,
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), TempDir::new().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let client = client(&agent.handle).await;
+        let mut rig = Self { kernel, folder, agent, client };
+        rig.ask(&format!("update / {}", BOX.replace("; ", ";")), "").await.unwrap();
+        rig
+    }
+
+    /// The agent ends, and another one starts on what it left.
+    async fn restart(self) -> Self {
+        let Self { kernel, folder, agent, .. } = self;
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let client = client(&agent.handle).await;
+        Self { kernel, folder, agent, client }
+    }
+
+    /// A Set with extensions; both may be empty.
+    async fn ask(
+        &mut self,
+        operations: &str,
+        extension: &str,
+    ) -> Result<gnmi::SetResponse, Status> {
+        let mut request = set_request(operations);
+        request.extension = extensions(extension);
+        self.client.set(request).await.map(tonic::Response::into_inner)
+    }
+
+    #[track_caller]
+    fn seen(&self) -> Seen {
+        let configuration = self.agent.handle.configuration();
+        let layers = configuration.layers();
+        let tree = |origin| format!("{:?}", layers.tree(LayerKey::client(origin)));
+        Seen {
+            layers: [tree(Origin::OpenConfig), tree(Origin::Native)],
+            annotation: layers.annotation.as_ref().map(ToString::to_string),
+            kernel: self.kernel.contents(),
+            shown: self.agent.shown(),
+        }
+    }
+
+    /// Time passes: what is due is done, and nothing else.
+    async fn pass(&self, time: Duration) {
+        tokio::time::pause();
+        tokio::time::advance(time).await;
+        tokio::time::resume();
+        // The core answers after it has looked at what is due.
+        crate::local::Statuses::statuses(&self.agent.handle, true).await.unwrap();
+    }
+
+    /// Waits until a revision shows the box like that.
+    async fn until(&self, before: &Seen) {
+        let mut revisions = self.agent.handle.watch();
+        while self.seen() != *before {
+            revisions.changed().await.unwrap();
+        }
+    }
+}
+
+fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
+
+// proves 1.65, 1.128, 1.130, 1.131, 1.133, 1.134, 1.135
+#[tokio::test]
+async fn while_a_commit_waits_only_its_own_requests_pass() {
+    let mut rig = Rig::new().await;
+    let change = format!("update {MTU} 1314");
+    for (operations, extension, code) in [
+        ("", "confirm a", Code::FailedPrecondition),
+        ("", "cancel a", Code::FailedPrecondition),
+        ("", "extend a 5", Code::FailedPrecondition),
+        (&*change, "begin a 3000", Code::Ok),
+        (&change, "", Code::FailedPrecondition),
+        ("", "", Code::FailedPrecondition),
+        (&change, "begin a 3000", Code::FailedPrecondition),
+        (&change, "begin b 3000", Code::FailedPrecondition),
+        (&change, "dry-run", Code::FailedPrecondition),
+        ("", "confirm b", Code::InvalidArgument),
+        ("", "cancel b", Code::InvalidArgument),
+        ("", "extend b 5", Code::InvalidArgument),
+        (&change, "confirm a", Code::InvalidArgument),
+        (&change, "cancel a", Code::InvalidArgument),
+        (&change, "extend a 5", Code::InvalidArgument),
+        ("", "dry-run; cancel a", Code::InvalidArgument),
+        ("", "extend a 4000", Code::Ok),
+        ("", "confirm a", Code::Ok),
+        ("", "confirm a", Code::FailedPrecondition),
+        ("", "cancel a", Code::FailedPrecondition),
+        (&change, "", Code::Ok),
+        ("", "begin b", Code::Ok), // nothing but a window
+        ("", "cancel b", Code::Ok),
+    ] {
+        let before = rig.agent.handle.revision().number;
+        let answered = rig.ask(operations, extension).await;
+        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(told, code, "{operations} {extension}: {answered:?}");
+        if told != Code::Ok {
+            assert_eq!(rig.agent.handle.revision().number, before, "{operations} {extension}");
+        }
+    }
+    assert!(rig.agent.shown().contains(r#""mtu":1314"#));
+    rig.agent.stop().await;
+}
+
+// proves 1.129, 1.132, 1.133
+#[tokio::test]
+async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
+    let mut rig = Rig::new().await;
+    let before = rig.seen();
+    let change = format!("update {MTU} 1314; delete /network-instances");
+    // what is asked, minutes until it still stands, minutes after which it is gone
+    for (begin, then, stands, gone) in [
+        ("begin a", "", 8, 3),
+        ("begin a 1200", "", 18, 3),
+        ("begin a 1200", "extend a 3600", 55, 10),
+        ("begin a 7200", "extend a 1200", 15, 10),
+    ] {
+        rig.ask(&change, begin).await.unwrap();
+        let after = rig.seen();
+        assert_ne!(after, before);
+        if !then.is_empty() {
+            rig.pass(minutes(2)).await;
+            rig.ask("", then).await.unwrap();
+        }
+        rig.pass(minutes(stands)).await;
+        assert_eq!(rig.seen(), after, "{begin} {then}");
+        rig.pass(minutes(gone)).await;
+        rig.until(&before).await;
+        let late = rig.ask("", "confirm a").await.unwrap_err();
+        assert_eq!(late.code(), Code::FailedPrecondition);
+    }
+    // Confirmed in time: it stays, also over a restart.
+    rig.ask(&change, "begin a").await.unwrap();
+    let after = rig.seen();
+    rig.pass(minutes(8)).await;
+    rig.ask("", "confirm a").await.unwrap();
+    rig.pass(minutes(60)).await;
+    assert_eq!(rig.seen(), after);
+    let rig = rig.restart().await;
+    assert_eq!(rig.seen(), after);
+    rig.agent.stop().await;
+}
+
+// proves 1.91, 1.135
+#[tokio::test]
+async fn a_restart_takes_an_unconfirmed_commit_back_with_the_note_on_the_root() {
+    let mut rig = Rig::new().await;
+    let noted = |note: &str| {
+        format!(r#"update / {{"@": {{"openconfig-metadata:protobuf-metadata": "{note}"}}}}"#)
+    };
+    rig.ask(&noted("Zmlyc3Q="), "").await.unwrap();
+    let before = rig.seen();
+    assert_eq!(before.annotation.as_deref(), Some("Zmlyc3Q="));
+    let change = format!("{}; update {MTU} 1314", noted("c2Vjb25k"));
+    rig.ask(&change, "begin a").await.unwrap();
+    assert_eq!(rig.seen().annotation.as_deref(), Some("c2Vjb25k"));
+    let mut rig = rig.restart().await;
+    rig.until(&before).await;
+    let late = rig.ask("", "confirm a").await.unwrap_err();
+    assert_eq!(late.code(), Code::FailedPrecondition);
+    rig.ask(&change, "").await.unwrap();
+    rig.agent.stop().await;
+}
+
+// proves 1.135
+#[tokio::test]
+async fn what_others_change_in_the_meantime_stands() {
+    for restarted in [false, true] {
+        let mut rig = Rig::new().await;
+        let before = rig.seen();
+        rig.ask(&format!("update {MTU} 1314"), "begin a").await.unwrap();
+        let off = Intent::Switch { service: Service::Bootz, on: false };
+        rig.agent.handle.change(&caller(), off).await.unwrap();
+        if restarted {
+            rig = rig.restart().await;
+        } else {
+            rig.ask("", "cancel a").await.unwrap();
+        }
+        rig.until(&before).await;
+        let is_on = |layers: &Layers| layers.is_on(Service::Bootz);
+        assert!(!is_on(rig.agent.handle.configuration().layers()), "restarted: {restarted}");
+        rig.agent.stop().await;
+    }
+}
+
+// proves 1.132
+#[tokio::test]
+async fn a_rollback_ends_whatever_the_kernel_says() {
+    for nth in 1..=4 {
+        let mut rig = Rig::new().await;
+        let before = rig.seen();
+        let change = format!("update {MTU} 1314; delete /network-instances");
+        rig.ask(&change, "begin a").await.unwrap();
+        rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EBUSY));
+        rig.ask("", "cancel a").await.unwrap();
+        // The configuration is back at once; what failed is tried again.
+        let layers = rig.seen().layers;
+        assert_eq!(layers, before.layers, "request {nth}");
+        for _ in 0..10 {
+            rig.pass(minutes(5)).await;
+        }
+        rig.until(&before).await;
+        rig.agent.stop().await;
+    }
+}
+
+// proves 1.136, 1.137, 1.138, 1.139
+#[tokio::test]
+async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
+    let mut rig = Rig::new().await;
+    let (mut mtu, max) = (1300, u64::MAX);
+    for (role, high, low, code) in [
+        ("", 0, 5, Code::Ok),
+        ("", 0, 5, Code::Ok),
+        ("", 0, 4, Code::PermissionDenied),
+        ("other", 0, 1, Code::Ok),
+        ("", 1, 0, Code::Ok),
+        ("", 0, max, Code::PermissionDenied),
+        ("other", 0, 0, Code::PermissionDenied),
+    ] {
+        mtu += 1;
+        let election = format!("election {role} {high} {low}");
+        let answered = rig.ask(&format!("update {MTU} {mtu}"), &election).await;
+        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(told, code, "{election}: {answered:?}");
+        let shown = rig.agent.shown().contains(&format!(r#""mtu":{mtu}"#));
+        assert_eq!(shown, code == Code::Ok, "{election}");
+    }
+    // An empty Set raises the id, a dry run does not, and who takes no part in it writes.
+    rig.ask("", "election  9 0").await.unwrap();
+    rig.ask("", "election  10 0; dry-run").await.unwrap();
+    rig.ask("", "election  9 0").await.unwrap();
+    let refused = rig.ask(&format!("update {MTU} 1400"), "election  8 9").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let highest = (9_u128 << 64).to_string();
+    assert!(refused.message().contains(&highest), "{refused:?}");
+    rig.ask(&format!("update {MTU} 1400"), "").await.unwrap();
+    // A new master may announce itself while a commit waits.
+    rig.ask(&format!("update {MTU} 1401"), "begin a").await.unwrap();
+    rig.ask("", "election  11 0").await.unwrap();
+    let stale = rig.ask("", "confirm a; election  10 0").await.unwrap_err();
+    assert_eq!(stale.code(), Code::PermissionDenied);
+    rig.ask("", "confirm a; election  11 0").await.unwrap();
+    rig.agent.stop().await;
+}
+
+fn preview(response: &gnmi::SetResponse) -> holdfast::Preview {
+    let [gnmi_extension] = &response.extension[..] else { panic!("{response:?}") };
+    let Some(Ext::RegisteredExt(registered)) = &gnmi_extension.ext else { panic!("{response:?}") };
+    assert_eq!(registered.id, 26150);
+    match holdfast::Plan::decode(&registered.msg[..]).unwrap().content {
+        Some(holdfast::plan::Content::Preview(preview)) => preview,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// `EFFECT object` of each operation, without the prefix of the enum.
+fn operations(preview: &holdfast::Preview) -> Vec<String> {
+    let shown = |operation: &holdfast::Operation| {
+        let effect = operation.effect().as_str_name().trim_start_matches("EFFECT_").to_lowercase();
+        format!("{effect} {}", operation.object)
+    };
+    preview.operations.iter().map(shown).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
+    let mut rig = Rig::new().await;
+    let (before, requests) = (rig.seen(), rig.kernel.requests());
+    let revision = rig.agent.handle.revision().number;
+    let missing = concat!(
+        r#"update /interfaces/interface[name=eth9]/config "#,
+        r#"{"name": "eth9", "type": "iana-if-type:ethernetCsmacd"}"#
+    );
+    for (asked, wanted) in [
+        (format!("update {MTU} 1314"), "changed_in_place"),
+        ("delete /network-instances".to_owned(), "removed"),
+        (missing.to_owned(), ""),
+        (String::new(), ""),
+    ] {
+        let told = preview(&rig.ask(&asked, "dry-run").await.unwrap());
+        let operations = operations(&told);
+        assert_eq!(operations.is_empty(), wanted.is_empty(), "{asked}: {operations:?}");
+        assert!(operations.iter().all(|it| it.starts_with(wanted)), "{asked}: {operations:?}");
+        assert_eq!(told.pending.is_empty(), asked != missing, "{asked}: {told:?}");
+        assert_eq!(told.configuration.is_empty(), asked.is_empty(), "{asked}: {told:?}");
+        assert_eq!(told.totals.unwrap().operations, operations.len() as u64);
+    }
+    let told = preview(&rig.ask(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
+    let mtu = told.configuration.iter().find(|change| change.path == MTU).unwrap();
+    assert_eq!((&*mtu.origin, &*mtu.before, &*mtu.after), ("openconfig", "1414", "1314"));
+    // What a Set would be refused for, its dry run is refused for.
+    let refused = rig.ask(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!((rig.seen(), rig.kernel.requests()), (before, requests));
+    assert_eq!(rig.agent.handle.revision().number, revision);
+    rig.agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_set_with_a_plan_hash_does_that_plan_or_nothing() {
+    let mut rig = Rig::new().await;
+    let change = format!("update {MTU} 1314");
+    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let before = rig.seen();
+    let wrong = rig.ask(&change, "expected 0123456789abcdef").await.unwrap_err();
+    assert_eq!(wrong.code(), Code::Aborted, "{wrong:?}");
+    assert!(wrong.message().contains(&seen.hash), "{wrong:?}");
+    // The same hash for another change is no leave to make it.
+    let expected = format!("expected {}", seen.hash);
+    let other = rig.ask(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
+    assert_eq!(other.code(), Code::Aborted, "{other:?}");
+    assert_eq!(rig.seen(), before);
+    // The box changes, so the same change comes to another plan.
+    let mut revisions = rig.agent.handle.watch();
+    rig.kernel.unplug("eth0");
+    while rig.agent.shown().contains(r#""oper-status":"UP""#) {
+        revisions.changed().await.unwrap();
+    }
+    let outdated = rig.ask(&change, &expected).await.unwrap_err();
+    assert_eq!(outdated.code(), Code::Aborted, "{outdated:?}");
+    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let expected = format!("expected {}", seen.hash);
+    rig.ask(&change, &format!("{expected}; begin a")).await.unwrap();
+    rig.ask("", "confirm a").await.unwrap();
+    rig.agent.stop().await;
+}
+
+// proves 1.143, 1.144, 1.145
+#[tokio::test]
+async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
+    let mut rig = Rig::new().await;
+    use gnmi::subscription_list::Mode;
+    let request = gnmi::SubscribeRequest {
+        extension: extensions("config"),
+        ..subscribe(list(Mode::Stream, &["change /interfaces/interface[name=eth0]"]))
+    };
+    let mut follower = Subscription::open(&mut rig.client.clone(), request).await;
+    let told = follower.until_sync().await.join(" ");
+    assert!(told.contains("/config/mtu=1414") && !told.contains("/state/"), "{told}");
+    let mtu = |value: u32| format!("{MTU}={value}");
+    // what is asked with which extensions, what is told
+    for (asked, extension, wanted) in [
+        (format!("update {MTU} 1314"), "", vec![mtu(1314), "done".into()]),
+        (r#"update /system/config/hostname "box""#.into(), "", vec!["done".into()]),
+        (format!("update {MTU} 1315"), "begin a", vec![mtu(1315), "done a".into()]),
+        (String::new(), "extend a 3600", vec![]),
+        (String::new(), "confirm a", vec![]),
+        (format!("update {MTU} 1316"), "begin b", vec![mtu(1316), "done b".into()]),
+        (String::new(), "cancel b", vec![mtu(1315), "done b".into()]),
+        (format!("update {MTU} 1317"), "dry-run", vec![]),
+        (format!("update {MTU} 1318"), "", vec![mtu(1318), "done".into()]),
+    ] {
+        rig.ask(&asked, extension).await.unwrap();
+        for wanted in wanted {
+            assert_eq!(follower.next().await, wanted, "{asked} {extension}");
+        }
+    }
+    // Nobody confirms.
+    rig.ask(&format!("update {MTU} 1319"), "begin c").await.unwrap();
+    rig.pass(minutes(11)).await;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.push(follower.next().await);
+    }
+    assert_eq!(told, [mtu(1319), "done c".into(), mtu(1318), "done c".into()]);
+    rig.agent.stop().await;
+}
+
+// proves 1.144
+#[tokio::test]
+async fn each_commit_is_told_by_itself_also_to_who_reads_late() {
+    let mut rig = Rig::new().await;
+    use gnmi::subscription_list::Mode;
+    let request = gnmi::SubscribeRequest {
+        extension: extensions("config"),
+        ..subscribe(list(Mode::Stream, &["change /interfaces/interface[name=eth0]/config/mtu"]))
+    };
+    let mut follower = Subscription::open(&mut rig.client.clone(), request).await;
+    assert_eq!(follower.until_sync().await, [format!("{MTU}=1414"), "sync".into()]);
+    for mtu in 1301..1307 {
+        rig.ask(&format!("update {MTU} {mtu}"), "").await.unwrap();
+    }
+    for mtu in 1301..1307 {
+        assert_eq!(follower.next().await, format!("{MTU}={mtu}"));
+        assert_eq!(follower.next().await, "done");
+    }
+    rig.agent.stop().await;
+}
+
+// proves 1.132
+#[tokio::test]
+async fn a_reader_sees_a_rollback_once() {
+    let mut rig = Rig::new().await;
+    use gnmi::subscription_list::Mode;
+    let list = list(Mode::Stream, &["change /interfaces/interface[name=eth0]/state/mtu"]);
+    let mut reader = Subscription::open(&mut rig.client.clone(), subscribe(list)).await;
+    reader.until_sync().await;
+    rig.ask(&format!("update {MTU} 1314"), "begin a").await.unwrap();
+    let state = MTU.replace("/config/", "/state/");
+    assert_eq!(reader.next().await, format!("{state}=1314"));
+    rig.pass(minutes(11)).await;
+    assert_eq!(reader.next().await, format!("{state}=1414"));
+    rig.ask(&format!("update {MTU} 1315"), "").await.unwrap();
+    assert_eq!(reader.next().await, format!("{state}=1315"), "nothing in between");
+    rig.agent.stop().await;
+}
+
+/// Changes to choose from: in both origins, of ports that are there and that are not, of routes and of nothing.
+const CHANGES: [&str; 12] = [
+    r#"update /interfaces/interface[name=eth0]/config/mtu 1314"#,
+    r#"update /interfaces/interface[name=eth0]/config/description "one""#,
+    r#"delete /interfaces/interface[name=eth0]/config/description"#,
+    r#"update /interfaces/interface[name=eth1]/config {"name": "eth1", "enabled": false}"#,
+    r#"delete /interfaces/interface[name=eth1]"#,
+    r#"update /interfaces/interface[name=eth9]/config {"name": "eth9", "mtu": 1414}"#,
+    r#"delete /network-instances"#,
+    r#"delete /interfaces/interface[name=eth0]/subinterfaces"#,
+    r#"replace /system/config {"hostname": "box"}"#,
+    r#"delete /system"#,
+    r#"update holdfast_native:/interfaces/interface[name=eth1] {"description": "native"}"#,
+    r#"delete /"#,
+];
+
+// proves 1.132, 1.135
+#[test]
+fn an_unconfirmed_commit_leaves_nothing_behind() {
+    const CASES: u32 = 24;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let rig = RefCell::new(Some(runtime.block_on(Rig::new())));
+    let some = || prop::collection::vec(prop::sample::select(&CHANGES[..]), 0..4);
+    let mut runner = TestRunner::new(Config { cases: CASES, ..Config::default() });
+    let cases = (some(), some(), 0..3_u8);
+    let outcome = runner.run(&cases, |(first, then, end)| {
+        let (first, then) = (first.join("; "), then.join("; "));
+        let mut taken = rig.borrow_mut();
+        let mut rig = taken.take().expect("a case gives it back");
+        runtime.block_on(async {
+            let _refused_is_fine = rig.ask(&first, "").await;
+            let before = rig.seen();
+            if rig.ask(&then, "begin a").await.is_ok() {
+                match end {
+                    0 => drop(rig.ask("", "cancel a").await.unwrap()),
+                    1 => rig.pass(minutes(11)).await,
+                    _ => rig = rig.restart().await,
+                }
+            }
+            let back = tokio::time::timeout(Duration::from_secs(60), rig.until(&before)).await;
+            let seen = rig.seen();
+            *taken = Some(rig);
+            prop_assert!(back.is_ok(), "{first} / {then} / {end}: {before:#?} became {seen:#?}");
+            Ok(())
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
