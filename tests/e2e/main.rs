@@ -6,6 +6,7 @@
 mod boot;
 mod capabilities;
 mod clients;
+mod commits;
 mod documents;
 mod drift;
 mod factory;

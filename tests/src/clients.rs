@@ -75,7 +75,11 @@ impl Gnmic {
         }
     }
 
-    async fn outcome(&self, arguments: &[&str]) -> Result<String, String> {
+    /// Runs a command: what it prints, or what it complains.
+    ///
+    /// # Errors
+    /// Its complaint, when it fails.
+    pub async fn outcome(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command(arguments).output();
         let output =
             timeout(PATIENCE * 4, output).await.map_err(|_| "it does not end".to_owned())?;

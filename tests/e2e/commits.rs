@@ -1,0 +1,137 @@
+//! Commits that must be confirmed, and dry runs, as gnmic asks for them.
+
+use std::path::Path;
+
+use holdfast_proto::gnmi::SubscriptionMode;
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::Gnmic;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+
+/// `set` with options, and a new MTU of the kernel where there is one.
+async fn set(gnmic: &Gnmic, options: &[&str], mtu: Option<u32>) -> Result<String, String> {
+    let path = format!("{ETH0}/config/mtu");
+    let value = mtu.map(|mtu| (mtu + 14).to_string()); // the frame's header counts
+    let mut arguments = vec!["-e", "json_ietf", "set"];
+    arguments.extend(options);
+    if let Some(value) = &value {
+        arguments.extend(["--update-path", &*path, "--update-value", value]);
+    }
+    gnmic.outcome(&arguments).await
+}
+
+fn waits(id: &str) -> [&str; 5] {
+    ["--commit-id", id, "--commit-request", "--rollback-duration", "600s"]
+}
+
+// proves 1.130, 1.131, 1.132, 1.133
+#[tokio::test]
+async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let mtu = || net.link("eth0").mtu;
+    set(&gnmic, &[], Some(1400)).await.unwrap();
+
+    set(&gnmic, &waits("a"), Some(1300)).await.unwrap();
+    assert_eq!(mtu(), 1300);
+    for (options, value) in [(&[][..], Some(1301)), (&waits("b"), Some(1301))] {
+        let refused = set(&gnmic, options, value).await.unwrap_err();
+        assert!(refused.contains("FailedPrecondition"), "{refused}");
+    }
+    let other = set(&gnmic, &["--commit-id", "b", "--commit-confirm"], None).await.unwrap_err();
+    assert!(other.contains("InvalidArgument"), "{other}");
+    set(&gnmic, &["--commit-id", "a", "--commit-confirm"], None).await.unwrap();
+    assert_eq!(mtu(), 1300);
+
+    set(&gnmic, &waits("c"), Some(1200)).await.unwrap();
+    assert_eq!(mtu(), 1200);
+    set(&gnmic, &["--commit-id", "c", "--commit-cancel"], None).await.unwrap();
+    assert_eq!(mtu(), 1300);
+
+    // A reader sees the commit and its end, each once.
+    let client = agent.gnmi().await;
+    let state = format!("{ETH0}/state/mtu");
+    let list = subscribe_to(Mode::Stream, &[(&state, SubscriptionMode::OnChange)]);
+    let mut reader = client.subscribe(list).await.unwrap();
+    reader.until_sync().await;
+    set(&gnmic, &waits("d"), Some(1200)).await.unwrap();
+    reader.until("1214").await;
+    set(&gnmic, &["--commit-id", "d", "--rollback-duration", "1s"], None).await.unwrap();
+    let told = reader.until_all(&["1314"]).await;
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!(mtu(), 1300);
+    let late = set(&gnmic, &["--commit-id", "d", "--commit-confirm"], None).await.unwrap_err();
+    assert!(late.contains("FailedPrecondition"), "{late}");
+}
+
+// proves 1.135
+#[tokio::test]
+async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start(&net).await;
+    set(&Gnmic::to(&agent), &[], Some(1400)).await.unwrap();
+    set(&Gnmic::to(&agent), &waits("a"), Some(1300)).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, 1300);
+    agent.kill();
+    assert_eq!(net.link("eth0").mtu, 1300, "nobody was there to take it back");
+
+    agent.restart().await;
+    let config = agent.gnmi().await.read_as(ETH0, DataType::Config).await.unwrap().to_string();
+    assert!(config.contains("1414") && !config.contains("1314"), "the first answer: {config}");
+    eventually("the kernel follows", || net.link("eth0").mtu == 1400).await;
+    let gnmic = Gnmic::to(&agent);
+    let late = set(&gnmic, &["--commit-id", "a", "--commit-confirm"], None).await.unwrap_err();
+    assert!(late.contains("FailedPrecondition"), "{late}");
+    set(&gnmic, &[], Some(1300)).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, 1300);
+}
+
+#[tokio::test]
+async fn gnmic_asks_what_a_set_would_do_and_has_it_done() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
+    let plan = async |asked: &str, mtu: u32| {
+        let path = format!("{ETH0}/config/mtu");
+        let value = (mtu + 14).to_string();
+        let arguments = [
+            "-e",
+            "json_ietf",
+            "--proto-dir",
+            protos.to_str().unwrap(),
+            "--proto-file",
+            "holdfast/plan.proto",
+            "--registered-extensions",
+            "26150:holdfast.Plan",
+            "--request-extensions",
+            asked,
+            "set",
+            "--update-path",
+            &path,
+            "--update-value",
+            &value,
+        ];
+        gnmic.outcome(&arguments).await
+    };
+    let before = net.link("eth0").mtu;
+    let told = plan(r#"{"26150": {"dryRun": {}}}"#, 1400).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, before, "{told}");
+    assert!(told.contains("EFFECT_ADOPTED") && told.contains(r#""after": "1414""#), "{told}");
+    let hash = told.split(r#""hash": ""#).nth(1).and_then(|it| it.split('"').next()).unwrap();
+
+    let expected = format!(r#"{{"26150": {{"expected": {{"hash": "{hash}"}}}}}}"#);
+    let other = plan(&expected, 1300).await.unwrap_err();
+    assert!(other.contains("Aborted"), "{other}");
+    assert_eq!(net.link("eth0").mtu, before);
+    plan(&expected, 1400).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, 1400);
+}
