@@ -43,7 +43,7 @@ pub use election::ElectionError;
 pub(crate) use inside::{Inside, ShortStatus, Told};
 pub use intent::Intent;
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
-pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview};
+pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview, Waiting};
 pub use roles::Roles;
 pub use startup::{Parts, StartError};
 

@@ -21,8 +21,15 @@ pub struct Preview {
     pub configuration: Listed<ConfigChange>,
     /// In the order of the plan.
     pub operations: Listed<ObjectChange>,
-    /// Objects that would wait for what they need, by their labels.
-    pub pending: Listed<String>,
+    pub pending: Listed<Waiting>,
+}
+
+/// An object that would wait, and the labels of what it needs and what is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub object: String,
+    /// Empty where another object holds an identity that it needs.
+    pub waits_for: Vec<String>,
 }
 
 /// The first of many.
@@ -125,8 +132,9 @@ fn changed(
 impl Preview {
     pub(super) fn new(engine: &Engine, plan: &Plan, configuration: Listed<ConfigChange>) -> Self {
         let mut pending = Listed::default();
-        for key in plan.pending() {
-            pending.push(|| label(engine, &key));
+        for (key, needs) in plan.waiting() {
+            let waits_for = || needs.iter().map(ToString::to_string).collect();
+            pending.push(|| Waiting { object: label(engine, key), waits_for: waits_for() });
         }
         let hash = PlanHash(plan.hash());
         Self { hash, configuration, operations: operations(engine, plan), pending }

@@ -216,14 +216,11 @@ impl CoreTask {
         let delta = delta.described(ticket.what).by(ticket.author());
         // What is taken back comes back as far as it can, like at a start.
         let delta = if transaction.is_rollback { delta.best_effort() } else { delta };
-        let plan = self.engine.plan(delta).map_err(|error| CommitError::planning(&error))?;
-        let found = PlanHash(plan.hash());
-        match transaction.options.expected_plan {
-            Some(expected) if expected != found => {
-                Err(CommitError::PlanDiffers { expected, found })
-            }
-            _ => Ok(plan),
-        }
+        let delta = match transaction.options.expected_plan {
+            Some(PlanHash(hash)) => delta.expecting_plan(hash),
+            None => delta,
+        };
+        self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
     }
 
     fn admit_values(&self, changes: &[Changed]) -> Result<(), CommitError> {
@@ -451,6 +448,10 @@ impl CoreTask {
 impl CommitError {
     fn planning(error: &PlanError) -> Self {
         let object = match error {
+            PlanError::Differs { expected, found } => {
+                let (expected, found) = (PlanHash(*expected), PlanHash(*found));
+                return Self::PlanDiffers { expected, found };
+            }
             PlanError::Invalid { label, .. }
             | PlanError::Unimplemented { label, .. }
             | PlanError::Twice { label, .. }

@@ -10,7 +10,7 @@ use holdfast_scheduler::Cause;
 use prost::Message;
 
 use super::super::status::Refusal;
-use crate::core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview};
+use crate::core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview, Waiting};
 
 /// By which clients and agent know the extension. Upstream registers extensions from below; this one is private to us.
 pub(in super::super) const ID: i32 = 26150;
@@ -64,7 +64,7 @@ impl From<Preview> for wire::Preview {
             hash: hash.to_string(),
             configuration: listed(configuration),
             operations: listed(operations),
-            pending: pending.first,
+            pending: listed(pending),
             totals: Some(totals),
         }
     }
@@ -79,6 +79,13 @@ impl From<ConfigChange> for wire::ConfigurationChange {
         let ConfigChange { origin, path, before, after } = change;
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         Self { origin: origin.as_str().to_owned(), path, before, after }
+    }
+}
+
+impl From<Waiting> for wire::Pending {
+    fn from(waiting: Waiting) -> Self {
+        let Waiting { object, waits_for } = waiting;
+        Self { object, waits_for }
     }
 }
 

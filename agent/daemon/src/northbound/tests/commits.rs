@@ -328,6 +328,8 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
         assert_eq!(operations.is_empty(), wanted.is_empty(), "{asked}: {operations:?}");
         assert!(operations.iter().all(|it| it.starts_with(wanted)), "{asked}: {operations:?}");
         assert_eq!(told.pending.is_empty(), asked != missing, "{asked}: {told:?}");
+        let explained = |pending: &holdfast::Pending| pending.waits_for.join(" ").contains("eth9");
+        assert!(told.pending.iter().all(explained), "{told:?}");
         assert_eq!(told.configuration.is_empty(), asked.is_empty(), "{asked}: {told:?}");
         assert_eq!(told.totals.unwrap().operations, operations.len() as u64);
     }
