@@ -4,6 +4,7 @@
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
+mod union;
 mod yardstick;
 
 use std::process::ExitCode;
@@ -75,6 +76,8 @@ async fn main() -> Result<ExitCode> {
         yardstick::exec()?,
         None,
     );
+    agent.kill();
+    union::rows(&mut table).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
     Ok(if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -92,13 +95,7 @@ fn port() -> Value {
 
 /// One Set with all routes; they are in the kernel when it is answered.
 async fn many_routes(client: &GnmiClient, net: &Netns) -> Result<Duration> {
-    let route = |number: u32| {
-        let prefix = format!("{}/32", yardstick::destination(number));
-        let hop = json!({"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}});
-        json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [hop]}})
-    };
-    let routes: Vec<Value> = (0..ROUTES).map(route).collect();
-    let document = json!({"static": routes});
+    let document = routes(ROUTES);
     let started = Instant::now();
     client.replace(STATIC_ROUTES, document).await.context("the routes")?;
     let took = started.elapsed();
@@ -107,6 +104,17 @@ async fn many_routes(client: &GnmiClient, net: &Netns) -> Result<Duration> {
         "the routes are not all in the kernel"
     );
     Ok(took)
+}
+
+/// So many static routes, each through the neighbour of the port.
+fn routes(count: u32) -> Value {
+    let route = |number: u32| {
+        let prefix = format!("{}/32", yardstick::destination(number));
+        let hop = json!({"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}});
+        json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [hop]}})
+    };
+    let routes: Vec<Value> = (0..count).map(route).collect();
+    json!({"static": routes})
 }
 
 /// How long each of many small Sets takes, sorted.

@@ -61,6 +61,23 @@ pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {
     Ok(took)
 }
 
+/// Makes so many virtual cables with one `ip -batch`, and removes them again untimed.
+pub(crate) fn cables(count: u32) -> Result<Duration> {
+    let batch = |line: &dyn Fn(u32) -> String| -> Result<Duration> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        for number in 0..count {
+            writeln!(file, "{}", line(number))?;
+        }
+        let started = Instant::now();
+        let status = Command::new("ip").arg("-batch").arg(file.path()).status()?;
+        anyhow::ensure!(status.success(), "ip -batch fails: {status}");
+        Ok(started.elapsed())
+    };
+    let took = batch(&|number| format!("link add a{number} type veth peer name b{number}"))?;
+    batch(&|number| format!("link delete a{number}"))?;
+    Ok(took)
+}
+
 /// One RTM_NEWROUTE; the kernel answers the last of a batch, and whatever fails.
 fn request(number: u32, interface: u32, last: bool) -> Vec<u8> {
     let flags = NLM_F_REQUEST | NLM_F_CREATE | if last { NLM_F_ACK } else { 0 };

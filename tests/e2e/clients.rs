@@ -66,6 +66,82 @@ async fn gnmic_sets_and_gets() {
     assert!(complaint.contains("InvalidArgument") && complaint.contains("mtu"), "{complaint}");
 }
 
+/// Each form in which gnmic sends a union_replace: OpenConfig with text, with native paths, text alone,
+/// and all of it in a file.
+// proves 2.5, 2.6, 2.7
+#[tokio::test]
+async fn gnmic_sends_unions() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let union = async |entries: &[&str]| {
+        let entries = entries.iter().flat_map(|entry| ["--union-replace", entry]);
+        gnmic.run(&["set"].into_iter().chain(entries).collect::<Vec<_>>()).await
+    };
+    let links = || (net.link("eth0").mtu, net.link("eth1").mtu, net.link("eth1").alias);
+    let eth1 = "/interfaces/interface[name=eth1]/config";
+
+    let told = union(&[
+        "holdfast_cli:/:::ascii:::interface eth0\n  mtu 1400",
+        &format!("{eth1}/mtu:::uint:::1314"),
+        &format!(r#"{eth1}:::json_ietf:::{{"description": "by gnmic"}}"#),
+    ])
+    .await;
+    assert_eq!(links(), (1400, 1300, "by gnmic".to_owned()), "{told}");
+    assert_eq!(told.matches("UNION_REPLACE").count(), 3, "{told}");
+
+    union(&[
+        r#"holdfast_native:/interfaces/interface[name=eth0]:::json_ietf:::{"mtu": 1350}"#,
+        &format!("openconfig:{eth1}/mtu:::uint:::1214"),
+    ])
+    .await;
+    assert_eq!(links(), (1350, 1200, "by gnmic".to_owned()), "what no path names stays");
+
+    union(&["cli:/:::ascii:::interface eth1\n  description alone"]).await;
+    assert_eq!(links(), (1500, 1500, "alone".to_owned()));
+
+    let file = agent.state_dir().join("request.yaml");
+    let request = "union-replaces:\n- path: cli:/\n  encoding: ascii\n  value: |\n    interface eth0\n      mtu 1450\n\
+                   - path: /interfaces/interface[name=eth1]/config\n  encoding: json_ietf\n  value:\n    description: from a file\n";
+    std::fs::write(&file, request).unwrap();
+    gnmic.run(&["set", "--request-file", &file.display().to_string()]).await;
+    assert_eq!(links(), (1450, 1500, "from a file".to_owned()));
+
+    let conflict = [
+        "holdfast_cli:/:::ascii:::interface eth1\n  mtu 1400",
+        &format!("{eth1}/mtu:::uint:::1500"),
+    ];
+    let entries = conflict.iter().flat_map(|entry| ["--union-replace", entry]);
+    let complaint = gnmic.refused(&["set"].into_iter().chain(entries).collect::<Vec<_>>()).await;
+    for word in ["InvalidArgument", "line 2: mtu 1400", "config/mtu", "1500"] {
+        assert!(complaint.contains(word), "`{word}` is not in {complaint}");
+    }
+}
+
+/// A window around a union_replace: what is not confirmed goes, what is confirmed stays.
+// proves 2.14
+#[tokio::test]
+async fn gnmic_confirms_a_union_or_not() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let mtu = |octets: u32| format!("holdfast_cli:/:::ascii:::interface eth0\n  mtu {octets}");
+    let set = async |arguments: &[&str]| gnmic.run(&[&["set"], arguments].concat()).await;
+    set(&["--union-replace", &mtu(1400)]).await;
+    let open = ["--commit-id", "one", "--commit-request", "--rollback-duration", "60s"];
+
+    set(&[&["--union-replace", &mtu(1300)][..], &open].concat()).await;
+    assert_eq!(net.link("eth0").mtu, 1300);
+    set(&["--commit-id", "one", "--commit-cancel"]).await;
+    assert_eq!(net.link("eth0").mtu, 1400, "taken back");
+
+    set(&[&["--union-replace", &mtu(1300)][..], &open].concat()).await;
+    let complaint = gnmic.refused(&["set", "--union-replace", &mtu(1200)]).await;
+    assert!(complaint.contains("FailedPrecondition"), "{complaint}");
+    set(&["--commit-id", "one", "--commit-confirm"]).await;
+    assert_eq!(net.link("eth0").mtu, 1300);
+}
+
 #[tokio::test]
 async fn gnmic_follows_the_box() {
     let net = Netns::enter().with_veth("eth0", "peer0");

@@ -22,4 +22,5 @@ mod routes;
 mod set;
 mod subscribe;
 mod transaction;
+mod union;
 mod users;

@@ -1,12 +1,9 @@
 //! What was answered with OK outlives the process, and a restart changes only what differs.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
+use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
@@ -66,43 +63,10 @@ async fn a_restart_in_sync_writes_nothing() {
         .unwrap();
     agent.kill();
 
-    let mut monitor = Command::new("ip")
-        .args(["monitor", "link", "address", "route", "neigh"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let seen = Arc::new(Mutex::new(String::new()));
-    let lines = BufReader::new(monitor.stdout.take().unwrap()).lines();
-    let told = Arc::clone(&seen);
-    let reader = std::thread::spawn(move || {
-        for line in lines.map_while(Result::ok) {
-            told.lock().unwrap().push_str(&(line + "\n"));
-        }
-    });
-    // It listens: changes made now are heard.
-    let mut on = false;
-    eventually("the monitor listens", || {
-        on = !on;
-        net.ip(&format!("link set peer0 alias {}", if on { "first" } else { "second" }));
-        seen.lock().unwrap().contains("peer0")
-    })
-    .await;
+    let monitor = Monitor::start(&net).await;
     agent.restart().await;
     agent.gnmi().await.read("/interfaces").await.unwrap();
-    // Something that the monitor must see, after everything that it should not have seen.
-    net.ip("link add last0 type veth peer name last1");
-    eventually("the monitor told of the last link", || seen.lock().unwrap().contains("last0"))
-        .await;
-    monitor.kill().unwrap();
-    monitor.wait().unwrap();
-    reader.join().unwrap();
-
-    let seen = seen.lock().unwrap().clone();
-    let before_last = seen.lines().take_while(|line| !line.contains("last")).collect::<Vec<_>>();
-    // But for what made the monitor speak, with its indented lines.
-    let others = |line: &&&str| !line.contains("peer0") && !line.starts_with(char::is_whitespace);
-    let before_last = before_last.iter().filter(others).collect::<Vec<_>>();
-    assert!(before_last.is_empty(), "{before_last:#?}");
+    assert_eq!(monitor.heard(&net).await, [""; 0]);
 }
 
 // proves 1.91

@@ -11,6 +11,7 @@ pub mod agent;
 pub mod clients;
 pub mod eventually;
 pub mod gnmi;
+pub mod monitor;
 pub mod netns;
 pub mod subscription;
 pub mod trace;

@@ -120,6 +120,7 @@ fn effective(configuration: &Configuration) -> Option<bool> {
 }
 
 proptest! {
+    // proves 2.21
     #[test]
     fn the_strongest_layer_wins((stack, off) in stack()) {
         let configuration = Configuration::new(models().clone(), layers_of(&stack, off));

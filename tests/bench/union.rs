@@ -1,0 +1,124 @@
+//! union_replace of whole configurations: cold, the same again, and with one change.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use holdfast_proto::gnmi::typed_value::Value as Typed;
+use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
+use holdfast_tests::agent::{AgentProcess, PASSWORD};
+use holdfast_tests::gnmi::{GnmiClient, update};
+use holdfast_tests::monitor::Monitor;
+use holdfast_tests::netns::Netns;
+
+use crate::{STATIC_ROUTES, Table, port, routes, yardstick};
+
+/// Virtual cables; each is two interfaces.
+const CABLES: u32 = 500;
+/// Sizes of the routing table.
+const TABLES: [u32; 2] = [10_000, 100_000];
+
+/// All rows, each configuration on an agent of its own.
+pub(crate) async fn rows(table: &mut Table) -> Result<()> {
+    interfaces(table).await?;
+    for count in TABLES {
+        routing(table, count).await?;
+    }
+    Ok(())
+}
+
+async fn interfaces(table: &mut Table) -> Result<()> {
+    let net = Netns::enter();
+    let raw = yardstick::cables(CABLES)?;
+    let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
+    let text = |last: &str| {
+        let mut text = String::new();
+        for number in 0..CABLES {
+            let (one, other) = (format!("a{number}"), format!("b{number}"));
+            for (end, peer) in [(&one, &other), (&other, &one)] {
+                let description = if number + 1 == CABLES { last } else { "cable" };
+                let _ = write!(
+                    text,
+                    "interface {end}\n  type veth\n  description {description}\n  veth\n    peer {peer}\n"
+                );
+            }
+        }
+        vec![cli(text)]
+    };
+    let what = format!("union of {} interfaces", 2 * CABLES);
+    measure(
+        table,
+        &what,
+        &net,
+        &agent.gnmi().await,
+        ("ip -batch", raw),
+        [text("cable"), text("changed")],
+    )
+    .await?;
+    ensure!(net.find_link(&format!("b{}", CABLES - 1)).is_some(), "the interfaces are there");
+    agent.kill();
+    Ok(())
+}
+
+async fn routing(table: &mut Table, count: u32) -> Result<()> {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set eth0 up");
+    net.ip("link set peer0 up");
+    net.ip("address add 192.0.2.1/24 dev eth0");
+    let raw = yardstick::routes(&net, count)?;
+    net.ip("address flush dev eth0");
+    let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
+    let whole = |count: u32| {
+        vec![
+            cli("system hostname bench\n".to_owned()),
+            update("/interfaces", port()),
+            update(STATIC_ROUTES, routes(count)),
+        ]
+    };
+    let what = format!("union of {count} routes");
+    measure(
+        table,
+        &what,
+        &net,
+        &agent.gnmi().await,
+        ("batched netlink", raw),
+        [whole(count), whole(count + 1)],
+    )
+    .await?;
+    agent.kill();
+    Ok(())
+}
+
+/// The first configuration on an empty box, again, and then the second, which differs in little.
+async fn measure(
+    table: &mut Table,
+    what: &str,
+    net: &Netns,
+    client: &GnmiClient,
+    (yardstick, raw): (&str, Duration),
+    [first, second]: [Vec<Update>; 2],
+) -> Result<()> {
+    let cold = union(client, first.clone()).await?;
+    table.time(&format!("{what}, cold"), cold, yardstick, raw, None);
+    let monitor = Monitor::start(net).await;
+    let again = union(client, first).await?;
+    let heard = monitor.heard(net).await;
+    ensure!(heard.is_empty(), "an unchanged union_replace writes to the kernel: {heard:?}");
+    table.time(&format!("{what}, unchanged"), again, yardstick, raw, None);
+    let one = union(client, second).await?;
+    table.time(&format!("{what}, one change"), one, yardstick, raw, None);
+    Ok(())
+}
+
+async fn union(client: &GnmiClient, entries: Vec<Update>) -> Result<Duration> {
+    let request = SetRequest { union_replace: entries, ..Default::default() };
+    let started = Instant::now();
+    client.set(request).await.context("the union")?;
+    Ok(started.elapsed())
+}
+
+fn cli(text: String) -> Update {
+    let path = gnmi::Path { origin: "holdfast_cli".into(), ..Default::default() };
+    let val = Some(TypedValue { value: Some(Typed::AsciiVal(text)) });
+    Update { path: Some(path), val, ..Default::default() }
+}
