@@ -181,9 +181,12 @@ impl CoreTask {
         }
     }
 
-    /// Plans the change and has the store write it down; a dry run ends here.
+    /// Plans the change while the store lays its rows out, and has it write them down; a dry run ends here.
     fn record(&mut self, candidate: Candidate) {
         let Candidate { configuration, changes, rows, differences } = candidate;
+        let Some(number) = self.transaction.as_ref().map(|it| it.number) else { return };
+        let rows = if differences.is_none() { rows } else { Vec::new() };
+        let (recorded, consent) = self.store.prepare_ahead(number, rows);
         let plan = match self.plan(&changes) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(error),
@@ -191,6 +194,7 @@ impl CoreTask {
         if let Some(differences) = differences {
             return self.show(Preview::new(&self.engine, &plan, differences));
         }
+        consent.give();
         let Some(transaction) = &mut self.transaction else { return };
         transaction.withheld.extend(changes.iter().map(|change| change.key.clone()));
         for operation in plan.operations() {
@@ -199,7 +203,6 @@ impl CoreTask {
         }
         transaction.changes = changes;
         transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
-        let recorded = self.store.prepare(transaction.number, rows);
         self.work.0.push(Box::pin(async move { Work::Recorded(recorded.await) }));
     }
 

@@ -112,6 +112,19 @@ impl Database {
     /// # Errors
     /// When another transaction is prepared, the number is not a new one, or the disk refuses.
     pub fn prepare(&mut self, transaction: u64, changes: &[Change]) -> Result<(), StoreError> {
+        self.prepare_if(transaction, changes, || true)
+    }
+
+    /// Lays out the rows of a transaction, and writes them if it is still `wanted` then.
+    ///
+    /// # Errors
+    /// The same, and when it is not wanted.
+    pub fn prepare_if(
+        &mut self,
+        transaction: u64,
+        changes: &[Change],
+        wanted: impl FnOnce() -> bool,
+    ) -> Result<(), StoreError> {
         if let Some(other) = self.prepared {
             return Err(StoreError::out_of_order(
                 "prepare",
@@ -122,6 +135,10 @@ impl Database {
         let write = self.begin("prepare a transaction")?;
         record_number(&write, transaction)?;
         apply_recording(&write, transaction, changes)?;
+        if !wanted() {
+            // A write transaction that is dropped leaves no trace.
+            return Err(StoreError::Withdrawn { transaction });
+        }
         finish(write, "prepare a transaction")?;
         self.prepared = Some(transaction);
         Ok(())

@@ -145,6 +145,8 @@ pub enum StoreError {
     Corrupt { what: &'static str },
     #[error("cannot {attempt} transaction {transaction}: {state}")]
     OutOfOrder { attempt: &'static str, transaction: u64, state: String },
+    #[error("transaction {transaction} was given up before it was written")]
+    Withdrawn { transaction: u64 },
     #[error("too many writes wait for the disk")]
     Overloaded,
     #[error("the store has stopped")]
@@ -169,9 +171,32 @@ pub struct Store {
 #[must_use = "a command may fail; its answer says so"]
 pub struct Answer<T>(Result<oneshot::Receiver<Result<T, StoreError>>, Option<StoreError>>);
 
+/// The right to say that a transaction being prepared is wanted. To drop it is to say that it is not.
+#[derive(Debug)]
+#[must_use = "without consent nothing is prepared"]
+pub struct Consent(oneshot::Sender<()>);
+
+impl Consent {
+    pub fn give(self) {
+        // When the store has stopped, its answer says so.
+        let _ = self.0.send(());
+    }
+}
+
+/// Where the thread of the database hears of it.
+#[derive(Debug)]
+struct Consented(oneshot::Receiver<()>);
+
+impl Consented {
+    /// Waits for the decision: true when there is consent.
+    fn awaited(self) -> bool {
+        self.0.blocking_recv().is_ok()
+    }
+}
+
 #[derive(Debug)]
 enum Command {
-    Prepare { transaction: u64, changes: Vec<Change>, answer: Reply<()> },
+    Prepare { transaction: u64, changes: Vec<Change>, consent: Consented, answer: Reply<()> },
     Commit { transaction: u64, unconfirmed: Unconfirmed, answer: Reply<()> },
     Confirm { answer: Reply<()> },
     Abort { transaction: u64, answer: Reply<()> },
@@ -209,7 +234,19 @@ impl Store {
     ///
     /// One transaction is prepared at a time; `transaction` must exceed every earlier one.
     pub fn prepare(&self, transaction: u64, changes: Vec<Change>) -> Answer<()> {
-        self.send(|answer| Command::Prepare { transaction, changes, answer })
+        let (answer, consent) = self.prepare_ahead(transaction, changes);
+        consent.give();
+        answer
+    }
+
+    /// The same before it is certain that the transaction is wanted: rows are laid out, and written once there is
+    /// consent. Without it nothing happens, and the answer is [`StoreError::Withdrawn`].
+    pub fn prepare_ahead(&self, transaction: u64, changes: Vec<Change>) -> (Answer<()>, Consent) {
+        let (consent, consented) = oneshot::channel();
+        let consented = Consented(consented);
+        let prepare =
+            |answer| Command::Prepare { transaction, changes, consent: consented, answer };
+        (self.send(prepare), Consent(consent))
     }
 
     /// Makes the prepared transaction final. Durable when the answer comes.
@@ -276,8 +313,10 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
     while let Some(command) = command_rx.blocking_recv() {
         let database = &mut database;
         match command {
-            Command::Prepare { transaction, changes, answer } => {
-                carry_out(database, answer, |database| database.prepare(transaction, &changes));
+            Command::Prepare { transaction, changes, consent, answer } => {
+                carry_out(database, answer, |database| {
+                    database.prepare_if(transaction, &changes, || consent.awaited())
+                });
             }
             Command::Commit { transaction, unconfirmed, answer } => {
                 carry_out(database, answer, |database| database.commit(transaction, unconfirmed));

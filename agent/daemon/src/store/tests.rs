@@ -173,6 +173,22 @@ async fn crash_in(folder: &Path) {
 }
 
 #[tokio::test]
+async fn what_is_given_up_before_it_is_written_leaves_no_trace() {
+    let folder = TempDir::new().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let (answer, consent) = store.prepare_ahead(1, vec![change("a=1")]);
+    drop(consent);
+    assert!(matches!(answer.await, Err(StoreError::Withdrawn { transaction: 1 })));
+    let (answer, consent) = store.prepare_ahead(2, vec![change("b=2")]);
+    consent.give();
+    answer.await.unwrap();
+    store.commit(2).await.unwrap();
+    store.close().await.unwrap();
+    let loaded = Database::open(folder.path()).unwrap().load().unwrap();
+    assert_eq!((text(&loaded.layers).as_str(), loaded.last_transaction), ("b=2", 2));
+}
+
+#[tokio::test]
 async fn users_are_kept_and_a_closed_store_says_so() {
     let folder = TempDir::new().unwrap();
     let (store, loaded) = Store::open(folder.path()).unwrap();
