@@ -15,6 +15,7 @@ pub mod json;
 pub mod layer;
 pub mod map;
 pub mod models;
+pub mod parallel;
 pub mod path;
 pub mod reserved;
 pub mod resolve;

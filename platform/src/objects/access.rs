@@ -53,7 +53,7 @@ impl Registry {
     pub(super) fn user_state(&self, user: &User) -> StateEntry {
         let nodes = &self.nodes.user;
         let path = self.in_system(nodes.entry, &user.name);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &user.name);
         leaves.text_enum(nodes.state_role, &user.role);
         leaves.entry(path)
@@ -63,7 +63,7 @@ impl Registry {
     pub fn server_state(&self, listening: &Listening) -> StateEntry {
         let nodes = &self.nodes.server;
         let path = self.in_system(nodes.entry, GRPC_SERVER);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, GRPC_SERVER);
         leaves.text(nodes.state_certificate_id, DEFAULT_PROFILE);
         leaves.put(nodes.state_port, Value::Uint(listening.port.into()));

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use holdfast_scheduler::Key;
+use smallvec::{SmallVec, smallvec};
 use smol_str::SmolStr;
 
 use super::{Registry, ip_text};
@@ -20,10 +21,40 @@ use crate::values::{
 /// The state leaves of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
-    /// The native entry they are in.
+    /// The native entry they are in, or what is above them outside of lists.
     pub path: InstancePath,
-    /// The leaves, whole paths.
-    pub leaves: Vec<(InstancePath, Value)>,
+    /// The leaves, by where they stand.
+    pub groups: Vec<StateGroup>,
+}
+
+/// Leaves that stand beside each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateGroup {
+    /// The entry within that of the key, as the next hop of a route; `None`: its own.
+    pub entry: Option<Step>,
+    /// Containers from that entry to the leaves.
+    pub containers: SmallVec<[NodeId; 2]>,
+    /// The leaves and their values.
+    pub leaves: Vec<(NodeId, Value)>,
+}
+
+impl StateEntry {
+    /// Every leaf with its whole path.
+    pub fn leaves(&self) -> impl Iterator<Item = (InstancePath, &Value)> {
+        let groups = self.groups.iter().map(|group| (group, group.branch(&self.path)));
+        groups.flat_map(|(group, branch)| {
+            let leaves = group.leaves.iter();
+            leaves.map(move |(leaf, value)| (branch.join(Step::node(*leaf)), value))
+        })
+    }
+}
+
+impl StateGroup {
+    /// The path of the branch that its leaves stand in, below that of its key.
+    fn branch(&self, path: &InstancePath) -> InstancePath {
+        let containers = self.containers.iter().copied().map(Step::node);
+        InstancePath(path.0.iter().chain(&self.entry).cloned().chain(containers).collect())
+    }
 }
 
 /// What the engine holds of one key.
@@ -81,7 +112,7 @@ impl Registry {
     pub fn system_state(&self, boot_time_ns: u64, software_version: &str) -> StateEntry {
         let nodes = &self.nodes.system;
         let path = InstancePath(vec![Step::node(nodes.system)]);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         leaves.put(nodes.state_boot_time, Value::Uint(boot_time_ns));
         leaves.text(nodes.state_software_version, software_version);
         leaves.entry(path)
@@ -95,7 +126,7 @@ impl Registry {
         // Configured, and not there: a port that is not plugged in, a link that waits for another.
         let link: &Link = planes.intended()?;
         let path = self.link_path(&link.name);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
         leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
         leaves.text_enum(nodes.state_oper, OperState::NotPresent.name());
@@ -105,7 +136,7 @@ impl Registry {
     fn shown_link(&self, link: &Link) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&link.name);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
         let kind = match &link.kind {
             LinkKind::Other(_) => LinkKind::Physical.name(),
@@ -134,7 +165,7 @@ impl Registry {
     fn forwarding_state(&self, part: &Forwarding) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&part.link);
-        let mut leaves = Leaves::below(&path, nodes.state);
+        let mut leaves = Leaves::of(nodes.state);
         let leaf = match part.family {
             Family::V4 => nodes.state_ipv4_forwarding,
             Family::V6 => nodes.state_ipv6_forwarding,
@@ -146,7 +177,7 @@ impl Registry {
     fn address_state(&self, address: &Address) -> StateEntry {
         let nodes = self.nodes.family(Family::of(address.ip));
         let path = self.family_path(&address.link, nodes.container, nodes.address, address.ip);
-        let mut leaves = Leaves::below(&path, nodes.address_state);
+        let mut leaves = Leaves::of(nodes.address_state);
         leaves.put(nodes.address_state_ip, ip_text(address.ip));
         leaves.put(nodes.address_state_prefix_len, Value::Uint(address.prefix_len.into()));
         let origin = address.facts.as_ref().map(|facts| enum_value(facts.origin.name()));
@@ -157,7 +188,7 @@ impl Registry {
     fn neighbor_state(&self, neighbor: &Neighbor) -> StateEntry {
         let nodes = self.nodes.family(Family::of(neighbor.ip));
         let path = self.family_path(&neighbor.link, nodes.container, nodes.neighbor, neighbor.ip);
-        let mut leaves = Leaves::below(&path, nodes.neighbor_state);
+        let mut leaves = Leaves::of(nodes.neighbor_state);
         leaves.put(nodes.neighbor_state_ip, ip_text(neighbor.ip));
         let mac = neighbor.mac.map(|mac| text_value(&mac.to_string()));
         leaves.optional(nodes.neighbor_state_mac, mac);
@@ -173,7 +204,7 @@ impl Registry {
     fn instance_state(&self, instance: &NetworkInstance) -> StateEntry {
         let nodes = &self.nodes.route;
         let path = self.instance_path(&instance.name);
-        let mut leaves = Leaves::below(&path, nodes.instance_state);
+        let mut leaves = Leaves::of(nodes.instance_state);
         leaves.text(nodes.instance_state_name, &instance.name);
         leaves.text_enum(nodes.instance_state_kind, "default-instance");
         leaves.entry(path)
@@ -182,7 +213,7 @@ impl Registry {
     fn protocol_state(&self, protocol: &StaticProtocol) -> StateEntry {
         let nodes = &self.nodes.route;
         let path = self.protocol_path(&protocol.instance, &protocol.name);
-        let mut leaves = Leaves::below(&path, nodes.protocol_state);
+        let mut leaves = Leaves::of(nodes.protocol_state);
         leaves.text(nodes.protocol_state_name, &protocol.name);
         leaves.entry(path)
     }
@@ -190,9 +221,8 @@ impl Registry {
     fn static_state(&self, route: &StaticRoute) -> StateEntry {
         let nodes = &self.nodes.route;
         let prefix = text_value(&route.prefix.to_string());
-        let path = self.protocol_path(&route.instance, &route.protocol);
-        let path = path.join(Step::entry(nodes.route, Keys::single(prefix.clone())));
-        let mut leaves = Leaves::below(&path, nodes.route_state);
+        let path = self.route_path(&route.instance, &route.protocol, prefix.clone());
+        let mut leaves = Leaves::of(nodes.route_state);
         leaves.put(nodes.route_state_prefix, prefix);
         let description = route.description.as_deref().map(text_value);
         leaves.optional(nodes.route_state_description, description);
@@ -204,14 +234,12 @@ impl Registry {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
         let prefix = text_value(&applied.prefix.to_string());
-        let path = self.protocol_path(&source.instance, &source.protocol);
-        let path = path.join(Step::entry(nodes.route, Keys::single(prefix)));
-        let mut all = Vec::new();
+        let path = self.route_path(&source.instance, &source.protocol, prefix);
+        let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
             let Some(link) = in_kernel(next_hop, &observed.target) else { continue };
             let keys = Keys::single(Value::Str(next_hop.index.clone()));
-            let entry = path.join(Step::entry(nodes.hop, keys));
-            let mut leaves = Leaves::below(&entry, nodes.hop_state);
+            let mut leaves = Leaves::within(Some(Step::entry(nodes.hop, keys)), nodes.hop_state);
             leaves.text(nodes.hop_state_index, &next_hop.index);
             leaves.optional(
                 nodes.hop_state_target,
@@ -223,9 +251,9 @@ impl Registry {
             );
             leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
             leaves.put(nodes.hop_state_metric, Value::Uint(observed.metric.into()));
-            all.append(&mut leaves.leaves);
+            groups.append(&mut leaves.groups);
         }
-        Some(StateEntry { path, leaves: all })
+        Some(StateEntry { path, groups })
     }
 
     fn file_state(&self, file: &TextFile) -> Option<StateEntry> {
@@ -248,7 +276,7 @@ impl Registry {
 
     fn system_leaf(&self, leaf: NodeId, text: &str) -> Option<StateEntry> {
         let path = InstancePath(vec![Step::node(self.nodes.system.system)]);
-        let mut leaves = Leaves::below(&path, self.nodes.system.state);
+        let mut leaves = Leaves::of(self.nodes.system.state);
         leaves.text(leaf, text);
         Some(leaves.entry(path))
     }
@@ -276,6 +304,18 @@ impl Registry {
         InstancePath(vec![Step::node(self.nodes.instances), entry])
     }
 
+    fn route_path(&self, instance: &SmolStr, protocol: &SmolStr, prefix: Value) -> InstancePath {
+        let nodes = &self.nodes.route;
+        let entry =
+            |list, name: &SmolStr| Step::entry(list, Keys::single(Value::Str(name.clone())));
+        InstancePath(vec![
+            Step::node(self.nodes.instances),
+            entry(nodes.instance, instance),
+            entry(nodes.protocol, protocol),
+            Step::entry(nodes.route, Keys::single(prefix)),
+        ])
+    }
+
     fn protocol_path(&self, instance: &SmolStr, protocol: &SmolStr) -> InstancePath {
         let keys = Keys::single(Value::Str(protocol.clone()));
         self.instance_path(instance).join(Step::entry(self.nodes.route.protocol, keys))
@@ -284,22 +324,36 @@ impl Registry {
 
 /// Leaves of one `state` container under way.
 pub(super) struct Leaves {
-    state: InstancePath,
-    leaves: Vec<(InstancePath, Value)>,
+    /// The container itself, then those within.
+    groups: Vec<StateGroup>,
 }
 
 impl Leaves {
-    pub(super) fn below(entry: &InstancePath, state: NodeId) -> Self {
-        Self { state: entry.join(Step::node(state)), leaves: Vec::new() }
+    /// Leaves of the entry itself.
+    pub(super) fn of(state: NodeId) -> Self {
+        Self::within(None, state)
+    }
+
+    /// Leaves of an entry within.
+    fn within(entry: Option<Step>, state: NodeId) -> Self {
+        Self {
+            groups: vec![StateGroup { entry, containers: smallvec![state], leaves: Vec::new() }],
+        }
     }
 
     pub(super) fn put(&mut self, leaf: NodeId, value: Value) {
-        self.leaves.push((self.state.join(Step::node(leaf)), value));
+        self.groups[0].leaves.push((leaf, value));
     }
 
     pub(super) fn put_below(&mut self, container: NodeId, leaf: NodeId, value: Value) {
-        let path = self.state.join(Step::node(container)).join(Step::node(leaf));
-        self.leaves.push((path, value));
+        let known = self.groups.iter().position(|it| it.containers.last() == Some(&container));
+        let at = known.unwrap_or_else(|| {
+            let StateGroup { entry, mut containers, .. } = self.groups[0].clone();
+            containers.push(container);
+            self.groups.push(StateGroup { entry, containers, leaves: Vec::new() });
+            self.groups.len() - 1
+        });
+        self.groups[at].leaves.push((leaf, value));
     }
 
     pub(super) fn optional(&mut self, leaf: NodeId, value: Option<Value>) {
@@ -317,7 +371,7 @@ impl Leaves {
     }
 
     pub(super) fn entry(self, path: InstancePath) -> StateEntry {
-        StateEntry { path, leaves: self.leaves }
+        StateEntry { path, groups: self.groups }
     }
 }
 

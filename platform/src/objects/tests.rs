@@ -44,11 +44,11 @@ impl Model {
 
     fn state(&self, key: &Key, planes: Planes<'_>) -> String {
         let Some(entry) = self.registry.state(key, planes) else { return String::new() };
-        let line = |(path, value): &(InstancePath, Value)| {
+        let line = |(path, value): (InstancePath, &Value)| {
             assert!(path.starts_with(&entry.path));
             format!("{} = {value}", path.to_path(&self.schema))
         };
-        entry.leaves.iter().map(line).collect::<Vec<_>>().join("\n")
+        entry.leaves().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 

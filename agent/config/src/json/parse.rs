@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
+use self::list::ListSeed;
 use super::value::{from_float, from_int, from_str, from_uint};
 use super::{Fault, Flavour, JsonError};
 use crate::instance::{InstancePath, Keys};
@@ -43,6 +44,8 @@ macro_rules! other_shapes {
     };
 }
 
+mod list;
+
 /// The member that holds the annotations of the root.
 const ANNOTATIONS: &str = "@";
 
@@ -70,7 +73,7 @@ pub enum Parsed<M> {
 ///
 /// # Errors
 /// At the first thing that does not fit, with its full path.
-pub fn parse<M: Clone>(
+pub fn parse<M: Clone + Send + Sync>(
     schema: &Schema,
     target: &InstancePath,
     text: &[u8],
@@ -78,7 +81,22 @@ pub fn parse<M: Clone>(
     writable: bool,
     meta: M,
 ) -> Result<Document<M>, JsonError> {
-    let reader = Reader { schema, flavour, writable, meta, failure: RefCell::default() };
+    let reader =
+        Reader { schema, flavour, writable, meta, failure: RefCell::default(), split: false };
+    if text.len() >= LARGE_DOCUMENT_OCTETS
+        && let Ok(document) = read(&Reader { split: true, ..reader.again() }, target, text)
+    {
+        return Ok(document);
+    }
+    // In one go, which is what tells at which line and column a document goes wrong.
+    read(&reader, target, text)
+}
+
+fn read<M: Clone + Send + Sync>(
+    reader: &Reader<'_, M>,
+    target: &InstancePath,
+    text: &[u8],
+) -> Result<Document<M>, JsonError> {
     let mut annotations = None;
     let mut json = serde_json::Deserializer::from_slice(text);
     let result = reader.document(target, &mut json, &mut annotations);
@@ -95,7 +113,12 @@ struct Reader<'a, M> {
     writable: bool,
     meta: M,
     failure: RefCell<Failure>,
+    /// The entries of lists are told apart first, and those of a long list read side by side.
+    split: bool,
 }
+
+/// Documents from this size on are looked through twice, to read the entries of their long lists side by side.
+const LARGE_DOCUMENT_OCTETS: usize = 256 << 10;
 
 /// Set once, at the first fault; the trail grows while the parser unwinds, innermost first.
 #[derive(Default)]
@@ -104,7 +127,13 @@ struct Failure {
     trail: Vec<String>,
 }
 
-impl<M: Clone> Reader<'_, M> {
+impl<M: Clone + Send + Sync> Reader<'_, M> {
+    /// The same without a fault.
+    fn again(&self) -> Self {
+        let meta = self.meta.clone();
+        Self { meta, failure: RefCell::default(), ..*self }
+    }
+
     fn document<'de, D: Deserializer<'de>>(
         &self,
         target: &InstancePath,
@@ -287,7 +316,7 @@ struct BranchSeed<'a, 'r, M> {
     keys: Option<&'a Keys>,
 }
 
-impl<'de, M: Clone> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -295,7 +324,7 @@ impl<'de, M: Clone> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
     }
 }
 
-impl<'de, M: Clone> Visitor<'de> for BranchSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> Visitor<'de> for BranchSeed<'_, '_, M> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -328,7 +357,7 @@ impl<'de, M: Clone> Visitor<'de> for BranchSeed<'_, '_, M> {
     other_shapes!((), "an object": bool i64 u64 f64 str seq);
 }
 
-impl<M: Clone> BranchSeed<'_, '_, M> {
+impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
     fn child<'de, A: MapAccess<'de>>(&mut self, id: NodeId, map: &mut A) -> Result<(), A::Error> {
         let node = self.reader.schema.node(id);
         let known_key = match (&self.node.kind, self.keys) {
@@ -415,7 +444,7 @@ struct MemberSeed<'a, 'r, M> {
     top: bool,
 }
 
-impl<'de, M: Clone> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
     type Value = Member;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Member, D::Error> {
@@ -423,7 +452,7 @@ impl<'de, M: Clone> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
     }
 }
 
-impl<M: Clone> Visitor<'_> for MemberSeed<'_, '_, M> {
+impl<M: Clone + Send + Sync> Visitor<'_> for MemberSeed<'_, '_, M> {
     type Value = Member;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -441,59 +470,6 @@ impl<M: Clone> Visitor<'_> for MemberSeed<'_, '_, M> {
     }
 }
 
-/// Reads an array of entries.
-struct ListSeed<'a, 'r, M> {
-    reader: &'a Reader<'r, M>,
-    node: &'a Node,
-}
-
-impl<'de, M: Clone> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
-    type Value = List<M>;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<List<M>, D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'de, M: Clone> Visitor<'de> for ListSeed<'_, '_, M> {
-    type Value = List<M>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
-        let Self { reader, node } = self;
-        let mut list = List::default();
-        for position in 0.. {
-            let mut branch = new_branch(node);
-            let seed = BranchSeed { reader, node, branch: &mut branch, top: None, keys: None };
-            let read = seq.next_element_seed(seed);
-            let segment =
-                |branch: &Branch<M>| reader.at(|| reader.entry_segment(node, branch, position));
-            if read.inspect_err(|_| segment(&branch))?.is_none() {
-                break;
-            }
-            let keys = reader.keys(node, &mut branch).map_err(|fault| {
-                segment(&branch);
-                reader.fail(fault)
-            })?;
-            let branch = Arc::new(branch);
-            if list.put(keys, branch.clone()).is_some() {
-                segment(&branch);
-                return Err(reader.fail(Fault::Duplicate));
-            }
-        }
-        Ok(list)
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<List<M>, E> {
-        Err(self.reader.fail(Fault::Null))
-    }
-
-    other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
-}
-
 /// Children that a new branch has room for at first, if the model has so many: most have no more.
 const ROOM: usize = 4;
 
@@ -503,7 +479,7 @@ struct LeafSeed<'a, 'r, M> {
     node: &'a Node,
 }
 
-impl<'de, M: Clone> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -511,7 +487,7 @@ impl<'de, M: Clone> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
     }
 }
 
-impl<'de, M: Clone> Visitor<'de> for LeafSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -574,7 +550,7 @@ struct LeafListSeed<'a, 'r, M> {
     node: &'a Node,
 }
 
-impl<'de, M: Clone> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -582,7 +558,7 @@ impl<'de, M: Clone> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
     }
 }
 
-impl<'de, M: Clone> Visitor<'de> for LeafListSeed<'_, '_, M> {
+impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafListSeed<'_, '_, M> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

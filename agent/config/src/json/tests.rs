@@ -204,6 +204,37 @@ fn a_filter_keeps_the_keys_of_what_it_shows() {
     assert_eq!(print(&|_| false), "");
 }
 
+#[test]
+fn a_large_document_is_read_like_a_small_one() {
+    // Over a thousand entries, of a size at which lists are split.
+    let entry = |number: usize, mtu: &str| {
+        let description = "x".repeat(200);
+        format!(
+            r#"{{"name":"eth{number:04}","config":{{"description":"{description}","mtu":{mtu},"name":"eth{number:04}"}}}}"#
+        )
+    };
+    let document = |wrong: Option<(usize, String)>| {
+        let mut entries: Vec<String> = (0..1500).map(|number| entry(number, "1500")).collect();
+        if let Some((at, text)) = wrong {
+            entries[at] = text;
+        }
+        format!(r#"{{"interfaces":{{"interface":[{}]}}}}"#, entries.join(","))
+    };
+    let good = document(None);
+    assert!(good.len() > 256 << 10);
+    check_same(Flavour::Plain, "/", &good);
+    let mtu = "`/interfaces/interface[name=eth1200]/config/mtu`: ";
+    for (at, text, want) in [
+        (1200, entry(1200, "true"), format!("{mtu}`true` is not a uint16 within 0..65535")),
+        (1200, entry(1200, "null"), format!("{mtu}null is no value; use a delete to remove something")),
+        (1200, entry(7, "1"), "`/interfaces/interface[name=eth0007]`: it is given twice".to_owned()),
+        (0, "[]".to_owned(), "`/interfaces/interface (entry 1)`: an object is expected here".to_owned()),
+        (0, "{,}".to_owned(), "`/interfaces/interface (entry 1)`: it is no JSON document: key must be a string at line 1 column 30".to_owned()),
+    ] {
+        check(Flavour::Plain, "/", &document(Some((at, text))), &want);
+    }
+}
+
 fn read(
     schema: &Schema,
     target: &str,

@@ -55,7 +55,7 @@ impl<'a> Compiler<'a> {
     fn new(openconfig: &'a Schema, native: &'a Schema) -> Self {
         let map = Map {
             anchors: anchors(native),
-            by_native: HashMap::new(),
+            by_native: vec![Vec::new(); native.nodes().len()],
             by_openconfig: HashMap::new(),
             limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
             limited: [openconfig, native].map(|schema| vec![false; schema.nodes().len()]),
@@ -320,7 +320,7 @@ impl<'a> Compiler<'a> {
 
     fn keep(&mut self, leaf: NodeId, row: Row) -> Result<(), String> {
         if let Some(native) = row.native.last() {
-            self.map.by_native.entry(*native).or_default().push(row.clone());
+            self.map.by_native[native.0 as usize].push(row.clone());
         }
         match self.map.by_openconfig.insert(leaf, row) {
             None => Ok(()),

@@ -27,8 +27,8 @@ use crate::value::Value;
 pub struct Map {
     /// Parents before children; the first is the root.
     pub(crate) anchors: Vec<Anchor>,
-    /// Rows by their native leaf.
-    by_native: HashMap<NodeId, Vec<Row>>,
+    /// Rows by their native leaf: by the number of its node.
+    by_native: Vec<Vec<Row>>,
     /// Rows by their OpenConfig leaf.
     by_openconfig: HashMap<NodeId, Row>,
     /// By model and list: where not every entry is supported.

@@ -37,18 +37,10 @@ impl Map {
         entry: &mut UpEntry<'p>,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
-        let keys = entries(path);
-        let rows = path.last().and_then(|step| self.by_native.get(&step.node));
-        for row in rows.into_iter().flatten() {
-            let value = match &row.up {
-                Up::Codec(codec) => (codec.up)(value),
-                Up::Implied(rule) => {
-                    let none = Keys::default();
-                    Some(rule.value(keys.last().unwrap_or(&&none)))
-                }
-                Up::Nothing => None,
-            };
-            let Some(value) = value else { continue };
+        let keys = entries(&path.0);
+        let rows = path.last().map_or(&[][..], |step| self.rows_of(step.node));
+        for row in rows {
+            let Some(value) = row.value_up(keys.last().copied(), value) else { continue };
             if entry.anchor != Some(row.anchor) || entry.keys != keys {
                 let path = self.openconfig_entry(row.anchor, &keys);
                 *entry = UpEntry { anchor: Some(row.anchor), keys: keys.clone(), path };
@@ -59,11 +51,36 @@ impl Map {
         }
     }
 
+    /// The OpenConfig entry that a native path leads to or into, from the root; the root outside of lists.
+    pub fn up_entry(&self, native: &[Step]) -> Option<InstancePath> {
+        self.openconfig_entry(self.anchor_of(native)?, &entries(native))
+    }
+
+    /// The way from one OpenConfig entry to another that is within it, given the native step there.
+    pub fn up_within(&self, native: &Step) -> Option<Vec<Step>> {
+        let counterpart = self.anchors[self.anchor_of_list(native.node)?].openconfig.as_ref()?;
+        let keys = counterpart.openconfig_keys(native.keys.as_ref()?);
+        let entry = Step::entry(counterpart.list, keys);
+        Some(counterpart.above.iter().cloned().chain([entry]).collect())
+    }
+
+    /// What a native leaf is called in the OpenConfig entry that its own entry is, and its value there. `keys` are
+    /// those of the native entry.
+    pub fn up_inside<'m>(
+        &'m self,
+        leaf: NodeId,
+        keys: Option<&Keys>,
+        value: &Value,
+    ) -> impl Iterator<Item = (&'m [Step], Value)> {
+        let rows = self.rows_of(leaf).iter();
+        rows.filter_map(move |row| Some((&row.openconfig[..], row.value_up(keys, value)?)))
+    }
+
     /// What OpenConfig calls all that lies at and below a native path: the entry for an entry,
     /// else the leaves and lists that stand for what is there. For telling of deletes.
     pub fn up_path(&self, native: &InstancePath) -> Vec<InstancePath> {
-        let keys = entries(native);
-        let Some(anchor) = self.anchor_of(native) else { return Vec::new() };
+        let keys = entries(&native.0);
+        let Some(anchor) = self.anchor_of(&native.0) else { return Vec::new() };
         let Some(entry) = self.openconfig_entry(anchor, &keys) else { return Vec::new() };
         let inside = native.0.iter().rposition(|step| step.keys.is_some()).map_or(0, |at| at + 1);
         let inside: Vec<NodeId> = native.0[inside..].iter().map(|step| step.node).collect();
@@ -172,11 +189,20 @@ impl Map {
     }
 
     /// The anchor whose entry a native path ends in or below.
-    fn anchor_of(&self, native: &InstancePath) -> Option<AnchorId> {
-        match native.0.iter().rev().find(|step| step.keys.is_some()) {
+    fn anchor_of(&self, native: &[Step]) -> Option<AnchorId> {
+        match native.iter().rev().find(|step| step.keys.is_some()) {
             None => Some(0),
-            Some(entry) => self.anchors.iter().position(|it| it.list() == Some(entry.node)),
+            Some(entry) => self.anchor_of_list(entry.node),
         }
+    }
+
+    fn anchor_of_list(&self, list: NodeId) -> Option<AnchorId> {
+        self.anchors.iter().position(|it| it.list() == Some(list))
+    }
+
+    /// The rows of one native leaf.
+    fn rows_of(&self, native: NodeId) -> &[Row] {
+        &self.by_native[native.0 as usize]
     }
 
     pub(crate) fn openconfig_entry(
@@ -224,6 +250,17 @@ impl Map {
     }
 }
 
+impl Row {
+    /// What OpenConfig says when the native leaf, in an entry with these `keys`, has this value.
+    fn value_up(&self, keys: Option<&Keys>, value: &Value) -> Option<Value> {
+        match &self.up {
+            Up::Codec(codec) => (codec.up)(value),
+            Up::Implied(rule) => Some(rule.value(keys.unwrap_or(&Keys::default()))),
+            Up::Nothing => None,
+        }
+    }
+}
+
 /// The OpenConfig entry of a native one, kept for the leaves that follow.
 #[derive(Default)]
 struct UpEntry<'p> {
@@ -236,8 +273,8 @@ struct UpEntry<'p> {
 /// Lists are seldom nested deeper.
 type EntryKeys<'p> = SmallVec<[&'p Keys; 4]>;
 
-fn entries(path: &InstancePath) -> EntryKeys<'_> {
-    path.0.iter().filter_map(|step| step.keys.as_ref()).collect()
+fn entries(path: &[Step]) -> EntryKeys<'_> {
+    path.iter().filter_map(|step| step.keys.as_ref()).collect()
 }
 
 fn below(entry: &InstancePath, steps: &[Step]) -> InstancePath {

@@ -8,6 +8,7 @@ use super::{Outputs, Pair, Prov, Union};
 use crate::instance::Keys;
 use crate::layer::Mark;
 use crate::map::{Anchor, AnchorId};
+use crate::parallel;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Found, List};
 
@@ -44,6 +45,16 @@ struct Draft<'o> {
     openconfig: View<'o>,
 }
 
+/// An entry that was computed.
+struct Computed<'a> {
+    keys: Keys,
+    openconfig_keys: Option<Keys>,
+    after: Outputs,
+    /// What the client's layers hold of it.
+    held_native: Option<&'a Arc<Branch<Mark>>>,
+    held_openconfig: Option<&'a Arc<Branch<Mark>>>,
+}
+
 /// A view list that shares its layer's memory as long as every entry does.
 struct View<'o> {
     layer: Option<ListPair<'o>>,
@@ -67,8 +78,22 @@ impl<'a> Union<'a> {
             openconfig: View::new(client(self.client_openconfig), openconfig),
         };
         let changes = self.changes(anchor, &pairs);
-        for group in changes.chunk_by(|one, other| one.keys == other.keys) {
-            self.list_entry(child, &pairs, group, &mut draft);
+        let groups: Vec<_> = changes.chunk_by(|one, other| one.keys == other.keys).collect();
+        if groups.len() <= parallel::FEW {
+            for group in groups {
+                let entry = self.list_entry(child, &pairs, group, &draft);
+                draft.note(entry);
+            }
+        } else {
+            let made = parallel::map(groups, |group| {
+                let mut union = self.branch_off();
+                (union.list_entry(child, &pairs, group, &draft), union.problems, union.work)
+            });
+            for (entry, problems, work) in made {
+                draft.note(entry);
+                self.problems.extend(problems);
+                self.work.entries += work.entries;
+            }
         }
         Lists {
             effective: draft.effective,
@@ -85,14 +110,14 @@ impl<'a> Union<'a> {
         child: AnchorId,
         pairs: &[ListPair<'a>],
         group: &[Changed<'a>],
-        draft: &mut Draft<'_>,
-    ) {
-        let Some(Changed { keys, .. }) = group.first() else { return };
+        draft: &Draft<'_>,
+    ) -> Computed<'a> {
+        let keys = group.first().map_or_else(Keys::default, |change| change.keys.clone());
         let counterpart = self.models.map.anchors[child].openconfig.as_ref();
-        let openconfig_keys = counterpart.map(|it| it.openconfig_keys(keys));
+        let openconfig_keys = counterpart.map(|it| it.openconfig_keys(&keys));
         let before = Outputs {
-            effective: draft.effective.get(keys).cloned(),
-            native: draft.native.before(keys),
+            effective: draft.effective.get(&keys).cloned(),
+            native: draft.native.before(&keys),
             openconfig: openconfig_keys.as_ref().and_then(|keys| draft.openconfig.before(keys)),
         };
         let inputs = self.entry_inputs(pairs, group, openconfig_keys.as_ref());
@@ -100,14 +125,9 @@ impl<'a> Union<'a> {
         let after = self.entry(child, &inputs, &before);
         self.place.pop();
         let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
-        draft.native.note(keys, after.native, held(self.client_native));
-        if let Some(keys) = &openconfig_keys {
-            draft.openconfig.note(keys, after.openconfig, held(self.client_openconfig));
-        }
-        match after.effective {
-            Some(entry) => drop(draft.effective.put(keys.clone(), entry)),
-            None => drop(draft.effective.remove(keys)),
-        }
+        let (held_native, held_openconfig) =
+            (held(self.client_native), held(self.client_openconfig));
+        Computed { keys, openconfig_keys, after, held_native, held_openconfig }
     }
 
     fn list_pairs(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> Vec<ListPair<'a>> {
@@ -172,6 +192,20 @@ impl<'a> Union<'a> {
             })
         };
         pairs.iter().enumerate().map(input).collect()
+    }
+}
+
+impl Draft<'_> {
+    fn note(&mut self, entry: Computed<'_>) {
+        let Computed { keys, openconfig_keys, after, held_native, held_openconfig } = entry;
+        self.native.note(&keys, after.native, held_native);
+        if let Some(keys) = &openconfig_keys {
+            self.openconfig.note(keys, after.openconfig, held_openconfig);
+        }
+        match after.effective {
+            Some(entry) => drop(self.effective.put(keys, entry)),
+            None => drop(self.effective.remove(&keys)),
+        }
     }
 }
 

@@ -154,6 +154,17 @@ impl<'a> Union<'a> {
         }
     }
 
+    /// A union in the same place, for a part of the work.
+    fn branch_off(&self) -> Self {
+        Self {
+            slots: self.slots.clone(),
+            place: self.place.clone(),
+            problems: Vec::new(),
+            work: Work::default(),
+            ..*self
+        }
+    }
+
     fn roots(&self, old: &'a Layers, new: &'a Layers) -> Vec<Pair<'a>> {
         let pair = |slot: &Slot| Pair {
             old: Some(old.tree(slot.layer).root()),

@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Layers};
+use holdfast_config::{Configuration, InstancePath, Layers, Map, Step, Value, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
-use holdfast_platform::objects::state::{Planes, StateEntry};
+use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
 
 use super::startup::Objects;
 use super::transaction::Changed;
 use crate::telemetry::view::now_ns;
-use crate::telemetry::{Draft, DraftTree, Plane, Revision, What};
+use crate::telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
 const SHOWN_AS_APPLIED: [KindId; 5] = [
@@ -31,7 +31,7 @@ const SHOWN_AS_APPLIED: [KindId; 5] = [
 /// Objects whose state is a list entry of its own: with the object goes the entry.
 const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
 
-/// Keys up to which both trees of a revision are made one after the other: a thread costs more than they do.
+/// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 const FEW_KEYS: usize = 1000;
 
 /// Makes revisions.
@@ -50,14 +50,10 @@ pub(super) struct Publisher {
 /// What changes in the state that is shown.
 struct Update<'a> {
     objects: &'a Objects,
-    engine: &'a Engine,
     last: &'a Revision,
     /// Native paths of what was configured otherwise until now: all of its state goes, before the rest.
     cleared: Vec<&'a InstancePath>,
-    /// Objects that are shown as applied.
-    applied: Vec<Key>,
-    /// All other objects.
-    others: Vec<Shown>,
+    shown: Vec<Shown>,
 }
 
 /// One object, as it was shown and as it is shown from now on.
@@ -84,8 +80,9 @@ impl Publisher {
         let server = objects.registry.server_state(listening);
         in_both(&mut draft, true, |tree| {
             follow(tree, &empty, configuration);
-            show(tree, &objects, &system);
-            show(tree, &objects, &server);
+            for entry in [&system, &server] {
+                show(tree, &objects.models.map, std::iter::once(entry));
+            }
         });
         let revision = Arc::new(draft.publish());
         Self { objects, revision, dirty: Vec::new(), withheld: Vec::new(), shown: HashMap::new() }
@@ -169,25 +166,43 @@ impl Publisher {
         let mut keys = std::mem::take(&mut self.dirty);
         keys.sort(); // runs that are sorted already are only merged
         keys.dedup();
-        let (applied, others): (Vec<Key>, Vec<Key>) =
-            keys.into_iter().partition(|key| SHOWN_AS_APPLIED.contains(&key.kind()));
-        let others = others.into_iter().map(|key| {
-            let now = objects.registry.state(&key, planes(engine, &key));
+        let states = parallel::map(keys, |key| {
+            let state = objects.registry.state(&key, planes(engine, &key));
+            (key, state)
+        });
+        let shown = states.into_iter().map(|(key, now)| {
             let kind = key.kind();
             let before = match &now {
+                _ if SHOWN_AS_APPLIED.contains(&kind) => {
+                    applied_before(objects, engine, &key, &now)
+                }
                 Some(now) => self.shown.insert(key, now.clone()),
                 None => self.shown.remove(&key),
             };
             Shown { kind, before, now }
         });
-        let others = others.collect();
-        Update { objects, engine, last, cleared: Vec::new(), applied, others }
+        Update { objects, last, cleared: Vec::new(), shown: shown.collect() }
     }
+}
+
+/// What may have been shown of an object that is shown as applied: if it goes, what would be shown if all were as
+/// wanted covers that; else it is replaced.
+fn applied_before(
+    objects: &Objects,
+    engine: &Engine,
+    key: &Key,
+    now: &Option<StateEntry>,
+) -> Option<StateEntry> {
+    if now.is_some() {
+        return None;
+    }
+    let wanted = planes(engine, key).intended;
+    objects.registry.state(key, Planes { intended: wanted, applied: wanted, observed: wanted })
 }
 
 impl Update<'_> {
     fn is_large(&self) -> bool {
-        self.applied.len() + self.others.len() > FEW_KEYS
+        self.shown.len() > FEW_KEYS
     }
 
     /// Does in one tree what is to be done.
@@ -195,31 +210,11 @@ impl Update<'_> {
         for path in &self.cleared {
             self.clear(tree, path);
         }
-        for shown in &self.others {
-            self.replace(tree, shown);
-        }
-        for key in &self.applied {
-            let planes = planes(self.engine, key);
-            let now = self.objects.registry.state(key, planes);
-            let before = match &now {
-                Some(_) => None,
-                // What would be shown if all were as wanted covers what was shown.
-                None => {
-                    let wanted = planes.intended;
-                    let wanted = Planes { intended: wanted, applied: wanted, observed: wanted };
-                    self.objects.registry.state(key, wanted)
-                }
-            };
-            self.replace(tree, &Shown { kind: key.kind(), before, now });
-        }
-    }
-
-    fn replace(&self, tree: &mut DraftTree<'_>, shown: &Shown) {
-        if let Some(before) = &shown.before {
-            self.withdraw(tree, shown.kind, before, shown.now.as_ref());
-        }
-        if let Some(now) = &shown.now {
-            show(tree, self.objects, now);
+        for run in self.shown.chunk_by(Shown::is_beside) {
+            if let Some(before) = run.first().and_then(|shown| shown.before.as_ref()) {
+                self.withdraw(tree, run[0].kind, before, run[0].now.as_ref());
+            }
+            show(tree, &self.objects.models.map, run.iter().filter_map(|shown| shown.now.as_ref()));
         }
     }
 
@@ -234,11 +229,16 @@ impl Update<'_> {
         if now.is_none() && HOLDS_ITS_ENTRY.contains(&kind) {
             return self.clear(tree, &before.path);
         }
-        let kept = |path| now.is_some_and(|now| now.leaves.iter().any(|(leaf, _)| leaf == path));
-        for (path, _) in before.leaves.iter().filter(|(path, _)| !kept(path)) {
-            // At start most of what could have been shown was not: nothing needs to be looked up for it.
-            if self.last.native.leaf(path).is_some() {
-                self.clear(tree, path);
+        // At start most of what could have been shown was not: nothing needs to be looked up for it.
+        if self.last.native.branch(&before.path).is_none() {
+            return;
+        }
+        let kept = |path: &InstancePath| {
+            now.is_some_and(|now| now.leaves().any(|(leaf, _)| leaf == *path))
+        };
+        for (path, _) in before.leaves() {
+            if self.last.native.leaf(&path).is_some() && !kept(&path) {
+                self.clear(tree, &path);
             }
         }
     }
@@ -261,24 +261,94 @@ fn follow(tree: &mut DraftTree<'_>, old: &Configuration, new: &Configuration) {
     tree.follow(old.config_view(origin), new.config_view(origin));
 }
 
-fn show(tree: &mut DraftTree<'_>, objects: &Objects, entry: &StateEntry) {
-    match tree.origin() {
-        Origin::OpenConfig => tree.set_all(&objects.models.map.up(&entry.leaves)),
-        Origin::Native => tree.set_all(&entry.leaves),
+impl Shown {
+    /// Both only come, in entries of the same list.
+    fn is_beside(&self, other: &Self) -> bool {
+        match [self, other].map(|it| it.now.as_ref().filter(|_| it.before.is_none())) {
+            [Some(one), Some(other)] => parent(one) == parent(other),
+            _ => false,
+        }
     }
+}
+
+/// What is above the entry of an object; all of its path outside of lists.
+fn parent(entry: &StateEntry) -> &[Step] {
+    match entry.path.0.split_last() {
+        Some((last, above)) if last.keys.is_some() => above,
+        _ => &entry.path.0,
+    }
+}
+
+/// Shows objects that have the same parent. Nothing is made where nothing is said.
+fn show<'e>(tree: &mut DraftTree<'_>, map: &Map, entries: impl Iterator<Item = &'e StateEntry>) {
+    let origin = tree.origin();
+    let mut entries = entries.filter(|entry| is_said(origin, map, entry)).peekable();
+    let Some(parent) = entries.peek().map(|entry| parent(entry)) else { return };
+    match origin {
+        Origin::Native => {
+            let mut above = tree.at(parent);
+            for entry in entries {
+                show_native(above.again().below(&entry.path.0[parent.len()..]), entry);
+            }
+        }
+        Origin::OpenConfig => {
+            let Some(path) = map.up_entry(parent) else { return };
+            let mut above = tree.at(&path.0);
+            for entry in entries {
+                show_openconfig(above.again(), map, entry, &entry.path.0[parent.len()..]);
+            }
+        }
+    }
+}
+
+/// Whether a model has a word for any of it.
+fn is_said(origin: Origin, map: &Map, entry: &StateEntry) -> bool {
+    let mut leaves = entry.groups.iter().flat_map(|group| said(map, entry, group));
+    match origin {
+        Origin::Native => entry.groups.iter().any(|group| !group.leaves.is_empty()),
+        Origin::OpenConfig => leaves.next().is_some(),
+    }
+}
+
+fn show_native(mut own: Place<'_>, entry: &StateEntry) {
+    for group in entry.groups.iter().filter(|group| !group.leaves.is_empty()) {
+        let place = own.again().below(group.entry.as_slice());
+        let mut place = group.containers.iter().fold(place, |at, node| at.container(*node));
+        group.leaves.iter().for_each(|(leaf, value)| place.set(*leaf, value.clone()));
+    }
+}
+
+/// `last` is the native way from `above` to the entry.
+fn show_openconfig(above: Place<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
+    let way = |native: &[Step]| native.first().map_or(Some(Vec::new()), |it| map.up_within(it));
+    let Some(own) = way(last) else { return };
+    let mut own = above.below(&own);
+    for group in &entry.groups {
+        let mut leaves = said(map, entry, group).peekable();
+        let Some(inner) = leaves.peek().and_then(|_| way(group.entry.as_slice())) else { continue };
+        let mut place = own.again().below(&inner);
+        for (steps, value) in leaves {
+            let Some((leaf, containers)) = steps.split_last() else { continue };
+            place.again().below(containers).set(leaf.node, value);
+        }
+    }
+}
+
+/// What OpenConfig calls the leaves of a group, from the entry they are in.
+fn said<'m>(
+    map: &'m Map,
+    entry: &'m StateEntry,
+    group: &'m StateGroup,
+) -> impl Iterator<Item = (&'m [Step], Value)> {
+    let own = || entry.path.0.iter().rev().find_map(|step| step.keys.as_ref());
+    let keys = group.entry.as_ref().map_or_else(own, |step| step.keys.as_ref());
+    group.leaves.iter().flat_map(move |(leaf, value)| map.up_inside(*leaf, keys, value))
 }
 
 /// Does the same in both trees; side by side when there is much to do.
 fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
     let [openconfig, native] = draft.trees_mut();
-    if !much {
-        act(openconfig);
-        return act(native);
-    }
-    std::thread::scope(|scope| {
-        scope.spawn(|| act(native));
-        act(openconfig);
-    });
+    parallel::both(much, || act(openconfig), || act(native));
 }
 
 fn planes<'e>(engine: &'e Engine, key: &Key) -> Planes<'e> {

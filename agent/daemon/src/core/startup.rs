@@ -7,7 +7,7 @@ use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tree};
+use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tree, parallel};
 use holdfast_platform::objects::{Listening, ObjectError, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
@@ -220,8 +220,12 @@ impl Objects {
         shown: bool,
     ) -> Result<Candidate, CommitError> {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
-        let changes = self.changes(old, &configuration, intent.is_admitted())?;
-        let rows = layer_rows_diff(&self.models, old.layers(), configuration.layers());
+        let (changes, rows) = parallel::both(
+            configuration.work().entries > parallel::FEW,
+            || self.changes(old, &configuration, intent.is_admitted()),
+            || layer_rows_diff(&self.models, old.layers(), configuration.layers()),
+        );
+        let changes = changes?;
         let rows = rows.into_iter().map(store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
         Ok(Candidate { configuration, changes, rows, differences })
@@ -234,7 +238,7 @@ impl Objects {
         new: &Configuration,
         admitted: bool,
     ) -> Result<Vec<Changed>, CommitError> {
-        let changed = changed_objects(old, new).into_iter().map(|change| {
+        let changed = parallel::map(changed_objects(old, new), |change| {
             let (key, value) = match &change.new {
                 None => (self.registry.key(&change.path)?, None),
                 Some(branch) => match self.registry.value(&change.path, branch) {
@@ -248,7 +252,8 @@ impl Objects {
             };
             Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
         });
-        changed.collect::<Result<_, ObjectError>>().map_err(|error| self.refused(&error))
+        let changed = changed.into_iter().collect::<Result<_, ObjectError>>();
+        changed.map_err(|error| self.refused(&error))
     }
 
     pub(super) fn refused(&self, error: &ObjectError) -> CommitError {

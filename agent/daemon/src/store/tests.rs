@@ -182,7 +182,7 @@ async fn what_is_given_up_before_it_is_written_leaves_no_trace() {
     let (answer, consent) = store.prepare_ahead(2, vec![change("b=2")]);
     consent.give();
     answer.await.unwrap();
-    store.commit(2).await.unwrap();
+    store.commit(2, Unconfirmed::Stays).await.unwrap();
     store.close().await.unwrap();
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();
     assert_eq!((text(&loaded.layers).as_str(), loaded.last_transaction), ("b=2", 2));

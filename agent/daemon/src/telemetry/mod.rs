@@ -14,5 +14,5 @@ pub mod view;
 
 pub use commits::{Boundaries, Boundary, BoundarySender};
 pub use cursor::{Compare, Cursor, Item, Walk};
-pub use revision::{Change, Draft, DraftTree, Plane, Revision, Stamp, What};
+pub use revision::{Change, Draft, DraftTree, Place, Plane, Revision, Stamp, What};
 pub use selection::{Class, Filter, Kind, Selection};

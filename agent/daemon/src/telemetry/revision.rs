@@ -196,28 +196,12 @@ impl DraftTree<'_> {
         }
     }
 
-    /// Sets leaves that belong together, walking to the branch above all of them once.
-    pub fn set_all(&mut self, leaves: &[(InstancePath, Value)]) {
-        if self.withdrawn {
-            for (path, value) in leaves {
-                self.set(path, value.clone());
-            }
-            return;
-        }
-        let Some(shared) = shared_steps(leaves) else { return };
+    /// The branch at `steps`, made when absent, to set leaves in it and below.
+    pub fn at(&mut self, steps: &[Step]) -> Place<'_> {
+        let before = if self.withdrawn { Some(self.before.root()) } else { None };
+        let before = before.and_then(|root| branch_at(root, steps));
         let (schema, stamp) = (self.schema, self.stamp);
-        let branch = self.tree.branch_mut(schema, &leaves[0].0.0[..shared], &stamp);
-        for (path, value) in leaves {
-            let Some((leaf, above)) = path.0[shared..].split_last() else { continue };
-            let branch = branch.descend_mut(schema, above, &stamp);
-            match branch.leaf(leaf.node) {
-                Some(old) if old.value == *value => {}
-                old => {
-                    let stamp = restamped(old, stamp);
-                    branch.put_leaf(leaf.node, value.clone(), stamp);
-                }
-            }
-        }
+        Place { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
     /// Takes over in what two trees of configuration differ, whatever their leaves carry.
@@ -229,8 +213,14 @@ impl DraftTree<'_> {
                 set(tree, schema, path, leaf.value.clone(), stamp);
             }
             tree::Change::Added(Found::Branch(branch)) => {
-                let entry = path.last().is_some_and(|step| step.keys.is_some());
-                merge(tree.branch_mut(schema, &path.0, &stamp), branch, entry, stamp);
+                let Some((last, above)) = path.0.split_last() else {
+                    return merge(tree.root_mut(), branch, false, stamp);
+                };
+                let above = tree.branch_mut(schema, above, &stamp);
+                match &last.keys {
+                    Some(keys) => merge_entry(above.list_mut(last.node), keys, branch, stamp),
+                    None => merge_container(above, last.node, branch, stamp),
+                }
             }
             tree::Change::Added(Found::List(_)) => {} // a difference tells of entries one by one
             tree::Change::Removed(_) => withdraw(tree, schema, path, Plane::Config),
@@ -240,14 +230,54 @@ impl DraftTree<'_> {
     }
 }
 
-/// How many steps all these leaves have in common; `None` when there are no leaves.
-fn shared_steps(leaves: &[(InstancePath, Value)]) -> Option<usize> {
-    let (first, rest) = leaves.split_first()?;
-    let above = &first.0.0[..first.0.0.len().saturating_sub(1)];
-    let shared = |(path, _): &(InstancePath, Value)| {
-        above.iter().zip(&path.0).take_while(|(one, other)| one == other).count()
-    };
-    Some(rest.iter().map(shared).min().unwrap_or(above.len()))
+/// A branch of a tree in the making.
+#[derive(Debug)]
+pub struct Place<'p> {
+    branch: &'p mut Branch<Stamp>,
+    /// The same branch as it was, when something was taken away since.
+    before: Option<&'p Branch<Stamp>>,
+    schema: &'p Schema,
+    stamp: Stamp,
+}
+
+impl<'p> Place<'p> {
+    /// This branch again, to go down from it more than once.
+    pub fn again(&mut self) -> Place<'_> {
+        Place { branch: &mut *self.branch, ..*self }
+    }
+
+    /// The branch at `steps` below this one, made when absent.
+    #[must_use]
+    pub fn below(self, steps: &[Step]) -> Self {
+        let before = self.before.and_then(|before| branch_at(before, steps));
+        let branch = self.branch.descend_mut(self.schema, steps, &self.stamp);
+        Place { branch, before, ..self }
+    }
+
+    /// The container in this branch, made when absent.
+    #[must_use]
+    pub fn container(self, node: NodeId) -> Self {
+        let before = self.before.and_then(|before| before.container(node)).map(|it| &**it);
+        Place { branch: self.branch.container_mut(node), before, ..self }
+    }
+
+    /// Sets a leaf of this branch. The same value again is no change.
+    pub fn set(&mut self, leaf: NodeId, value: Value) {
+        let before = self.before.and_then(|before| before.leaf(leaf));
+        let stamp = match (self.branch.leaf(leaf), before) {
+            (Some(old), _) if old.value == value => return,
+            (None, Some(before)) if before.value == value => before.meta,
+            (old, before) => restamped(old.or(before), self.stamp),
+        };
+        self.branch.put_leaf(leaf, value, stamp);
+    }
+}
+
+fn branch_at<'b>(from: &'b Branch<Stamp>, steps: &[Step]) -> Option<&'b Branch<Stamp>> {
+    steps.iter().try_fold(from, |branch, step| match &step.keys {
+        None => branch.container(step.node).map(|it| &**it),
+        Some(keys) => branch.list(step.node)?.get(keys).map(|it| &**it),
+    })
 }
 
 fn set(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, value: Value, fresh: Stamp) {
@@ -279,15 +309,32 @@ fn merge<M>(into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool, stamp: Stam
                     into.put_leaf(*node, leaf.value.clone(), stamp);
                 }
             },
-            Child::Container(inner) => merge(into.container_mut(*node), inner, false, stamp),
+            Child::Container(inner) => merge_container(into, *node, inner, stamp),
             Child::List(list) => {
                 let target = into.list_mut(*node);
-                for (keys, entry) in list.iter() {
-                    merge(target.entry_mut(keys, Branch::default), entry, true, stamp);
-                }
+                list.iter().for_each(|(keys, entry)| merge_entry(target, keys, entry, stamp));
             }
         }
     }
+}
+
+fn merge_container<M>(into: &mut Branch<Stamp>, node: NodeId, from: &Branch<M>, stamp: Stamp) {
+    if into.container(node).is_some() {
+        return merge(into.container_mut(node), from, false, stamp);
+    }
+    let mut container = Branch::with_capacity(from.children().len());
+    merge(&mut container, from, false, stamp);
+    into.put(node, Child::Container(Arc::new(container)));
+}
+
+fn merge_entry<M>(into: &mut List<Stamp>, keys: &Keys, from: &Branch<M>, stamp: Stamp) {
+    if into.get(keys).is_some() {
+        return merge(into.entry_mut(keys, Branch::default), from, true, stamp);
+    }
+    // State will join it.
+    let mut entry = Branch::with_capacity(from.children().len() + 1);
+    merge(&mut entry, from, true, stamp);
+    into.put(keys.clone(), Arc::new(entry));
 }
 
 /// Takes one plane away at `path` and below; what the other plane holds stays.

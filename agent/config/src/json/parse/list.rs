@@ -1,0 +1,108 @@
+//! The entries of lists, one after the other or side by side.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{BranchSeed, Fault, Reader, new_branch};
+use crate::instance::Keys;
+use crate::parallel;
+use crate::schema::Node;
+use crate::tree::{Branch, List};
+
+/// Reads an array of entries.
+pub(super) struct ListSeed<'a, 'r, M> {
+    pub(super) reader: &'a Reader<'r, M>,
+    pub(super) node: &'a Node,
+}
+
+impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
+    type Value = List<M>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<List<M>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
+    type Value = List<M>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
+        if self.reader.split {
+            return self.split(seq);
+        }
+        let Self { reader, node } = self;
+        let mut list = List::default();
+        for position in 0.. {
+            let mut branch = new_branch(node);
+            let seed = BranchSeed { reader, node, branch: &mut branch, top: None, keys: None };
+            let read = seq.next_element_seed(seed);
+            let segment =
+                |branch: &Branch<M>| reader.at(|| reader.entry_segment(node, branch, position));
+            if read.inspect_err(|_| segment(&branch))?.is_none() {
+                break;
+            }
+            let keys = reader.keys(node, &mut branch).map_err(|fault| {
+                segment(&branch);
+                reader.fail(fault)
+            })?;
+            let branch = Arc::new(branch);
+            if list.put(keys, branch.clone()).is_some() {
+                segment(&branch);
+                return Err(reader.fail(Fault::Duplicate));
+            }
+        }
+        Ok(list)
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<List<M>, E> {
+        Err(self.reader.fail(Fault::Null))
+    }
+
+    other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
+}
+
+impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
+    /// Finds where each entry ends, then reads them. What is wrong with one is not told.
+    fn split<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
+        let mut texts: Vec<&str> = Vec::new();
+        while let Some(entry) = seq.next_element::<&RawValue>()? {
+            texts.push(entry.get());
+        }
+        // Within a short list there may be a long one, within a long one there is enough to do.
+        let split = texts.len() <= parallel::FEW;
+        let (schema, flavour, writable) =
+            (self.reader.schema, self.reader.flavour, self.reader.writable);
+        let (node, meta) = (self.node, &self.reader.meta);
+        let entries = parallel::map(texts, |text| {
+            let (meta, failure) = (meta.clone(), RefCell::default());
+            Reader { schema, flavour, writable, meta, failure, split }.entry(node, text)
+        });
+        let mut list = List::default();
+        for entry in entries {
+            let (keys, branch) = entry.ok_or_else(|| A::Error::custom(""))?;
+            if list.put(keys, branch).is_some() {
+                return Err(A::Error::custom(""));
+            }
+        }
+        Ok(list)
+    }
+}
+
+impl<M: Clone + Send + Sync> Reader<'_, M> {
+    /// One entry of a list that was split.
+    fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
+        let mut branch = new_branch(node);
+        let seed = BranchSeed { reader: self, node, branch: &mut branch, top: None, keys: None };
+        seed.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()?;
+        let keys = self.keys(node, &mut branch).ok()?;
+        Some((keys, Arc::new(branch)))
+    }
+}
