@@ -411,6 +411,7 @@ impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
                     top: None,
                     keys: None,
                 })?;
+                branch.fit();
                 Child::Container(Arc::new(branch))
             }
         };

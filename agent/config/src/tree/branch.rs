@@ -173,6 +173,11 @@ impl<M> Branch<M> {
         }
     }
 
+    /// Gives back the room that was not needed.
+    pub fn fit(&mut self) {
+        self.children.shrink_to_fit();
+    }
+
     /// Keeps the children for which `keep` is true.
     pub fn retain(&mut self, mut keep: impl FnMut(NodeId, &mut Child<M>) -> bool) {
         self.children.retain_mut(|(node, child)| keep(*node, child));

@@ -51,6 +51,7 @@ impl<'a> Union<'a> {
         for (child, lists) in it.children.iter().zip(&lists) {
             put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
         }
+        effective.fit();
         Outputs {
             effective: (!absent).then(|| Arc::new(effective)),
             openconfig: self.openconfig_view(it, inputs, &lists, &overlays),

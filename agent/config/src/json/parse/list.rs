@@ -53,6 +53,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
                 segment(&branch);
                 reader.fail(fault)
             })?;
+            branch.fit();
             let branch = Arc::new(branch);
             if list.put(keys, branch.clone()).is_some() {
                 segment(&branch);
@@ -103,6 +104,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         let seed = BranchSeed { reader: self, node, branch: &mut branch, top: None, keys: None };
         seed.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()?;
         let keys = self.keys(node, &mut branch).ok()?;
+        branch.fit();
         Some((keys, Arc::new(branch)))
     }
 }
