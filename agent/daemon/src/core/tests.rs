@@ -11,6 +11,7 @@ use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 
 use super::*;
 use crate::caller::{Role, Source};
+use crate::reboot::Reboots;
 use crate::store::Store;
 
 /// A port with an MTU and an address, and a route through it.
@@ -38,6 +39,7 @@ pub(crate) const BOX: &str = r#"{
 pub(crate) struct Agent {
     core: Core,
     pub(crate) handle: CoreHandle,
+    pub(crate) reboots: Reboots,
     store: Store,
 }
 
@@ -47,6 +49,7 @@ impl Agent {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
+        let reboots = Reboots::new(&loaded.notes, store.clone());
         let transport = Box::new(transport);
         let parts = Parts {
             models,
@@ -59,7 +62,7 @@ impl Agent {
             factory: None,
         };
         let core = Core::start(parts).await.unwrap();
-        Self { handle: core.handle(), core, store }
+        Self { handle: core.handle(), core, reboots, store }
     }
 
     async fn update(&self, document: &str) -> Result<Committed, CommitError> {

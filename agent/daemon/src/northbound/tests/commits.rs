@@ -44,7 +44,7 @@ impl Rig {
     async fn new() -> Self {
         let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), TempDir::new().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
-        let client = client(&agent.handle).await;
+        let client = client(&agent).await;
         let mut rig = Self { kernel, folder, agent, client };
         rig.ask(&format!("update / {}", BOX.replace("; ", ";")), "").await.unwrap();
         rig
@@ -55,7 +55,7 @@ impl Rig {
         let Self { kernel, folder, agent, .. } = self;
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
-        let client = client(&agent.handle).await;
+        let client = client(&agent).await;
         Self { kernel, folder, agent, client }
     }
 

@@ -18,26 +18,61 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Status, Streaming};
 
+use super::fake::Fake;
 use crate::caller::{Caller, Role, Source};
+use crate::core::CoreHandle;
+use crate::core::tests::Agent;
 use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
+use crate::reboot::Reboots;
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;
 
 pub(super) type Client = GNmiClient<Channel>;
 
+/// What a channel leads to.
+pub(super) trait Served {
+    type Core: Datastore;
+    fn datastore(&self) -> Self::Core;
+    fn reboots(&self) -> Reboots;
+}
+
+impl Served for Fake {
+    type Core = Self;
+
+    fn datastore(&self) -> Self {
+        self.clone()
+    }
+
+    fn reboots(&self) -> Reboots {
+        Fake::reboots(self)
+    }
+}
+
+impl Served for Agent {
+    type Core = CoreHandle;
+
+    fn datastore(&self) -> CoreHandle {
+        self.handle.clone()
+    }
+
+    fn reboots(&self) -> Reboots {
+        self.reboots.clone()
+    }
+}
+
 /// A client that may do everything.
-pub(super) async fn client(core: &impl Datastore) -> Client {
+pub(super) async fn client(core: &impl Served) -> Client {
     client_as(core, Role::Admin).await
 }
 
-pub(super) async fn client_as(core: &impl Datastore, role: Role) -> Client {
+pub(super) async fn client_as(core: &impl Served, role: Role) -> Client {
     GNmiClient::new(channel(core, Some(role)).await)
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE)
 }
 
-pub(super) async fn channel(core: &impl Datastore, role: Option<Role>) -> Channel {
+pub(super) async fn channel(core: &impl Served, role: Option<Role>) -> Channel {
     let authenticate = move |mut request: Request<()>| {
         if let Some(role) = role {
             let caller = Caller { name: "test".into(), role, source: Source::Password, peer: None };
@@ -45,7 +80,7 @@ pub(super) async fn channel(core: &impl Datastore, role: Option<Role>) -> Channe
         }
         Ok::<_, Status>(request)
     };
-    let routes = routes(core.clone(), core.reboots()).await.unwrap();
+    let routes = routes(core.datastore(), core.reboots()).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()
