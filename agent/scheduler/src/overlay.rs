@@ -98,6 +98,8 @@ pub(crate) struct OverlayGroup {
     pub(crate) blocked: Vec<Spot>,
     /// The operation that made the first offer.
     pub(crate) made_by: Option<u32>,
+    /// The operation that made the newest offer: an older one must not go before it is there.
+    pub(crate) joined_by: Option<u32>,
     /// The operations by which users left.
     pub(crate) freed_by: SmallVec<[u32; 1]>,
 }

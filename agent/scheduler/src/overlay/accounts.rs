@@ -269,6 +269,7 @@ impl Overlay<'_> {
             self.turned.ready.extend(held);
         }
         let group = self.group_mut(account);
+        group.joined_by = by;
         if group.avail == 1 {
             group.made_by = by;
             self.walk(account, true);

@@ -74,7 +74,8 @@ impl Planner<'_> {
         }
         for &account in lost {
             let group = self.overlay.group(account);
-            before.extend(group.freed_by.iter().copied().chain(group.made_by));
+            let freed = group.freed_by.iter().copied();
+            before.extend(freed.chain(group.made_by).chain(group.joined_by));
         }
         let mut last: SmallVec<[u32; 1]> = SmallVec::new();
         for op in before {

@@ -7,12 +7,11 @@
 mod common;
 #[path = "../common/generate.rs"]
 mod generate;
-mod world;
 
 use proptest::prelude::*;
 
+use common::world::{Move, World};
 use generate::{cases, change};
-use world::{Move, World};
 
 /// One change of intent, atomic or not.
 fn intent() -> impl Strategy<Value = Move> {

@@ -9,6 +9,7 @@
 mod lab;
 mod reference;
 mod thing;
+pub mod world;
 
 pub use lab::*;
 #[allow(unused_imports, reason = "rows do not need it, properties do")]

@@ -1,13 +1,16 @@
 //! An engine whose every event waits until it is told to happen.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Completion, Fact, Key, Mode, Operation, Outcome, Step, TransportId, TxnId,
+    Bond, Completion, Engine, Fact, Key, Mode, Operation, Outcome, SharedValue, Step, TransportId,
+    TxnId,
 };
 
-use crate::common::{Lab, Reference, Thing, delta, fact, watched};
+use super::{Lab, Reference, Thing, delta, error, fact, key, registry, watched};
 
 /// Longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
@@ -16,13 +19,15 @@ const PATIENCE: usize = 5_000;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-pub(crate) enum Move {
+pub enum Move {
     Intend {
         change: String,
         atomic: bool,
     },
     /// The oldest operation that this transport was handed.
     CarryOut(u8),
+    /// The same, and it fails.
+    Fail(u8),
     /// The engine hears of the oldest operation that was carried out.
     Answer,
     /// The oldest read is answered, with what is there now.
@@ -31,11 +36,17 @@ pub(crate) enum Move {
     Notice,
     /// The next deadline passes.
     Time,
+    /// The process dies, and another one starts.
+    Crash,
+    /// Somebody removes a value, if it is there.
+    Lose(&'static str),
+    /// A foreign value comes, changes or goes.
+    Foreign(u8, u32),
 }
 
 /// The engine, the system, and everything on its way between them.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub struct World {
     lab: Lab,
     handed: BTreeMap<TransportId, VecDeque<Operation>>,
     answers: VecDeque<Completion>,
@@ -43,18 +54,39 @@ pub(crate) struct World {
     notices: VecDeque<Fact>,
     /// Every change that was started, and whether it was answered with success.
     changes: BTreeMap<TxnId, (String, Option<bool>)>,
+    /// Changes of earlier lives that were committed.
+    committed: Vec<String>,
+    /// Operations, counted from the first, that fail.
+    failing: Vec<usize>,
+    carried_out: usize,
+    foreign: BTreeMap<Key, Thing>,
     happened: Vec<String>,
 }
 
 impl World {
-    pub(crate) fn play(&mut self, step: Move) {
+    /// A system that has what was asked of it, and nothing on its way.
+    pub fn having(ours: &str) -> Self {
+        let mut world = Self::default();
+        world.play(Move::Intend { change: ours.to_owned(), atomic: false });
+        world.rest();
+        world.happened.clear();
+        world
+    }
+
+    pub fn failing_at(failing: Vec<usize>) -> Self {
+        Self { failing, ..Self::default() }
+    }
+
+    pub fn play(&mut self, step: Move) {
         // What leans on something that failed, or that was removed outside, is refused by the system.
         self.lab.strict = false;
         self.lab.stumbled = true;
         self.happened.push(format!("{step:?}"));
         match step {
             Move::Intend { change, atomic } => self.intend(&change, atomic),
-            Move::CarryOut(transport) => self.carry_out(TransportId(transport)),
+            Move::CarryOut(transport) => self.carry_out(TransportId(transport), false),
+            Move::Fail(transport) => self.carry_out(TransportId(transport), true),
+            Move::Crash => self.crash(),
             Move::Answer => {
                 if let Some(done) = self.answers.pop_front() {
                     let step = self.lab.engine.completed(vec![done], self.lab.now());
@@ -74,6 +106,12 @@ impl World {
             // Operations that are given up and carried out later are a story of their own.
             Move::Time if self.handed.values().all(VecDeque::is_empty) => self.pass_time(),
             Move::Time => {}
+            Move::Lose(name) => {
+                if self.lab.system.remove(&key(name)).is_some() {
+                    self.notices.push_back(fact(&key(name), None));
+                }
+            }
+            Move::Foreign(which, state) => self.foreign(which, state),
         }
     }
 
@@ -83,7 +121,8 @@ impl World {
             true => item.trim().to_owned(),
             false => mark(item.trim()),
         };
-        let change = change.split(';').map(marked).collect::<Vec<_>>().join("; ");
+        let items = change.split(';').filter(|item| !item.trim().is_empty());
+        let change = items.map(marked).collect::<Vec<_>>().join("; ");
         let mut delta = delta(&change);
         delta.mode = if atomic { Mode::Atomic } else { Mode::BestEffort };
         let Ok(plan) = self.lab.engine.plan(delta) else { return };
@@ -92,14 +131,34 @@ impl World {
         self.take(step);
     }
 
-    fn carry_out(&mut self, transport: TransportId) {
+    fn carry_out(&mut self, transport: TransportId, fails: bool) {
         let Some(op) = self.handed.get_mut(&transport).and_then(VecDeque::pop_front) else {
             return;
         };
-        let done = self.lab.carry_out(&op).expect("nothing is silent here");
+        self.carried_out += 1;
+        let done = if fails || self.failing.contains(&self.carried_out) {
+            Completion { op: op.id, result: Err(error(16, "busy", true)), observed: None }
+        } else {
+            self.lab.carry_out(&op).expect("nothing is silent here")
+        };
         self.happened.push(format!("  {} {} {:?}", op.action, op.key, done.result));
         self.answers.push_back(done);
         self.notices.push_back(fact(&op.key, self.lab.system.get(&op.key)));
+    }
+
+    fn foreign(&mut self, which: u8, state: u32) {
+        let name = format!("m/foreign{which}");
+        match state {
+            0 => drop(self.foreign.remove(&key(&name))),
+            _ => {
+                drop(self.foreign.insert(key(&name), Thing::parse(&format!("{name} ={state} +f"))))
+            }
+        }
+        match self.foreign.get(&key(&name)).cloned() {
+            Some(thing) => drop(self.lab.system.insert(key(&name), thing)),
+            None => drop(self.lab.system.remove(&key(&name))),
+        }
+        self.notices.push_back(fact(&key(&name), self.lab.system.get(&key(&name))));
     }
 
     fn hear(&mut self, fact: Fact) {
@@ -133,11 +192,34 @@ impl World {
         }
     }
 
+    /// The process dies and another one starts: changes that were not answered are rolled back in the store, what was
+    /// handed to the kernel and not carried out never is.
+    fn crash(&mut self) {
+        let ended = std::mem::take(&mut self.changes).into_values();
+        self.committed
+            .extend(ended.filter(|(_, ended)| *ended == Some(true)).map(|(text, _)| text));
+        self.handed.clear();
+        self.answers.clear();
+        self.reads.clear();
+        self.notices.clear();
+        self.lab.watched.clear();
+        let intent = self.reference().intent.into_iter();
+        let intent = intent.map(|(key, thing)| (key, Arc::new(thing) as SharedValue)).collect();
+        self.lab.engine = Engine::new(registry());
+        self.lab.engine.load(intent, Vec::new());
+        for status in self.lab.engine.statuses() {
+            let seen = watched(&self.lab.engine, &status.key);
+            self.lab.watched.insert(status.key, seen);
+        }
+        let step = self.lab.engine.resync(self.lab.facts(), self.lab.now());
+        self.take(step);
+    }
+
     /// What was answered with success, in the order in which it was started.
     fn reference(&self) -> Reference {
-        let mut reference = Reference::default();
+        let mut reference = Reference { foreign: self.foreign.clone(), ..Reference::default() };
         let now = self.changes.values().filter(|(_, ended)| *ended == Some(true));
-        for (change, _) in now {
+        for change in self.committed.iter().chain(now.map(|(change, _)| change)) {
             reference.apply(change);
         }
         reference
@@ -170,8 +252,64 @@ impl World {
         );
     }
 
+    /// What may happen now, apart from what comes from outside.
+    pub fn enabled(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let handed = self.handed.iter().filter(|(_, queue)| !queue.is_empty());
+        moves.extend(handed.map(|(transport, _)| Move::CarryOut(transport.0)));
+        if !self.answers.is_empty() {
+            moves.push(Move::Answer);
+        }
+        if !self.reads.is_empty() {
+            moves.push(Move::Read);
+        }
+        if !self.notices.is_empty() {
+            moves.push(Move::Notice);
+        }
+        // Time passes when nothing else happens: what is given up too early is a story of its own.
+        let soon = self.lab.deadline.is_some_and(|deadline| deadline <= self.lab.now + LONG);
+        if moves.is_empty() && soon {
+            moves.push(Move::Time);
+        }
+        moves
+    }
+
+    /// Everything that can be told of the state: two worlds with equal digests go on alike.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        let left = |at: Duration| at.saturating_sub(self.lab.now);
+        for mut status in self.lab.engine.statuses() {
+            status.detail.retry_at = status.detail.retry_at.map(left);
+            format!("{status:?}").hash(&mut hasher);
+        }
+        let ended: Vec<_> = self.changes.values().map(|(_, ended)| ended).collect();
+        let on_the_way = (&self.handed, &self.answers, &self.reads, &self.notices);
+        format!("{on_the_way:?} {ended:?} {:?}", self.lab.deadline.map(left)).hash(&mut hasher);
+        format!("{:?} {:?} {}", self.lab.system, self.committed, self.lab.engine.is_idle())
+            .hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// I1: nothing of ours is without what it needs. Holds until something fails.
+    pub fn check_needs(&self) {
+        for thing in self.lab.system.values() {
+            let needs = thing.dependencies().into_iter().filter(|need| need.bond == Bond::After);
+            for need in needs {
+                let met = self.lab.is_met(&need.target);
+                assert!(met, "`{thing}` is without {}\n{}", need.label, self.happened.join("\n"));
+            }
+        }
+    }
+
+    /// I7, I11: counters and lists are those of a recomputation.
+    pub fn audit(&self) {
+        if let Err(wrong) = self.lab.engine.audit() {
+            panic!("{wrong}\n{}", self.happened.join("\n"));
+        }
+    }
+
     /// What must hold in the end: each invariant by its number.
-    pub(crate) fn check(&mut self) {
+    pub fn check(&mut self) {
         self.rest();
         let story = || self.happened.join("\n");
         let lab = &self.lab;

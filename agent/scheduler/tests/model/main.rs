@@ -1,0 +1,115 @@
+//! Every order of events of small systems: at most four keys, two transports that answer when they like, one failure, one
+//! crash, one change of mind.
+//!
+//! The state of the model is the real engine. It is no value that could be copied, so a state is the list of events that
+//! leads to it, replayed; two lists that lead to equal digests are followed once.
+
+#![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::collections::HashSet;
+
+use common::world::{Move, World};
+
+/// A small system and what happens to it.
+#[derive(Clone, Copy)]
+struct Small<'t> {
+    ours: &'t str,
+    change: &'t str,
+    atomic: bool,
+    /// What is asked for instead, at any moment after the change.
+    second: &'t str,
+    /// Operations that may fail, and crashes, on one path.
+    failures: usize,
+    crashes: usize,
+}
+
+/// What has been used up on the way to a state.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    failures: usize,
+    crashes: usize,
+    seconds: usize,
+}
+
+/// More states than any of the systems here has: with more, the model is too large for a test.
+const STATES_MOST: usize = 200_000;
+
+/// Visits every reachable state; how many there are.
+#[track_caller]
+fn explore(small: Small<'_>) -> usize {
+    let mut seen = HashSet::new();
+    let mut open: Vec<(Vec<Move>, Used)> = vec![(Vec::new(), Used::default())];
+    while let Some((path, used)) = open.pop() {
+        let world = replay(small, &path);
+        if !seen.insert((world.digest(), used.failures, used.crashes, used.seconds)) {
+            continue;
+        }
+        assert!(seen.len() < STATES_MOST, "too many states");
+        world.audit();
+        if used.failures + used.crashes == 0 {
+            world.check_needs();
+        }
+        let moves = next(small, &world, used);
+        if world.enabled().is_empty() {
+            replay(small, &path).check();
+        }
+        for (step, used) in moves {
+            let mut path = path.clone();
+            path.push(step);
+            open.push((path, used));
+        }
+    }
+    seen.len()
+}
+
+fn replay(small: Small<'_>, path: &[Move]) -> World {
+    let mut world = World::having(small.ours);
+    world.play(Move::Intend { change: small.change.to_owned(), atomic: small.atomic });
+    for step in path {
+        world.play(step.clone());
+    }
+    world
+}
+
+/// The events that may follow a state.
+fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(Move, Used)> {
+    let mut next = Vec::new();
+    for step in world.enabled() {
+        if let Move::CarryOut(transport) = step
+            && used.failures < small.failures
+        {
+            next.push((Move::Fail(transport), Used { failures: used.failures + 1, ..used }));
+        }
+        next.push((step, used));
+    }
+    if used.crashes < small.crashes {
+        next.push((Move::Crash, Used { crashes: used.crashes + 1, ..used }));
+    }
+    if used.seconds == 0 && !small.second.is_empty() {
+        let second = Move::Intend { change: small.second.to_owned(), atomic: true };
+        next.push((second, Used { seconds: 1, ..used }));
+    }
+    next
+}
+
+/// Systems of at most four keys: what is there, the change, the change of mind.
+const SYSTEMS: [(&str, &str, &str); 5] = [
+    ("", "a <B; B", "-B"),
+    ("a <B; B", "a =1 <B; B !1", "-a"),
+    ("a <B =1; B", "-B; -a", "a <B =2; B"),
+    ("a <?f; B +f", "-B; c +f", "B +f; -c"),
+    ("a .p; B <a.p", "a; C", "-B"),
+];
+
+// proves kv.I1, kv.I2, kv.I7, kv.I11, kv.X27, kv.I12
+#[test]
+fn every_order_of_answers_and_a_change_of_mind_ends_well() {
+    for (ours, change, second) in SYSTEMS {
+        let small = Small { ours, change, atomic: true, second, failures: 0, crashes: 0 };
+        let states = explore(small);
+        assert!(states > 100, "{change}: only {states}");
+    }
+}
