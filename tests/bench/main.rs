@@ -4,6 +4,8 @@
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
+mod engine;
+mod system;
 mod union;
 mod yardstick;
 
@@ -28,6 +30,7 @@ const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/p
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let mut table = Table::default();
+    table.engine()?;
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
@@ -47,8 +50,10 @@ async fn main() -> Result<ExitCode> {
         Some(10.0),
     );
 
+    system::rows(&mut table, &client, &net).await?;
+
     let raw = yardstick::routes(&net, ROUTES)?;
-    let set = many_routes(&client, &net).await?;
+    let set = many_routes(&client, &net, ROUTES).await?;
     table.ratio(&format!("{ROUTES} routes in one Set"), set, "batched netlink", raw, 4.0);
     table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
 
@@ -94,16 +99,16 @@ fn port() -> Value {
     }]})
 }
 
-/// One Set with all routes; they are in the kernel when it is answered. The client's own work, writing the document,
+/// One Set with so many routes; they are in the kernel when it is answered. The client's own work, writing the document,
 /// is done before the clock starts.
-async fn many_routes(client: &GnmiClient, net: &Netns) -> Result<Duration> {
-    let replace = vec![update(STATIC_ROUTES, routes(ROUTES))];
+async fn many_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<Duration> {
+    let replace = vec![update(STATIC_ROUTES, routes(count))];
     let request = SetRequest { replace, ..Default::default() };
     let started = Instant::now();
     client.set(request).await.context("the routes")?;
     let took = started.elapsed();
     anyhow::ensure!(
-        net.routes("150").len() == ROUTES as usize,
+        net.routes("150").len() == count as usize,
         "the routes are not all in the kernel"
     );
     Ok(took)
@@ -165,14 +170,31 @@ impl Table {
         target: Option<f64>,
     ) {
         let (ours, theirs) = (milliseconds(time), milliseconds(yard));
-        let yard = format!("{yardstick} {theirs:.2} ms");
+        let yard = format!("{yardstick} {theirs:.3} ms");
         self.add(
             what,
-            &format!("{ours:.2} ms"),
+            &format!("{ours:.3} ms"),
             &yard,
             ours / theirs,
             target.map(|target| (ours, target, "ms")),
         );
+    }
+
+    /// The engine without a system, beside the engine whose place it takes.
+    fn engine(&mut self) -> Result<()> {
+        let (rows, memory) = engine::measure()?;
+        for engine::Row { what, took, original, target } in rows {
+            self.time(&what, took, "the original", original, Some(milliseconds(target)));
+        }
+        let engine::Memory { octets, original, target } = memory;
+        self.add(
+            "engine: octets for each value",
+            &format!("{octets:.0}"),
+            &format!("the original {original:.0}"),
+            octets / original,
+            Some((octets, target, "")),
+        );
+        Ok(())
     }
 
     /// A time whose target is a ratio.

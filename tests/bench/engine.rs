@@ -1,0 +1,455 @@
+//! The engine alone, on a transport that does nothing: what planning and bookkeeping cost, history included.
+//!
+//! The yardsticks are what KVScheduler, the engine that this one succeeds, takes for workloads of the same shape.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use holdfast_scheduler::{
+    Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet, Fact, Key, KindId, Now,
+    Offer, Operation, OperationError, Outcome, Part, Registry, SharedValue, Step, TransportId,
+};
+
+/// Groups of the large table: a link, its two properties and a route make four values.
+const GROUPS: u32 = 25_000;
+/// Values that wait for one that is not there.
+const WAITING: u32 = 100_000;
+const MEMBERS: u32 = 10_000;
+const CHAIN: u32 = 8_000;
+const LAYERS: u32 = 30;
+/// Changes of one value that are timed.
+const CHANGES: u32 = 2_000;
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) took: Duration,
+    /// What the original takes.
+    pub(crate) original: Duration,
+    pub(crate) target: Duration,
+}
+
+/// Octets for each value, history included, and the target.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) octets: f64,
+    pub(crate) original: f64,
+    pub(crate) target: f64,
+}
+
+const fn micros(count: u64) -> Duration {
+    Duration::from_micros(count)
+}
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Measures everything.
+pub(crate) fn measure() -> Result<(Vec<Row>, Memory)> {
+    let mut rows = Vec::new();
+    let mut row = |what: &str, took, original, target| {
+        rows.push(Row { what: format!("engine: {what}"), took, original, target });
+    };
+    let before = resident_octets()?;
+    let mut bench = Bench::new()?;
+    row("create 100 k values", bench.commit(groups())?, millis(4080), millis(150));
+    let octets = (resident_octets()? - before) / f64::from(4 * GROUPS);
+    row("plan of one change in 100 k", bench.plan_one()?, millis(334), micros(20));
+    let ones = bench.change_ones()?;
+    let at = |percent: usize| ones[(ones.len() - 1) * percent / 100];
+    row("one change in 100 k, p50", at(50), micros(71), micros(15));
+    row("one change in 100 k, p99", at(99), micros(71), micros(60));
+    row("one failing change in 100 k", bench.fail_one()?, millis(227), micros(100));
+    row("resync in sync, 100 k", bench.resync()?, millis(2960), millis(40));
+    drop(bench);
+
+    let mut bench = Bench::new()?;
+    let waiting = (0..WAITING).map(|number| some(Thing::new(number, &[WAITING]))).collect();
+    row("100 k values wait for one", bench.commit(waiting)?, millis(31_300), millis(100));
+    let awaited = vec![some(Thing::new(WAITING, &[]))];
+    row("the one they wait for comes", bench.commit(awaited)?, millis(1600), millis(100));
+
+    let mut bench = Bench::new()?;
+    bench.commit(vec![some(Thing { parts: MEMBERS, ..Thing::new(0, &[]) })])?;
+    let grown = vec![some(Thing { parts: MEMBERS + 1, ..Thing::new(0, &[]) })];
+    row("one member more of 10 k", bench.commit(grown)?, millis(70), micros(50));
+
+    let mut bench = Bench::new()?;
+    let chain = (0..CHAIN).map(|number| some(Thing::new(number, &[number + 1]))).collect();
+    row("a chain of 8 k, pending", bench.commit(chain)?, millis(59_400), millis(10));
+
+    let mut bench = Bench::new()?;
+    let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
+    let layers = (0..2 * LAYERS).map(|number| some(Thing::new(number, &below(number)))).collect();
+    row("30 layers of diamonds, pending", bench.commit(layers)?, millis(300_000), micros(100));
+    Ok((rows, Memory { octets, original: 1700.0, target: 500.0 }))
+}
+
+/// A link with its properties and a route that needs the link and any of them, many times.
+fn groups() -> Vec<Change> {
+    let group = |number: u32| {
+        let route = Route { number, metric: 0 };
+        let link = Link { number };
+        [(link_key(number), shared(link)), (route_key(number), shared(route))]
+    };
+    (0..GROUPS).flat_map(group).collect()
+}
+
+type Change = (Key, Option<SharedValue>);
+
+fn shared(value: impl holdfast_scheduler::Value) -> Option<SharedValue> {
+    Some(Arc::new(value))
+}
+
+fn some(thing: Thing) -> Change {
+    (thing_key(thing.number), shared(thing))
+}
+
+/// An engine and a system that agrees to everything at once.
+struct Bench {
+    engine: Engine,
+    begun: Instant,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let mut registry = Registry::new();
+        registry.register(Links)?;
+        registry.register(Properties)?;
+        registry.register(Routes)?;
+        registry.register(Things)?;
+        registry.register(Members)?;
+        Ok(Self { engine: Engine::new(registry), begun: Instant::now() })
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.begun.elapsed(), unix_ns: 0 }
+    }
+
+    /// Plans a change and carries it out to the end; how long that takes.
+    fn commit(&mut self, changes: Vec<Change>) -> Result<Duration> {
+        let started = Instant::now();
+        let plan = self.engine.plan(Delta::new(changes))?;
+        let (_, step) = self.engine.start(plan, self.now());
+        let outcome = self.follow(step, None)?;
+        let took = started.elapsed();
+        ensure!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        Ok(took)
+    }
+
+    /// Answers what is handed out until the transaction ends. An operation on one key may be refused.
+    fn follow(&mut self, mut step: Step, refused: Option<&Key>) -> Result<Outcome> {
+        loop {
+            if let Some(outcome) = step.finished.pop() {
+                return Ok(outcome);
+            }
+            ensure!(!step.submit.is_empty(), "the engine waits for nothing");
+            let answer = |op: &Operation| {
+                if refused == Some(&op.key) {
+                    let error = OperationError::message("refused");
+                    return Completion { op: op.id, result: Err(error), observed: None };
+                }
+                let seen = Fact { key: op.key.clone(), value: op.new.clone(), time_ns: 0 };
+                Completion { op: op.id, result: Ok(()), observed: Some(seen) }
+            };
+            let answers = step.submit.iter().map(answer).collect();
+            step = self.engine.completed(answers, self.now());
+            // What failed is read back.
+            if step.finished.is_empty() && !step.read.is_empty() {
+                let fact = |key: &Key| Fact {
+                    key: key.clone(),
+                    value: self.engine.planes(key)[2].cloned(),
+                    time_ns: 0,
+                };
+                let facts = step.read.iter().map(fact).collect();
+                step = self.engine.observed(facts, self.now());
+            }
+        }
+    }
+
+    fn plan_one(&self) -> Result<Duration> {
+        let started = Instant::now();
+        for number in 0..CHANGES {
+            let route = Route { number, metric: 1 };
+            let plan = self.engine.plan(Delta::new(vec![(route_key(number), shared(route))]))?;
+            ensure!(plan.operations().len() == 1, "{plan}");
+        }
+        Ok(started.elapsed() / CHANGES)
+    }
+
+    /// How long each of many changes of one value takes, sorted.
+    fn change_ones(&mut self) -> Result<Vec<Duration>> {
+        let mut times = Vec::new();
+        for number in 0..CHANGES {
+            let route = Route { number, metric: 2 };
+            times.push(self.commit(vec![(route_key(number), shared(route))])?);
+        }
+        times.sort();
+        Ok(times)
+    }
+
+    /// The median of changes whose operation fails.
+    fn fail_one(&mut self) -> Result<Duration> {
+        let mut times = Vec::new();
+        for number in 0..CHANGES {
+            let key = route_key(number);
+            let route = Route { number, metric: 3 };
+            let started = Instant::now();
+            let plan = self.engine.plan(Delta::new(vec![(key.clone(), shared(route))]))?;
+            let (_, step) = self.engine.start(plan, self.now());
+            let outcome = self.follow(step, Some(&key))?;
+            times.push(started.elapsed());
+            ensure!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+        }
+        times.sort();
+        Ok(times[times.len() / 2])
+    }
+
+    /// Everything retrieved, and nothing differs.
+    fn resync(&mut self) -> Result<Duration> {
+        let observed = |key: Key| {
+            let value = self.engine.planes(&key)[2].cloned();
+            Fact { key, value, time_ns: 0 }
+        };
+        let keys = (0..GROUPS).flat_map(|number| [link_key(number), route_key(number)]);
+        let facts: Vec<Fact> = keys.map(observed).collect();
+        let planned = self.engine.counters().operations_planned;
+        let started = Instant::now();
+        let step = self.engine.resync(facts, self.now());
+        let took = started.elapsed();
+        ensure!(step.submit.is_empty() && self.engine.counters().operations_planned == planned);
+        Ok(took)
+    }
+}
+
+fn resident_octets() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u32 = text.split(' ').nth(1).context("resident pages")?.parse()?;
+    Ok(f64::from(pages) * 4096.0)
+}
+
+const LINK: KindId = KindId(1);
+const PROPERTY: KindId = KindId(2);
+const ROUTE: KindId = KindId(3);
+const THING: KindId = KindId(4);
+const MEMBER: KindId = KindId(5);
+
+fn link_key(number: u32) -> Key {
+    Key::of(LINK).str(&format!("eth{number}"))
+}
+
+fn route_key(number: u32) -> Key {
+    Key::of(ROUTE).u32(254).ip(IpAddr::from(Ipv4Addr::from(number)))
+}
+
+fn thing_key(number: u32) -> Key {
+    Key::of(THING).u32(number)
+}
+
+/// The facet of all addresses of a link.
+fn addresses(number: u32) -> Facet {
+    Facet::of(LINK, "address").u32(number)
+}
+
+#[derive(Debug, PartialEq)]
+struct Link {
+    number: u32,
+}
+
+#[derive(Debug, PartialEq)]
+struct Property {
+    link: u32,
+    which: u32,
+}
+
+#[derive(Debug, PartialEq)]
+struct Route {
+    number: u32,
+    metric: u32,
+}
+
+/// A value that needs others, and may have parts.
+#[derive(Debug, PartialEq)]
+struct Thing {
+    number: u32,
+    needs: Vec<u32>,
+    parts: u32,
+}
+
+impl Thing {
+    fn new(number: u32, needs: &[u32]) -> Self {
+        Self { number, needs: needs.to_vec(), parts: 0 }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Member(u32);
+
+#[derive(Debug)]
+struct Links;
+
+impl Descriptor for Links {
+    type Value = Link;
+
+    fn kind(&self) -> KindId {
+        LINK
+    }
+
+    fn name(&self) -> &'static str {
+        "link"
+    }
+
+    fn key(&self, link: &Link) -> Key {
+        link_key(link.number)
+    }
+
+    fn label(&self, link: &Link) -> String {
+        format!("link eth{}", link.number)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId(0))
+    }
+
+    fn parts(&self, link: &Link) -> Vec<Part> {
+        let property = |which| {
+            let property = Property { link: link.number, which };
+            (Properties.key(&property), Arc::new(property) as SharedValue)
+        };
+        [0, 1].map(property).into()
+    }
+}
+
+#[derive(Debug)]
+struct Properties;
+
+impl Descriptor for Properties {
+    type Value = Property;
+
+    fn kind(&self) -> KindId {
+        PROPERTY
+    }
+
+    fn name(&self) -> &'static str {
+        "property"
+    }
+
+    fn key(&self, property: &Property) -> Key {
+        Key::of(PROPERTY).u32(property.link).u32(property.which)
+    }
+
+    fn label(&self, property: &Property) -> String {
+        format!("property {} of eth{}", property.which, property.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    fn provides(&self, property: &Property) -> Vec<Offer> {
+        vec![addresses(property.link).into()]
+    }
+}
+
+#[derive(Debug)]
+struct Routes;
+
+impl Descriptor for Routes {
+    type Value = Route;
+
+    fn kind(&self) -> KindId {
+        ROUTE
+    }
+
+    fn name(&self) -> &'static str {
+        "route"
+    }
+
+    fn key(&self, route: &Route) -> Key {
+        route_key(route.number)
+    }
+
+    fn label(&self, route: &Route) -> String {
+        format!("route {}", Ipv4Addr::from(route.number))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId(0))
+    }
+
+    fn dependencies(&self, route: &Route) -> Vec<Dependency> {
+        vec![
+            Dependency::exact("link", link_key(route.number)),
+            Dependency::any_of("address", addresses(route.number)),
+        ]
+    }
+}
+
+#[derive(Debug)]
+struct Things;
+
+impl Descriptor for Things {
+    type Value = Thing;
+
+    fn kind(&self) -> KindId {
+        THING
+    }
+
+    fn name(&self) -> &'static str {
+        "thing"
+    }
+
+    fn key(&self, thing: &Thing) -> Key {
+        thing_key(thing.number)
+    }
+
+    fn label(&self, thing: &Thing) -> String {
+        format!("thing {}", thing.number)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId(0))
+    }
+
+    fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {
+        let need = |&number: &u32| Dependency::exact(number.to_string(), thing_key(number));
+        thing.needs.iter().map(need).collect()
+    }
+
+    fn parts(&self, thing: &Thing) -> Vec<Part> {
+        let member =
+            |number| (Members.key(&Member(number)), Arc::new(Member(number)) as SharedValue);
+        (0..thing.parts).map(member).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Members;
+
+impl Descriptor for Members {
+    type Value = Member;
+
+    fn kind(&self) -> KindId {
+        MEMBER
+    }
+
+    fn name(&self) -> &'static str {
+        "member"
+    }
+
+    fn key(&self, member: &Member) -> Key {
+        Key::of(MEMBER).u32(member.0)
+    }
+
+    fn label(&self, member: &Member) -> String {
+        format!("member {}", member.0)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId(0))
+    }
+}

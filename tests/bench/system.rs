@@ -1,0 +1,71 @@
+//! The agent on the kernel: a middling table of routes, and a thousand pairs of links that go at once.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use holdfast_proto::gnmi::SetRequest;
+use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use super::{STATIC_ROUTES, Table, many_routes, yardstick};
+
+/// Routes of the middling table.
+const ROUTES: u32 = 20_000;
+/// Both ends of each pair are configured.
+const PAIRS: u32 = 1_000;
+/// The group into which links are put to be deleted by one message.
+const GROUP: u32 = 4_711;
+
+/// Measures both, and leaves the system as it was.
+pub(super) async fn rows(table: &mut Table, client: &GnmiClient, net: &Netns) -> Result<()> {
+    let raw = yardstick::routes(net, ROUTES)?;
+    let set = many_routes(client, net, ROUTES).await?;
+    table.time(&format!("{ROUTES} routes in one Set"), set, "batched netlink", raw, Some(110.0));
+    client.delete(STATIC_ROUTES).await.context("the routes go")?;
+
+    let raw = raw_teardown(net)?;
+    make_pairs(client).await?;
+    let started = Instant::now();
+    let names = (0..PAIRS).flat_map(|number| [format!("p{number}"), format!("q{number}")]);
+    let delete = names.map(|name| parse_path(&native(&name))).collect();
+    client.set(SetRequest { delete, ..Default::default() }).await.context("the pairs go")?;
+    let took = started.elapsed();
+    ensure!(net.find_link("p0").is_none() && net.find_link("q999").is_none(), "pairs are left");
+    table.time(&format!("{PAIRS} veth pairs torn down"), took, "by link group", raw, Some(500.0));
+    Ok(())
+}
+
+fn native(name: &str) -> String {
+    format!("holdfast_native:/interfaces/interface[name={name}]")
+}
+
+async fn make_pairs(client: &GnmiClient) -> Result<()> {
+    let pair = |number: u32| {
+        let (near, far) = (format!("p{number}"), format!("q{number}"));
+        let end = |name: &str, peer: &str| {
+            update(&native(name), json!({"type": "veth", "veth": {"peer": peer}}))
+        };
+        [end(&near, &far), end(&far, &near)]
+    };
+    let update = (0..PAIRS).flat_map(pair).collect();
+    client.set(SetRequest { update, ..Default::default() }).await.context("the pairs")?;
+    Ok(())
+}
+
+/// Makes the pairs by `ip`, puts them into one group, and deletes the group by one message.
+fn raw_teardown(net: &Netns) -> Result<Duration> {
+    let mut commands = String::new();
+    for number in 0..PAIRS {
+        writeln!(commands, "link add p{number} type veth peer name q{number}")?;
+        writeln!(commands, "link set p{number} group {GROUP}")?;
+    }
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(commands.as_bytes())?;
+    net.ip(&format!("-batch {}", file.path().display()));
+    let started = Instant::now();
+    net.ip(&format!("link del group {GROUP}"));
+    Ok(started.elapsed())
+}
