@@ -103,8 +103,8 @@ impl World {
                     self.hear(fact);
                 }
             }
-            // Operations that are given up and carried out later are a story of their own.
-            Move::Time if self.handed.values().all(VecDeque::is_empty) => self.pass_time(),
+            // Operations that are given up, and carried out or answered later, are a story of their own.
+            Move::Time if self.is_answered() => self.pass_time(),
             Move::Time => {}
             Move::Lose(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
@@ -159,6 +159,11 @@ impl World {
             None => drop(self.lab.system.remove(&key(&name))),
         }
         self.notices.push_back(fact(&key(&name), self.lab.system.get(&key(&name))));
+    }
+
+    /// Everything that was handed out has been answered.
+    fn is_answered(&self) -> bool {
+        self.answers.is_empty() && self.handed.values().all(VecDeque::is_empty)
     }
 
     fn hear(&mut self, fact: Fact) {
