@@ -208,3 +208,51 @@ async fn oc_config_validate_passes() {
     })
     .await;
 }
+
+// proves 1.24, 1.25, 1.40, 1.61, 2.25, 2.51, 2.52
+#[tokio::test]
+async fn gnmic_writes_and_reads_text() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let shown = async |command: &str| {
+        let path = format!("cli:/show {command}");
+        gnmic.run(&["-e", "ascii", "get", "--path", &path, "--values-only"]).await
+    };
+    gnmic
+        .run(&["set", "--replace-cli", "interface eth0\n  mtu 1400\n  description \"by text\""])
+        .await;
+    let link = net.link("eth0");
+    assert_eq!((link.mtu, link.alias.as_str()), (1400, "by text"));
+    gnmic
+        .run(&[
+            "set",
+            "--update-cli",
+            "interface eth0 mtu 1300",
+            "--update-cli",
+            "interface br0 type bridge",
+        ])
+        .await;
+    assert_eq!(net.link("eth0").mtu, 1300);
+    assert!(net.find_link("br0").is_some());
+
+    let running = shown("running-config").await;
+    assert!(running.contains("interface br0 type bridge"), "{running}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text_in(&running)).unwrap();
+    gnmic.run(&["set", "--replace-cli-file", file.path().to_str().unwrap()]).await;
+    assert_eq!(shown("running-config").await, running, "what is read can be sent back");
+    let effective = shown("effective").await;
+    assert!(effective.contains("mtu 1300 # client native"), "{effective}");
+
+    gnmic.run(&["set", "--update-cli", "no interface br0"]).await;
+    assert!(net.find_link("br0").is_none());
+    let complaint = gnmic.refused(&["set", "--update-cli", "interface eth0 mut 1400"]).await;
+    assert!(complaint.contains("line 1") && complaint.contains("is `mtu` meant?"), "{complaint}");
+}
+
+/// The text in what gnmic prints of an answer: a JSON string, or the text itself.
+fn text_in(printed: &str) -> String {
+    let values: Result<Vec<String>, _> = serde_json::from_str(printed);
+    values.map_or_else(|_| printed.to_owned(), |values| values.concat())
+}

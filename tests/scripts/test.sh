@@ -33,6 +33,8 @@ tests_in() {
 step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 step unit cargo test --workspace --exclude holdfast-tests --locked
+# Each target for a minute; `unit` has run them for a second.
+step fuzz env BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --workspace --test fuzz --locked
 step rules cargo test -p holdfast-tests --lib --test layers --test protos --test dependencies --locked
 step trace cargo run --quiet -p holdfast-tests --bin trace --locked -- --brief
 step clients tests/scripts/clients.sh gnmic python

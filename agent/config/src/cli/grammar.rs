@@ -3,6 +3,7 @@
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::instance::Step;
+use crate::schema::types::Base;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 
 /// The word that turns a line around.
@@ -65,6 +66,31 @@ impl<'a> Grammar<'a> {
             NodeKind::Root | NodeKind::Container { .. } => Vec::new(),
         };
         [word.text.to_string()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Every statement there is, one a line, below what it stands in; with what a value may be
+    /// where that is short.
+    pub fn outline(&self) -> String {
+        let mut text = String::new();
+        self.outline_below(self.schema.root(), 0, &mut text);
+        text
+    }
+
+    fn outline_below(&self, at: NodeId, depth: usize, text: &mut String) {
+        for word in self.proposed(at) {
+            let values = match &self.schema.node(word.node).leaf {
+                Some(leaf) => match leaf.ty.base {
+                    Base::Bool | Base::Enum(_) | Base::Int { .. } | Base::Uint { .. } => {
+                        format!(" # {}", leaf.ty)
+                    }
+                    _ => String::new(),
+                },
+                None => String::new(),
+            };
+            let indent = "  ".repeat(depth);
+            text.extend([&indent, self.form(word).as_str(), &values, "\n"]);
+            self.outline_below(word.node, depth + 1, text);
+        }
     }
 
     /// The steps from `at` that a word takes, without the keys of its list.

@@ -6,6 +6,7 @@ mod extensions;
 mod fake;
 mod gnoi;
 mod harness;
+mod native;
 mod reading;
 mod refusals;
 mod streaming;

@@ -210,8 +210,8 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         (set_request("delete cli:/"), Code::InvalidArgument, "command line"),
         (
             with(&|it| it.update.push(wire(Wire::AsciiVal("1500".into())))),
-            Code::InvalidArgument,
-            "ascii_val",
+            Code::Unimplemented,
+            "ASCII",
         ),
         (
             with(&|it| it.update.push(wire(Wire::ProtoBytes(Vec::new().into())))),

@@ -2,6 +2,8 @@
 
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue};
+use holdfast_proto::google::rpc;
+use prost::Message;
 use tonic::{Code, Status};
 
 use super::fake::Fake;
@@ -146,4 +148,92 @@ async fn what_is_no_text_is_not_written() {
     };
     let write = gnmi::SetRequest { update: vec![text], ..Default::default() };
     check_refused(client.set(write).await, Code::Unimplemented, "encoding ASCII");
+}
+
+fn written(origin: &str, text: &str) -> gnmi::Update {
+    gnmi::Update { path: Some(path(origin)), val: ascii(text), ..Default::default() }
+}
+
+async fn replace(client: &mut Client, origin: &str, text: &str) -> gnmi::SetResponse {
+    let request = gnmi::SetRequest { replace: vec![written(origin, text)], ..Default::default() };
+    client.set(request).await.unwrap().into_inner()
+}
+
+const RUNNING: &str = "cli:/show running-config";
+
+// proves 1.24, 1.25, 2.25, 2.51
+#[tokio::test]
+async fn a_text_replaces_the_last_one_wherever_its_path_points() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    for (number, origin) in
+        ["cli:/", "holdfast_cli:/", "cli:/no/such[thing=x]", "cli:/*/..."].into_iter().enumerate()
+    {
+        let text = format!("interface eth{number}\n  description \"by text\"\n  mtu 1400\n");
+        let answer = replace(&mut client, origin, &text).await;
+        assert_eq!(answer.response[0].op(), gnmi::update_result::Operation::Replace);
+        assert_eq!(answer.prefix.unwrap().origin, "holdfast_cli");
+        let running = shown(&mut client, RUNNING).await;
+        assert_eq!(running, text, "all of it and nothing else");
+        replace(&mut client, origin, &running).await;
+        assert_eq!(shown(&mut client, RUNNING).await, running, "what is read can be sent back");
+    }
+}
+
+// proves 2.51, 2.52, 2.56, 2.57
+#[tokio::test]
+async fn one_replace_and_any_updates_are_one_text() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    set(&mut client, r#"update /interfaces/interface[name=eth0]/config/description "oc""#).await;
+    replace(&mut client, "cli:/", "interface eth1 mtu 1400").await;
+    let mut request = gnmi::SetRequest {
+        replace: vec![written("cli:/", "system hostname box")],
+        update: vec![
+            written("cli:/", "interface br0\n  type bridge"),
+            written("cli:/", "no system hostname\nsystem hostname b"),
+        ],
+        ..Default::default()
+    };
+    request
+        .update
+        .push(super::harness::update("/interfaces/interface[name=eth0]/config/mtu", "1514"));
+    client.set(request.clone()).await.unwrap();
+    let running = "system\n  hostname b\ninterface br0\n  type bridge\n";
+    assert_eq!(shown(&mut client, RUNNING).await, running);
+    let effective = shown(&mut client, "cli:/show effective").await;
+    for line in [
+        "description oc # client openconfig",
+        "mtu 1500 # client openconfig",
+        "type bridge # client native",
+    ] {
+        assert!(effective.contains(line), "{line}: {effective}");
+    }
+    request.replace.push(written("cli:/", "system hostname twice"));
+    check_refused(client.set(request).await, Code::InvalidArgument, "one replace by text");
+    assert_eq!(shown(&mut client, RUNNING).await, running);
+}
+
+// proves 1.67, 1.81, 1.83
+#[tokio::test]
+async fn every_bad_line_is_told_and_nothing_is_done() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let before = replace(&mut client, "cli:/", "system hostname box").await.timestamp;
+    let text = "system hostname other\ninterface eth0\n  mtu 9\n  mut 1400\ninterfce eth1\n";
+    let request = gnmi::SetRequest { update: vec![written("cli:/", text)], ..Default::default() };
+    let status = client.set(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("line 3: mtu 9"), "{status}");
+    let details = rpc::Status::decode(status.details()).unwrap();
+    let all = rpc::BadRequest::decode(details.details[0].value.as_slice()).unwrap();
+    let told: Vec<&str> = all.field_violations.iter().map(|it| it.description.as_str()).collect();
+    for (told, part) in
+        told.iter().zip(["within 68..65535", "is `mtu` meant?", "is `interface` meant?"])
+    {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(told.len(), 3);
+    assert!(before > 0);
+    assert_eq!(shown(&mut client, RUNNING).await, "system\n  hostname box\n");
 }
