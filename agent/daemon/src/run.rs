@@ -180,7 +180,10 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
             }
         }
     };
-    process::notify_stopping();
+    // A service manager that hears of an end waits for it, and kills what comes after.
+    if end != End::Reboot(Extent::Agent) {
+        process::notify_stopping();
+    }
     drop(stop_tx);
     if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open

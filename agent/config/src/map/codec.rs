@@ -2,7 +2,7 @@
 
 use smol_str::SmolStr;
 
-use crate::value::Value;
+use crate::value::{Value, bare_identity};
 
 /// OpenConfig's `mtu` of an Ethernet port counts the header, the kernel's does not.
 pub const ETHERNET_HEADER: u64 = 14;
@@ -114,25 +114,24 @@ fn instance_up(_: &Value) -> Option<Value> {
 
 const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
 
-/// The roles of this agent by their own names; the one that OpenConfig has an identity for also by that.
+/// The roles of this agent by their own names; the one that OpenConfig has an identity for also by
+/// that. The leaf is a union with a string first, so an identity comes as text (RFC 7950 9.12).
 fn role_down(value: &Value) -> Result<Value, String> {
-    let word = match value {
-        Value::Identity(identity) if identity == ADMIN_ROLE => "admin",
-        Value::Str(word) if word == "admin" => "admin",
-        Value::Str(word) if word == "read-only" => "read-only",
-        other => {
-            return Err(format!("`{other}` is no role: SYSTEM_ROLE_ADMIN, admin or read-only"));
-        }
+    let text = value.to_string();
+    let word = match bare_identity(&text) {
+        "SYSTEM_ROLE_ADMIN" | "admin" => "admin",
+        "read-only" => "read-only",
+        _ => return Err(format!("`{text}` is no role: SYSTEM_ROLE_ADMIN, admin or read-only")),
     };
     Ok(Value::Enum(SmolStr::new_static(word)))
 }
 
 fn role_up(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
-    Some(match word.as_str() {
-        "admin" => Value::Identity(SmolStr::new_static(ADMIN_ROLE)),
-        _ => Value::Str(word.clone()),
-    })
+    Some(Value::Str(match word.as_str() {
+        "admin" => SmolStr::new_static(ADMIN_ROLE),
+        _ => word.clone(),
+    }))
 }
 
 /// The services that OpenConfig has identities for.

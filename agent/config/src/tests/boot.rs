@@ -114,7 +114,7 @@ fn a_switched_off_owner_gives_its_items_back() {
     assert_eq!(hostname(&gone), ["mine"]);
 }
 
-// proves 3.12, 3.16
+// proves 3.4, 3.12
 #[test]
 fn credentials_are_reserved_for_gnsi_and_taken_from_nobody() {
     let user = format!(r#"update {USERS}/user[username=ada]/config/role "read-only""#);
@@ -333,4 +333,34 @@ fn a_factory_configuration_may_be_text() {
 
 fn lines_of(tree: &Tree<Mark>) -> Vec<String> {
     lines(&models().native, tree, |mark| if *mark == Mark::Factory { "" } else { " not factory" })
+}
+
+// proves 3.20
+#[test]
+fn text_of_the_command_line_is_read_line_by_line_for_what_is_reserved() {
+    let text = |text: &str| {
+        let payload = Payload::Cli { text: text.to_owned() };
+        let target = Target { origin: Origin::Native, path: Path::root() };
+        Edit { replaces: vec![(target, payload)], ..Edit::default() }
+    };
+    let before = booted();
+    let free = before.edit(&text("system motd-banner hi\ninterface eth1\n  mtu 1400\n")).unwrap();
+    assert_eq!(hostname(&free), ["boot"]);
+    assert_eq!(below(&lines_effective(&free), "/interfaces/interface[name=eth1]/mtu"), ["=1400"]);
+    for (line, named) in [
+        ("system hostname mine", "hostname"),
+        ("interface mgmt0 enabled false", "enabled"),
+        ("no system hostname", "hostname"),
+        ("no interface mgmt0", "mgmt0"),
+    ] {
+        let errors = free.edit(&text(&format!("system motd-banner hi\n{line}\n"))).unwrap_err();
+        let first = errors.first();
+        assert!(matches!(first.cause, Cause::Reserved { owner: Service::Bootz, .. }), "{errors}");
+        assert!(errors.to_string().contains(named), "{errors}");
+    }
+    // Nothing of boot's goes with a text that leaves it out.
+    assert_eq!(
+        free.layers().tree(LayerKey::BOOT_NATIVE),
+        before.layers().tree(LayerKey::BOOT_NATIVE)
+    );
 }
