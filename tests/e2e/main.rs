@@ -12,6 +12,7 @@ mod drift;
 mod factory;
 mod get;
 mod gnoi;
+mod page;
 mod pending;
 mod playground;
 mod process;

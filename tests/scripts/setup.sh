@@ -27,6 +27,8 @@ test)
     need git git --version
     # The probe makes an environment's core: `venv` alone is there without its package, and cannot.
     need python3-venv python3 -c 'import ensurepip, venv'
+    need chromium chromium --version
+    need chromium-driver chromedriver --version
     ;;
 esac
 

@@ -8,6 +8,7 @@
 //! named in the manifest.
 
 pub mod agent;
+pub mod browser;
 pub mod clients;
 pub mod eventually;
 pub mod gnmi;

@@ -37,7 +37,7 @@ use crate::{
     reboot::{Extent, Reboots},
     server,
     settings::{RunSettings, TlsSettings},
-    store::{Loaded, Store, StoreError},
+    store::{Journal, Loaded, Store, StoreError},
     telemetry::view::now_ns,
     tls::{self, Listener, TlsError},
 };
@@ -48,6 +48,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 const CORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the store gets to close its file after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the history of this run gets to be written for the next one.
+const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long threads get to notice the end, before the process goes without them.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -122,6 +124,9 @@ struct Running {
     inspect: Arc<dyn Inspect>,
     /// More paths on the local socket.
     local_routes: Router,
+    /// Of these, those that may be on TCP as well.
+    introspection: Router,
+    journal: Journal,
 }
 
 async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
@@ -150,10 +155,11 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         users.follow(roles);
     }
     let socket = settings.state.socket();
-    let looking = running.local_routes.clone();
     let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
     let _introspection = match settings.introspect {
-        Some(address) => Some(tcp::start(address, settings.state.path(), looking).await?),
+        Some(address) => {
+            Some(tcp::start(address, settings.state.path(), running.introspection).await?)
+        }
         None => None,
     };
     let authenticator = Authenticator::new(users, settings.certificate_role);
@@ -192,6 +198,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start takes it back");
     }
+    tokio::task::block_in_place(|| running.journal.flush(JOURNAL_TIMEOUT));
     Ok(end)
 }
 
@@ -211,13 +218,19 @@ async fn start_core(
     let (store, transport) = (store.clone(), Box::new(platform));
     let listening = listening(addresses);
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
+    let journal = Journal::open(settings.state.path())?;
+    let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
     let parts = Parts { models, transport, events, collector, store, loaded, listening, factory };
     let core = Core::start(parts).await?;
+    let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     Ok(Running {
         routes: northbound::routes(core.handle(), reboots.clone()).await?,
         inspect: Arc::new(Inspector(core.handle())),
-        local_routes: introspect::routes(core.handle(), now_ns())
+        local_routes: introspection
+            .clone()
             .merge(local::maintenance(core.handle(), reboots.clone())),
+        introspection,
+        journal,
         core,
     })
 }

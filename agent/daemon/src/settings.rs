@@ -180,6 +180,9 @@ pub struct TransactionsShown {
     /// The one with this number, in full
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["since", "until", "after", "limit"])]
     pub number: Option<u64>,
+    /// The one with this number, as a JSON document from which it can be done again
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["number", "since", "until", "after", "limit"])]
+    pub record: Option<u64>,
     /// Those that ended at or after this time: RFC 3339, or nanoseconds since 1970
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
@@ -258,6 +261,9 @@ impl Show {
 impl TransactionsShown {
     fn address(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
+        if self.record.is_some() {
+            return asked("recording", &[("seq-num", number(self.record))]);
+        }
         let arguments = [
             ("seq-num", number(self.number)),
             ("since", self.since.clone()),
@@ -463,6 +469,7 @@ mod tests {
             ("config", "/show/config"),
             ("transactions", "/scheduler/txn-history?format=text"),
             ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
+            ("transactions --record 7", "/scheduler/recording?seq-num=7"),
             ("timeline link/eth0", "/scheduler/key-timeline?key=link%2Feth0&format=text"),
             ("graph", "/scheduler/graph?format=svg"),
             (

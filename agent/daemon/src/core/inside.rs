@@ -77,6 +77,10 @@ pub(super) struct Resync {
 #[derive(Clone, Debug)]
 pub(super) struct Teller(broadcast::Sender<Told>);
 
+/// Where one can listen, as long as the core runs.
+#[derive(Clone, Debug)]
+pub(super) struct Ear(broadcast::WeakSender<Told>);
+
 impl Default for Teller {
     fn default() -> Self {
         Self(broadcast::channel(TOLD_DEPTH).0)
@@ -84,6 +88,10 @@ impl Default for Teller {
 }
 
 impl Teller {
+    pub(super) fn ear(&self) -> Ear {
+        Ear(self.0.downgrade())
+    }
+
     /// What a step brought.
     pub(super) fn tell(&self, engine: &Engine, step: &Step) {
         if self.0.receiver_count() == 0 {
@@ -171,9 +179,10 @@ impl CoreHandle {
         answered.await.map_err(|_| CommitError::Stopped)
     }
 
-    /// Hears from now on what the core tells.
+    /// Hears from now on what the core tells; nothing any more when it has stopped.
     pub(crate) fn listen(&self) -> broadcast::Receiver<Told> {
-        self.teller.0.subscribe()
+        let teller = self.ear.0.upgrade();
+        teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }
 
     async fn query(&self, query: Query) -> Result<(), CommitError> {

@@ -65,7 +65,7 @@ pub struct Core {
 pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
     query_tx: mpsc::Sender<Query>,
-    teller: inside::Teller,
+    ear: inside::Ear,
     revision_rx: watch::Receiver<Arc<Revision>>,
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,

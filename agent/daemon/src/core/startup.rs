@@ -11,7 +11,7 @@ use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tre
 use holdfast_platform::objects::{Listening, ObjectError, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
-use holdfast_scheduler::{Engine, Key, SharedValue};
+use holdfast_scheduler::{Engine, Key, SharedValue, TxnId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -89,6 +89,7 @@ impl Core {
         let intent = objects.values(&configuration);
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let mut engine = Engine::new(descriptors::registry());
+        engine.number_from(TxnId(loaded.last_recorded + 1));
         engine.load(intent, restores.collect::<Result<_, _>>()?);
 
         let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening);
@@ -100,6 +101,7 @@ impl Core {
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
         let teller = Teller::default();
+        let ear = teller.ear();
         let task = CoreTask {
             configuration,
             engine,
@@ -123,7 +125,7 @@ impl Core {
             stop_rx,
             ready_tx: Some(ready_tx),
             resyncs: Vec::new(),
-            teller: teller.clone(),
+            teller,
         };
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
@@ -131,7 +133,7 @@ impl Core {
         let handle = CoreHandle {
             commit_tx,
             query_tx,
-            teller,
+            ear,
             revision_rx,
             configuration_rx,
             boundary_tx,

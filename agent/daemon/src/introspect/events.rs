@@ -34,7 +34,7 @@ pub(super) async fn events(
     let after = arguments.number("after-seq")?.or(last);
     // Listening begins before the past is read: a transaction may come twice, none is lost.
     let told = introspect.core.listen();
-    let past = match after {
+    let past: Vec<Event> = match after {
         Some(after) => introspect
             .transactions(Window { since: 0, until: u64::MAX, after, most: PAGE })
             .await?
@@ -52,7 +52,10 @@ pub(super) async fn events(
         }
     });
     let live = live.map(move |told| document(&render, told));
-    Ok(Sse::new(stream::iter(past).chain(live).map(Ok)).keep_alive(KeepAlive::default()))
+    // Something to send at once: a reader is connected when the first octets come.
+    let greeting = stream::iter([Event::default().comment("listening")]);
+    let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
+    Ok(Sse::new(all).keep_alive(KeepAlive::default()))
 }
 
 fn document(render: &Renderer, told: Option<Told>) -> Event {

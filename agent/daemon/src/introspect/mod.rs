@@ -9,6 +9,7 @@
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
 pub(crate) mod address;
+mod archive;
 mod arguments;
 mod document;
 mod events;
@@ -18,6 +19,9 @@ mod metrics;
 mod names;
 mod page;
 mod plan;
+mod recording;
+#[cfg(test)]
+mod replay;
 mod status;
 pub(crate) mod tcp;
 #[cfg(test)]
@@ -31,6 +35,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 use crate::core::CoreHandle;
+use crate::store::Journal;
 
 /// Entries of a page when no `limit` is given.
 const PAGE: usize = 1000;
@@ -44,10 +49,17 @@ pub(crate) struct Introspect {
     render: document::Renderer,
     /// When this run of the agent began, nanoseconds since 1970.
     started_ns: u64,
+    /// What earlier runs did; none where nothing is stored.
+    journal: Option<Journal>,
 }
 
 /// Everything below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
-pub(crate) fn routes(core: CoreHandle, started_ns: u64) -> Router {
+pub(crate) fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Router {
+    let render = document::Renderer::default();
+    let introspect = Introspect { core, render, started_ns, journal: journal.clone() };
+    if let Some(journal) = journal {
+        tokio::spawn(introspect.clone().keep(journal)); // ends with the core
+    }
     Router::new()
         .route("/scheduler/txn-history", get(transactions::history))
         .route("/scheduler/downstream-resync", post(transactions::resync))
@@ -57,13 +69,14 @@ pub(crate) fn routes(core: CoreHandle, started_ns: u64) -> Router {
         .route("/scheduler/status", get(status::status))
         .route("/scheduler/dump", get(status::dump))
         .route("/scheduler/stats", get(status::stats))
+        .route("/scheduler/recording", get(recording::recording))
         .route("/scheduler/why", get(why::why))
-        .route("/scheduler/plan", get(plan::repair))
+        .route("/scheduler/plan", get(plan::repair).post(plan::change))
         .route("/scheduler/graph", get(graph::graph))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))
         .merge(web::routes())
         .fallback(failure::unknown_path)
-        .with_state(Introspect { core, render: Default::default(), started_ns })
+        .with_state(introspect)
 }

@@ -1,16 +1,24 @@
 //! `plan`: what would be done, by the very planner that would do it.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
+use holdfast_config::schema::Origin;
+use holdfast_config::{Edit, Path, Payload, Target};
 use holdfast_scheduler::{Key, Plan};
+use serde::Deserialize;
 use serde_json::{Value as Json_, json};
 
 use super::arguments::Arguments;
 use super::document::{Renderer, cause};
 use super::failure::Failure;
 use super::{Introspect, PAGE_MOST, names, page};
-use crate::core::Inside;
+use smol_str::SmolStr;
+
+use crate::caller::{Caller, Role, Source};
+use crate::core::{CommitOptions, Inside, ObjectEffect, Preview};
+use crate::northbound::Datastore;
 
 /// `GET plan`: any number of `key`; `format`. What a repair of these values would do now, or of all that are off.
 pub(super) async fn repair(
@@ -31,6 +39,109 @@ pub(super) async fn repair(
     };
     let document = introspect.core.look(look).await??;
     Ok(if text { page::text(as_text(&document), None) } else { Json(document).into_response() })
+}
+
+/// A change of configuration, as a Set would bring it: deletes, then replaces, then updates.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    /// Of all its paths: `openconfig` when left out.
+    #[serde(default)]
+    origin: String,
+    #[serde(default)]
+    delete: Vec<String>,
+    #[serde(default)]
+    replace: Vec<Item>,
+    #[serde(default)]
+    update: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Item {
+    path: String,
+    /// In the encoding of RFC 7951.
+    value: Json_,
+}
+
+/// `POST plan` with a change of configuration: what it would do, had it been made. Nothing is changed.
+pub(super) async fn change(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    arguments.only(&[], &[])?;
+    let change: Change = serde_json::from_slice(&body)
+        .map_err(|error| Failure::bad(format!("cannot read the change: {error}")))?;
+    let caller = Caller {
+        name: SmolStr::new_static("local"),
+        role: Role::Admin,
+        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        peer: None,
+    };
+    let asked = introspect.core.preview(&caller, change.edit()?, CommitOptions::default());
+    Ok(Json(foreseen(&asked.await?)).into_response())
+}
+
+impl Change {
+    fn edit(self) -> Result<Edit, Failure> {
+        let origin = match self.origin.as_str() {
+            "" | "openconfig" => Origin::OpenConfig,
+            "holdfast_native" => Origin::Native,
+            other => return Err(Failure::bad(format!("`{other}` is no origin"))),
+        };
+        let target = |path: &str| {
+            let path = path.parse::<Path>().map_err(|error| Failure::bad(error.to_string()))?;
+            Ok::<_, Failure>(Target { origin, path })
+        };
+        let item = |it: Item| {
+            let text = it.value.to_string().into_bytes();
+            Ok::<_, Failure>((target(&it.path)?, Payload::Json { text, ietf: true }))
+        };
+        Ok(Edit {
+            deletes: self.delete.iter().map(|path| target(path)).collect::<Result<_, _>>()?,
+            replaces: self.replace.into_iter().map(item).collect::<Result<_, _>>()?,
+            updates: self.update.into_iter().map(item).collect::<Result<_, _>>()?,
+            ..Edit::default()
+        })
+    }
+}
+
+fn foreseen(preview: &Preview) -> Json_ {
+    let operations = preview.operations.first.iter().map(|it| {
+        json!({
+            "Object": it.object,
+            "Effect": effect(it.effect),
+            "Cause": cause(it.cause),
+            "Interrupts": it.interrupts,
+        })
+    });
+    let configuration = preview.configuration.first.iter().map(|it| {
+        let origin = if it.origin == Origin::Native { "holdfast_native" } else { "openconfig" };
+        json!({"Origin": origin, "Path": it.path, "Before": it.before, "After": it.after})
+    });
+    let pending = preview.pending.first.iter();
+    let pending = pending.map(|it| json!({"Object": it.object, "WaitsFor": it.waits_for}));
+    json!({
+        "Hash": preview.hash.to_string(),
+        "Configuration": configuration.collect::<Vec<_>>(),
+        "ConfigurationTotal": preview.configuration.total,
+        "Operations": operations.collect::<Vec<_>>(),
+        "OperationsTotal": preview.operations.total,
+        "Pending": pending.collect::<Vec<_>>(),
+        "PendingTotal": preview.pending.total,
+    })
+}
+
+fn effect(effect: ObjectEffect) -> &'static str {
+    match effect {
+        ObjectEffect::Created => "created",
+        ObjectEffect::ChangedInPlace => "changed in place",
+        ObjectEffect::Recreated => "recreated",
+        ObjectEffect::Removed => "removed",
+        ObjectEffect::Adopted => "adopted",
+        ObjectEffect::GivenBack => "given back",
+    }
 }
 
 pub(super) fn document(render: &Renderer, plan: &Plan) -> Json_ {

@@ -19,12 +19,12 @@ use super::*;
 use crate::caller::{Caller, Role, Source};
 use crate::core::{CommitOptions, Core, Parts};
 use crate::northbound::Datastore;
-use crate::store::Store;
+use crate::store::{Journal, Loaded, Store, StoreError};
 
 use crate::telemetry::view::now_ns;
 
 /// A port with an address, a route through it, and a bridge that waits for nothing.
-const BOX: &str = r#"{
+pub(super) const BOX: &str = r#"{
     "openconfig-interfaces:interfaces": {"interface": [{
         "name": "eth0", "config": {"name": "eth0", "mtu": 1414},
         "subinterfaces": {"subinterface": [{"index": 0, "config": {"index": 0},
@@ -45,27 +45,37 @@ const BOX: &str = r#"{
 }"#;
 
 /// An agent without a network, and its routes.
-struct Asked {
+pub(super) struct Asked {
     kernel: SimulatedKernel,
     core: Core,
     routes: Router,
     store: Store,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// What came back.
 #[derive(Debug)]
-struct Answer {
-    status: StatusCode,
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
     headers: HeaderMap,
     text: String,
 }
 
 impl Asked {
-    async fn start(ports: &[&str]) -> Self {
-        let kernel = SimulatedKernel::new(ports);
-        let folder = TempDir::new().unwrap();
+    pub(super) async fn start(ports: &[&str]) -> Self {
+        Self::run(SimulatedKernel::new(ports), TempDir::new().unwrap()).await
+    }
+
+    async fn run(kernel: SimulatedKernel, folder: TempDir) -> Self {
+        let journal = loop {
+            // That of an earlier run writes its last entries.
+            match Journal::open(folder.path()) {
+                Err(StoreError::Locked { .. }) => tokio::task::yield_now().await,
+                opened => break opened.unwrap(),
+            }
+        };
         let (store, loaded) = Store::open(folder.path()).unwrap();
+        let loaded = Loaded { last_recorded: journal.last().unwrap(), ..loaded };
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
@@ -80,11 +90,11 @@ impl Asked {
             listening: Listening::default(),
         };
         let core = Core::start(parts).await.unwrap();
-        let routes = routes(core.handle(), now_ns());
-        Self { kernel, core, routes, store, _folder: folder }
+        let routes = routes(core.handle(), now_ns(), Some(journal));
+        Self { kernel, core, routes, store, folder }
     }
 
-    async fn set(&self, document: &str) {
+    pub(super) async fn set(&self, document: &str) {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
         self.edit(Edit { updates: vec![(target, payload)], ..Edit::default() }).await;
@@ -112,14 +122,23 @@ impl Asked {
             request = request.header(header::IF_NONE_MATCH, tag);
         }
         let request = request.body(Body::empty()).unwrap();
-        let response = self.routes.clone().oneshot(request).await.unwrap();
+        Self::answered(self.routes.clone().oneshot(request).await.unwrap()).await
+    }
+
+    async fn answered(response: axum::response::Response) -> Answer {
         let (parts, body) = response.into_parts();
         let octets = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8(octets.to_vec()).unwrap();
         Answer { status: parts.status, headers: parts.headers, text }
     }
 
-    async fn get(&self, address: &str) -> Answer {
+    async fn post(&self, address: &str, body: &str) -> Answer {
+        let request = Request::builder().method(Method::POST).uri(address);
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        Self::answered(self.routes.clone().oneshot(request).await.unwrap()).await
+    }
+
+    pub(super) async fn get(&self, address: &str) -> Answer {
         self.ask(Method::GET, address, None).await
     }
 
@@ -129,13 +148,22 @@ impl Asked {
         serde_json::from_str(&answer.text).unwrap()
     }
 
-    async fn read(&self, address: &str) -> Json {
+    pub(super) async fn read(&self, address: &str) -> Json {
         Self::json(&self.get(address).await)
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         self.core.shutdown().await;
         self.store.close().await.unwrap();
+    }
+
+    /// Another run on the same box.
+    async fn restart(self) -> Self {
+        let Self { kernel, core, routes, store, folder } = self;
+        core.shutdown().await;
+        store.close().await.unwrap();
+        drop(routes);
+        Self::run(kernel, folder).await
     }
 }
 
@@ -538,4 +566,72 @@ async fn metrics_health_and_the_page_are_served() {
     let request = Request::builder().uri("/health").body(Body::empty()).unwrap();
     let response = agent.routes.oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn what_was_done_is_known_after_a_restart() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    agent.delete("/network-instances").await;
+    let before = agent.read("/scheduler/txn-history").await;
+    assert_eq!(before.as_array().unwrap().len(), 2);
+
+    let agent = agent.restart().await;
+    let first = agent.read("/scheduler/txn-history?limit=2").await;
+    assert_eq!(first, before);
+    let why = agent.read("/scheduler/why?key=address/eth0/192.0.2.1").await;
+    assert_eq!(why["AskedBy"]["Client"], json!("ada"), "{why:#}");
+    assert_eq!(why["AskedBy"]["Txn"], json!("TXN-1"));
+    assert_eq!(agent.read("/scheduler/txn-history?seq-num=2").await, before[1]);
+    assert_eq!(agent.read("/scheduler/txn-history?after-seq=1&limit=1").await, json!([before[1]]));
+    agent.set(BOX).await;
+    let all = agent.read("/scheduler/txn-history").await;
+    let numbers: Vec<_> =
+        all.as_array().unwrap().iter().map(|it| it["SeqNum"].as_u64().unwrap()).collect();
+    let count = numbers.len() as u64;
+    assert_eq!(numbers, (1..=count).collect::<Vec<_>>(), "numbers go on");
+    assert_eq!(all[numbers.len() - 1]["Client"], json!("ada"));
+
+    // The route was there, was gone, and is back.
+    let route = "/scheduler/key-timeline?key=route/254/198.51.100.0/24/0";
+    let timeline = agent.read(route).await;
+    let txns: Vec<_> =
+        timeline.as_array().unwrap().iter().map(|it| it["Flags"]["last-update"].clone()).collect();
+    assert_eq!(txns, ["TXN-1".to_owned(), format!("TXN-{count}")], "{timeline:#}");
+    assert_eq!(timeline[0]["Until"], before[1]["Stop"]);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_plan_says_what_a_change_would_do() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let before = agent.kernel.contents();
+    let change =
+        json!({"update": [{"path": "/interfaces/interface[name=eth0]/config/mtu", "value": 1314}]});
+    let plan = agent.post("/scheduler/plan", &change.to_string()).await;
+    let plan = Asked::json(&plan);
+    assert_eq!(plan["Operations"][0]["Effect"], json!("changed in place"), "{plan:#}");
+    assert_eq!(plan["Operations"][0]["Object"], json!("link eth0"));
+    assert!(
+        plan["Configuration"].as_array().unwrap().iter().any(|it| it["After"] == "1314"),
+        "{plan:#}"
+    );
+    assert_eq!(plan["Hash"].as_str().unwrap().len(), 16);
+    assert_eq!(agent.kernel.contents(), before);
+    for (body, error) in [
+        ("nothing", "cannot read the change"),
+        (r#"{"updates": []}"#, "unknown field `updates`"),
+        (r#"{"origin": "somewhere"}"#, "`somewhere` is no origin"),
+        (r#"{"delete": ["/a["]}"#, "cannot read path"),
+        (
+            r#"{"update": [{"path": "/interfaces/interface[name=eth0]/config/mtu", "value": "wide"}]}"#,
+            "mtu",
+        ),
+    ] {
+        let refused = agent.post("/scheduler/plan", body).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{body}: {}", refused.text);
+        assert!(refused.text.contains(error), "{body}: {}", refused.text);
+    }
+    agent.stop().await;
 }

@@ -212,7 +212,10 @@ pub(super) async fn of_key(
         let found = revisions.iter().find(|revision| revision.holds(time)).map(document);
         return Ok(Json(found).into_response());
     }
-    let all: Vec<_> = revisions.iter().map(document).collect();
+    let name = introspect.render.key(&past.key);
+    let began = revisions.first().map_or(introspect.started_ns, |first| first.since_ns);
+    let mut all = introspect.earlier_revisions(name, began).await?;
+    all.extend(revisions.iter().map(document));
     Ok(if text == "text" { page::text(timeline_text(&all), None) } else { page::list(&all, None) })
 }
 

@@ -85,18 +85,24 @@ impl Introspect {
         };
         match self.core.look(look).await? {
             Some(record) => Ok(self.render.transaction(&record)),
-            None => Err(Failure::unknown(format!("transaction {number} is not recorded"))),
+            None => self
+                .earlier_one(number)
+                .await?
+                .ok_or_else(|| Failure::unknown(format!("transaction {number} is not recorded"))),
         }
     }
 
     /// Transactions ascending by number.
     pub(super) async fn transactions(&self, window: Window) -> Result<Vec<Transaction>, Failure> {
+        let mut found = self.earlier(window).await?;
         let records = self.core.look(move |inside| {
             let records = inside.engine.history().after(TxnId(window.after));
             let wanted = records.filter(|record| window.holds(record));
             wanted.take(window.most).cloned().collect::<Vec<Arc<Record>>>()
         });
-        Ok(records.await?.iter().map(|record| self.render.transaction(record)).collect())
+        found.extend(records.await?.iter().map(|record| self.render.transaction(record)));
+        found.truncate(window.most);
+        Ok(found)
     }
 }
 

@@ -58,9 +58,15 @@ impl Introspect {
                     inside.engine.label(&key)
                 ))
             })?;
-            Ok(Reason { inside, render: &render }.document(&status))
+            Ok::<_, Failure>(Reason { inside, render: &render }.document(&status))
         };
-        self.core.look(look).await?
+        let mut document: Json_ = self.core.look(look).await??;
+        if document["AskedBy"].is_null() {
+            let names = document["Bases"].as_array().into_iter().flatten();
+            let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+            document["AskedBy"] = self.earlier_asker(names).await?;
+        }
+        Ok(document)
     }
 
     async fn why_path(&self, path: String, origin: &str) -> Result<Json_, Failure> {
@@ -97,6 +103,7 @@ impl Reason<'_> {
             "Because": self.because(status),
             "Chain": chain,
             "AskedBy": self.asked_by(&bases),
+            "Bases": bases.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
             "Leaves": self.leaves(&bases),
             "PartOf": status.part_of.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
             "Parts": status.parts.iter().map(|key| self.short(key)).collect::<Vec<_>>(),

@@ -104,6 +104,7 @@ impl Database {
                 notes: rows(&transaction.open_table(NOTES)?)?,
                 rolled_back: self.rolled_back,
                 last_transaction: last.map_or(0, |number| number.value()),
+                last_recorded: 0,
             })
         };
         Ok(Loaded { users: self.users()?, ..read().map_err(failed)? })
@@ -378,7 +379,7 @@ impl Database {
 }
 
 impl StoreError {
-    fn opening(path: &Path, error: redb::DatabaseError) -> Self {
+    pub(super) fn opening(path: &Path, error: redb::DatabaseError) -> Self {
         let path = PathBuf::from(path);
         match error {
             redb::DatabaseError::DatabaseAlreadyOpen => Self::Locked { path },

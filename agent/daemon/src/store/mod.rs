@@ -11,6 +11,7 @@
 mod artefacts;
 mod database;
 mod folder;
+mod journal;
 mod notes;
 mod unconfirmed;
 mod undo;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::database::{Database, FILE_NAME};
 pub use self::folder::{IDENTITY_FOLDER, create_private_folder, write_private_file};
+pub use self::journal::{JOURNAL_NAME, Journal};
 pub use self::notes::LAST_REBOOT;
 use crate::caller::Role;
 
@@ -120,6 +122,8 @@ pub struct Loaded {
     pub rolled_back: Option<u64>,
     /// The highest transaction number ever prepared; the next one must exceed it.
     pub last_transaction: u64,
+    /// The highest number of a transaction in the history of earlier runs; those of this run follow it.
+    pub last_recorded: u64,
 }
 
 /// Why the store did not do what was asked.

@@ -19,6 +19,8 @@ const COLUMN_GAP: f64 = 90.0;
 const TITLE_HEIGHT: f64 = 20.0;
 /// Nodes of a box below one another; more of them stand side by side.
 const ROWS: usize = 24;
+/// Pixels of a column from which on boxes stand beside it: about what a screen shows.
+const COLUMN_MOST: f64 = 900.0;
 /// How often nodes are moved towards those they are tied to.
 const SWEEPS: usize = 4;
 
@@ -166,10 +168,13 @@ fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
         boxes: Vec::new(),
     };
     for column in clusters.chunk_by(|a, b| a.rank == b.rank) {
-        let x = layout.width;
+        let mut x = layout.width;
         let mut y = GAP;
         let mut right = x;
         for cluster in column {
+            if y > GAP && y + height(cluster) > COLUMN_MOST {
+                (x, y) = (right + GAP * 2.0, GAP);
+            }
             let place = put(picture, cluster, x, y, &mut layout.nodes);
             y += place.height + GAP * 2.0;
             right = right.max(x + place.width);
@@ -181,6 +186,10 @@ fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
     layout.width = (layout.width - COLUMN_GAP + GAP).max(NODE_WIDTH_LEAST);
     layout.height = layout.height.max(NODE_HEIGHT);
     layout
+}
+
+fn height(cluster: &Cluster) -> f64 {
+    TITLE_HEIGHT + GAP + cluster.nodes.len().min(ROWS) as f64 * (NODE_HEIGHT + GAP)
 }
 
 /// Puts the nodes of one box and gives its place.

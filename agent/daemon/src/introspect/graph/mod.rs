@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use holdfast_scheduler::{Key, TxnId};
+use holdfast_scheduler::{Engine, Key, TxnId};
 
 use self::picture::{Drawn, Picture};
 use super::arguments::Arguments;
@@ -43,6 +43,11 @@ pub(super) async fn graph(
         (None, None) => introspect.whole(limit).await?,
     };
     Ok(rendered(&picture, format))
+}
+
+/// The values around some, as far as a drawing goes.
+pub(super) fn neighbourhood(engine: &Engine, start: Vec<Key>) -> Vec<Key> {
+    Drawn::around(engine, start, DEPTH_MOST, NODES_MOST).into_keys()
 }
 
 fn rendered(picture: &Picture, format: &str) -> Response {

@@ -107,6 +107,10 @@ impl Drawn {
         added
     }
 
+    pub(super) fn into_keys(self) -> Vec<Key> {
+        self.keys.into_iter().collect()
+    }
+
     pub(super) fn picture(self, render: &Renderer, engine: &Engine) -> Picture {
         let mut nodes: Vec<Node> =
             self.keys.iter().map(|key| Node::of(render, engine, key)).collect();

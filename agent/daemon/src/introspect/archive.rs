@@ -1,0 +1,179 @@
+//! Transactions of earlier runs, and keeping those of this one for later runs.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Record, TxnId};
+use serde_json::{Value as Json, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Introspect;
+use super::arguments::time_text;
+use super::document::{Operation, Transaction};
+use super::failure::Failure;
+use super::transactions::Window;
+use crate::core::Told;
+use crate::logging::Chain;
+use crate::store::Journal;
+
+/// Operations kept of one transaction: those of larger ones are counted.
+const OPERATIONS_STORED: usize = 256;
+
+impl Introspect {
+    /// Writes what this run does into the journal, until the core ends.
+    pub(super) async fn keep(self, journal: Journal) {
+        let mut told = self.core.listen();
+        let mut last = 0;
+        loop {
+            // At first, and when more came than could be heard: from the history itself.
+            let since = last;
+            let look = move |inside: &crate::core::Inside<'_>| {
+                inside.engine.history().after(TxnId(since)).cloned().collect::<Vec<_>>()
+            };
+            let Ok(records) = self.core.look(look).await else { return };
+            for record in records {
+                last = last.max(record.txn.0);
+                self.store(&journal, record);
+            }
+            loop {
+                match told.recv().await {
+                    Ok(Told::Transaction(record)) => {
+                        last = last.max(record.txn.0);
+                        self.store(&journal, record);
+                    }
+                    Ok(Told::Statuses { .. }) => {}
+                    Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        }
+    }
+
+    fn store(&self, journal: &Journal, record: Arc<Record>) {
+        let render = self.render.clone();
+        journal.append(record.txn.0, move || {
+            let document = render.transaction(&record).abridged(OPERATIONS_STORED);
+            serde_json::to_vec(&document).expect("a document is made of texts and numbers")
+        });
+    }
+
+    /// The first transaction that memory holds: those before it are in the journal.
+    async fn first_in_memory(&self) -> Result<u64, Failure> {
+        let look = |inside: &crate::core::Inside<'_>| {
+            inside.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
+        };
+        Ok(self.core.look(look).await?)
+    }
+
+    /// Transactions of earlier runs in a window, ascending.
+    pub(super) async fn earlier(&self, window: Window) -> Result<Vec<Transaction>, Failure> {
+        let before = self.first_in_memory().await?;
+        self.stored((window.after, before), window.most, move |it| {
+            it.stop_ns >= window.since && it.start_ns <= window.until
+        })
+        .await
+    }
+
+    pub(super) async fn earlier_one(&self, number: u64) -> Result<Option<Transaction>, Failure> {
+        let range = (number.saturating_sub(1), number.saturating_add(1));
+        Ok(self.stored(range, 1, |_| true).await?.pop())
+    }
+
+    /// Revisions of a value that earlier runs made, ending where this run begins to tell.
+    pub(super) async fn earlier_revisions(
+        &self,
+        key: String,
+        until_ns: u64,
+    ) -> Result<Vec<Json>, Failure> {
+        let before = self.first_in_memory().await?;
+        let name = key.clone();
+        let wanted =
+            move |it: &Transaction| it.about(&name).is_some() || it.pending.contains(&name);
+        let found = self.stored((0, before), usize::MAX, wanted).await?;
+        let mut revisions: Vec<Json> = Vec::new();
+        for it in &found {
+            let end = |last: &mut Json| last["Until"] = json!(it.stop);
+            revisions.last_mut().filter(|last| last["Until"].is_null()).map(end);
+            revisions.extend(it.revision(&key));
+        }
+        if let Some(last) = revisions.last_mut().filter(|last| last["Until"].is_null()) {
+            last["Until"] = json!(time_text(until_ns));
+        }
+        Ok(revisions)
+    }
+
+    /// Who asked for one of these values last, in an earlier run; null when nobody is known.
+    pub(super) async fn earlier_asker(&self, keys: Vec<String>) -> Result<Json, Failure> {
+        let before = self.first_in_memory().await?;
+        let asks = move |it: &Transaction| {
+            it.client.is_some() && it.values.iter().any(|asked| keys.contains(&asked.key))
+        };
+        let found = self.stored((0, before), usize::MAX, asks).await?;
+        Ok(found.last().map_or(Json::Null, |it| {
+            let txn = format!("TXN-{}", it.seq_num);
+            json!({"Client": it.client, "Trace": it.trace, "Txn": txn, "Time": it.stop})
+        }))
+    }
+
+    /// Reads the journal beside the runtime: it may take as long as a disk does.
+    async fn stored(
+        &self,
+        range: (u64, u64),
+        most: usize,
+        wanted: impl Fn(&Transaction) -> bool + Send + 'static,
+    ) -> Result<Vec<Transaction>, Failure> {
+        let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
+        let read = move || {
+            let mut found = Vec::new();
+            let take = |document: &[u8]| {
+                // What another version wrote, and this one does not understand, is left out.
+                let read = serde_json::from_slice::<Transaction>(document).ok();
+                found.extend(read.filter(&wanted));
+                found.len() < most
+            };
+            journal.read(range, take).map(|()| found)
+        };
+        let found = tokio::task::spawn_blocking(read).await;
+        let found = found.map_err(|error| Failure::failed(error.to_string()))?;
+        found.map_err(|error| Failure::failed(Chain(&error).to_string()))
+    }
+}
+
+impl Transaction {
+    /// With so many operations at most.
+    fn abridged(mut self, most: usize) -> Self {
+        self.omitted += self.planned.len().saturating_sub(most);
+        self.planned.truncate(most);
+        self.executed.truncate(most);
+        self.values.truncate(most);
+        self.pending.truncate(most);
+        self
+    }
+
+    /// The last operation on a value.
+    fn about(&self, key: &str) -> Option<&Operation> {
+        self.executed.iter().rev().find(|it| it.key == key)
+    }
+
+    /// What it left of a value; nothing when it removed it.
+    fn revision(&self, key: &str) -> Option<Json> {
+        let waits = self.pending.iter().any(|it| it == key);
+        let asked = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());
+        let operation = self.about(key);
+        let (state, value) = match operation {
+            _ if waits => ("PENDING", asked.unwrap_or_default()),
+            Some(it) if it.new_value.is_null() => (it.new_state.as_str(), it.prev_value.clone()),
+            Some(it) => (it.new_state.as_str(), it.new_value.clone()),
+            None => return None,
+        };
+        if state == "NONEXISTENT" {
+            return None;
+        }
+        let kind = key.split('/').next().unwrap_or_default();
+        let txn = format!("TXN-{}", self.seq_num);
+        Some(json!({
+            "Since": self.stop, "Until": null, "Key": key,
+            "Label": operation.map_or(key, |it| &it.label), "Value": value, "Targets": [],
+            "Flags": {"value-state": state, "descriptor": kind, "last-update": txn},
+        }))
+    }
+}

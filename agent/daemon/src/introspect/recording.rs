@@ -1,0 +1,122 @@
+//! A transaction as a document that can be carried out again somewhere else: what was there, what was asked, what was
+//! done.
+//!
+//! What was there are the intended values around those that the transaction worked on, and the ports of the box. Loaded
+//! into an engine on the simulated kernel and asked the same, it plans and does the same.
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::recorded;
+use holdfast_platform::values::{Link, LinkKind};
+use holdfast_scheduler::{Executed, Key, Record, SharedValue, TxnId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json_;
+
+use super::Introspect;
+use super::arguments::Arguments;
+use super::document::Renderer;
+use super::failure::Failure;
+use super::graph::neighbourhood;
+use super::timeline::Past;
+use crate::core::Inside;
+
+/// The form of the document.
+const FORMAT: u32 = 1;
+
+/// Everything that is needed to do it again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Recording {
+    pub(super) format: u32,
+    pub(super) seq_num: u64,
+    /// Links that are there without the agent.
+    pub(super) ports: Vec<String>,
+    /// What was intended before.
+    pub(super) before: Vec<Value>,
+    /// What was asked; without data where nothing is intended any more.
+    pub(super) asked: Vec<Value>,
+    /// What was done, in order: `CREATE link/eth0`.
+    pub(super) operations: Vec<String>,
+}
+
+/// One value.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Value {
+    pub(super) key: String,
+    pub(super) data: Json_,
+}
+
+/// `GET recording`: `seq-num`, of a transaction of this run.
+pub(super) async fn recording(
+    Shared(introspect): Shared<Introspect>,
+    arguments: Arguments,
+) -> Result<Response, Failure> {
+    let arguments = arguments.only(&["seq-num"], &[])?;
+    arguments.required("seq-num")?;
+    let number = arguments.number("seq-num")?.unwrap_or_default();
+    let (render, began) = (introspect.render.clone(), introspect.started_ns);
+    let look = move |inside: &Inside<'_>| {
+        let record = inside.engine.history().record(TxnId(number)).cloned();
+        let record = record.ok_or_else(|| {
+            Failure::unknown(format!("transaction {number} is not recorded in this run"))
+        })?;
+        if record.omitted > 0 {
+            let why = format!("transaction {number} is too large: its history is not complete");
+            return Err(Failure::unknown(why));
+        }
+        Ok(of(inside, &render, &record, began))
+    };
+    Ok(Json(introspect.core.look(look).await??).into_response())
+}
+
+fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) -> Recording {
+    let touched: Vec<Key> = record.keys().cloned().collect();
+    let value = |key: &Key, value: Option<&SharedValue>| Value {
+        key: render.key(key),
+        data: value.map_or(Json_::Null, |value| recorded::to_json(key.kind(), &**value)),
+    };
+    let around = neighbourhood(inside.engine, touched);
+    let before = around.iter().filter_map(|key| {
+        let past = Past::of(inside, key.clone());
+        if !is_base(&past) {
+            return None;
+        }
+        let revisions = past.revisions(began_ns, inside.now.unix_ns);
+        let then = revisions.into_iter().find(|revision| revision.holds(record.started_ns))?;
+        Some(value(key, Some(&then.value?)))
+    });
+    let done = record.operations.iter().filter(|it| it.result != Executed::NotTried);
+    let operation = |it: &holdfast_scheduler::RecordedOperation| {
+        format!("{} {}", it.action.to_string().to_uppercase(), render.key(&it.key))
+    };
+    Recording {
+        format: FORMAT,
+        seq_num: record.txn.0,
+        ports: ports(inside),
+        before: before.collect(),
+        asked: record.asked.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
+        operations: done.map(operation).collect(),
+    }
+}
+
+/// Whether somebody asked for the value itself, and not for what it is a part of.
+fn is_base(past: &Past) -> bool {
+    let asked = past.records.iter().any(|it| it.asked.iter().any(|(key, _)| *key == past.key));
+    let now = past.now.as_ref();
+    asked || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
+}
+
+fn ports(inside: &Inside<'_>) -> Vec<String> {
+    let keys = inside.engine.keys(|key| key.kind() == kinds::LINK);
+    let port = |key: &Key| {
+        let [.., observed] = inside.engine.planes(key);
+        let link = observed?.as_any().downcast_ref::<Link>()?;
+        (link.kind == LinkKind::Physical).then(|| link.name.to_string())
+    };
+    let mut names: Vec<String> = keys.iter().filter_map(port).collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,120 @@
+//! A recorded transaction, done again by another engine on another simulated kernel.
+
+use std::time::Duration;
+
+use holdfast_platform::descriptors;
+use holdfast_platform::recorded;
+use holdfast_platform::transport::{Event, Events, SimulatedKernel, SimulatedTransport, Transport};
+use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
+use serde_json::json;
+
+use super::names;
+use super::recording::{Recording, Value};
+use super::tests::{Asked, BOX};
+
+/// Longer than any timer of the engine that matters here.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// An engine with its kernel.
+struct Replay {
+    engine: Engine,
+    transport: SimulatedTransport,
+    events: Events,
+    started: std::time::Instant,
+}
+
+impl Replay {
+    /// Brings the kernel to what was intended before.
+    async fn before(recording: &Recording) -> Self {
+        let ports: Vec<&str> = recording.ports.iter().map(String::as_str).collect();
+        let (mut transport, events) = SimulatedKernel::new(&ports).connect();
+        let mut engine = Engine::new(descriptors::registry());
+        let intent = recording.before.iter().map(value).map(|(key, it)| (key, it.unwrap()));
+        engine.load(intent.collect(), Vec::new());
+        transport.retrieve();
+        let started = std::time::Instant::now();
+        let mut replay = Self { engine, transport, events, started };
+        replay.settle().await;
+        replay
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.started.elapsed(), unix_ns: crate::telemetry::view::now_ns() }
+    }
+
+    /// Goes on until nothing happens any more.
+    async fn settle(&mut self) {
+        while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.events.recv()).await {
+            let now = self.now();
+            let step = match event {
+                Event::Completed(completions) => self.engine.completed(completions, now),
+                Event::Observed(facts) => self.engine.observed(facts, now),
+                Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
+            };
+            self.follow(step);
+        }
+        assert!(self.engine.is_idle());
+    }
+
+    fn follow(&mut self, step: Step) {
+        if !step.submit.is_empty() {
+            self.transport.submit(step.submit);
+        }
+        if !step.read.is_empty() {
+            self.transport.read(step.read);
+        }
+    }
+
+    /// Asks the same and gives what was done.
+    async fn carry_out(&mut self, asked: &[Value]) -> Vec<String> {
+        let plan = self.engine.plan(Delta::new(asked.iter().map(value).collect())).unwrap();
+        let now = self.now();
+        let (txn, step) = self.engine.start(plan, now);
+        self.follow(step);
+        self.settle().await;
+        let registry = self.engine.registry();
+        let record = self.engine.history().record(txn).unwrap();
+        let line = |it: &holdfast_scheduler::RecordedOperation| {
+            let name = names::name(registry, &it.key);
+            format!("{} {name}", it.action.to_string().to_uppercase())
+        };
+        record.operations.iter().map(line).collect()
+    }
+}
+
+/// The value of a document, under the key that its descriptor gives it.
+fn value(it: &Value) -> (Key, Option<SharedValue>) {
+    let registry = descriptors::registry();
+    let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
+    if it.data.is_null() {
+        let keys = names::prefixes(&registry, &it.key).unwrap_or_default();
+        let named = keys.into_iter().find(|key| names::name(&registry, key) == it.key);
+        return (named.unwrap(), None);
+    }
+    let value = recorded::from_json(kind.kind(), it.data.clone()).unwrap();
+    (kind.key(&*value), Some(value))
+}
+
+#[tokio::test]
+async fn a_recorded_transaction_does_the_same_again() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    let mtu = r#"{"openconfig-interfaces:interfaces": {"interface": [
+        {"name": "eth0", "config": {"name": "eth0", "mtu": 1314, "description": "again"}}]}}"#;
+    agent.set(mtu).await;
+    agent.set(BOX).await;
+    for number in 1..=3 {
+        let document = agent.read(&format!("/scheduler/recording?seq-num={number}")).await;
+        let recording: Recording = serde_json::from_value(document.clone()).unwrap();
+        assert_eq!(recording.ports, ["eth0"]);
+        assert!(!recording.operations.is_empty(), "{document:#}");
+        assert_eq!(recording.before.is_empty(), number == 1, "{document:#}");
+        let mut replay = Replay::before(&recording).await;
+        assert_eq!(replay.carry_out(&recording.asked).await, recording.operations, "{document:#}");
+    }
+    let missing = agent.get("/scheduler/recording?seq-num=9").await;
+    assert_eq!(missing.status.as_u16(), 404);
+    assert_eq!(agent.get("/scheduler/recording").await.status.as_u16(), 400);
+    assert_eq!(agent.read("/scheduler/recording?seq-num=1").await["Format"], json!(1));
+    agent.stop().await;
+}

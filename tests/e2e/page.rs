@@ -1,0 +1,64 @@
+//! The embedded page, as a person uses it: in a browser, while the box changes.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::browser::Browser;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+
+use crate::documents::{STATIC_ROUTES, port, route};
+
+const ADDRESS: &str = "127.0.0.1:9190";
+
+#[tokio::test]
+async fn the_page_shows_values_live_and_their_graph() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start_with(&net, &["--introspect", ADDRESS]).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth5", &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
+
+    let browser = Browser::start().await;
+    browser.open(&format!("http://{ADDRESS}/")).await.unwrap();
+    browser.shows("#live", "live").await;
+    browser.shows("tr[data-key='link/eth5'] .state", "PENDING").await;
+    browser.shows("tr[data-key='link/eth5']", "eth5").await;
+
+    // The search narrows the values down.
+    browser.type_into("#search", "198.51.100").await.unwrap();
+    browser.shows("#count", "values").await;
+    let rows = "return [...document.querySelectorAll('#values tr')].map((row) => row.dataset.key)";
+    let rows = browser.run(rows).await.unwrap().to_string();
+    assert!(rows.contains("198.51.100.0") && !rows.contains("eth5"), "{rows}");
+    browser.run("document.getElementById('search').value = ''").await.unwrap();
+    browser.type_into("#search", "eth5").await.unwrap();
+
+    // The port is plugged in: the page, untouched, shows what becomes of it.
+    net.ip("link add eth5 type veth peer name peer5");
+    net.ip("link set peer5 up");
+    browser.shows("tr[data-key='link/eth5'] .state", "CONFIGURED").await;
+
+    // A node of the graph leads to the value's timeline.
+    browser.click("#tab-graph").await.unwrap();
+    browser.shows("#graph svg", "static-route").await;
+    browser.click("#graph a[data-key='link/eth5']").await.unwrap();
+    browser.shows("#detail-label", "eth5").await;
+    browser.shows("#timeline", "PENDING").await;
+    browser.shows("#timeline", "CONFIGURED").await;
+    browser.shows("#detail", "client openconfig").await;
+
+    // What was done, and by whom.
+    browser.click("#tab-transactions").await.unwrap();
+    browser.shows("#transactions", "admin").await;
+    browser.click("#transactions li:first-child summary").await.unwrap();
+    browser.shows("#transactions li:first-child", "verified").await;
+
+    let refused = "return document.getElementById('error').hidden";
+    assert_eq!(browser.run(refused).await.unwrap(), json!(true));
+    browser.quit().await;
+}

@@ -1,0 +1,176 @@
+//! A headless Chromium, driven by the WebDriver protocol (W3C): what a person at the page sees and clicks.
+//!
+//! Only the handful of commands that the tests use: requests with a JSON body to chromedriver.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, anyhow, bail};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::eventually::eventually_async;
+
+/// Where chromedriver listens: in a namespace of the test's own the port is free.
+const DRIVER: &str = "127.0.0.1:9515";
+/// The member that names an element in answers (WebDriver, 11.1).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Quiet, and without anything of another run or of the network.
+const OPTIONS: &[&str] = &[
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1400,1000",
+];
+
+/// One window. Dropping it ends chromedriver, and with it the browser.
+#[derive(Debug)]
+pub struct Browser {
+    session: String,
+    driver: Child,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts a browser in the namespaces of this thread.
+    ///
+    /// # Panics
+    /// When Chromium or its driver is not there: `tests/scripts/setup.sh test` installs them.
+    pub async fn start() -> Self {
+        let profile = TempDir::with_prefix("holdfast-browser-").expect("a folder for the browser");
+        let driver = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "chromedriver", "--port=9515"])
+            .env("HOME", profile.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("setpriv starts chromedriver");
+        eventually_async("chromedriver answers", || async {
+            exchange(Method::GET, "/status", Value::Null).await.is_ok()
+        })
+        .await;
+        let mut arguments: Vec<String> = OPTIONS.iter().map(|&it| it.to_owned()).collect();
+        arguments.push(format!("--user-data-dir={}", profile.path().join("data").display()));
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": arguments, "binary": "/usr/bin/chromium"},
+        }}});
+        let session = exchange(Method::POST, "/session", wanted).await;
+        let session = session.expect("Chromium starts")["sessionId"].clone();
+        let session = session.as_str().expect("a session has a name").to_owned();
+        Self { session, driver, _profile: profile }
+    }
+
+    /// # Errors
+    /// When the page does not load.
+    pub async fn open(&self, address: &str) -> Result<()> {
+        self.post("url", json!({"url": address})).await.map(drop)
+    }
+
+    /// Clicks the first element that a CSS selector finds.
+    ///
+    /// # Errors
+    /// When there is none, or something is in front of it.
+    pub async fn click(&self, selector: &str) -> Result<()> {
+        let element = self.element(selector).await?;
+        self.post(&format!("element/{element}/click"), json!({})).await.map(drop)
+    }
+
+    /// Types into an element.
+    ///
+    /// # Errors
+    /// When there is none, or it takes no text.
+    pub async fn type_into(&self, selector: &str, text: &str) -> Result<()> {
+        let element = self.element(selector).await?;
+        self.post(&format!("element/{element}/value"), json!({"text": text})).await.map(drop)
+    }
+
+    /// The text that is seen of an element.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn text(&self, selector: &str) -> Result<String> {
+        let element = self.element(selector).await?;
+        let text = self.ask(Method::GET, &format!("element/{element}/text"), Value::Null).await?;
+        Ok(text.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until an element shows a text.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub async fn shows(&self, selector: &str, text: &str) {
+        let seen = || async { self.text(selector).await.is_ok_and(|seen| seen.contains(text)) };
+        eventually_async(&format!("`{selector}` shows `{text}`"), seen).await;
+    }
+
+    /// What a script returns.
+    ///
+    /// # Errors
+    /// When it throws.
+    pub async fn run(&self, script: &str) -> Result<Value> {
+        self.post("execute/sync", json!({"script": script, "args": []})).await
+    }
+
+    /// Ends the browser.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn quit(mut self) {
+        self.ask(Method::DELETE, "", Value::Null).await.expect("the browser ends");
+        self.driver.kill().await.expect("our child is there until we wait for it");
+    }
+
+    async fn element(&self, selector: &str) -> Result<String> {
+        let found =
+            self.post("element", json!({"using": "css selector", "value": selector})).await?;
+        let name = found[ELEMENT].as_str().with_context(|| format!("no element: {found}"))?;
+        Ok(name.to_owned())
+    }
+
+    async fn post(&self, command: &str, body: Value) -> Result<Value> {
+        self.ask(Method::POST, command, body).await
+    }
+
+    async fn ask(&self, method: Method, command: &str, body: Value) -> Result<Value> {
+        let path = format!("/session/{}/{command}", self.session);
+        exchange(method, path.trim_end_matches('/'), body).await
+    }
+}
+
+/// One request to chromedriver; the `value` of its answer.
+async fn exchange(method: Method, path: &str, body: Value) -> Result<Value> {
+    let stream = TcpStream::connect(DRIVER).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection); // ends with the exchange
+    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", DRIVER)
+        .header("content-type", "application/json")
+        .body(Full::new(body))?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let octets = response.into_body().collect().await?.to_bytes();
+    let answer: Value =
+        serde_json::from_slice(&octets).map_err(|error| anyhow!("{path}: {error}"))?;
+    if !status.is_success() {
+        bail!("{path}: {}", answer["value"]["message"].as_str().unwrap_or_default());
+    }
+    Ok(answer["value"].clone())
+}
