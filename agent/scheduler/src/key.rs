@@ -28,8 +28,15 @@ const PREFIX6: u8 = 7;
 pub struct KindId(pub u16);
 
 /// Names one value: its kind, then its segments.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(SmallVec<[u8; INLINE_OCTETS]>);
+
+/// Keys are copied by the hundred thousand: as a slice, where `SmallVec` would clone octet by octet.
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
 
 /// One segment of a key, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +62,11 @@ impl Key {
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
         self.0.push(STR);
-        for &octet in text.as_bytes() {
-            self.0.push(octet);
-            if octet == 0 {
-                self.0.push(0xff);
+        for (at, piece) in text.as_bytes().split(|octet| *octet == 0).enumerate() {
+            if at > 0 {
+                self.0.extend_from_slice(&[0, 0xff]);
             }
+            self.0.extend_from_slice(piece);
         }
         self.0.extend_from_slice(&[0, 0]);
         self
