@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::descriptor::Registry;
-use crate::graph::{Graph, Idx};
+use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
 use crate::key::{Key, KindId};
 use crate::operation::{Completion, Fact, Now, Operation, OperationError, TxnId};
@@ -131,6 +131,19 @@ impl Engine {
         for node in nodes.into_iter().filter(|node| node.changed) {
             let idx = self.graph.intern(&node.key);
             self.graph.set_goal(idx, node.sources, node.goal);
+        }
+    }
+
+    /// Values that were applied when the caller ended last, and whose intent was taken back since: what they had set
+    /// and is left open now is put back, as it would have been without the restart. After [`Engine::load`], before the
+    /// first [`Engine::resync`].
+    pub fn was_applied(&mut self, values: Vec<(Key, SharedValue)>) {
+        for (key, value) in values {
+            let Some(idx) = self.graph.find(&key) else { continue };
+            if matches!(self.graph.node(idx).goal, Goal::Valid(..)) {
+                self.graph.node_mut(idx).applied = Some(value);
+                self.graph.settle(idx);
+            }
         }
     }
 

@@ -79,9 +79,11 @@ impl Core {
             parts;
         let objects = Arc::new(Objects::new(Arc::clone(&models))?);
         let next_number = loaded.last_transaction + 1;
+        let taken_back = objects.before_rollbacks(&loaded)?;
         let stored = objects.read(loaded.layers)?;
         let configuration = objects.begin(&stored, next_number == FIRST_NUMBER, factory)?;
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
+        let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
             // Nothing is carried out that the next start would not know of.
             store.write(rows.into_iter().map(store::Change::from).collect()).await?;
@@ -91,6 +93,10 @@ impl Core {
         let mut engine = Engine::new(descriptors::registry());
         engine.number_from(TxnId(loaded.last_recorded + 1));
         engine.load(intent, restores.collect::<Result<_, _>>()?);
+        if let Some(before) = before {
+            let before = Configuration::new(Arc::clone(&models), before);
+            engine.was_applied(objects.values_since(&configuration, &before));
+        }
 
         let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
@@ -169,6 +175,19 @@ impl Objects {
         Ok(layers)
     }
 
+    /// The layers as they were before opening the store took something back: the system may still have what they say.
+    fn before_rollbacks(&self, loaded: &Loaded) -> Result<Option<Layers>, StartError> {
+        if loaded.taken_back.is_empty() {
+            return Ok(None);
+        }
+        let kept = loaded.layers.iter().filter(|(key, _)| !loaded.taken_back.contains_key(key));
+        let taken = loaded.taken_back.iter();
+        let taken = taken.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        let mut rows: Vec<store::Row> = kept.cloned().chain(taken).collect();
+        rows.sort();
+        self.read(rows).map(Some)
+    }
+
     /// The configuration to begin with: what is stored, without what was only tried; on a box that
     /// has just left the factory, what it was delivered with.
     fn begin(
@@ -200,8 +219,13 @@ impl Objects {
     /// The values that a configuration comes to.
     fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)> {
         let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
+        self.values_since(&empty, configuration)
+    }
+
+    /// The same of what differs from another configuration.
+    fn values_since(&self, old: &Configuration, new: &Configuration) -> Vec<(Key, SharedValue)> {
         let mut values = Vec::new();
-        for change in changed_objects(&empty, configuration) {
+        for change in changed_objects(old, new) {
             let Some(branch) = &change.new else { continue };
             match self.registry.value(&change.path, branch) {
                 Ok(value) => values.push(value),

@@ -1,5 +1,6 @@
 //! The database file. Every method blocks until the disk has what it wrote.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use redb::{
@@ -49,6 +50,8 @@ pub struct Database {
     failed: bool,
     prepared: Option<u64>,
     rolled_back: Option<u64>,
+    /// By row of the layers: what it held before opening rolled something back.
+    taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl Database {
@@ -60,7 +63,14 @@ impl Database {
         create_private_folder(folder)?;
         let path = folder.join(FILE_NAME);
         let redb = Some(open_file(&path)?);
-        let mut database = Self { path, redb, failed: false, prepared: None, rolled_back: None };
+        let mut database = Self {
+            path,
+            redb,
+            failed: false,
+            prepared: None,
+            rolled_back: None,
+            taken_back: BTreeMap::new(),
+        };
         database.check_format()?;
         database.make_later_tables()?;
         database.roll_back_unfinished()?;
@@ -103,6 +113,7 @@ impl Database {
                 users: Vec::new(),
                 notes: rows(&transaction.open_table(NOTES)?)?,
                 rolled_back: self.rolled_back,
+                taken_back: self.taken_back.clone(),
                 last_transaction: last.map_or(0, |number| number.value()),
                 last_recorded: 0,
             })
@@ -318,22 +329,31 @@ impl Database {
             transaction,
             "rolling back a transaction that was interrupted before it was answered"
         );
-        self.undo(transaction, keeps_restores)?;
+        let taken_back = self.undo(transaction, keeps_restores)?;
+        self.note_taken_back(taken_back);
         self.rolled_back = Some(transaction);
         info!(transaction, "rolled back");
         Ok(())
     }
 
     /// Takes back the commit that nobody had confirmed when the agent ended.
-    fn roll_back_unconfirmed(&self) -> Result<(), StoreError> {
+    fn roll_back_unconfirmed(&mut self) -> Result<(), StoreError> {
         const ATTEMPT: &str = "roll back an unconfirmed commit";
         let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
         let write = self.begin(ATTEMPT)?;
-        put_back(&write, &chunks, keeps_restores)?;
+        let taken_back = put_back(&write, &chunks, keeps_restores)?;
         unconfirmed::forget(&write)?;
         finish(write, ATTEMPT)?;
+        self.note_taken_back(taken_back);
         warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
         Ok(())
+    }
+
+    /// Rows of the layers as they were before the roll-backs: what was taken back first was in force last.
+    fn note_taken_back(&mut self, changes: Vec<Change>) {
+        for change in changes.into_iter().filter(|change| change.table == Table::Layer) {
+            self.taken_back.entry(change.key).or_insert(change.value);
+        }
     }
 
     fn unfinished(&self) -> Result<Option<u64>, StoreError> {
@@ -345,16 +365,23 @@ impl Database {
         read().map_err(StoreError::accessing("look for a prepared transaction"))
     }
 
-    fn undo(&self, transaction: u64, wanted: impl Fn(&Change) -> bool) -> Result<(), StoreError> {
+    /// What the rows held until now is the answer.
+    fn undo(
+        &self,
+        transaction: u64,
+        wanted: impl Fn(&Change) -> bool,
+    ) -> Result<Vec<Change>, StoreError> {
         const ATTEMPT: &str = "roll back a transaction";
         let write = self.begin(ATTEMPT)?;
         let chunks = || -> Result<Vec<Vec<u8>>, redb::Error> {
             let table = write.open_table(PREPARED)?;
             table.range(record(transaction))?.map(|row| Ok(row?.1.value().to_vec())).collect()
         };
-        put_back(&write, &chunks().map_err(StoreError::accessing(ATTEMPT))?, wanted)?;
+        let chunks = chunks().map_err(StoreError::accessing(ATTEMPT))?;
+        let taken_back = put_back(&write, &chunks, wanted)?;
         forget_record(&write, transaction)?;
-        finish(write, ATTEMPT)
+        finish(write, ATTEMPT)?;
+        Ok(taken_back)
     }
 
     fn expect_prepared(&self, attempt: &'static str, transaction: u64) -> Result<(), StoreError> {
@@ -456,19 +483,27 @@ fn keeps_restores(change: &Change) -> bool {
     change.table != Table::Restore || change.value.is_some()
 }
 
-/// Puts back what the pieces of a record say, the newest first.
+/// Puts back what the pieces of a record say, the newest first. What the rows held until now is the answer.
 fn put_back(
     write: &WriteTransaction,
     chunks: &[Vec<u8>],
     wanted: impl Fn(&Change) -> bool,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Change>, StoreError> {
+    let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
+    let mut taken_back = Vec::new();
     for chunk in chunks.iter().rev() {
         let mut changes = undo::parse(chunk)?;
         changes.retain(&wanted);
-        changes.reverse(); // a key that changed twice must end with its oldest value
-        apply(write, &changes)?;
+        // A key that changed twice must end with its oldest value.
+        for change in changes.iter().rev() {
+            tables.put(change, |value| {
+                let value = value.map(<[u8]>::to_vec);
+                taken_back.push(Change { value, ..change.clone() });
+                Ok(())
+            })?;
+        }
     }
-    Ok(())
+    Ok(taken_back)
 }
 
 fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {

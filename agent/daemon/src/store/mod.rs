@@ -17,6 +17,7 @@ mod unconfirmed;
 mod undo;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     future::Future,
     io,
@@ -120,6 +121,8 @@ pub struct Loaded {
     pub notes: Vec<Row>,
     /// The transaction that was prepared when the agent ended, already rolled back.
     pub rolled_back: Option<u64>,
+    /// By row of [`Table::Layer`]: what it held before something was rolled back, which the system may still have.
+    pub taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// The highest transaction number ever prepared; the next one must exceed it.
     pub last_transaction: u64,
     /// The highest number of a transaction in the history of earlier runs; those of this run follow it.
