@@ -40,6 +40,7 @@ async fn what_is_removed_behind_the_back_comes_back() {
         .await;
 }
 
+// proves kv.T9
 #[tokio::test]
 async fn what_is_not_ours_is_never_touched() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::documents::{STATIC_ROUTES, port, route};
 use crate::routes::OURS;
 
+// proves kv.T11
 #[tokio::test]
 async fn a_port_that_is_plugged_in_later_gets_its_configuration() {
     let net = Netns::enter();

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::documents::{STATIC_ROUTES, port, route};
 use crate::routes::OURS;
 
-// proves 1.85, 1.86
+// proves 1.85, 1.86, kv.T3
 #[tokio::test]
 async fn a_kill_right_after_ok_loses_nothing() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -47,6 +47,7 @@ async fn a_kill_right_after_ok_loses_nothing() {
     agent.gnmi().await.delete(STATIC_ROUTES).await.unwrap();
 }
 
+// proves kv.T1
 #[tokio::test]
 async fn a_restart_in_sync_writes_nothing() {
     let net = Netns::enter().with_veth("eth0", "peer0");

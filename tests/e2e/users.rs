@@ -12,7 +12,7 @@ use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
 use tonic::Code;
 
-// proves 1.1
+// proves 1.1, kv.T18
 #[tokio::test]
 async fn cleartext_is_not_served() {
     let net = Netns::enter();

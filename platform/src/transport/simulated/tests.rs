@@ -204,6 +204,7 @@ fn plans_are_ordered_by_what_needs_what() {
     );
 }
 
+// proves kv.T1, kv.T3
 #[test]
 fn what_was_asked_is_in_the_kernel() {
     let check = |to: &str, want: &[&str]| {
@@ -305,6 +306,7 @@ fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
     true
 }
 
+// proves kv.T11
 #[test]
 fn a_port_that_is_missing_is_waited_for() {
     let config = "port eth9 mtu 1400\naddress eth9 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2";
@@ -375,6 +377,7 @@ fn what_others_do_to_our_objects_is_repaired() {
     });
 }
 
+// proves kv.T9
 #[test]
 fn nothing_of_others_is_touched() {
     let mut agent = Box_::new(&["eth0", "eth1"]);
