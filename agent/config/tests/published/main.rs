@@ -155,7 +155,7 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-// proves 2.58, 2.59, 2.60, 2.61, 2.62, 2.63
+// proves 2.58, 2.59, 2.60, 2.61, 2.62, 2.63, 3.21
 #[test]
 fn the_user_guide_says_what_the_code_does() {
     let path = file("packaging/user-guide.md");
