@@ -11,7 +11,10 @@ use tracing::{info, warn};
 
 use super::{
     Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
-    folder::{IDENTITY_FOLDER, create_private_folder, open_private_file, remove_folder},
+    folder::{
+        IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file, remove_folder,
+    },
+    journal::JOURNAL_NAME,
     notes::{self, NOTES},
     unconfirmed, undo,
 };
@@ -303,6 +306,7 @@ impl Database {
         if !notes::retains_certificates(&mark) {
             remove_folder(&folder.join(IDENTITY_FOLDER))?;
         }
+        remove_file(&folder.join(JOURNAL_NAME))?; // opened after this database
         let write = self.begin(ATTEMPT)?;
         let erased = || -> Result<u64, redb::Error> {
             let artefacts = artefacts::count(&write)?;
@@ -315,7 +319,7 @@ impl Database {
         };
         let artefacts = erased().map_err(&failed)?;
         finish(write, ATTEMPT)?;
-        info!(artefacts, "factory reset: users, credentials and notes are erased");
+        info!(artefacts, "factory reset: users, credentials, history and notes are erased");
         Ok(())
     }
 

@@ -78,6 +78,16 @@ pub(super) fn remove_folder(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// Removes a file, if it is there.
+pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::File { action: "remove", path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes the names in a folder last through a power cut.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
