@@ -24,4 +24,5 @@ mod set;
 mod subscribe;
 mod transaction;
 mod union;
+mod union_cases;
 mod users;

@@ -8,7 +8,7 @@ use tonic::Code;
 
 use crate::boot::{boots, mgmt, set_boot};
 
-fn switch(agent: &AgentProcess, arguments: &[&str]) -> String {
+pub(crate) fn switch(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("switch").args(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
