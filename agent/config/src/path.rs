@@ -81,7 +81,7 @@ impl fmt::Display for Elem {
         keys.sort();
         for (name, value) in keys {
             f.write_str("[")?;
-            write_escaped(f, name, &['\\', '='])?;
+            write_escaped(f, name, &['\\', '=', ']'])?;
             f.write_str("=")?;
             write_escaped(f, value, &['\\', ']'])?;
             f.write_str("]")?;
@@ -180,6 +180,7 @@ mod tests {
         );
         check(r"/foo[name=[\\\]]", &[r"foo+name=[\]"]);
         check("/a/b[k=1/2][l=x=y]", &["a", "b+k=1/2+l=x=y"]);
+        check(r"/a[k\]=1]", &["a+k]=1"]);
         check(r"/a\/b[k=x\ny]", &["a/b+k=x\ny"]);
         check("/oc-if:a/*/...", &["oc-if:a", "*", "..."]);
     }
