@@ -530,6 +530,40 @@ fn defaults_stand_between_what_is_asked_and_the_factory() {
     }
 }
 
+/// Case 9: an address of its own hides what a port leased of that family, and gives it back.
+#[test]
+fn a_lease_gives_way_and_comes_back() {
+    let port = "/interfaces/interface[name=eth0]";
+    let leased = with_layer(
+        &empty(),
+        LayerKey::LEASE,
+        "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9]/prefix-length 24; \
+         update native:/interfaces/interface[name=eth0]/ipv6/address[ip=2001:db8::9]/prefix-length 64",
+    );
+    let described = then(&leased, "union cli: interface eth0\n  description uplink");
+    let (four, six) = (
+        "/ipv4/address[ip=10.0.0.9]/prefix-length=24",
+        "/ipv6/address[ip=2001:db8::9]/prefix-length=64",
+    );
+    let addresses = |configuration: &Configuration| -> Vec<String> {
+        let lines = below(&lines_effective(configuration), port);
+        lines.into_iter().filter(|line| line.contains("address")).collect()
+    };
+    assert_eq!(addresses(&described), [four, six]);
+    let own = "cli: interface eth0\n  ipv4\n    address 10.0.0.1\n      prefix-length 24";
+    let named = then(&described, &format!("update {own}"));
+    assert_eq!(addresses(&named), ["/ipv4/address[ip=10.0.0.1]/prefix-length=24", six]);
+    let openconfig = then(
+        &described,
+        "update /interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/\
+         address[ip=10.0.0.2]/config/prefix-length 24",
+    );
+    assert_eq!(addresses(&openconfig), ["/ipv4/address[ip=10.0.0.2]/prefix-length=24", six]);
+    let back = then(&named, "union cli: interface eth0\n  description uplink");
+    assert_eq!(addresses(&back), [four, six]);
+    assert!(back.effective() == described.effective());
+}
+
 /// Cases 9 and 10, as far as the union goes: what ranks below comes back by itself.
 #[test]
 fn what_was_hidden_comes_back() {

@@ -6,11 +6,14 @@ use smallvec::SmallVec;
 
 use super::{Outputs, Pair, Prov, Union};
 use crate::instance::Keys;
-use crate::layer::Mark;
+use crate::layer::{LayerKey, Mark};
 use crate::map::{Anchor, AnchorId};
 use crate::parallel;
 use crate::schema::NodeId;
-use crate::tree::{Branch, Found, List};
+use crate::tree::{Branch, Child, Found, List};
+
+/// The kind of object of which a lease holds some that give way.
+const ADDRESS: &str = "address";
 
 /// What becomes of a list.
 #[derive(Debug, Default)]
@@ -142,7 +145,27 @@ impl<'a> Union<'a> {
             old: of(at, pair.old),
             new: of(at, pair.new),
         };
-        inputs.iter().enumerate().map(pair).collect()
+        let mut pairs: Vec<_> = inputs.iter().enumerate().map(pair).collect();
+        self.hide_leased(anchor, &mut pairs);
+        pairs
+    }
+
+    /// Leased addresses of a family give way to any that is asked for on the same port, and come back.
+    fn hide_leased(&self, anchor: &Anchor, pairs: &mut [ListPair<'a>]) {
+        let lease = self.slots.iter().position(|slot| slot.layer == LayerKey::LEASE);
+        let kind = anchor.list().and_then(|list| self.models.native.node(list).object.as_deref());
+        let Some(lease) = lease.filter(|_| kind == Some(ADDRESS)) else { return };
+        let asked = |list: fn(&ListPair<'a>) -> &'a List<Mark>| {
+            let others = pairs.iter().enumerate().filter(|(at, _)| *at != lease);
+            others.flat_map(|(_, pair)| list(pair).iter()).any(|(_, entry)| is_asked_for(entry))
+        };
+        let (before, now) = (asked(|pair| pair.old), asked(|pair| pair.new));
+        if before {
+            pairs[lease].old = self.empty;
+        }
+        if now {
+            pairs[lease].new = self.empty;
+        }
     }
 
     /// What changed in any layer, the changes of one entry side by side.
@@ -207,6 +230,13 @@ impl Draft<'_> {
             None => drop(self.effective.remove(&keys)),
         }
     }
+}
+
+/// More than something that the factory set, or that is to be absent.
+fn is_asked_for(entry: &Branch<Mark>) -> bool {
+    let explicit =
+        |child: &Child<Mark>| matches!(child, Child::Leaf(it) if it.meta == Mark::Explicit);
+    entry.children().iter().any(|(_, child)| explicit(child))
 }
 
 impl<'o> View<'o> {
