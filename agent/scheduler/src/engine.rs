@@ -1,10 +1,10 @@
 //! The engine: the only thing here with a state.
 //!
-//! Events come in (a plan, completions, facts, the time), a [`Step`] goes out. One transaction is in flight at a time;
-//! facts flow all the while. What the engine finds to do by itself, because something appeared or drifted, becomes a
+//! Events come in (a plan, completions, facts, the time), a [`Step`] goes out. Transactions that keep clear of one another
+//! are in flight side by side; facts flow all the while. What the engine finds to do by itself, because something appeared or drifted, becomes a
 //! transaction of its own between those of the clients.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,14 @@ use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
 use crate::key::{Key, KindId};
-use crate::operation::{Completion, Fact, Now, Operation, OperationError, TxnId};
+use crate::operation::{
+    Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
+};
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::status::Counters;
 use crate::tokens::Tokens;
-use crate::transaction::Transaction;
+use crate::transaction::{Footprint, Line, Running, Transaction};
 use crate::trouble::Chance;
 use crate::value::SharedValue;
 
@@ -29,6 +31,9 @@ pub struct Step {
     pub restores: Vec<(Key, Option<SharedValue>)>,
     /// For the transports, in order.
     pub submit: Vec<Operation>,
+    /// Handed out before, and not wanted any more. A transport that can end them, or has not begun them, answers with
+    /// [`OperationError::cancelled`]; one that cannot may ignore this.
+    pub cancel: Vec<OpId>,
     /// To be read and given back as facts, one for each key, also when there is nothing.
     pub read: Vec<Key>,
     pub finished: Vec<Outcome>,
@@ -46,6 +51,8 @@ pub enum Outcome {
     Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
     /// By the time it could begin, the change was refused. Nothing was done.
     Refused { txn: TxnId, reason: PlanError },
+    /// It was called off: see [`Engine::cancel`].
+    Cancelled { txn: TxnId, undone: bool },
     /// An operation failed. `undone` tells whether all is as it was before.
     Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
 }
@@ -53,7 +60,10 @@ pub enum Outcome {
 impl Outcome {
     pub fn txn(&self) -> TxnId {
         match self {
-            Self::Done { txn, .. } | Self::Refused { txn, .. } | Self::Failed { txn, .. } => *txn,
+            Self::Done { txn, .. }
+            | Self::Refused { txn, .. }
+            | Self::Cancelled { txn, .. }
+            | Self::Failed { txn, .. } => *txn,
         }
     }
 }
@@ -76,12 +86,31 @@ impl Scope {
     }
 }
 
-/// Holds the planes of every key, and the transaction in flight.
+/// A change that waits for its turn.
+#[derive(Debug)]
+struct Queued {
+    txn: TxnId,
+    plan: Plan,
+    /// A transaction in flight that is in its way.
+    behind: Option<TxnId>,
+    footprint: Option<Footprint>,
+}
+
+/// Transactions in flight at a time. Who would begin another one waits: so many are a sign that a transport hangs.
+const IN_FLIGHT_MOST: usize = 16;
+/// Changes at the head of the queue that others may overtake.
+const OVERTAKEN_MOST: usize = 16;
+/// Values that woke up and are in somebody's way: up to so many each one is planned for by itself.
+const CONVERGED_SINGLY: usize = 64;
+
+/// Holds the planes of every key, and the transactions in flight.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) graph: Graph,
-    pub(crate) current: Option<Transaction>,
-    queue: VecDeque<(TxnId, Plan)>,
+    pub(crate) running: Running,
+    /// What each transport has to answer.
+    pub(crate) lines: BTreeMap<TransportId, Line>,
+    queue: VecDeque<Queued>,
     /// When to look at a value again.
     pub(crate) timers: BTreeSet<(Duration, Idx)>,
     pub(crate) next_txn: u64,
@@ -97,7 +126,8 @@ impl Engine {
     pub fn new(registry: Registry) -> Self {
         Self {
             graph: Graph::new(Arc::new(registry)),
-            current: None,
+            running: Running::default(),
+            lines: BTreeMap::new(),
             queue: VecDeque::new(),
             timers: BTreeSet::new(),
             next_txn: 1,
@@ -171,8 +201,22 @@ impl Engine {
         if let Some(token) = token {
             self.tokens.insert(token, txn);
         }
-        self.queue.push_back((txn, plan));
+        self.queue.push_back(Queued { txn, plan, behind: None, footprint: None });
         (txn, self.advance(step, now))
+    }
+
+    /// Calls a change off. One that waits for its turn is forgotten; of one in flight, what was handed out is cancelled
+    /// and what was done is taken back. What has ended, or is on its way back already, goes on.
+    pub fn cancel(&mut self, txn: TxnId, now: Now) -> Step {
+        let mut step = Step::default();
+        match self.queue.iter().position(|queued| queued.txn == txn) {
+            Some(at) => {
+                self.queue.remove(at);
+                self.conclude(Outcome::Cancelled { txn, undone: true }, &mut step);
+            }
+            None => self.call_off(txn, now, &mut step),
+        }
+        self.advance(step, now)
     }
 
     /// Takes in what became of operations.
@@ -195,6 +239,7 @@ impl Engine {
     pub fn due(&mut self, now: Now) -> Step {
         let mut step = Step::default();
         self.expire(now, &mut step);
+        self.expire_lines(now, &mut step);
         while let Some(&(at, idx)) = self.timers.first() {
             if at > now.monotonic {
                 break;
@@ -222,7 +267,7 @@ impl Engine {
 
     /// True when no transaction is in flight or queued.
     pub fn is_idle(&self) -> bool {
-        self.current.is_none() && self.queue.is_empty()
+        self.running.is_empty() && self.queue.is_empty()
     }
 
     /// What the engine holds of a key: intended, applied, observed. Cheaper than [`Engine::status`].
@@ -263,11 +308,11 @@ impl Engine {
         loop {
             self.suspect_bereft(now, &mut step);
             self.try_exposed(now, &mut step);
-            let moved = if self.current.is_some() {
-                self.proceed(now, &mut step)
-            } else {
-                self.take_up(now, &mut step)
-            };
+            let mut moved = false;
+            for txn in self.running.numbers() {
+                moved |= self.proceed(txn, now, &mut step);
+            }
+            moved |= self.take_up(now, &mut step);
             if !moved {
                 break;
             }
@@ -281,41 +326,115 @@ impl Engine {
             list.dedup();
         }
         self.graph.counters.reads += step.read.len() as u64;
+        self.tidy_lines(now);
         step.deadline = self.deadline();
         step
     }
 
-    /// Begins the next transaction, if there is one.
+    /// Begins the next transaction, if there is one that may.
     fn take_up(&mut self, now: Now, step: &mut Step) -> bool {
-        let woken = !self.graph.woken.is_empty() && (self.wakers_turn || self.queue.is_empty());
-        if woken {
+        if self.running.len() >= IN_FLIGHT_MOST {
+            return false;
+        }
+        let wakers_first = self.wakers_turn || self.queue.is_empty();
+        if wakers_first && self.converge(now, step) {
             self.wakers_turn = false;
-            self.converge(now, step);
             return true;
         }
-        let Some((txn, plan)) = self.queue.pop_front() else { return false };
-        self.wakers_turn = true;
-        self.begin_change(txn, plan, now, step);
+        let begun = self.take_up_change(now, step);
+        self.wakers_turn |= begun;
+        begun || !wakers_first && self.converge(now, step)
+    }
+
+    /// Begins the first change in the queue that nobody is in the way of, and that overtakes none it has to do with.
+    fn take_up_change(&mut self, now: Now, step: &mut Step) -> bool {
+        let mut waiting: Vec<Footprint> = Vec::new();
+        for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
+            let behind = self.queue[at].behind;
+            if behind.is_some_and(|other| self.running.contains(other)) {
+                waiting.push(self.footprint_of(at));
+                continue;
+            }
+            let Some(Queued { txn, plan, .. }) = self.queue.remove(at) else { return false };
+            let plan = match self.renewed(plan) {
+                Ok(plan) => plan,
+                Err(reason) => {
+                    self.conclude(Outcome::Refused { txn, reason }, step);
+                    return true;
+                }
+            };
+            let behind = self.in_the_way(&plan, None);
+            let clear = waiting.is_empty() || {
+                let footprint = Footprint::of_plan(&self.graph, &plan);
+                !waiting.iter().any(|other| other.conflicts(&footprint))
+            };
+            if behind.is_none() && clear {
+                self.begin(txn, Origin::Change, plan, now, step);
+                return true;
+            }
+            self.queue.insert(at, Queued { txn, plan, behind, footprint: None });
+            waiting.push(self.footprint_of(at));
+        }
+        false
+    }
+
+    fn footprint_of(&mut self, at: usize) -> Footprint {
+        let queued = &mut self.queue[at];
+        let graph = &self.graph;
+        let footprint = queued.footprint.take();
+        footprint.unwrap_or_else(|| Footprint::of_plan(graph, &queued.plan))
+    }
+
+    /// The plan for the state of now.
+    fn renewed(&self, plan: Plan) -> Result<Plan, PlanError> {
+        if plan.revision == self.graph.revision {
+            return Ok(plan);
+        }
+        planner::plan(&self.graph, plan.delta, Vec::new())
+    }
+
+    /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
+    fn converge(&mut self, now: Now, step: &mut Step) -> bool {
+        if self.graph.woken.is_empty() {
+            return false;
+        }
+        let (taken, woken): (Vec<Idx>, Vec<Idx>) = self
+            .graph
+            .take_woken()
+            .into_iter()
+            .partition(|&idx| self.graph.node(idx).owner.is_some());
+        for idx in taken {
+            if let Some(owner) = self.graph.node(idx).owner {
+                self.running.wake_after(owner, idx);
+            }
+        }
+        if woken.is_empty() {
+            return true;
+        }
+        let Some(behind) = self.converge_together(woken.clone(), now, step) else { return true };
+        if woken.len() == 1 || woken.len() > CONVERGED_SINGLY {
+            woken.into_iter().for_each(|idx| self.running.wake_after(behind, idx));
+            return true;
+        }
+        for idx in woken {
+            let behind = match self.running.len() < IN_FLIGHT_MOST {
+                true => self.converge_together(vec![idx], now, step),
+                false => Some(behind),
+            };
+            if let Some(behind) = behind {
+                self.running.wake_after(behind, idx);
+            }
+        }
         true
     }
 
-    fn begin_change(&mut self, txn: TxnId, plan: Plan, now: Now, step: &mut Step) {
-        if plan.revision == self.graph.revision {
-            return self.begin(txn, Origin::Change, plan, now, step);
+    /// Gives back the transaction that these values have to wait for, if there is one.
+    fn converge_together(&mut self, woken: Vec<Idx>, now: Now, step: &mut Step) -> Option<TxnId> {
+        let plan =
+            planner::plan(&self.graph, Delta::default().best_effort(), woken.clone()).ok()?;
+        if let Some(behind) = self.in_the_way(&plan, None) {
+            return Some(behind);
         }
-        match planner::plan(&self.graph, plan.delta, Vec::new()) {
-            Ok(plan) => self.begin(txn, Origin::Change, plan, now, step),
-            Err(reason) => self.conclude(Outcome::Refused { txn, reason }, step),
-        }
-    }
-
-    /// Plans for what woke up. A transaction only when there is something to do.
-    fn converge(&mut self, now: Now, step: &mut Step) {
-        let woken = self.graph.take_woken();
-        let Ok(plan) = planner::plan(&self.graph, Delta::default().best_effort(), woken.clone())
-        else {
-            return;
-        };
         if plan.operations.is_empty() {
             self.count(&plan);
             let indexes = self.locate(&plan);
@@ -327,6 +446,7 @@ impl Engine {
         for idx in woken {
             self.graph.reap(idx);
         }
+        None
     }
 
     /// Tells how a transaction ended.
@@ -335,9 +455,10 @@ impl Engine {
         step.finished.push(outcome);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn deadline(&mut self) -> Option<Duration> {
+        let line = self.line_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
-        let transaction = self.current.as_ref().and_then(Transaction::deadline);
-        timer.into_iter().chain(transaction).min()
+        let transactions = self.running.iter().filter_map(Transaction::deadline).min();
+        timer.into_iter().chain(transactions).chain(line).min()
     }
 }

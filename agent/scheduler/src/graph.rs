@@ -17,6 +17,7 @@ use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId};
+use crate::operation::{OpId, TxnId};
 use crate::options::{IntentSource, Retry};
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
@@ -85,8 +86,10 @@ pub(crate) struct Node {
     pub(crate) ours: bool,
     /// Dependencies of the goal that nobody offers.
     pub(crate) unmet: u32,
-    /// The last operation of the running transaction on this key.
-    pub(crate) flight: Option<u32>,
+    /// The last operation of a running transaction on this key.
+    pub(crate) flight: Option<OpId>,
+    /// The transaction that touches it: until that ends, it is nobody else's.
+    pub(crate) owner: Option<TxnId>,
     pub(crate) last: Option<LastOperation>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The terms of the change that gave the goal, where they are not the usual ones.
@@ -109,6 +112,7 @@ impl Node {
             ours: false,
             unmet: 0,
             flight: None,
+            owner: None,
             last: None,
             trouble: None,
             retry: None,
@@ -255,7 +259,8 @@ impl Graph {
     pub(crate) fn reap(&mut self, idx: Idx) {
         let node = &mut self.nodes[idx as usize];
         let empty = node.sources.is_empty() && node.applied.is_none() && node.observed.is_none();
-        if !empty || node.live.is_some() || node.flight.is_some() || node.queued || !node.used {
+        let held = node.flight.is_some() || node.owner.is_some() || node.queued;
+        if !empty || node.live.is_some() || held || !node.used {
             return;
         }
         self.cover_up(idx);

@@ -28,13 +28,13 @@ impl Engine {
         };
         self.heard(idx);
         match self.graph.node(idx).flight {
-            Some(at) => {
+            Some(op) => {
                 let node = self.graph.node_mut(idx);
                 if !same(node.observed.as_ref(), fact.value.as_ref()) {
                     step.changed.push(fact.key);
                 }
                 node.observed = fact.value;
-                self.try_verify(at, now, step);
+                self.try_verify(op, now, step);
             }
             None => self.absorb(idx, fact.value, now, urgent, step),
         }
@@ -174,9 +174,9 @@ impl Engine {
                 continue;
             }
             match node.flight {
-                Some(at) => {
+                Some(op) => {
                     self.graph.node_mut(idx).observed = None;
-                    self.try_verify(at, now, step);
+                    self.try_verify(op, now, step);
                 }
                 None => self.absorb(idx, None, now, true, step),
             }

@@ -9,6 +9,8 @@ use crate::value::SharedValue;
 /// `errno` values by which a transport says that the object of a delete is not there: ENOENT, ESRCH, ENXIO, ENODEV,
 /// EADDRNOTAVAIL.
 const GONE: [i32; 5] = [2, 3, 6, 19, 99];
+/// `errno` ECANCELED, by which a transport says that it did not begin an operation, or ended it, as it was asked to.
+const CANCELLED: i32 = 125;
 /// `errno` EEXIST.
 const EXISTS: i32 = 17;
 
@@ -93,6 +95,15 @@ impl OperationError {
     /// An error without an `errno`.
     pub fn message(message: impl Into<String>) -> Self {
         Self { errno: None, message: message.into(), transient: false }
+    }
+
+    /// What a transport answers for an operation that it ended, or did not begin, because it was asked to.
+    pub fn cancelled() -> Self {
+        Self { errno: Some(CANCELLED), message: "cancelled".to_owned(), transient: true }
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.errno == Some(CANCELLED)
     }
 
     /// What the error says of itself. A descriptor may know better: [`Descriptor::classify`](crate::Descriptor::classify).

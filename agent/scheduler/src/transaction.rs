@@ -1,6 +1,10 @@
 //! A transaction in flight, and how it is carried out.
 
+mod dispatch;
 mod failure;
+mod footprint;
+mod line;
+mod running;
 mod verify;
 
 use std::collections::BTreeSet;
@@ -12,17 +16,16 @@ use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
 use crate::history::{Author, Executed, Origin, Record, RecordedOperation};
 use crate::key::{FixedMap, Key};
-use crate::operation::{
-    Action, Completion, Now, OpId, Operation, OperationError, TransportId, TxnId,
-};
+use crate::operation::{Action, Now, OpId, OperationError, TransportId, TxnId};
 use crate::options::{IntentSource, Retry};
 use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
-/// Without any completion for this long, what was handed out counts as failed. The slowest single operations known
-/// (deleting a bridge, a veth pair) take tens of milliseconds.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) use footprint::Footprint;
+pub(crate) use line::Line;
+pub(crate) use running::Running;
+
 /// After a large batch, objects without an echo are read once no echo has come for this long.
 const ECHO_WITHIN: Duration = Duration::from_millis(30);
 /// Operations of one transaction up to which each is read back at once: a read is cheaper than waiting for an echo.
@@ -52,6 +55,14 @@ pub(crate) struct Transaction {
     first_op: u64,
     /// Operations of each transport in the order of the plan, and how many are handed out.
     queues: Vec<(TransportId, Vec<u32>, usize)>,
+    /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
+    reserved: Vec<Idx>,
+    /// Values that woke up meanwhile, and have to wait until it ends.
+    wakes: Vec<Idx>,
+    /// What others must keep clear of; worked out when somebody asks.
+    footprint: Option<Footprint>,
+    /// Somebody asked for its end.
+    cancelled: bool,
     /// Handed out and not completed.
     outstanding: usize,
     /// Neither verified nor failed.
@@ -82,6 +93,8 @@ enum Phase {
     /// Something failed: hearing what the system has by now.
     Settling {
         until: Duration,
+        /// The way back has to wait for this one.
+        behind: Option<TxnId>,
     },
     Undoing,
 }
@@ -106,11 +119,11 @@ enum FlightState {
 
 impl Transaction {
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        if let Phase::Settling { until } = self.phase {
-            return Some(until);
+        match self.phase {
+            Phase::Settling { behind: Some(_), .. } => None,
+            Phase::Settling { until, .. } => Some(until),
+            Phase::Executing | Phase::Undoing => self.read_due,
         }
-        let answer = (self.outstanding > 0).then(|| self.progress + ANSWER_WITHIN);
-        answer.into_iter().chain(self.read_due).min()
     }
 
     /// Whether this transaction fails when an operation does that is there for this reason.
@@ -119,9 +132,34 @@ impl Transaction {
         self.mode == Mode::Atomic && self.phase == Phase::Executing && asked
     }
 
-    fn flight(&mut self, op: OpId) -> Option<u32> {
-        let at = u32::try_from(op.0.checked_sub(self.first_op)?).ok()?;
-        self.flights.get(at as usize).map(|_| at)
+    /// Whether an operation is one of these; those of the way there are not, once it is on its way back.
+    fn has(&self, op: OpId) -> bool {
+        op.0.checked_sub(self.first_op).is_some_and(|at| at < self.flights.len() as u64)
+    }
+
+    fn number(&self, at: u32) -> OpId {
+        OpId(self.first_op + u64::from(at))
+    }
+
+    fn flight(&self, op: OpId) -> &Flight {
+        &self.flights[self.seat(op)]
+    }
+
+    fn flight_mut(&mut self, op: OpId) -> &mut Flight {
+        let seat = self.seat(op);
+        &mut self.flights[seat]
+    }
+
+    fn seat(&self, op: OpId) -> usize {
+        usize::try_from(op.0 - self.first_op).expect("operations fit into memory")
+    }
+
+    /// What was handed out and not answered.
+    fn unanswered(&self) -> impl Iterator<Item = OpId> + '_ {
+        let flights = (self.first_op..).map(OpId).zip(&self.flights);
+        flights
+            .filter(|(_, flight)| matches!(flight.state, FlightState::Submitted))
+            .map(|(op, _)| op)
     }
 
     fn record(&mut self, undo: bool) {
@@ -173,6 +211,10 @@ impl Engine {
             flights: Vec::new(),
             first_op: 0,
             queues: Vec::new(),
+            reserved: Vec::new(),
+            wakes: Vec::new(),
+            footprint: None,
+            cancelled: false,
             outstanding: 0,
             open: 0,
             progress: now.monotonic,
@@ -191,8 +233,8 @@ impl Engine {
         };
         self.graph.counters.transactions += 1;
         self.board(&mut transaction, plan, now, step);
-        self.current = Some(transaction);
-        self.dispatch(now, step);
+        self.running.put(transaction);
+        self.dispatch(txn, now, step);
     }
 
     fn changes_intent(&self, plan: &Plan) -> bool {
@@ -252,11 +294,17 @@ impl Engine {
         transaction.outstanding = 0;
         transaction.queues = queues(&flights);
         self.next_op += flights.len() as u64;
-        for (at, flight) in (0..).zip(&flights) {
-            self.graph.node_mut(flight.idx).flight = Some(at);
+        transaction.footprint = None;
+        for &idx in &indexes {
+            if self.graph.node_mut(idx).owner.replace(transaction.txn) != Some(transaction.txn) {
+                transaction.reserved.push(idx);
+            }
+        }
+        for (op, flight) in (transaction.first_op..).map(OpId).zip(&flights) {
+            self.graph.node_mut(flight.idx).flight = Some(op);
             for key in &flight.op.taken {
                 let idx = self.graph.intern(key);
-                self.graph.node_mut(idx).flight = Some(at);
+                self.graph.node_mut(idx).flight = Some(op);
             }
             if flight.op.cause == Cause::Drift {
                 self.graph
@@ -312,131 +360,43 @@ impl Engine {
         }
     }
 
-    /// Hands out what may go. Transports keep order, so what was handed to the same one before need not be waited for.
-    fn dispatch(&mut self, now: Now, step: &mut Step) {
-        let Some(mut transaction) = self.current.take() else { return };
-        if transaction.failure.is_some() && transaction.phase == Phase::Executing {
-            self.current = Some(transaction);
-            return;
-        }
-        let mut skipped = Vec::new();
-        let txn = transaction.txn;
-        for (_, queue, head) in &mut transaction.queues {
-            while let Some(&at) = queue.get(*head) {
-                let flights = &mut transaction.flights;
-                let before =
-                    flights[at as usize].op.after.iter().map(|&op| &flights[op as usize].state);
-                let mut blocked = false;
-                let mut broken = false;
-                for state in before {
-                    blocked |= matches!(state, FlightState::Waiting | FlightState::Submitted);
-                    broken |= matches!(state, FlightState::Failed(_) | FlightState::NotTried);
-                }
-                if blocked && !broken {
-                    break;
-                }
-                *head += 1;
-                let flight = &mut flights[at as usize];
-                if broken {
-                    flight.state = FlightState::NotTried;
-                    transaction.open -= 1;
-                    skipped.push(at);
-                    continue;
-                }
-                flight.state = FlightState::Submitted;
-                transaction.outstanding += 1;
-                transaction.progress = now.monotonic;
-                step.submit.push(Operation {
-                    id: OpId(transaction.first_op + u64::from(at)),
-                    txn,
-                    action: flight.op.action,
-                    key: flight.op.key.clone(),
-                    old: flight.op.old.clone(),
-                    new: match (flight.op.action, &flight.op.old, &flight.op.new) {
-                        (Action::Update, Some(old), Some(new)) => {
-                            let filled = self.graph.put_back(&flight.op.key, old, new);
-                            Some(filled.unwrap_or_else(|| new.clone()))
-                        }
-                        (_, _, new) => new.clone(),
-                    },
-                    transport: flight.op.transport,
-                });
-            }
-        }
-        self.current = Some(transaction);
-        for at in skipped {
-            let error = OperationError {
-                transient: true,
-                ..OperationError::message("what it needs was not done")
-            };
-            self.give_up(at, error, now, step);
-        }
-    }
-
-    pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
-        for completion in completions {
-            let Some(transaction) = &mut self.current else { return };
-            // An answer that came after its deadline belongs to no transaction any more; facts will tell.
-            let Some(at) = transaction.flight(completion.op) else { continue };
-            let flight = &transaction.flights[at as usize];
-            if !matches!(flight.state, FlightState::Submitted) {
-                continue;
-            }
-            let (idx, action) = (flight.idx, flight.op.action);
-            transaction.outstanding -= 1;
-            transaction.progress = now.monotonic;
-            if let Some(fact) = completion.observed.filter(|fact| fact.key == flight.op.key) {
-                self.graph.node_mut(idx).observed = fact.value;
-            }
-            match completion.result {
-                Ok(()) => self.carried_out(at, now, step),
-                Err(error) if error.is_gone() && action == Action::Delete => {
-                    self.carried_out(at, now, step)
-                }
-                Err(error) if error.exists() && action == Action::Create => {
-                    self.landed(at, FlightState::Completed(now.monotonic, Some(error)), step);
-                    self.try_verify(at, now, step);
-                }
-                Err(error) => self.fail(at, error, now, step),
-            }
-        }
-        self.dispatch(now, step);
-    }
-
-    /// Moves the transaction in flight on. False when it has to wait.
-    pub(crate) fn proceed(&mut self, now: Now, step: &mut Step) -> bool {
-        let Some(transaction) = &mut self.current else { return false };
+    /// Moves a transaction on. False when it has to wait.
+    pub(crate) fn proceed(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+        let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
             Phase::Executing if transaction.failure.is_some() => {
                 if transaction.outstanding > 0 {
                     return false;
                 }
-                self.settle_down(now, step);
+                self.settle_down(txn, now, step);
                 true
             }
-            Phase::Settling { until } => {
-                if !transaction.awaited.is_empty() && now.monotonic < until {
-                    return false;
-                }
-                self.undo(now, step);
-                true
+            Phase::Settling { until, behind } => {
+                let hears = !transaction.awaited.is_empty() && now.monotonic < until;
+                let waits = behind.is_some_and(|other| self.running.get(other).is_some());
+                !hears && !waits && self.undo(txn, now, step)
             }
             Phase::Executing | Phase::Undoing => {
                 if transaction.open > 0 {
                     return false;
                 }
-                self.end(now, step);
+                if let Some(transaction) = self.running.take(txn) {
+                    self.end(transaction, now, step);
+                }
                 true
             }
         }
     }
 
-    fn end(&mut self, now: Now, step: &mut Step) {
-        let Some(mut transaction) = self.current.take() else { return };
+    fn end(&mut self, mut transaction: Transaction, now: Now, step: &mut Step) {
         let undo = transaction.phase == Phase::Undoing;
         transaction.record(undo);
         let txn = transaction.txn;
+        self.vacate(&mut transaction);
         let outcome = match transaction.failure.take() {
+            Some(_) if transaction.cancelled => {
+                Outcome::Cancelled { txn, undone: !transaction.undo_failed }
+            }
             Some((key, label, error)) => {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
@@ -459,6 +419,20 @@ impl Engine {
             outcome: outcome.clone(),
         });
         self.conclude(outcome, step);
+    }
+
+    /// Leaves the values of a transaction to others.
+    fn vacate(&mut self, transaction: &mut Transaction) {
+        for idx in std::mem::take(&mut transaction.reserved) {
+            let node = self.graph.node_mut(idx);
+            if node.owner == Some(transaction.txn) {
+                node.owner = None;
+            }
+            self.graph.reap(idx);
+        }
+        for idx in std::mem::take(&mut transaction.wakes) {
+            self.graph.wake(idx);
+        }
     }
 }
 

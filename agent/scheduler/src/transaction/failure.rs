@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
-    ANSWER_WITHIN, ECHO_WITHIN, Flight, FlightState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST,
-    SETTLED_WITHIN, VERIFIED_WITHIN,
+    ECHO_WITHIN, Flight, FlightState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST, SETTLED_WITHIN,
+    VERIFIED_WITHIN,
 };
 use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
 use crate::graph::{Graph, Idx};
-use crate::operation::{Action, Class, Now, OperationError};
+use crate::operation::{Action, Class, Now, OpId, OperationError, TxnId};
 use crate::plan::Delta;
 use crate::planner;
 use crate::value::SharedValue;
 
 impl Engine {
-    pub(super) fn fail(&mut self, at: u32, error: OperationError, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &mut transaction.flights[at as usize];
+    pub(super) fn fail(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
+        let Some(transaction) = self.running.of(op) else { return };
+        let flight = transaction.flight_mut(op);
         flight.state = FlightState::Failed(error.clone());
         transaction.open -= 1;
         let (idx, cause, key) = (flight.idx, flight.op.cause, flight.op.key.clone());
@@ -28,25 +28,28 @@ impl Engine {
         if transaction.is_vital(cause) {
             let label = self.graph.registry.label(&key, value.as_deref());
             transaction.awaited.insert(idx);
-            transaction.failure.get_or_insert((key, label, error));
+            if transaction.failure.is_none() {
+                step.cancel.extend(transaction.unanswered());
+                transaction.failure = Some((key, label, error));
+            }
         } else {
-            self.give_up(at, error, now, step);
+            self.give_up(op, error, now, step);
         }
     }
 
     /// Leaves a value as it is, to be tried again when time or what it needs may help.
-    pub(super) fn give_up(&mut self, at: u32, error: OperationError, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &transaction.flights[at as usize];
+    pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
+        let Some(transaction) = self.running.of(op) else { return };
+        let flight = transaction.flight(op);
         let (idx, key) = (flight.idx, flight.op.key.clone());
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
-        if self.graph.node(idx).flight == Some(at) {
+        if self.graph.node(idx).flight == Some(op) {
             self.graph.node_mut(idx).flight = None;
         }
         for taken in flight.op.taken.clone() {
             if let Some(idx) =
-                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight == Some(at))
+                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight == Some(op))
             {
                 self.graph.node_mut(idx).flight = None;
             }
@@ -103,66 +106,59 @@ impl Engine {
         }
     }
 
-    /// What did not come, or did not become as it should, within its time.
+    /// What did not become as it should within its time.
     pub(crate) fn expire(&mut self, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
+        for txn in self.running.numbers() {
+            self.expire_reads(txn, now, step);
+        }
+    }
+
+    fn expire_reads(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+        let Some(transaction) = self.running.get(txn) else { return };
         let quiet = now.monotonic.saturating_sub(transaction.progress);
-        let silent = transaction.outstanding > 0 && quiet >= ANSWER_WITHIN;
-        let mut reading = transaction.read_due.is_some_and(|at| at <= now.monotonic);
-        if reading && quiet < ECHO_WITHIN {
+        if !transaction.read_due.is_some_and(|at| at <= now.monotonic) {
+            return;
+        }
+        if quiet < ECHO_WITHIN {
             // Echoes are coming in: whoever waits is not forgotten yet.
             transaction.read_due = Some(transaction.progress + ECHO_WITHIN);
-            reading = false;
-        }
-        if !silent && !reading {
             return;
         }
         let (mut reads, mut failed) = (0, Vec::new());
-        for (at, flight) in (0..).zip(&transaction.flights) {
-            match &flight.state {
-                FlightState::Submitted if silent => failed.push((at, unanswered())),
-                FlightState::Completed(since, doubt) if reading => {
-                    let waited = quiet.min(now.monotonic.saturating_sub(*since));
-                    if waited >= VERIFIED_WITHIN {
-                        failed.push((
-                            at,
-                            doubt.clone().unwrap_or_else(|| mismatch(&self.graph, flight)),
-                        ));
-                    } else if reads < READS_MOST {
-                        reads += 1;
-                        step.read.push(flight.op.key.clone());
-                    }
-                }
-                _ => {}
+        for (op, flight) in (transaction.first_op..).map(OpId).zip(&transaction.flights) {
+            let FlightState::Completed(since, doubt) = &flight.state else { continue };
+            let waited = quiet.min(now.monotonic.saturating_sub(*since));
+            if waited >= VERIFIED_WITHIN {
+                let error = doubt.clone().unwrap_or_else(|| mismatch(&self.graph, flight));
+                failed.push((op, error));
+            } else if reads < READS_MOST {
+                reads += 1;
+                step.read.push(flight.op.key.clone());
             }
         }
-        if silent {
-            transaction.outstanding = 0;
+        transaction.read_due = (reads > 0).then(|| now.monotonic + READ_AGAIN);
+        for (op, error) in failed {
+            self.fail(op, error, now, step);
         }
-        if reading {
-            transaction.read_due = (reads > 0).then(|| now.monotonic + READ_AGAIN);
-        }
-        for (at, error) in failed {
-            self.fail(at, error, now, step);
-        }
-        self.dispatch(now, step);
+        self.dispatch(txn, now, step);
     }
 
-    /// Hears of a key that a failed transaction waits for.
+    /// Hears of a key that failed transactions wait for.
     pub(crate) fn heard(&mut self, idx: Idx) {
-        if let Some(transaction) = &mut self.current {
+        for transaction in self.running.iter_mut() {
             transaction.awaited.remove(&idx);
         }
     }
 
     /// After a failure: nothing more is handed out, and what was completed counts as done.
-    pub(super) fn settle_down(&mut self, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        transaction.phase = Phase::Settling { until: now.monotonic + SETTLED_WITHIN };
+    pub(super) fn settle_down(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+        let Some(transaction) = self.running.get(txn) else { return };
+        let until = now.monotonic + SETTLED_WITHIN;
+        transaction.phase = Phase::Settling { until, behind: None };
         transaction.read_due = None;
-        for (at, flight) in (0..).zip(&mut transaction.flights) {
+        for (op, flight) in (transaction.first_op..).map(OpId).zip(&mut transaction.flights) {
             let node = self.graph.node_mut(flight.idx);
-            if node.flight != Some(at) {
+            if node.flight != Some(op) {
                 continue;
             }
             match &flight.state {
@@ -188,33 +184,37 @@ impl Engine {
         }
     }
 
-    /// Puts the intent back, and plans from what is to there.
-    pub(super) fn undo(&mut self, now: Now, step: &mut Step) {
-        let Some(mut transaction) = self.current.take() else { return };
-        transaction.phase = Phase::Undoing;
-        transaction.progress = now.monotonic;
+    /// Puts the intent back, and plans from what is to there. False when that has to wait for another transaction.
+    pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+        let Some(mut transaction) = self.running.take(txn) else { return false };
         let mut touched: BTreeSet<Idx> = BTreeSet::new();
         for flight in &transaction.flights {
             touched.extend(self.graph.find(&flight.op.key));
             touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
-        transaction.record(false);
-        let mut delta = Delta::new(std::mem::take(&mut transaction.before)).best_effort();
+        let mut delta = Delta::new(transaction.before.clone()).best_effort();
         delta.options.source = transaction.source;
-        let held = std::mem::take(&mut transaction.held);
-        match planner::plan_keeping(&self.graph, delta, touched.into_iter().collect(), held) {
+        let touched = touched.into_iter().collect();
+        let planned = planner::plan_keeping(&self.graph, delta, touched, transaction.held.clone());
+        if let Ok(plan) = &planned
+            && let Some(other) = self.in_the_way(plan, Some(txn))
+        {
+            transaction.phase = Phase::Settling { until: now.monotonic, behind: Some(other) };
+            self.running.put(transaction);
+            return false;
+        }
+        transaction.phase = Phase::Undoing;
+        transaction.progress = now.monotonic;
+        transaction.record(false);
+        match planned {
             Ok(plan) => self.board(&mut transaction, plan, now, step),
             // A key named twice with different values was refused on the way there.
             Err(_) => transaction.undo_failed = true,
         }
-        self.current = Some(transaction);
-        self.dispatch(now, step);
+        self.running.put(transaction);
+        self.dispatch(txn, now, step);
+        true
     }
-}
-
-pub(super) fn unanswered() -> OperationError {
-    let message = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
-    OperationError { transient: true, ..OperationError::message(message) }
 }
 
 pub(super) fn mismatch(graph: &Graph, flight: &Flight) -> OperationError {

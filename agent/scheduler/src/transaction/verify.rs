@@ -7,24 +7,24 @@ use crate::descriptor::{Effect, guarded};
 use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::Key;
-use crate::operation::{Action, Now, OperationError};
+use crate::operation::{Action, Now, OpId, OperationError};
 use crate::traits::Traits;
 use crate::value::SharedValue;
 
 impl Engine {
     /// An operation is done: the applied plane follows, and so does what others may count on.
-    pub(super) fn carried_out(&mut self, at: u32, now: Now, step: &mut Step) {
-        self.landed(at, FlightState::Completed(now.monotonic, None), step);
-        self.apply(at, step);
-        self.try_verify(at, now, step);
+    pub(super) fn carried_out(&mut self, op: OpId, now: Now, step: &mut Step) {
+        self.landed(op, FlightState::Completed(now.monotonic, None), step);
+        self.apply(op, step);
+        self.try_verify(op, now, step);
     }
 
-    pub(super) fn landed(&mut self, at: u32, state: FlightState, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
+    pub(super) fn landed(&mut self, op: OpId, state: FlightState, step: &mut Step) {
+        let Some(transaction) = self.running.of(op) else { return };
         let count = transaction.flights.len();
-        let flight = &mut transaction.flights[at as usize];
+        let flight = transaction.flight_mut(op);
         flight.state = state;
-        if self.graph.node(flight.idx).flight != Some(at) {
+        if self.graph.node(flight.idx).flight != Some(op) {
             return;
         }
         let FlightState::Completed(now, _) = flight.state else { return };
@@ -37,9 +37,9 @@ impl Engine {
         }
     }
 
-    pub(super) fn apply(&mut self, at: u32, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &transaction.flights[at as usize];
+    pub(super) fn apply(&mut self, op: OpId, step: &mut Step) {
+        let Some(transaction) = self.running.of(op) else { return };
+        let flight = transaction.flight(op);
         let (idx, action, new) = (flight.idx, flight.op.action, flight.op.new.clone());
         let taken = flight.op.taken.clone();
         let node = self.graph.node_mut(idx);
@@ -68,19 +68,19 @@ impl Engine {
         }
         self.graph.settle(idx);
         for key in taken {
-            self.take_along(&key, at);
+            self.take_along(&key, op);
             self.forget_restore(&key, step);
             step.changed.push(key);
         }
     }
 
     /// The system removed this one together with another.
-    pub(super) fn take_along(&mut self, key: &Key, at: u32) {
+    pub(super) fn take_along(&mut self, key: &Key, op: OpId) {
         let Some(idx) = self.graph.find(key) else { return };
         let node = self.graph.node_mut(idx);
         node.applied = None;
         node.observed = None;
-        if node.flight == Some(at) {
+        if node.flight == Some(op) {
             node.flight = None;
         }
         self.graph.set_live(idx, None, false);
@@ -99,18 +99,18 @@ impl Engine {
     }
 
     /// Checks an operation that is completed against what is seen by now.
-    pub(crate) fn try_verify(&mut self, at: u32, now: Now, step: &mut Step) {
-        let Some(transaction) = &mut self.current else { return };
-        let flight = &mut transaction.flights[at as usize];
+    pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut Step) {
+        let Some(transaction) = self.running.of(op) else { return };
+        let flight = transaction.flight_mut(op);
         let FlightState::Completed(_, doubt) = &flight.state else { return };
-        let last = self.graph.node(flight.idx).flight == Some(at);
+        let last = self.graph.node(flight.idx).flight == Some(op);
         if last && !is_seen(&self.graph, flight) {
             return;
         }
         let doubtful = doubt.is_some();
         if !last && doubtful {
             let error = doubt.clone().unwrap_or_else(|| OperationError::message("exists"));
-            return self.fail(at, error, now, step);
+            return self.fail(op, error, now, step);
         }
         flight.state = FlightState::Verified;
         transaction.open -= 1;
@@ -120,7 +120,7 @@ impl Engine {
         }
         let (idx, action) = (flight.idx, flight.op.action);
         if doubtful {
-            self.apply(at, step);
+            self.apply(op, step);
         }
         self.verified(idx, action, step);
     }

@@ -1,0 +1,169 @@
+//! What a transaction relies on and what it changes, so that another one that keeps clear of it may run beside it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{Phase, Transaction};
+use crate::dependency::{Claim, Target};
+use crate::engine::Engine;
+use crate::graph::{Graph, Idx};
+use crate::key::{FixedHasher, FixedMap, Key, KeySet};
+use crate::operation::TxnId;
+use crate::plan::Plan;
+use crate::traits::Traits;
+
+type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    keys: KeySet,
+    /// Whatever its values need, before or after.
+    needs: FixedSet<Target>,
+    covering: BTreeSet<(u32, IpAddr)>,
+    unders: BTreeSet<Key>,
+    /// Offers that come, or go (true).
+    moves: FixedMap<Target, bool>,
+    prefixes: BTreeMap<(u32, IpNet), bool>,
+    claims: FixedSet<Claim>,
+}
+
+impl Footprint {
+    /// Of a plan that has not begun.
+    pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
+        let mut footprint = Self::default();
+        for node in &plan.nodes {
+            let live = node.idx.and_then(|idx| graph.node(idx).live.as_deref());
+            let goal = node.goal.traits().map(|traits| &**traits);
+            footprint.add(&node.key, live, goal);
+        }
+        footprint
+    }
+
+    fn of_nodes(graph: &Graph, nodes: &[Idx]) -> Self {
+        let mut footprint = Self::default();
+        for &idx in nodes {
+            let node = graph.node(idx);
+            let goal = node.goal.traits().map(|traits| &**traits);
+            footprint.add(&node.key, node.live.as_deref(), goal);
+        }
+        footprint
+    }
+
+    fn add(&mut self, key: &Key, live: Option<&Traits>, goal: Option<&Traits>) {
+        self.keys.insert(key.clone());
+        for traits in live.into_iter().chain(goal) {
+            self.claims.extend(traits.claims.iter().cloned());
+            for need in &traits.needs {
+                self.need(&need.target);
+            }
+        }
+        self.shift(live, goal, true);
+        self.shift(goal, live, false);
+    }
+
+    fn need(&mut self, target: &Target) {
+        match target {
+            Target::Covering { table, address } => {
+                self.covering.insert((*table, *address));
+            }
+            Target::Under(prefix) => {
+                self.unders.insert(prefix.clone());
+            }
+            _ => {
+                self.needs.insert(target.clone());
+            }
+        }
+    }
+
+    /// Notes what `from` offers and `to` does not.
+    fn shift(&mut self, from: Option<&Traits>, to: Option<&Traits>, goes: bool) {
+        let Some(from) = from else { return };
+        for target in from.offers.iter().filter(|target| !to.is_some_and(|to| to.offers(target))) {
+            *self.moves.entry(target.clone()).or_default() |= goes;
+        }
+        for prefix in &from.prefixes {
+            if !to.is_some_and(|to| to.prefixes.binary_search(prefix).is_ok()) {
+                *self.prefixes.entry(*prefix).or_default() |= goes;
+            }
+        }
+    }
+
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
+        meet(&self.keys, &other.keys)
+            || meet(&self.claims, &other.claims)
+            || self.relies_on(other)
+            || other.relies_on(self)
+            || self.fights(other)
+    }
+
+    /// Whether something it needs is about to change by the other's doing.
+    fn relies_on(&self, other: &Self) -> bool {
+        let (needs, keys) = (&self.needs, &other.keys);
+        let values = if keys.len() < needs.len() {
+            keys.iter().any(|key| needs.contains(&Target::Exact(key.clone())))
+        } else {
+            needs.iter().any(|need| matches!(need, Target::Exact(key) if keys.contains(key)))
+        };
+        let offers = if other.moves.len() < needs.len() {
+            other.moves.keys().any(|target| needs.contains(target))
+        } else {
+            needs.iter().any(|need| other.moves.contains_key(need))
+        };
+        let covered = !self.covering.is_empty()
+            && other.prefixes.keys().any(|&(table, prefix)| {
+                let range = (table, prefix.network())..=(table, prefix.broadcast());
+                self.covering.range(range).next().is_some()
+            });
+        let under = !self.unders.is_empty()
+            && keys.iter().any(|key| key.prefixes().any(|prefix| self.unders.contains(&prefix)));
+        values || offers || covered || under
+    }
+
+    /// Whether the last two offers of something might go at the same time.
+    fn fights(&self, other: &Self) -> bool {
+        let (few, many) =
+            if self.moves.len() < other.moves.len() { (self, other) } else { (other, self) };
+        let offers = few
+            .moves
+            .iter()
+            .any(|(target, goes)| many.moves.get(target).is_some_and(|other| *goes || *other));
+        let prefixes = self
+            .prefixes
+            .iter()
+            .any(|(prefix, goes)| other.prefixes.get(prefix).is_some_and(|other| *goes || *other));
+        offers || prefixes
+    }
+}
+
+fn meet<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool {
+    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    few.iter().any(|item| many.contains(item))
+}
+
+impl Transaction {
+    /// Whether another one that would leave this footprint is in its way. On the way back, those that do nothing but
+    /// listen are not.
+    fn is_in_the_way(&mut self, graph: &Graph, of: &Footprint, going_back: bool) -> bool {
+        if going_back && matches!(self.phase, Phase::Settling { .. }) {
+            return false;
+        }
+        let reserved = &self.reserved;
+        self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved)).conflicts(of)
+    }
+}
+
+impl Engine {
+    /// A transaction in flight that a plan has to wait for. Costs nothing while there is none.
+    pub(crate) fn in_the_way(&mut self, plan: &Plan, going_back: Option<TxnId>) -> Option<TxnId> {
+        let mut others = self.running.iter_mut().filter(|it| Some(it.txn) != going_back).peekable();
+        others.peek()?;
+        let footprint = Footprint::of_plan(&self.graph, plan);
+        let found = others.find_map(|it| {
+            it.is_in_the_way(&self.graph, &footprint, going_back.is_some()).then_some(it.txn)
+        });
+        found
+    }
+}

@@ -1,0 +1,129 @@
+//! What each transport was given and has not answered yet: whose turn it is, and since when.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{FlightState, Running};
+use crate::descriptor::guarded;
+use crate::engine::{Engine, Step};
+use crate::operation::{Now, OpId, OperationError, TransportId};
+
+/// How long a transport has to answer a request to cancel. Those that cannot cancel say nothing at all.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The operations of one transport, oldest first. A transport carries them out in this order, so time runs against the
+/// first one only.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    operations: VecDeque<OpId>,
+    /// Since when it is the first one's turn.
+    since: Duration,
+    /// The first one took too long, and was asked to end.
+    cancelled: Option<OpId>,
+}
+
+impl Line {
+    pub(super) fn push(&mut self, op: OpId, now: Duration) {
+        if self.operations.is_empty() {
+            self.since = now;
+        }
+        self.operations.push_back(op);
+    }
+
+    /// The transport lives: whoever is first has all its time before it.
+    pub(super) fn answered(&mut self, now: Duration) {
+        self.since = now;
+        self.cancelled = None;
+    }
+
+    /// Drops what is answered, or given up.
+    fn tidy(&mut self, running: &mut Running, now: Duration) {
+        let before = self.operations.front().copied();
+        while let Some(&op) = self.operations.front() {
+            let waits = running.of(op).is_some_and(|transaction| {
+                matches!(transaction.flight(op).state, FlightState::Submitted)
+            });
+            if waits {
+                break;
+            }
+            self.operations.pop_front();
+        }
+        if self.operations.front().copied() != before {
+            self.since = now;
+            self.cancelled = None;
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn tidy_lines(&mut self, now: Now) {
+        for line in self.lines.values_mut() {
+            line.tidy(&mut self.running, now.monotonic);
+        }
+    }
+
+    /// When the first transport will have had its time.
+    pub(crate) fn line_deadline(&mut self) -> Option<Duration> {
+        let ends: Vec<(OpId, Duration, bool)> = self
+            .lines
+            .values()
+            .filter_map(|line| {
+                Some((*line.operations.front()?, line.since, line.cancelled.is_some()))
+            })
+            .collect();
+        ends.into_iter().map(|(op, since, cancelled)| since + self.allowance(op, cancelled)).min()
+    }
+
+    /// How long an operation may take, from when it is its turn.
+    fn allowance(&mut self, op: OpId, cancelled: bool) -> Duration {
+        if cancelled {
+            return CANCELLED_WITHIN;
+        }
+        let Some(transaction) = self.running.of(op) else { return Duration::ZERO };
+        let operation = &transaction.flight(op).op;
+        let descriptor = self.graph.registry.descriptor(operation.key.kind());
+        let asked = descriptor.map(|it| guarded(|| it.answers_within(operation.action)));
+        asked.and_then(Result::ok).unwrap_or(crate::descriptor::ANSWER_WITHIN)
+    }
+
+    /// Cancels what takes too long, and gives up what does not even answer that.
+    pub(crate) fn expire_lines(&mut self, now: Now, step: &mut Step) {
+        let transports: Vec<TransportId> = self.lines.keys().copied().collect();
+        for transport in transports {
+            let Some(line) = self.lines.get(&transport) else { continue };
+            let Some(&op) = line.operations.front() else { continue };
+            let (since, cancelled) = (line.since, line.cancelled.is_some());
+            if since + self.allowance(op, cancelled) > now.monotonic {
+                continue;
+            }
+            if cancelled {
+                self.abandon(transport, op, now, step);
+            } else if let Some(line) = self.lines.get_mut(&transport) {
+                line.cancelled = Some(op);
+                line.since = now.monotonic;
+                step.cancel.push(op);
+            }
+        }
+    }
+
+    /// Gives up an operation that nobody answers, with all of its transaction that stand behind it.
+    fn abandon(&mut self, transport: TransportId, op: OpId, now: Now, step: &mut Step) {
+        let allowed = self.allowance(op, false);
+        let Some(transaction) = self.running.of(op) else { return };
+        let behind = transaction.unanswered();
+        let stuck: Vec<OpId> =
+            behind.filter(|&other| transaction.flight(other).op.transport == transport).collect();
+        let txn = transaction.txn;
+        transaction.outstanding -= stuck.len();
+        step.cancel.extend(stuck.iter().copied().filter(|&other| other != op));
+        for other in stuck {
+            self.fail(other, unanswered(allowed), now, step);
+        }
+        self.dispatch(txn, now, step);
+    }
+}
+
+fn unanswered(within: Duration) -> OperationError {
+    let message = format!("no answer within {} s", within.as_secs_f32());
+    OperationError { transient: true, ..OperationError::message(message) }
+}

@@ -1,0 +1,61 @@
+//! The transactions in flight.
+
+use super::Transaction;
+use crate::graph::Idx;
+use crate::operation::{OpId, TxnId};
+
+/// Transactions in flight, oldest first. There are few: a list is quicker than a map.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Vec<Transaction>);
+
+impl Running {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Transaction> {
+        self.0.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Transaction> {
+        self.0.iter_mut()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<TxnId> {
+        self.0.iter().map(|transaction| transaction.txn).collect()
+    }
+
+    pub(crate) fn contains(&self, txn: TxnId) -> bool {
+        self.0.iter().any(|transaction| transaction.txn == txn)
+    }
+
+    /// The one that an operation belongs to.
+    pub(super) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
+        self.0.iter_mut().find(|transaction| transaction.has(op))
+    }
+
+    pub(super) fn get(&mut self, txn: TxnId) -> Option<&mut Transaction> {
+        self.0.iter_mut().find(|transaction| transaction.txn == txn)
+    }
+
+    /// Has a value planned for when a transaction has ended.
+    pub(crate) fn wake_after(&mut self, txn: TxnId, idx: Idx) {
+        if let Some(transaction) = self.get(txn) {
+            transaction.wakes.push(idx);
+        }
+    }
+
+    pub(super) fn take(&mut self, txn: TxnId) -> Option<Transaction> {
+        let at = self.0.iter().position(|transaction| transaction.txn == txn)?;
+        Some(self.0.remove(at))
+    }
+
+    pub(super) fn put(&mut self, transaction: Transaction) {
+        let at = self.0.partition_point(|other| other.txn < transaction.txn);
+        self.0.insert(at, transaction);
+    }
+}
