@@ -110,6 +110,8 @@ pub struct Engine {
     pub(crate) running: Running,
     /// What each transport has to answer.
     pub(crate) lines: BTreeMap<TransportId, Line>,
+    /// Operations that nobody answered in time, with what they make.
+    pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
     queue: VecDeque<Queued>,
     /// When to look at a value again.
     pub(crate) timers: BTreeSet<(Duration, Idx)>,
@@ -128,6 +130,7 @@ impl Engine {
             graph: Graph::new(Arc::new(registry)),
             running: Running::default(),
             lines: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
             queue: VecDeque::new(),
             timers: BTreeSet::new(),
             next_txn: 1,

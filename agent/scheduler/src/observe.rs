@@ -86,8 +86,9 @@ impl Engine {
             self.graph.set_live(idx, Some(traits), true);
             let waits =
                 self.graph.node(idx).goal.value().is_some_and(|goal| !Arc::ptr_eq(goal, &applied));
-            match waits {
-                // A stale fact said that it was gone, and something else was planned meanwhile.
+            match waits || matches!(self.graph.node(idx).goal, Goal::Nothing) {
+                // A stale fact said that it was gone, and something else was planned meanwhile; or it was made after it
+                // was given up.
                 true => self.suspect(idx, now, urgent, step),
                 false => self.calm(idx),
             }

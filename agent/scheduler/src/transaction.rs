@@ -16,7 +16,7 @@ use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
 use crate::history::{Author, Executed, Origin, Record, RecordedOperation};
 use crate::key::{FixedMap, Key};
-use crate::operation::{Action, Now, OpId, OperationError, TransportId, TxnId};
+use crate::operation::{Now, OpId, OperationError, TransportId, TxnId};
 use crate::options::{IntentSource, Retry};
 use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
@@ -135,10 +135,6 @@ impl Transaction {
     /// Whether an operation is one of these; those of the way there are not, once it is on its way back.
     fn has(&self, op: OpId) -> bool {
         op.0.checked_sub(self.first_op).is_some_and(|at| at < self.flights.len() as u64)
-    }
-
-    fn number(&self, at: u32) -> OpId {
-        OpId(self.first_op + u64::from(at))
     }
 
     fn flight(&self, op: OpId) -> &Flight {

@@ -124,7 +124,7 @@ proptest! {
                 prop_assert_eq!(lab.shown(), system);
             }
             Outcome::Done { .. } => reference.apply(&after),
-            refused @ Outcome::Refused { .. } => panic!("{refused:?}"),
+            other => panic!("{other:?}"),
         }
         lab.failing.clear();
         lab.settle(LONG);

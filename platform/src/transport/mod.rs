@@ -4,7 +4,7 @@
 //! commands in order, and answers through one mailbox: [`Events`]. A transport decides nothing:
 //! what to do about a failed operation or a fact nobody expected is the engine's business.
 
-use holdfast_scheduler::{Completion, Fact, Key, Operation, Scope, TransportId};
+use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, Scope, TransportId};
 
 pub(crate) mod codecs;
 mod files;
@@ -36,6 +36,13 @@ pub trait Transport: Send {
     ///
     /// Each ends in one [`Completion`], also when it is not carried out at all.
     fn submit(&mut self, batch: Vec<Operation>);
+
+    /// These are not wanted any more. What has not begun may be answered with
+    /// [`OperationError::cancelled`](holdfast_scheduler::OperationError::cancelled); a request that the kernel has is
+    /// carried out all the same, so most transports have nothing to cancel.
+    fn cancel(&mut self, operations: Vec<OpId>) {
+        let _ = operations;
+    }
 
     /// Reads these objects back, after everything submitted before; each is answered by a
     /// [`Fact`], with no value when there is no such object.

@@ -258,7 +258,10 @@ impl CoreTask {
     /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
     fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
-        let Step { restores, submit, read, finished, changed, deadline } = step;
+        let Step { restores, submit, cancel, read, finished, changed, deadline } = step;
+        if !cancel.is_empty() {
+            self.transport.cancel(cancel);
+        }
         self.deadline = deadline;
         let busy = self.transaction.as_ref().map(|transaction| &transaction.withheld);
         self.publisher.touch(changed, busy);
@@ -336,6 +339,7 @@ impl CoreTask {
         let stage_txn = *txn;
         let error = match outcome {
             Outcome::Done { txn, .. } if txn == stage_txn => None,
+            Outcome::Cancelled { txn, .. } if txn == stage_txn => Some(CommitError::Stopped),
             Outcome::Refused { txn, reason } if txn == stage_txn => {
                 Some(CommitError::planning(&reason))
             }

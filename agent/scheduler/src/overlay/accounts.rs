@@ -273,7 +273,10 @@ impl Overlay<'_> {
         if group.avail == 1 {
             group.made_by = by;
             self.walk(account, true);
-        } else if let Some(freed) = group.blocked.pop() {
+            return;
+        }
+        group.joined_by = by;
+        if let Some(freed) = group.blocked.pop() {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
             self.turned.freed.push(freed);
         }

@@ -71,11 +71,13 @@ impl Engine {
     pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
         let mut moved: SmallVec<[TxnId; 4]> = SmallVec::new();
         for Completion { op, result, observed } in completions {
-            // An answer that came after its deadline belongs to no transaction any more; facts will tell.
-            let Some(transaction) = self.running.of(op) else { continue };
-            if !matches!(transaction.flight(op).state, FlightState::Submitted) {
+            let transaction = self.running.of(op).filter(|transaction| {
+                matches!(transaction.flight(op).state, FlightState::Submitted)
+            });
+            let Some(transaction) = transaction else {
+                self.take_late_answer(op, result.is_ok(), step);
                 continue;
-            }
+            };
             if !moved.contains(&transaction.txn) {
                 moved.push(transaction.txn);
             }

@@ -18,9 +18,9 @@ use crate::value::SharedValue;
 impl Engine {
     pub(super) fn fail(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
+        transaction.open -= 1;
         let flight = transaction.flight_mut(op);
         flight.state = FlightState::Failed(error.clone());
-        transaction.open -= 1;
         let (idx, cause, key) = (flight.idx, flight.op.cause, flight.op.key.clone());
         let value = flight.op.new.clone().or_else(|| flight.op.old.clone());
         self.graph.counters.operations_failed += 1;
@@ -41,13 +41,13 @@ impl Engine {
     pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let flight = transaction.flight(op);
-        let (idx, key) = (flight.idx, flight.op.key.clone());
+        let (idx, key, taken) = (flight.idx, flight.op.key.clone(), flight.op.taken.clone());
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
         if self.graph.node(idx).flight == Some(op) {
             self.graph.node_mut(idx).flight = None;
         }
-        for taken in flight.op.taken.clone() {
+        for taken in taken {
             if let Some(idx) =
                 self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight == Some(op))
             {

@@ -8,6 +8,8 @@ use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
 use crate::operation::{Now, OpId, OperationError, TransportId};
 
+/// Operations given up whose late answers are understood. Older ones show as foreign, or by their mark.
+const ABANDONED_KEPT: usize = 1024;
 /// How long a transport has to answer a request to cancel. Those that cannot cancel say nothing at all.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -115,11 +117,34 @@ impl Engine {
             behind.filter(|&other| transaction.flight(other).op.transport == transport).collect();
         let txn = transaction.txn;
         transaction.outstanding -= stuck.len();
+        for &other in &stuck {
+            let operation = &transaction.flight(other).op;
+            let made = (operation.key.clone(), operation.new.clone());
+            self.abandoned.insert(other, made);
+        }
+        while self.abandoned.len() > ABANDONED_KEPT {
+            self.abandoned.pop_first();
+        }
         step.cancel.extend(stuck.iter().copied().filter(|&other| other != op));
         for other in stuck {
             self.fail(other, unanswered(allowed), now, step);
         }
         self.dispatch(txn, now, step);
+    }
+}
+
+impl Engine {
+    /// An operation that was given up was carried out after all: what it made is ours, and is looked at.
+    pub(super) fn take_late_answer(&mut self, op: OpId, done: bool, step: &mut Step) {
+        let Some((key, made)) = self.abandoned.remove(&op).filter(|_| done) else { return };
+        if let Some(made) = made {
+            let idx = self.graph.intern(&key);
+            let node = self.graph.node_mut(idx);
+            if node.live.is_none() && node.flight.is_none() {
+                node.applied = Some(made);
+            }
+        }
+        step.read.push(key);
     }
 }
 

@@ -113,12 +113,12 @@ impl Engine {
             return self.fail(op, error, now, step);
         }
         flight.state = FlightState::Verified;
+        let (idx, action) = (flight.idx, flight.op.action);
         transaction.open -= 1;
         transaction.progress = now.monotonic;
         if !last {
             return; // a later operation on the same key will be looked at
         }
-        let (idx, action) = (flight.idx, flight.op.action);
         if doubtful {
             self.apply(op, step);
         }

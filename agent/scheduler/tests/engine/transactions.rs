@@ -46,11 +46,13 @@ fn a_recreation_ends_however_late_its_steps_are_answered() {
 fn facts_flow_while_operations_run_and_changes_queue() {
     let mut lab = Lab::having("", "w <f; v <a");
     let (first, ops) = handed_out(&mut lab, "a");
-    let (second, queued) = handed_out(&mut lab, "b");
-    assert!(queued.is_empty(), "one at a time");
+    let (second, queued) = handed_out(&mut lab, "b <a");
+    assert!(queued.is_empty(), "what it needs is on its way");
     let facts = lab.outside_unheard("f");
     let step = lab.engine.observed(facts, lab.now());
-    assert!(step.submit.is_empty());
+    let woken: Vec<_> = step.submit.iter().map(|op| op.key.clone()).collect();
+    assert_eq!(woken, [key("w")], "what has nothing to do with them does not wait");
+    lab.follow(step);
     let step = lab.engine.completed(ops.iter().map(done).collect(), lab.now());
     for op in &ops {
         lab.system.insert(
@@ -62,7 +64,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
     let ended: Vec<TxnId> = lab.finished.iter().map(Outcome::txn).collect();
     let at = |txn| ended.iter().position(|ended| *ended == txn).unwrap();
     assert!(at(first) < at(second));
-    assert_eq!(lab.shown(), "a; b; f; v <a; w <f");
+    assert_eq!(lab.shown(), "a; b <a; f; v <a; w <f");
 }
 
 #[test]

@@ -6,5 +6,27 @@
 mod common;
 
 mod expectations;
+mod flights;
+mod interleaved;
 mod retries;
 mod sources;
+
+use common::Lab;
+use holdfast_scheduler::{Completion, Delta, Operation, TxnId};
+
+/// Begins a change whose operations nobody carries out yet.
+fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>) {
+    let plan = lab.engine.plan(change).unwrap();
+    let (txn, step) = lab.engine.start(plan, lab.now());
+    lab.deadline = step.deadline;
+    lab.finished.extend(step.finished);
+    (txn, step.submit)
+}
+
+/// Carries operations out that were held back.
+fn answer(lab: &mut Lab, operations: &[Operation]) {
+    let completions: Vec<Completion> =
+        operations.iter().filter_map(|operation| lab.carry_out(operation)).collect();
+    let step = lab.engine.completed(completions, lab.now());
+    lab.follow(step);
+}

@@ -1,0 +1,211 @@
+//! Several transactions in flight, operations that hang, and changes that are called off.
+
+use std::time::Duration;
+
+use crate::common::{Lab, delta, error};
+use crate::{answer, begin};
+use holdfast_scheduler::{Completion, OperationError, Outcome, TxnId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What we have, a change that hangs, another one, and whether that has to wait.
+#[track_caller]
+fn check_beside(ours: &str, hangs: &str, other: &str, waits: bool) {
+    let mut lab = Lab { strict: false, ..Lab::having("", ours) };
+    let (first, held_back) = begin(&mut lab, delta(hangs));
+    assert!(!held_back.is_empty(), "{hangs}");
+    let (second, at_once) = begin(&mut lab, delta(other).best_effort());
+    assert_eq!(at_once.is_empty(), waits, "{other} beside {hangs} with {ours}");
+    answer(&mut lab, &at_once);
+    assert_eq!(ended(&lab, second), !waits, "{other} beside {hangs}");
+    answer(&mut lab, &held_back);
+    assert!(ended(&lab, first) && ended(&lab, second));
+    assert!(lab.engine.is_idle());
+    lab.engine.audit().unwrap();
+    let mut after = Lab { strict: false, ..Lab::having("", ours) };
+    after.commit(hangs).unwrap();
+    after.commit_delta(delta(other).best_effort()).unwrap();
+    assert_eq!(lab.shown(), after.shown(), "as one after the other");
+}
+
+fn ended(lab: &Lab, txn: TxnId) -> bool {
+    lab.finished.iter().any(|outcome| outcome.txn() == txn)
+}
+
+// proves kv.V13
+#[test]
+fn changes_that_keep_clear_of_one_another_run_side_by_side() {
+    for (ours, hangs, other) in [
+        ("", "a", "b"),
+        ("a", "b <a", "c <a"),
+        ("", "a +f", "b +f"),
+        ("a; c", "-a", "-c"),
+        ("a :p", "a =1 :p", "b <a:p"),
+        ("", "A", "b"),
+        ("", "a +10.0.0.0/8", "b <@11.0.0.1; c"),
+        ("p ~/; p/1; q ~/; q/1", "-p; -p/1", "-q; -q/1"),
+    ] {
+        check_beside(ours, hangs, other, false);
+    }
+}
+
+#[test]
+fn a_change_waits_for_what_it_has_to_do_with() {
+    for (ours, hangs, other) in [
+        ("", "a", "a =1"),
+        ("", "a", "-a; z"),
+        ("", "a", "b <a"),
+        ("a", "b <a", "-a"),
+        ("a; b <a", "a !1", "c <a"),
+        ("a +f; b +f; c <?f", "-a", "-b"),
+        ("a +f; b", "-a; b +f", "c <?f"),
+        ("", "a #x", "b #x"),
+        ("", "m/1", "b <m/"),
+        ("", "a +10.0.0.0/8", "b <@10.0.0.1"),
+        ("a", "a =1", "b <!a"),
+        ("", "a .*s=1", "b .*s=1"),
+    ] {
+        check_beside(ours, hangs, other, true);
+    }
+}
+
+#[test]
+fn changes_of_one_value_keep_their_order() {
+    let mut lab = Lab::default();
+    let (first, held_back) = begin(&mut lab, delta("a"));
+    let (second, none) = begin(&mut lab, delta("a =1; c =1"));
+    let (third, none_either) = begin(&mut lab, delta("c =2"));
+    assert_eq!((none.len(), none_either.len()), (0, 0), "the third may not overtake the second");
+    let (fourth, at_once) = begin(&mut lab, delta("z"));
+    answer(&mut lab, &at_once);
+    assert!(ended(&lab, fourth), "the fourth may");
+    answer(&mut lab, &held_back);
+    assert_eq!(lab.shown(), "a =1; c =2; z");
+    let order: Vec<TxnId> = lab.finished.iter().map(Outcome::txn).collect();
+    assert_eq!(order, [fourth, first, second, third]);
+}
+
+#[test]
+fn what_wakes_up_does_not_wait_for_a_change_that_hangs() {
+    let mut lab = Lab::having("", "w <f; x <g");
+    let (_, held_back) = begin(&mut lab, delta("a; x =1 <g"));
+    lab.outside("f; g");
+    assert_eq!(lab.shown(), "f; g; w <f");
+    answer(&mut lab, &held_back);
+    lab.settle(SECOND);
+    assert_eq!(lab.shown(), "a; f; g; w <f; x =1 <g", "and what belongs to it comes after it");
+    lab.outside("-w");
+    let (_, held_back) = begin(&mut lab, delta("b"));
+    lab.settle(SECOND);
+    assert_eq!(lab.state("w"), "CONFIGURED", "drift is repaired meanwhile");
+    answer(&mut lab, &held_back);
+}
+
+#[test]
+fn a_change_that_fails_is_taken_back_beside_others() {
+    let mut lab = Lab::having("", "a =1; c =1");
+    let (first, hanging) = begin(&mut lab, delta("c =2"));
+    lab.failing.insert("create b".into(), error(22, "not so", false));
+    let outcome = lab.commit("a =2; b").unwrap();
+    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert_eq!(lab.shown(), "a =1; c =1");
+    answer(&mut lab, &hanging);
+    assert!(ended(&lab, first));
+    assert_eq!(lab.shown(), "a =1; c =2");
+}
+
+/// A change with an operation that nobody answers.
+fn hanging(lab: &mut Lab, change: &str) -> (TxnId, Vec<holdfast_scheduler::Operation>) {
+    let (txn, ops) = begin(lab, delta(change));
+    lab.now += 10 * SECOND;
+    let step = lab.engine.due(lab.now());
+    assert_eq!(step.cancel, [ops[0].id], "the one whose turn it is is asked to end");
+    lab.follow(step);
+    (txn, ops)
+}
+
+#[test]
+fn an_operation_that_takes_too_long_is_cancelled() {
+    let mut lab = Lab::having("", "a =1");
+    let (txn, ops) = hanging(&mut lab, "a =2; b");
+    assert!(!ended(&lab, txn));
+    let cancelled = ops.iter().map(|op| Completion {
+        op: op.id,
+        result: Err(OperationError::cancelled()),
+        observed: None,
+    });
+    let step = lab.engine.completed(cancelled.collect(), lab.now());
+    lab.follow(step);
+    let ended: Vec<_> = lab.finished.iter().filter(|outcome| outcome.txn() == txn).collect();
+    assert!(
+        matches!(ended[..], [Outcome::Failed { error, undone: true, .. }] if error.is_cancelled()),
+        "{ended:?}"
+    );
+    assert_eq!(lab.shown(), "a =1");
+}
+
+#[test]
+fn a_transport_that_ignores_a_cancel_is_waited_for_a_second() {
+    let mut lab = Lab::having("", "a =1");
+    let (txn, ops) = hanging(&mut lab, "a =2; b");
+    let begun = lab.now;
+    for _ in 0..10 {
+        lab.pass_time();
+    }
+    assert!(ended(&lab, txn) && lab.now - begun < 3 * SECOND);
+    let failed = lab.finished.iter().find(|outcome| outcome.txn() == txn);
+    assert!(matches!(failed, Some(Outcome::Failed { undone: true, .. })), "{failed:?}");
+    answer(&mut lab, &ops);
+    lab.settle(600 * SECOND);
+    assert_eq!(lab.shown(), "a =1", "what it does after all is drift, and nobody's intent");
+}
+
+#[test]
+fn one_transport_that_hangs_does_not_fail_another() {
+    let mut lab = Lab::default();
+    lab.silent.push("create A".into());
+    let (first, _) = begin(&mut lab, delta("A"));
+    for number in 0..30 {
+        lab.commit(&format!("b ={number}")).unwrap();
+        lab.now += SECOND / 2;
+        lab.pass_time();
+    }
+    assert!(ended(&lab, first), "it is given up in its time all the same");
+    assert_eq!(lab.shown(), "b =29");
+}
+
+#[test]
+fn a_slow_transport_that_answers_is_not_given_up() {
+    let mut lab = Lab::default();
+    let (txn, ops) = begin(&mut lab, delta("a; b; c; d"));
+    for op in &ops {
+        lab.now += 9 * SECOND;
+        let step = lab.engine.due(lab.now());
+        lab.follow(step);
+        answer(&mut lab, std::slice::from_ref(op));
+    }
+    let done = lab.finished.iter().find(|outcome| outcome.txn() == txn);
+    assert!(matches!(done, Some(Outcome::Done { .. })), "{done:?}");
+}
+
+// proves kv.V15, kv.V16
+#[test]
+fn a_change_is_called_off_before_or_while_it_runs() {
+    let mut lab = Lab::having("", "a =1");
+    let (first, ops) = begin(&mut lab, delta("a =2; b"));
+    let (second, _) = begin(&mut lab, delta("a =3"));
+    let step = lab.engine.cancel(second, lab.now());
+    lab.follow(step);
+    let step = lab.engine.cancel(first, lab.now());
+    assert_eq!(step.cancel, ops.iter().map(|op| op.id).collect::<Vec<_>>());
+    lab.follow(step);
+    answer(&mut lab, &ops);
+    let outcome = |txn| lab.finished.iter().find(|outcome| outcome.txn() == txn);
+    for txn in [first, second] {
+        let outcome = outcome(txn);
+        assert!(matches!(outcome, Some(Outcome::Cancelled { undone: true, .. })), "{outcome:?}");
+    }
+    assert_eq!(lab.shown(), "a =1");
+    lab.commit("a =4").unwrap();
+    assert_eq!(lab.shown(), "a =4");
+}
