@@ -101,6 +101,7 @@ impl<'g> Planner<'g> {
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             self.classify(spot);
         }
+        self.recall_kept();
         let mut turns = 0;
         loop {
             // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
@@ -377,6 +378,9 @@ impl<'g> Planner<'g> {
         }
         let op = self.emit(spot, action, old, Some(value.clone()), lost);
         self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));
+        if let Some(account) = self.overlay.node(spot).unsteady {
+            self.overlay.group_mut(account).joined_by = Some(op);
+        }
         self.overlay.unfade(spot);
         self.take_attached(spot, op);
         let node = self.overlay.node_mut(spot);

@@ -389,6 +389,7 @@ impl Engine {
         transaction.record(undo);
         let txn = transaction.txn;
         self.vacate(&mut transaction);
+        self.bring_back(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {
                 Outcome::Cancelled { txn, undone: !transaction.undo_failed }

@@ -248,6 +248,32 @@ impl Graph {
         }
     }
 
+    /// Wakes those who wait for nothing but what this value still offers.
+    pub(crate) fn offer_anew(&mut self, idx: Idx) {
+        let node = self.node(idx);
+        let (key, live) = (node.key.clone(), node.live.clone());
+        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
+        targets.push(Target::Exact(key));
+        if let Some(live) = &live {
+            targets.extend(live.offers.iter().cloned());
+            for &(table, prefix) in &live.prefixes {
+                targets.extend(self.covered(table, prefix));
+            }
+        }
+        for target in &targets {
+            let members =
+                self.groups.get(target).map_or_else(Vec::new, |group| group.members.clone());
+            self.counters.edges += members.len() as u64;
+            for member in members {
+                let node = self.node(member);
+                let waits = node.goal.traits().is_some() && node.live.is_none();
+                if waits && node.unmet == 0 {
+                    self.wake(member);
+                }
+            }
+        }
+    }
+
     /// Counts one offer more or less; the first and the last one change the readiness of others.
     pub(super) fn offer(&mut self, target: &Target, offered: bool) {
         let Some(group) = self.groups.get_mut(target) else { return };

@@ -43,6 +43,22 @@ impl Planner<'_> {
         goal.is_some_and(|traits| traits.claims.contains(claim))
     }
 
+    /// Whoever got a kept identity meanwhile has to go, if the one it is kept for wants it again.
+    pub(super) fn recall_kept(&mut self) {
+        let mut kept: Vec<(Claim, Key)> =
+            self.kept.iter().map(|(claim, owner)| (claim.clone(), owner.clone())).collect();
+        kept.sort_unstable();
+        for (claim, owner) in kept {
+            let holder = self.overlay.claim_mut(&claim).holder;
+            let Some(holder) = holder.filter(|&it| self.overlay.node(it).key != owner) else {
+                continue;
+            };
+            if self.wants(&owner, &claim) {
+                self.park(holder);
+            }
+        }
+    }
+
     /// Whoever held an identity before does not come: those who waited out of courtesy may have it.
     pub(super) fn give_up_kept(&mut self) -> bool {
         if self.courteous.is_empty() {

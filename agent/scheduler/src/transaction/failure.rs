@@ -10,6 +10,7 @@ use super::{
 use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
 use crate::graph::{Graph, Idx};
+use crate::key::Key;
 use crate::operation::{Action, Class, Now, OpId, OperationError, TxnId};
 use crate::plan::Delta;
 use crate::planner;
@@ -56,6 +57,18 @@ impl Engine {
         }
         self.remember(idx, error, now);
         step.changed.push(key);
+    }
+
+    /// What could not be deleted, and will not be tried again, stays: values parked for its sake may return.
+    pub(super) fn bring_back(&mut self, failed: &[Key]) {
+        for key in failed {
+            let Some(idx) = self.graph.find(key) else { continue };
+            let node = self.graph.node(idx);
+            let tried_again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
+            if node.live.is_some() && !node.in_place() && !tried_again {
+                self.graph.offer_anew(idx);
+            }
+        }
     }
 
     pub(super) fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {

@@ -204,3 +204,15 @@ fn rivals_keep_their_places_when_a_change_is_taken_back() {
     assert_eq!(lab.shown(), before);
     assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
 }
+
+#[test]
+fn a_rival_that_came_meanwhile_goes_again_when_the_change_is_taken_back() {
+    let mut lab = Lab::having("", "m #x");
+    lab.commit_delta(delta("a #x <b; b").best_effort()).unwrap();
+    assert_eq!(lab.state("a"), "CONFLICT");
+    lab.failing.insert("create z".into(), error(22, "not so", false));
+    let outcome = lab.commit("m =2; z").unwrap();
+    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert_eq!(lab.shown(), "b; m #x");
+    assert_eq!(lab.state("a"), "CONFLICT");
+}
