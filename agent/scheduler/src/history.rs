@@ -226,7 +226,7 @@ impl Record {
         let left: [&[Key]; 2] = match &self.outcome {
             Outcome::Done { pending, failed, .. } => [pending, failed],
             Outcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
-            Outcome::Refused { .. } => [&[], &[]],
+            Outcome::Refused { .. } | Outcome::Cancelled { .. } => [&[], &[]],
         };
         let left = left.into_iter().flat_map(|keys| keys.iter().take(OPERATIONS_KEPT));
         asked.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)

@@ -219,6 +219,9 @@ impl Renderer {
             Outcome::Refused { reason, .. } => {
                 (Vec::new(), Vec::new(), Some(reason.to_string()), true)
             }
+            Outcome::Cancelled { undone, .. } => {
+                (Vec::new(), Vec::new(), Some("called off".to_owned()), *undone)
+            }
             Outcome::Failed { key, label, error, undone, .. } => {
                 (Vec::new(), vec![self.key(key)], Some(format!("{label}: {error}")), *undone)
             }

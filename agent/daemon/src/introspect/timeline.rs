@@ -90,7 +90,7 @@ impl Past {
         let asked = asked.and_then(|at| record.asked[at].1.clone());
         let waits = match &record.outcome {
             Outcome::Done { pending, .. } => pending.contains(&self.key),
-            Outcome::Failed { .. } | Outcome::Refused { .. } => false,
+            Outcome::Failed { .. } | Outcome::Refused { .. } | Outcome::Cancelled { .. } => false,
         };
         if waits {
             let earlier = before.and_then(|before| before.value.clone());
@@ -101,7 +101,9 @@ impl Past {
             return Some((state_after(operation), value));
         }
         match (&record.outcome, asked) {
-            (Outcome::Failed { .. } | Outcome::Refused { .. }, _) => None,
+            (Outcome::Failed { .. } | Outcome::Refused { .. } | Outcome::Cancelled { .. }, _) => {
+                None
+            }
             (Outcome::Done { .. }, Some(value)) => Some((State::Configured, Some(value))),
             (Outcome::Done { .. }, None) => before.map(|_| (State::Nonexistent, None)),
         }
