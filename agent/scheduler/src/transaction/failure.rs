@@ -129,7 +129,7 @@ impl Engine {
     fn expire_reads(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
         let quiet = now.monotonic.saturating_sub(transaction.progress);
-        if !transaction.read_due.is_some_and(|at| at <= now.monotonic) {
+        if transaction.read_due.is_none_or(|at| at > now.monotonic) {
             return;
         }
         if quiet < ECHO_WITHIN {

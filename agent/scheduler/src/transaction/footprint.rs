@@ -85,7 +85,7 @@ impl Footprint {
             *self.moves.entry(target.clone()).or_default() |= goes;
         }
         for prefix in &from.prefixes {
-            if !to.is_some_and(|to| to.prefixes.binary_search(prefix).is_ok()) {
+            if to.is_none_or(|to| to.prefixes.binary_search(prefix).is_err()) {
                 *self.prefixes.entry(*prefix).or_default() |= goes;
             }
         }
@@ -161,9 +161,8 @@ impl Engine {
         let mut others = self.running.iter_mut().filter(|it| Some(it.txn) != going_back).peekable();
         others.peek()?;
         let footprint = Footprint::of_plan(&self.graph, plan);
-        let found = others.find_map(|it| {
+        others.find_map(|it| {
             it.is_in_the_way(&self.graph, &footprint, going_back.is_some()).then_some(it.txn)
-        });
-        found
+        })
     }
 }
