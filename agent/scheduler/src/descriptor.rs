@@ -280,9 +280,9 @@ fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn Value) -> &'v D::Valu
 }
 
 /// All kinds that an engine knows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
-    descriptors: FixedMap<KindId, Box<dyn AnyDescriptor>>,
+    descriptors: FixedMap<KindId, Arc<dyn AnyDescriptor>>,
 }
 
 /// Two descriptors cannot share a kind or a name.
@@ -311,7 +311,7 @@ impl Registry {
         if let Some(other) = taken {
             return Err(RegistryError { name, kind, taken_by: other.name() });
         }
-        self.descriptors.insert(kind, Box::new(descriptor));
+        self.descriptors.insert(kind, Arc::new(descriptor));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::confirm::Confirmations;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
@@ -22,6 +23,7 @@ use crate::tokens::Tokens;
 use crate::transaction::{Footprint, Line, Running, Transaction};
 use crate::trouble::Chance;
 use crate::value::SharedValue;
+use crate::waits::{Reached, Waits};
 
 /// What the caller does next. Each list may be empty.
 #[derive(Debug, Default)]
@@ -37,6 +39,14 @@ pub struct Step {
     /// To be read and given back as facts, one for each key, also when there is nothing.
     pub read: Vec<Key>,
     pub finished: Vec<Outcome>,
+    /// Changes that have come as far as somebody waited for, or whose time is over.
+    pub reached: Vec<Reached>,
+    /// Changes that nobody confirmed in time, each with the transaction that takes it back.
+    pub rolled_back: Vec<(TxnId, TxnId)>,
+    /// Drift that became the intent, by the policy for it: whoever holds the intent has to follow.
+    pub adopted: Vec<(Key, Option<SharedValue>)>,
+    /// Everything is to be retrieved and given to [`Engine::resync`].
+    pub retrieve: bool,
     /// Keys of which a plane or the status changed.
     pub changed: Vec<Key>,
     /// When to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces what an earlier step said.
@@ -90,6 +100,7 @@ impl Scope {
 #[derive(Debug)]
 struct Queued {
     txn: TxnId,
+    origin: Origin,
     plan: Plan,
     /// A transaction in flight that is in its way.
     behind: Option<TxnId>,
@@ -122,6 +133,11 @@ pub struct Engine {
     pub(crate) history: History,
     tokens: Tokens,
     pub(crate) chance: Chance,
+    pub(crate) waits: Waits,
+    pub(crate) confirmations: Confirmations,
+    /// Between two retrieves of everything, and when the next one is due.
+    pub(crate) resync_period: Option<Duration>,
+    pub(crate) resync_due: Option<Duration>,
 }
 
 impl Engine {
@@ -139,6 +155,10 @@ impl Engine {
             history: History::default(),
             tokens: Tokens::default(),
             chance: Chance::default(),
+            waits: Waits::default(),
+            confirmations: Confirmations::default(),
+            resync_period: None,
+            resync_due: None,
         }
     }
 
@@ -200,11 +220,10 @@ impl Engine {
             step.finished.extend(outcome.cloned());
             return (txn, self.advance(step, now));
         }
-        let txn = self.number();
+        let txn = self.enqueue(Origin::Change, plan);
         if let Some(token) = token {
             self.tokens.insert(token, txn);
         }
-        self.queue.push_back(Queued { txn, plan, behind: None, footprint: None });
         (txn, self.advance(step, now))
     }
 
@@ -243,6 +262,9 @@ impl Engine {
         let mut step = Step::default();
         self.expire(now, &mut step);
         self.expire_lines(now, &mut step);
+        self.expire_waits(now, &mut step);
+        self.expire_confirmations(now, &mut step);
+        self.expire_resync(now, &mut step);
         while let Some(&(at, idx)) = self.timers.first() {
             if at > now.monotonic {
                 break;
@@ -251,6 +273,7 @@ impl Engine {
             if let Some(trouble) = &mut self.graph.node_mut(idx).trouble {
                 trouble.due = None;
             }
+            self.adopt_drift(idx, &mut step);
             self.graph.wake(idx);
         }
         self.advance(step, now)
@@ -301,13 +324,20 @@ impl Engine {
         &self.history
     }
 
-    fn number(&mut self) -> TxnId {
+    pub(crate) fn next_number(&mut self) -> TxnId {
         self.next_txn += 1;
         TxnId(self.next_txn - 1)
     }
 
+    /// Has a plan carried out in its turn.
+    pub(crate) fn enqueue(&mut self, origin: Origin, plan: Plan) -> TxnId {
+        let txn = self.next_number();
+        self.queue.push_back(Queued { txn, origin, plan, behind: None, footprint: None });
+        txn
+    }
+
     /// Goes on as far as it can without hearing anything new.
-    fn advance(&mut self, mut step: Step, now: Now) -> Step {
+    pub(crate) fn advance(&mut self, mut step: Step, now: Now) -> Step {
         loop {
             self.suspect_bereft(now, &mut step);
             self.try_exposed(now, &mut step);
@@ -329,6 +359,7 @@ impl Engine {
             list.dedup();
         }
         self.graph.counters.reads += step.read.len() as u64;
+        self.look_at_expected(&mut step);
         self.tidy_lines(now);
         step.deadline = self.deadline();
         step
@@ -358,7 +389,9 @@ impl Engine {
                 waiting.push(self.footprint_of(at));
                 continue;
             }
-            let Some(Queued { txn, plan, .. }) = self.queue.remove(at) else { return false };
+            let Some(Queued { txn, origin, plan, .. }) = self.queue.remove(at) else {
+                return false;
+            };
             let plan = match self.renewed(plan) {
                 Ok(plan) => plan,
                 Err(reason) => {
@@ -372,10 +405,10 @@ impl Engine {
                 !waiting.iter().any(|other| other.conflicts(&footprint))
             };
             if behind.is_none() && clear {
-                self.begin(txn, Origin::Change, plan, now, step);
+                self.begin(txn, origin, plan, now, step);
                 return true;
             }
-            self.queue.insert(at, Queued { txn, plan, behind, footprint: None });
+            self.queue.insert(at, Queued { txn, origin, plan, behind, footprint: None });
             waiting.push(self.footprint_of(at));
         }
         false
@@ -411,6 +444,8 @@ impl Engine {
                 self.running.wake_after(owner, idx);
             }
         }
+        let woken: Vec<Idx> =
+            woken.into_iter().filter(|&idx| !self.graph.is_left_alone(idx)).collect();
         if woken.is_empty() {
             return true;
         }
@@ -443,7 +478,7 @@ impl Engine {
             let indexes = self.locate(&plan);
             self.commit(plan, indexes, step);
         } else {
-            let txn = self.number();
+            let txn = self.next_number();
             self.begin(txn, Origin::Convergence, plan, now, step);
         }
         for idx in woken {
@@ -455,6 +490,7 @@ impl Engine {
     /// Tells how a transaction ended.
     pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
         self.tokens.ended(&outcome);
+        self.expected_ended(&outcome, step);
         step.finished.push(outcome);
     }
 
@@ -462,6 +498,8 @@ impl Engine {
         let line = self.line_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
-        timer.into_iter().chain(transactions).chain(line).min()
+        let client = self.waits.deadline().into_iter().chain(self.confirmations.deadline());
+        let engine = timer.into_iter().chain(transactions).chain(line).chain(self.resync_due);
+        engine.chain(client).min()
     }
 }

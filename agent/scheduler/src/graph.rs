@@ -19,6 +19,7 @@ use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{OpId, TxnId};
 use crate::options::{IntentSource, Retry};
+use crate::policy::DriftPolicy;
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
@@ -199,6 +200,8 @@ pub(crate) struct Graph {
     /// Live values of ours that lost a dependency; to be looked at.
     pub(crate) bereft: Vec<Idx>,
     pub(crate) exposures: Exposures,
+    /// What to do about drift, by prefix.
+    pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values that wait for something else than before.
     pub(crate) stirred: Vec<Idx>,
     /// Counts changes of intent that came to their end.

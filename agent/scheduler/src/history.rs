@@ -29,6 +29,8 @@ pub enum Origin {
     Convergence,
     /// A complete retrieve.
     Resync,
+    /// A change that nobody confirmed is taken back.
+    Rollback,
 }
 
 impl Origin {
@@ -38,6 +40,7 @@ impl Origin {
             Self::Change => "Change",
             Self::Convergence => "Convergence",
             Self::Resync => "Resync",
+            Self::Rollback => "Rollback",
         }
     }
 }

@@ -10,6 +10,7 @@
 //! change. A panicking descriptor spoils its own value only.
 
 mod audit;
+mod confirm;
 mod dependency;
 mod descriptor;
 mod engine;
@@ -24,13 +25,16 @@ mod options;
 mod overlay;
 mod plan;
 mod planner;
+mod policy;
 mod report;
+mod resync;
 mod status;
 mod tokens;
 mod traits;
 mod transaction;
 mod trouble;
 mod value;
+mod waits;
 
 pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
@@ -41,7 +45,9 @@ pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use options::{IntentSource, Options, Retry};
+pub use options::{IntentSource, Level, Options, Retry, Wait};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
+pub use policy::DriftPolicy;
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
+pub use waits::Reached;

@@ -109,6 +109,20 @@ impl Engine {
         }
     }
 
+    /// Takes in what was seen of a value while an operation on it was in flight, once that is given up.
+    pub(crate) fn acknowledge(&mut self, idx: Idx, now: Now, step: &mut Step) {
+        let node = self.graph.node(idx);
+        let descriptor = self.graph.registry.descriptor(node.key.kind());
+        if node.flight.is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable()) {
+            return;
+        }
+        match (node.observed.clone(), node.live.is_some()) {
+            (None, true) => self.vanished(idx, now, false, step),
+            (Some(value), _) => self.appeared(idx, &value, now, false, step),
+            (None, false) => {}
+        }
+    }
+
     /// The drift is over before it was repaired.
     fn calm(&mut self, idx: Idx) {
         let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };

@@ -39,6 +39,30 @@ pub struct Options {
     /// A change that was started before under the same token is not made again: its transaction is the answer.
     pub token: Option<SmolStr>,
     pub retry: Retry,
+    /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
+    pub wait: Option<Wait>,
+    /// Taken back by itself, unless it is confirmed so long after it ended: see
+    /// [`Engine::confirm`](crate::Engine::confirm).
+    pub confirm_within: Option<Duration>,
+}
+
+/// How far a change has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// It is the intent, and its operations are on their way.
+    Accepted,
+    /// Its transaction came to a good end; some of its values may be pending.
+    Applied,
+    /// All of its values are as intended, parts included.
+    Converged,
+}
+
+/// Somebody waits for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    pub level: Level,
+    /// The patience of whoever waits, from the start of the change.
+    pub within: Duration,
 }
 
 /// How operations that failed for a passing reason are tried again. It stays with the values of a change, parts

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -11,7 +12,7 @@ use crate::descriptor::Registry;
 use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::options::{IntentSource, Options, Retry};
+use crate::options::{IntentSource, Level, Options, Retry, Wait};
 use crate::overlay::{OverlayNode, Spot};
 use crate::value::SharedValue;
 
@@ -66,6 +67,20 @@ impl Delta {
     #[must_use]
     pub fn at_revision(mut self, revision: u64) -> Self {
         self.options.expected_revision = Some(revision);
+        self
+    }
+
+    /// Tells when it has come so far, or when the time is over.
+    #[must_use]
+    pub fn waiting_for(mut self, level: Level, within: Duration) -> Self {
+        self.options.wait = Some(Wait { level, within });
+        self
+    }
+
+    /// Taken back unless it is confirmed within this time after its end.
+    #[must_use]
+    pub fn confirmed_within(mut self, time: Duration) -> Self {
+        self.options.confirm_within = Some(time);
         self
     }
 

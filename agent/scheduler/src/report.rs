@@ -89,11 +89,16 @@ impl Engine {
             .flat_map(|traits| traits.parts.iter().map(|(key, _)| key).chain(&traits.properties));
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
+        let detail = self.detail(idx, node, alone);
+        let state = match self.state_of(idx, node) {
+            State::Pending if !detail.cycle.is_empty() => State::Cyclic,
+            state => state,
+        };
         Status {
             key: node.key.clone(),
             label: self.graph.label(&node.key),
-            state: self.state_of(idx, node),
-            detail: self.detail(idx, node, alone),
+            state,
+            detail,
             last: node.last,
             intended: node.goal.value().cloned(),
             applied: node.applied.clone(),

@@ -20,6 +20,8 @@ pub enum State {
     InProgress,
     /// Asked for, and waits for something that does not exist yet.
     Pending,
+    /// Asked for, and waits for values that wait for it. Told where one status is asked for; lists say pending.
+    Cyclic,
     /// Asked for, and another value holds an identity it needs.
     Conflict,
     /// Applied, and gone from the system since.
@@ -44,6 +46,7 @@ impl fmt::Display for State {
             Self::Configured => "CONFIGURED",
             Self::InProgress => "IN_PROGRESS",
             Self::Pending => "PENDING",
+            Self::Cyclic => "CYCLIC",
             Self::Conflict => "CONFLICT",
             Self::Missing => "MISSING",
             Self::Drifted => "DRIFTED",

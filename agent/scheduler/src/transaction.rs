@@ -76,6 +76,7 @@ pub(crate) struct Transaction {
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
     source: IntentSource,
+    confirm_within: Option<Duration>,
     /// Its end is a new revision of the intent.
     changes_intent: bool,
     /// Who held which identity before, among the values it touches.
@@ -221,6 +222,7 @@ impl Engine {
             pending,
             before,
             source: plan.delta.options.source,
+            confirm_within: plan.delta.options.confirm_within,
             changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
@@ -228,6 +230,7 @@ impl Engine {
             started: now,
         };
         self.graph.counters.transactions += 1;
+        self.expect(txn, &plan, now, step);
         self.board(&mut transaction, plan, now, step);
         self.running.put(transaction);
         self.dispatch(txn, now, step);
@@ -260,7 +263,7 @@ impl Engine {
     }
 
     /// What a source, not a whole, intends for a key.
-    fn direct(&self, key: &Key, from: IntentSource) -> Option<SharedValue> {
+    pub(crate) fn direct(&self, key: &Key, from: IntentSource) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
         let mut sources = node.sources.iter();
         let (_, value) = sources.find(|(source, _)| *source == Source::Direct(from))?;
@@ -398,6 +401,11 @@ impl Engine {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
             None => {
+                if let Some(time) = transaction.confirm_within {
+                    let before = std::mem::take(&mut transaction.before);
+                    let until = now.monotonic + time;
+                    self.await_confirmation(txn, until, transaction.source, before);
+                }
                 self.graph.intent_revision += u64::from(transaction.changes_intent);
                 self.graph.revision += u64::from(transaction.changes_intent);
                 Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }
@@ -424,6 +432,10 @@ impl Engine {
             let node = self.graph.node_mut(idx);
             if node.owner == Some(transaction.txn) {
                 node.owner = None;
+            }
+            let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+            if !failed && self.graph.is_off(idx) {
+                self.graph.wake(idx); // what it lacks may have come while it was in flight
             }
             self.graph.reap(idx);
         }

@@ -72,6 +72,10 @@ impl Engine {
     }
 
     pub(super) fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
+        let known = self.graph.node(idx).trouble.as_ref();
+        if known.is_some_and(|trouble| trouble.error.is_some() && trouble.due.is_some()) {
+            return; // the create fails because the delete before it did, and that one will be tried again
+        }
         let class = self.classify(idx, &error);
         let random = self.chance.draw();
         let node = self.graph.node_mut(idx);
@@ -178,7 +182,6 @@ impl Engine {
                 FlightState::Completed(_, None) => {
                     let gone = flight.op.action == Action::Delete;
                     node.observed = flight.op.new.clone().filter(|_| !gone);
-                    step.changed.push(flight.op.key.clone());
                     if step.read.len() < READ_AT_ONCE {
                         step.read.push(flight.op.key.clone());
                     }
@@ -186,6 +189,8 @@ impl Engine {
                 FlightState::Waiting => flight.state = FlightState::NotTried,
                 _ => {}
             }
+            step.changed.push(flight.op.key.clone());
+            step.changed.extend(flight.op.taken.iter().cloned());
         }
         for flight in &transaction.flights {
             self.graph.node_mut(flight.idx).flight = None;
@@ -204,6 +209,9 @@ impl Engine {
         for flight in &transaction.flights {
             touched.extend(self.graph.find(&flight.op.key));
             touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
+        }
+        for &idx in &touched {
+            self.acknowledge(idx, now, step);
         }
         let mut delta = Delta::new(transaction.before.clone()).best_effort();
         delta.options.source = transaction.source;

@@ -1,0 +1,169 @@
+//! Who waits for a change to come how far. Nobody polls: every step that touches a key somebody waits for is looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::engine::{Engine, Outcome, Step};
+use crate::graph::Goal;
+use crate::key::{FixedMap, Key};
+use crate::operation::{Now, TxnId};
+use crate::options::{Level, Wait};
+use crate::plan::Plan;
+use crate::status::State;
+
+/// A change has come as far as somebody waited for, or the time for it is over. A change that is refused, fails or is
+/// called off is told by its outcome alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub txn: TxnId,
+    pub level: Level,
+    /// The values that were not as intended when the time was over, ascending; none when the level was reached.
+    pub missing: Vec<Key>,
+    pub in_time: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    level: Level,
+    until: Duration,
+    /// All values of the change, parts included.
+    keys: Vec<Key>,
+    /// Values that were not as intended when last looked at.
+    left: BTreeSet<Key>,
+    /// Its transaction has ended.
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    waiters: BTreeMap<TxnId, Waiter>,
+    by_key: FixedMap<Key, SmallVec<[TxnId; 1]>>,
+}
+
+impl Waits {
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.waiters.values().map(|waiter| waiter.until).min()
+    }
+
+    fn forget(&mut self, txn: TxnId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&txn)?;
+        for key in &waiter.left {
+            if let Some(listed) = self.by_key.get_mut(key) {
+                listed.retain(|other| *other != txn);
+                if listed.is_empty() {
+                    self.by_key.remove(key);
+                }
+            }
+        }
+        Some(waiter)
+    }
+
+    fn list(&mut self, txn: TxnId, key: Key) {
+        let listed = self.by_key.entry(key).or_default();
+        if !listed.contains(&txn) {
+            listed.push(txn);
+        }
+    }
+}
+
+impl Engine {
+    /// Notes who waits for a change that is about to begin.
+    pub(crate) fn expect(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
+        let Some(Wait { level, within }) = plan.delta.options.wait else { return };
+        if level == Level::Accepted {
+            let (missing, in_time) = (Vec::new(), true);
+            return step.reached.push(Reached { txn, level, missing, in_time });
+        }
+        let changed = plan.nodes.iter().filter(|node| node.changed);
+        let keys: Vec<Key> = changed.map(|node| node.key.clone()).collect();
+        let until = now.monotonic + within;
+        let waiter = Waiter { level, until, keys, left: BTreeSet::new(), ended: false };
+        self.waits.waiters.insert(txn, waiter);
+    }
+
+    /// A transaction has ended: well, or there is nothing to wait for any more.
+    pub(crate) fn expected_ended(&mut self, outcome: &Outcome, step: &mut Step) {
+        let txn = outcome.txn();
+        if !matches!(outcome, Outcome::Done { .. }) {
+            self.waits.forget(txn);
+            return;
+        }
+        let Some(waiter) = self.waits.waiters.get_mut(&txn) else { return };
+        waiter.ended = true;
+        if waiter.level == Level::Applied {
+            self.reach(txn, step);
+        } else {
+            self.look_for(txn, step);
+        }
+    }
+
+    /// Looks at all values of a change whose last missing one may have come.
+    fn look_for(&mut self, txn: TxnId, step: &mut Step) {
+        let Some(waiter) = self.waits.waiters.get(&txn) else { return };
+        let left: BTreeSet<Key> =
+            waiter.keys.iter().filter(|key| !self.is_as_intended(key)).cloned().collect();
+        if left.is_empty() {
+            return self.reach(txn, step);
+        }
+        for key in &left {
+            self.waits.list(txn, key.clone());
+        }
+        if let Some(waiter) = self.waits.waiters.get_mut(&txn) {
+            waiter.left = left;
+        }
+    }
+
+    fn reach(&mut self, txn: TxnId, step: &mut Step) {
+        let Some(waiter) = self.waits.forget(txn) else { return };
+        let (level, missing, in_time) = (waiter.level, Vec::new(), true);
+        step.reached.push(Reached { txn, level, missing, in_time });
+    }
+
+    /// Looks at what a step changed, for those who wait for it.
+    pub(crate) fn look_at_expected(&mut self, step: &mut Step) {
+        if self.waits.by_key.is_empty() {
+            return;
+        }
+        let mut ready: BTreeSet<TxnId> = BTreeSet::new();
+        for key in &step.changed {
+            let Some(listed) = self.waits.by_key.get(key) else { continue };
+            if !self.is_as_intended(key) {
+                continue;
+            }
+            for txn in listed.clone() {
+                let Some(waiter) = self.waits.waiters.get_mut(&txn) else { continue };
+                waiter.left.remove(key);
+                if waiter.left.is_empty() {
+                    ready.insert(txn);
+                }
+            }
+            self.waits.by_key.remove(key);
+        }
+        for txn in ready {
+            self.look_for(txn, step);
+        }
+    }
+
+    fn is_as_intended(&self, key: &Key) -> bool {
+        let Some(idx) = self.graph.find(key) else { return true };
+        match self.graph.node(idx).goal {
+            Goal::Nothing => matches!(self.state(key), State::Nonexistent | State::Obtained),
+            _ => self.state(key) == State::Configured,
+        }
+    }
+
+    /// Tells those whose time is over what is missing.
+    pub(crate) fn expire_waits(&mut self, now: Now, step: &mut Step) {
+        let late = self.waits.waiters.iter().filter(|(_, waiter)| waiter.until <= now.monotonic);
+        let late: Vec<TxnId> = late.map(|(txn, _)| *txn).collect();
+        for txn in late {
+            let Some(waiter) = self.waits.forget(txn) else { continue };
+            let mut missing: Vec<Key> =
+                waiter.keys.into_iter().filter(|key| !self.is_as_intended(key)).collect();
+            missing.sort_unstable();
+            step.reached.push(Reached { txn, level: waiter.level, missing, in_time: false });
+        }
+    }
+}
