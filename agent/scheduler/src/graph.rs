@@ -97,6 +97,8 @@ pub(crate) struct Node {
     pub(crate) retry: Option<Arc<Retry>>,
     /// Stands in [`Graph::woken`].
     queued: bool,
+    /// Was to be woken while an operation on it was in flight.
+    pub(crate) missed: bool,
     /// Used slots only.
     used: bool,
 }
@@ -118,6 +120,7 @@ impl Node {
             trouble: None,
             retry: None,
             queued: false,
+            missed: false,
             used: true,
         }
     }
@@ -270,6 +273,8 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         node.used = false;
         node.trouble = None;
+        self.revision += 1; // plans know nodes by their slots
+        let node = &mut self.nodes[idx as usize];
         self.index.remove(&node.key);
         self.unsettled.remove(&idx);
         self.free.push(idx);
@@ -310,6 +315,7 @@ impl Graph {
     /// Has a value planned for, unless an operation on it is in flight.
     pub(crate) fn wake(&mut self, idx: Idx) {
         let node = &mut self.nodes[idx as usize];
+        node.missed = node.flight.is_some();
         if node.used && !node.queued && node.flight.is_none() {
             node.queued = true;
             self.woken.push(idx);

@@ -109,17 +109,15 @@ impl Engine {
         }
     }
 
-    /// Takes in what was seen of a value while an operation on it was in flight, once that is given up.
+    /// Takes in that a value was seen to be gone while an operation on it was in flight that failed.
     pub(crate) fn acknowledge(&mut self, idx: Idx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
         if node.flight.is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable()) {
             return;
         }
-        match (node.observed.clone(), node.live.is_some()) {
-            (None, true) => self.vanished(idx, now, false, step),
-            (Some(value), _) => self.appeared(idx, &value, now, false, step),
-            (None, false) => {}
+        if node.observed.is_none() && node.live.is_some() {
+            self.vanished(idx, now, false, step);
         }
     }
 

@@ -434,8 +434,8 @@ impl Engine {
                 node.owner = None;
             }
             let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
-            if !failed && self.graph.is_off(idx) {
-                self.graph.wake(idx); // what it lacks may have come while it was in flight
+            if node.missed && !failed {
+                self.graph.wake(idx); // what it lacks came while it was in flight
             }
             self.graph.reap(idx);
         }

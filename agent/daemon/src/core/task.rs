@@ -258,9 +258,13 @@ impl CoreTask {
     /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
     fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
-        let Step { restores, submit, cancel, read, finished, changed, deadline } = step;
+        let Step { restores, submit, cancel, read, finished, changed, retrieve, deadline, .. } =
+            step;
         if !cancel.is_empty() {
             self.transport.cancel(cancel);
+        }
+        if retrieve {
+            self.transport.retrieve();
         }
         self.deadline = deadline;
         let busy = self.transaction.as_ref().map(|transaction| &transaction.withheld);

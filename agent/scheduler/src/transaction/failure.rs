@@ -210,8 +210,9 @@ impl Engine {
             touched.extend(self.graph.find(&flight.op.key));
             touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
-        for &idx in &touched {
-            self.acknowledge(idx, now, step);
+        let failed = transaction.flights.iter();
+        for flight in failed.filter(|flight| matches!(flight.state, FlightState::Failed(_))) {
+            self.acknowledge(flight.idx, now, step);
         }
         let mut delta = Delta::new(transaction.before.clone()).best_effort();
         delta.options.source = transaction.source;

@@ -84,7 +84,7 @@ impl Slow {
 
     fn drain(&mut self) {
         while self.work(0) {}
-        for _ in 0..100 {
+        for _ in 0..30 {
             self.lab.now += Duration::from_secs(1);
             let step = self.lab.engine.due(self.lab.now());
             self.follow(step);

@@ -5,11 +5,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod confirmations;
+mod drift;
 mod expectations;
 mod flights;
 mod interleaved;
+mod resyncs;
 mod retries;
 mod sources;
+mod waits;
 
 use common::Lab;
 use holdfast_scheduler::{Completion, Delta, Operation, TxnId};

@@ -1,0 +1,95 @@
+//! Waiting for a change to come how far.
+
+use std::time::Duration;
+
+use crate::answer;
+use crate::common::{Lab, delta, error, key};
+use holdfast_scheduler::{Delta, Key, Level, Operation, Reached, Step, TxnId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Begins a change; what it hands out, and what it has reached at once.
+fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<Reached>) {
+    let plan = lab.engine.plan(change).unwrap();
+    let (txn, mut step) = lab.engine.start(plan, lab.now());
+    let (submit, reached) = (std::mem::take(&mut step.submit), std::mem::take(&mut step.reached));
+    lab.follow(step);
+    (txn, submit, reached)
+}
+
+fn reached(txn: TxnId, level: Level, missing: &[&str], in_time: bool) -> Reached {
+    let missing: Vec<Key> = missing.iter().map(|name| key(name)).collect();
+    Reached { txn, level, missing, in_time }
+}
+
+/// Carries out what a step asks for, and gives what was reached by it.
+fn follow(lab: &mut Lab, mut step: Step) -> Vec<Reached> {
+    let mut all = std::mem::take(&mut step.reached);
+    let mut steps = std::collections::VecDeque::from([step]);
+    while let Some(mut step) = steps.pop_front() {
+        all.append(&mut step.reached);
+        lab.deadline = step.deadline;
+        let done: Vec<_> = step.submit.iter().filter_map(|op| lab.carry_out(op)).collect();
+        if !done.is_empty() {
+            steps.push_back(lab.engine.completed(done, lab.now()));
+        }
+        if !step.read.is_empty() {
+            let facts = step.read.iter().map(|key| crate::common::fact(key, lab.system.get(key)));
+            let facts = facts.collect();
+            steps.push_back(lab.engine.observed(facts, lab.now()));
+        }
+    }
+    all
+}
+
+#[test]
+fn whoever_waits_is_told_at_the_level_asked_for() {
+    let mut lab = Lab::default();
+    let (txn, ops, at_once) = begin(&mut lab, delta("a").waiting_for(Level::Accepted, SECOND));
+    assert_eq!(at_once, [reached(txn, Level::Accepted, &[], true)]);
+    answer(&mut lab, &ops);
+    let plan = lab.engine.plan(delta("b; c <x .p").waiting_for(Level::Applied, SECOND)).unwrap();
+    let (txn, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(follow(&mut lab, step), [reached(txn, Level::Applied, &[], true)]);
+}
+
+#[test]
+fn convergence_is_told_by_the_event_that_brings_it() {
+    let mut lab = Lab::default();
+    let change = delta("a; b <x .p; -z").waiting_for(Level::Converged, 600 * SECOND);
+    let plan = lab.engine.plan(change).unwrap();
+    let (txn, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(follow(&mut lab, step), [], "it is applied, and b waits");
+    let facts = lab.outside_unheard("w");
+    let step = lab.engine.observed(facts, lab.now());
+    assert_eq!(follow(&mut lab, step), []);
+    let facts = lab.outside_unheard("x");
+    let step = lab.engine.observed(facts, lab.now());
+    assert_eq!(follow(&mut lab, step), [reached(txn, Level::Converged, &[], true)]);
+    assert_eq!(lab.engine.due(lab.now()).deadline, None, "and nothing is left of it");
+}
+
+#[test]
+fn a_wait_that_is_over_names_what_is_missing() {
+    let mut lab = Lab::default();
+    let change = delta("a; b <x .p").waiting_for(Level::Converged, 5 * SECOND);
+    let plan = lab.engine.plan(change).unwrap();
+    let (txn, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(follow(&mut lab, step), []);
+    assert_eq!(lab.deadline, Some(lab.now + 5 * SECOND));
+    lab.now += 5 * SECOND;
+    let step = lab.engine.due(lab.now());
+    assert_eq!(follow(&mut lab, step), [reached(txn, Level::Converged, &["b", "b.p"], false)]);
+}
+
+#[test]
+fn a_change_that_fails_is_told_by_its_outcome_alone() {
+    let mut lab = Lab::default();
+    lab.failing.insert("create a".into(), error(22, "not so", false));
+    let plan = lab.engine.plan(delta("a").waiting_for(Level::Converged, SECOND)).unwrap();
+    let (_, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(follow(&mut lab, step), []);
+    lab.now += 5 * SECOND;
+    let step = lab.engine.due(lab.now());
+    assert_eq!(follow(&mut lab, step), []);
+}
