@@ -149,7 +149,7 @@ impl Reason<'_> {
             State::Configured => "the system has what is intended".to_owned(),
             State::Obtained => "the system has it, nobody asked for it".to_owned(),
             State::InProgress => "an operation on it is under way".to_owned(),
-            State::Pending if !status.detail.cycle.is_empty() => {
+            State::Cyclic => {
                 let circle = status.detail.cycle.iter().map(|key| self.inside.engine.label(key));
                 format!("it waits for itself: {}", circle.collect::<Vec<_>>().join(", "))
             }

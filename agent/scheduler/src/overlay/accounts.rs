@@ -275,7 +275,6 @@ impl Overlay<'_> {
             self.walk(account, true);
             return;
         }
-        group.joined_by = by;
         if let Some(freed) = group.blocked.pop() {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
             self.turned.freed.push(freed);

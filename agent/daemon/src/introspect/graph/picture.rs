@@ -229,7 +229,13 @@ impl Node {
 
     /// Drawn dashed: it is not in the system.
     pub(super) fn is_absent(&self) -> bool {
-        let absent = [State::Nonexistent, State::Missing, State::Unimplemented, State::Pending];
+        let absent = [
+            State::Nonexistent,
+            State::Missing,
+            State::Unimplemented,
+            State::Pending,
+            State::Cyclic,
+        ];
         self.ghost || absent.contains(&self.state)
     }
 }

@@ -14,7 +14,7 @@ fn fill(state: State) -> &'static str {
         State::Configured => "#cdebd3",
         State::Obtained => "#e4e7ec",
         State::InProgress => "#cfe2fb",
-        State::Pending => "#fff0bf",
+        State::Pending | State::Cyclic => "#fff0bf",
         State::Conflict => "#f3d1f0",
         State::Missing | State::Drifted => "#ffdcae",
         State::Invalid => "#e6cdf7",
