@@ -316,7 +316,8 @@ impl Graph {
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
-            if wanted > 0 && node.unmet == 0 && !node.in_place() {
+            // What is in place and on its way out will have to come back.
+            if wanted > 0 && node.unmet == 0 && (!node.in_place() || node.flight.is_some()) {
                 self.wake(idx);
             }
         } else {

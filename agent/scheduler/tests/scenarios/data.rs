@@ -119,3 +119,27 @@ fn a_part_lost_half_way_through_being_made_anew_is_not_forgotten() {
     lab.pass_time();
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create a.p", "a =2 .p(!2); a.p !2"));
 }
+
+/// What a change that cannot be completed leaves behind, at once and in the end.
+#[test]
+fn what_was_parked_for_a_delete_that_fails_comes_back_or_waits_for_the_next_try() {
+    for (ours, change, failing) in [
+        ("a <b; b", "-b", "delete b"),
+        ("a <B; B", "-B", "delete B"),
+        ("a <?f; b +f", "-b", "delete b"),
+    ] {
+        let mut lab = Lab::having("", ours);
+        refuse(&mut lab, failing);
+        let log = format!("delete a; {failing} {NO}; create a");
+        check(&mut lab, &[Row { change, log: &log, states: "a CONFIGURED" }]);
+
+        let mut lab = Lab::having("", ours);
+        hinder(&mut lab, failing);
+        let log = format!("delete a; {failing} FAILED busy (errno 16)");
+        check(&mut lab, &[Row { change, log: &log, states: "a PENDING" }]);
+        lab.failing.clear();
+        lab.settle(LONG);
+        assert_eq!(lab.log(), failing);
+        assert!(lab.state("a").starts_with("PENDING <"), "{}", lab.state("a"));
+    }
+}
