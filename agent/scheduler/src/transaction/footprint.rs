@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Phase, Transaction};
+use super::{Flight, Phase, Transaction};
 use crate::dependency::{Claim, Target};
 use crate::engine::Engine;
 use crate::graph::{Graph, Idx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
-use crate::operation::TxnId;
-use crate::plan::Plan;
+use crate::operation::{Action, TxnId};
+use crate::plan::{Plan, PlannedOperation};
 use crate::traits::Traits;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
@@ -20,6 +20,8 @@ type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     keys: KeySet,
+    /// Those that go, be it to come back as something else: what they offer is gone for a moment.
+    leaves: KeySet,
     /// Whatever its values need, before or after.
     needs: FixedSet<Target>,
     covering: BTreeSet<(u32, IpAddr)>,
@@ -33,7 +35,7 @@ pub(crate) struct Footprint {
 impl Footprint {
     /// Of a plan that has not begun.
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
-        let mut footprint = Self::default();
+        let mut footprint = Self::leaving(plan.operations.iter());
         for node in &plan.nodes {
             let live = node.idx.and_then(|idx| graph.node(idx).live.as_deref());
             let goal = node.goal.traits().map(|traits| &**traits);
@@ -42,14 +44,20 @@ impl Footprint {
         footprint
     }
 
-    fn of_nodes(graph: &Graph, nodes: &[Idx]) -> Self {
-        let mut footprint = Self::default();
+    fn of_nodes(graph: &Graph, nodes: &[Idx], flights: &[Flight]) -> Self {
+        let mut footprint = Self::leaving(flights.iter().map(|flight| &flight.op));
         for &idx in nodes {
             let node = graph.node(idx);
             let goal = node.goal.traits().map(|traits| &**traits);
             footprint.add(&node.key, node.live.as_deref(), goal);
         }
         footprint
+    }
+
+    fn leaving<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
+        let deletes = operations.filter(|op| op.action == Action::Delete);
+        let keys = deletes.flat_map(|op| op.taken.iter().chain([&op.key]));
+        Self { leaves: keys.cloned().collect(), ..Self::default() }
     }
 
     fn add(&mut self, key: &Key, live: Option<&Traits>, goal: Option<&Traits>) {
@@ -60,7 +68,8 @@ impl Footprint {
                 self.need(&need.target);
             }
         }
-        self.shift(live, goal, true);
+        let stays = goal.filter(|_| !self.leaves.contains(key));
+        self.shift(live, stays, true);
         self.shift(goal, live, false);
     }
 
@@ -150,8 +159,10 @@ impl Transaction {
         if going_back && matches!(self.phase, Phase::Settling { .. }) {
             return false;
         }
-        let reserved = &self.reserved;
-        self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved)).conflicts(of)
+        let (reserved, flights) = (&self.reserved, &self.flights);
+        let footprint =
+            self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved, flights));
+        footprint.conflicts(of)
     }
 }
 
