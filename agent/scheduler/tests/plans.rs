@@ -143,6 +143,16 @@ fn companions_are_made_together_and_other_circles_are_reported() {
     assert_eq!(lab.state("s"), "CYCLIC <s");
 }
 
+/// FIXME: a circle is seen when its members are made, not when a change in place closes it: none of them can go any more
+/// without leaving another one behind.
+#[test]
+fn a_circle_closed_in_place_stays() {
+    let mut lab = Lab::default();
+    lab.commit("m/1").unwrap();
+    lab.commit("a <m/; m/1 =1 <a").unwrap();
+    assert_eq!([lab.state("a"), lab.state("m/1")], ["CONFIGURED", "CONFIGURED"]);
+}
+
 #[test]
 fn parts_come_and_go_with_their_value() {
     check("", "", "a .p .q", "create a; create a.p; create a.q");

@@ -8,6 +8,7 @@ use crate::common::{Lab, delta, error};
 use holdfast_scheduler::{Operation, Outcome, Step, TransportId};
 use proptest::prelude::*;
 
+/// A value needs only what stands behind it here: nothing supports itself in a circle.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "m/1", "m/2", "A", "B"];
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -21,13 +22,11 @@ fn change() -> impl Strategy<Value = String> {
     ];
     let value = (proptest::sample::select(&NAMES[..]), 0u32..3, 0u32..2, token, any::<bool>());
     let one = (value, 0u32..4).prop_map(|((name, content, shape, token, offers), kept)| {
-        // Whoever offers the facet needs nothing: so nothing supports itself.
+        // Whoever offers the facet needs nothing.
         match (kept, offers && !name.starts_with('m')) {
             (0, _) => format!("-{name}"),
             (_, true) => format!("{name} ={content} !{shape} +f"),
-            _ if token[1..] == *name || token == "<m/" && name.starts_with('m') => {
-                format!("{name} ={content} !{shape}")
-            }
+            _ if !may_need(name, &token) => format!("{name} ={content} !{shape}"),
             _ => format!("{name} ={content} !{shape} {token}"),
         }
     });
@@ -38,6 +37,12 @@ fn change() -> impl Strategy<Value = String> {
         items.dedup_by_key(|item| name(item));
         items.join("; ")
     })
+}
+
+fn may_need(name: &str, token: &str) -> bool {
+    let place = |name: &str| NAMES.iter().position(|other| other.starts_with(name));
+    let needed = token.strip_prefix('<').and_then(place);
+    needed.is_none() || needed > place(name)
 }
 
 /// A system whose transports work when they are told to.
