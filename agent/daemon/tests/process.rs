@@ -169,7 +169,7 @@ fn sigterm_ends_the_agent_within_a_second() {
 fn failures_have_words_and_codes() {
     let folder = Device::new();
     check(&folder.command("show config", ""), 3, "holdfast: no agent answers on");
-    check(&folder.command("show colours", ""), 2, "invalid value 'colours'");
+    check(&folder.command("show colours", ""), 2, "unrecognized subcommand 'colours'");
     check(&folder.command("run --tls-cert x.pem", ""), 2, "--tls-key");
     check(&folder.command("run --listen nowhere", ""), 2, "expected an IP address and a port");
     check(
