@@ -34,9 +34,10 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     let file = folder.path().join("factory.json");
     fs::write(&file, delivered(1400)).unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--factory", file.to_str().unwrap()]).await;
-    assert_eq!(net.link("eth0").mtu, 1400);
+    eventually("what it was delivered with is there", || net.link("eth0").mtu == 1400).await;
     let motd = agent.root().join("etc/motd");
-    assert_eq!(fs::read_to_string(&motd).unwrap(), "fresh\n");
+    eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
+        .await;
 
     // Another file changes nothing any more.
     fs::write(&file, delivered(1200)).unwrap();
@@ -61,7 +62,8 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     .await;
     eventually_async("the agent is back", || serves(&agent)).await;
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec![]));
-    assert_eq!(fs::read_to_string(&motd).unwrap(), "fresh\n");
+    eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
+        .await;
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
     let users = agent.user(&["list"], "");
     assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");

@@ -244,7 +244,7 @@ async fn native_paths_replace_what_they_name() {
 }
 
 /// Case 3: the origins agree, or the request is refused with both sides, and nothing changes.
-// proves 2.29, 2.30, 2.31, 2.36, 2.37, 2.43, 2.49
+// proves 2.29, 2.30, 2.31, 2.36, 2.37, 2.43
 #[tokio::test]
 async fn conflicts_name_both_sides() {
     let net = Netns::enter().with_veth("eth0", "peer0");

@@ -176,7 +176,7 @@ fn one_change_costs_one_change() {
 }
 
 /// Case 3, by text.
-// proves 2.29, 2.30, 2.36, 2.37, 2.42, 2.43, 2.49
+// proves 2.29, 2.30, 2.36, 2.37, 2.42, 2.43
 #[test]
 fn text_and_openconfig_agree_or_are_refused_with_both_sides() {
     let text = "update cli: interface eth0\n  mtu 1400";
