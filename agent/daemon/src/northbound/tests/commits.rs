@@ -476,6 +476,7 @@ const CHANGES: [&str; 12] = [
 #[test]
 fn an_unconfirmed_commit_leaves_nothing_behind() {
     const CASES: u32 = 24;
+    const SETTLED: Duration = Duration::from_secs(10);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let rig = RefCell::new(Some(runtime.block_on(Rig::new())));
     let some = || prop::collection::vec(prop::sample::select(&CHANGES[..]), 0..4);
@@ -487,6 +488,7 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
         let mut rig = taken.take().expect("a case gives it back");
         runtime.block_on(async {
             let _refused_is_fine = rig.ask(&first, "").await;
+            rig.pass(SETTLED).await; // what a change sets free, or takes along, is seen a moment after it
             let before = rig.seen();
             if rig.ask(&then, "begin a").await.is_ok() {
                 match end {
