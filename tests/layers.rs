@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "holdfast-platform",
             "holdfast-proto",
             "holdfast-scheduler",
+            "holdfast-security",
         ],
     ),
     ("holdfast-bootz", &["holdfast-proto"]),
@@ -26,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("holdfast-platform", &["holdfast-config", "holdfast-scheduler"]),
     ("holdfast-proto", &[]),
     ("holdfast-scheduler", &[]),
+    ("holdfast-security", &["holdfast-config"]),
 ];
 
 /// Outside crates that only some of ours may depend on.
@@ -54,6 +56,11 @@ const FORBIDDEN: &[(&str, &[&str], Option<&str>)] = &[
     ),
     (
         "agent/scheduler/src",
+        &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
+        None,
+    ),
+    (
+        "agent/security/src",
         &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
         None,
     ),

@@ -1,0 +1,4 @@
+//! What gNSI keeps on the box, and what it decides: policies, certificates, credentials, records.
+//!
+//! Everything here is a function of its arguments: no socket, file, clock or lock, and no protobuf. The daemon's
+//! northbound translates messages into these types, its store keeps them, its listener and its services ask them.
