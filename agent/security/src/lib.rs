@@ -2,3 +2,5 @@
 //!
 //! Everything here is a function of its arguments: no socket, file, clock or lock, and no protobuf. The daemon's
 //! northbound translates messages into these types, its store keeps them, its listener and its services ask them.
+
+pub mod credentialz;

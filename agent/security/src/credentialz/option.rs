@@ -1,0 +1,144 @@
+//! Options of a key or a principal: what OpenSSH understands in front of one, and how it is written.
+//!
+//! Source: AUTHORIZED_KEYS FILE FORMAT in sshd(8); the numbers are those of `Option.StandardOption`.
+
+/// One option, known and well-formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOption {
+    name: &'static str,
+    value: Option<String>,
+}
+
+/// Why an option is refused. With it the whole request is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    #[error("there is no key option `{0}`")]
+    Name(String),
+    #[error("there is no standard key option number {0}")]
+    Number(i32),
+    #[error("an option has neither a name nor a number")]
+    Nothing,
+    #[error("key option `{0}` needs a value")]
+    Missing(&'static str),
+    #[error("key option `{0}` takes no value")]
+    Unwanted(&'static str),
+    #[error("the value of key option `{name}` {why}")]
+    Value { name: &'static str, why: &'static str },
+}
+
+/// What follows an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Text,
+    /// `YYYYMMDD[HHMM[SS]]`, with or without `Z`.
+    Time,
+    /// `NAME=value`.
+    Assignment,
+}
+
+/// Number, name, what follows.
+const TABLE: [(i32, &str, Takes); 22] = [
+    (1, "agent-forwarding", Takes::Nothing),
+    (2, "cert-authority", Takes::Nothing),
+    (3, "command", Takes::Text),
+    (4, "environment", Takes::Assignment),
+    (5, "expiry-time", Takes::Time),
+    (6, "from", Takes::Text),
+    (7, "no-agent-forwarding", Takes::Nothing),
+    (8, "no-port-forwarding", Takes::Nothing),
+    (9, "no-pty", Takes::Nothing),
+    (10, "no-user-rc", Takes::Nothing),
+    (11, "no-X11-forwarding", Takes::Nothing),
+    (12, "permitlisten", Takes::Text),
+    (13, "permitopen", Takes::Text),
+    (14, "port-forwarding", Takes::Nothing),
+    (15, "principals", Takes::Text),
+    (16, "pty", Takes::Nothing),
+    (17, "no-touch-required", Takes::Nothing),
+    (18, "verify-required", Takes::Nothing),
+    (19, "restrict", Takes::Nothing),
+    (20, "tunnel", Takes::Text),
+    (21, "user-rc", Takes::Nothing),
+    (22, "X11-forwarding", Takes::Nothing),
+];
+
+impl KeyOption {
+    /// The option of a number.
+    ///
+    /// # Errors
+    /// When there is none, or its value is not what it takes.
+    pub fn numbered(number: i32, value: &str) -> Result<Self, OptionError> {
+        let row = TABLE.iter().find(|row| row.0 == number).ok_or(OptionError::Number(number))?;
+        Self::new(row, value)
+    }
+
+    /// The option of a name; case does not matter, as to OpenSSH.
+    ///
+    /// # Errors
+    /// When there is none, or its value is not what it takes.
+    pub fn named(name: &str, value: &str) -> Result<Self, OptionError> {
+        let unknown = || OptionError::Name(name.chars().take(64).collect());
+        let row = TABLE.iter().find(|row| row.1.eq_ignore_ascii_case(name)).ok_or_else(unknown)?;
+        Self::new(row, value)
+    }
+
+    fn new(row: &(i32, &'static str, Takes), value: &str) -> Result<Self, OptionError> {
+        let (_, name, takes) = *row;
+        match (takes, value.is_empty()) {
+            (Takes::Nothing, true) => return Ok(Self { name, value: None }),
+            (Takes::Nothing, false) => return Err(OptionError::Unwanted(name)),
+            (_, true) => return Err(OptionError::Missing(name)),
+            (_, false) => {}
+        }
+        // A line end would begin another key; nothing else can leave the quotes.
+        let wrong = |why| Err(OptionError::Value { name, why });
+        if value.chars().any(char::is_control) {
+            return wrong("has control characters");
+        }
+        match takes {
+            Takes::Time if !is_time(value) => {
+                wrong("is no time such as 20301231 or 20301231235959Z")
+            }
+            Takes::Assignment if !is_assignment(value) => wrong("is not of the form NAME=value"),
+            _ => Ok(Self { name, value: Some(value.to_owned()) }),
+        }
+    }
+
+    /// As it stands before a key: a backslash keeps a quote from ending the value.
+    pub(super) fn render(&self, line: &mut String) {
+        line.push_str(self.name);
+        if let Some(value) = &self.value {
+            line.push_str("=\"");
+            line.push_str(&value.replace('"', "\\\""));
+            line.push('"');
+        }
+    }
+
+    pub(super) fn parts(&self) -> (&'static str, &str) {
+        (self.name, self.value.as_deref().unwrap_or_default())
+    }
+}
+
+fn is_time(value: &str) -> bool {
+    let digits = value.strip_suffix(['Z', 'z']).unwrap_or(value);
+    [8, 12, 14].contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit())
+}
+
+fn is_assignment(value: &str) -> bool {
+    let Some((name, _)) = value.split_once('=') else { return false };
+    !name.is_empty() && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
+}
+
+/// Options in front of something, with the space that ends them.
+pub(super) fn render(options: &[KeyOption], line: &mut String) {
+    for (at, option) in options.iter().enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        option.render(line);
+    }
+    if !options.is_empty() {
+        line.push(' ');
+    }
+}

@@ -1,0 +1,292 @@
+//! The files of OpenSSH that credentials come to, below the root of the box.
+//!
+//! What the server reads when it starts (host keys, certificates, authorities) is named by its content. So new keys lie
+//! beside the old ones until the configuration that names them has been tried, and a power cut at any moment leaves a
+//! configuration whose files are all there.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+
+use smol_str::SmolStr;
+use ssh_key::HashAlg;
+use zeroize::Zeroizing;
+
+use super::{
+    Authentication, AuthorizedKey, Credentials, CryptHash, Glome, Host, Principal, PrincipalsTool,
+    ServerKeySource, option,
+};
+
+/// The folder that is ours as a whole.
+pub const FOLDER: &str = "etc/ssh/holdfast";
+/// In it, a file for each account that credentialz gave keys.
+pub const AUTHORIZED_KEYS_FOLDER: &str = "etc/ssh/holdfast/authorized_keys";
+/// In it, a file for each account that credentialz gave principals.
+const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
+/// Our part of the server's configuration. The first value counts there, and files are read by name.
+pub const FRAGMENT_FILE: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
+/// Its first line, by which it is known to be ours.
+pub const FRAGMENT_HEADER: &str =
+    "# Written by holdfast for gNSI credentialz. What others change here is undone.";
+/// What glome-login reads.
+pub const GLOME_FILE: &str = "etc/glome/config";
+/// The SSH server.
+pub const SSHD_PROGRAM: &str = "usr/sbin/sshd";
+/// Decides about principals by the certificate of the host.
+pub const HIBA_PROGRAM: &str = "usr/sbin/hiba-chk";
+/// Logs in at the console by challenge and response.
+pub const GLOME_PROGRAM: &str = "usr/sbin/glome-login";
+/// Whom the tool for principals runs as: it needs no rights.
+const HIBA_USER: &str = "nobody";
+/// Octets of a digest that are part of a file's name.
+const NAME_OCTETS: usize = 8;
+/// Longest name of an account on Linux, in octets (useradd(8)).
+const MAX_ACCOUNT_OCTETS: usize = 32;
+
+/// SHA-256 of the content of a file, or of a hash in the shadow file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    pub fn of(content: &[u8]) -> Self {
+        let octets = HashAlg::Sha256.digest(content);
+        Self(octets.try_into().expect("SHA-256 has 32 octets"))
+    }
+
+    /// The beginning of it, for names.
+    fn short(&self) -> String {
+        hex(&self.0[..NAME_OCTETS])
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+/// Everything that a box is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    pub files: Vec<File>,
+    /// `None`: credentialz says nothing about the server.
+    pub server: Option<Server>,
+    /// Hashes by account, of those that an account of the box can have the name of.
+    pub passwords: Vec<(SmolStr, CryptHash)>,
+}
+
+/// One file. It prints without its content.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    /// Below the root, without a leading slash.
+    pub path: String,
+    pub content: Zeroizing<Vec<u8>>,
+    /// Readable by root alone. What sshd reads as the user who logs in is not.
+    pub secret: bool,
+    /// A program without which it means nothing, below the root.
+    pub program: &'static str,
+}
+
+impl File {
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.content)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({}, {:?})", self.path, self.digest())
+    }
+}
+
+/// The server's configuration: no secret is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// The text of [`FRAGMENT_FILE`].
+    pub text: String,
+    /// Files that it names and that we write, below the root.
+    pub files: Vec<String>,
+    /// Programs that it names, below the root.
+    pub programs: Vec<&'static str>,
+}
+
+/// Whether a name can be that of an account of the box. Others, such as SPIFFE ids, log in over gRPC alone.
+pub fn is_unix_name(name: &str) -> bool {
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'_' | b'-' | b'.');
+    (1..=MAX_ACCOUNT_OCTETS).contains(&name.len())
+        && name.bytes().all(plain)
+        && !name.starts_with(['-', '.'])
+}
+
+impl Credentials {
+    /// The files, the server's configuration and the shadow entries.
+    pub fn render(&self) -> Rendered {
+        let mut rendered = Rendered::default();
+        let mut server = Server::default();
+        self.host_keys(&mut rendered.files, &mut server);
+        self.authorities(&mut rendered.files, &mut server);
+        self.host.ways(&mut server.text);
+        self.principals_tool(&mut server);
+        // Conditions come last: they hold to the end of the file.
+        self.accounts(&mut rendered, &mut server);
+        if let Some(glome) = &self.host.glome {
+            rendered.files.push(glome.file());
+        }
+        if !server.text.is_empty() {
+            server.text.insert_str(0, &format!("{FRAGMENT_HEADER}\n"));
+            rendered.server = Some(server);
+        }
+        rendered
+    }
+
+    fn host_keys(&self, files: &mut Vec<File>, server: &mut Server) {
+        let given = |key: &ServerKeySource| matches!(key, ServerKeySource::Given(_));
+        // Without a line the server finds the box's own keys by itself.
+        let all_named = self.host.server_keys.iter().any(|it| given(&it.key));
+        for key in &self.host.server_keys {
+            let name = Digest::of(key.public().line().as_bytes()).short();
+            let path = match &key.key {
+                ServerKeySource::Given(private) => {
+                    let path = format!("{FOLDER}/host_key-{name}");
+                    files.push(secret(path.clone(), private.text().as_bytes()));
+                    server.files.push(path.clone());
+                    format!("/{path}")
+                }
+                ServerKeySource::OfBox(key) => key.path.clone(),
+            };
+            if all_named {
+                line(&mut server.text, "HostKey", &path);
+            }
+            if let Some(certificate) = &key.certificate {
+                let text = format!("{}\n", certificate.line());
+                let shown = Digest::of(text.as_bytes()).short();
+                let path = format!("{FOLDER}/host_key-{name}-cert-{shown}.pub");
+                files.push(public(path.clone(), &text));
+                line(&mut server.text, "HostCertificate", &format!("/{path}"));
+                server.files.push(path);
+            }
+        }
+    }
+
+    fn authorities(&self, files: &mut Vec<File>, server: &mut Server) {
+        let Some(keys) = self.host.ca_keys.as_ref().filter(|it| !it.value.is_empty()) else {
+            return;
+        };
+        let text: String = keys.value.iter().map(|key| format!("{}\n", key.line())).collect();
+        let path = format!("{FOLDER}/user_ca_keys-{}.pub", Digest::of(text.as_bytes()).short());
+        files.push(public(path.clone(), &text));
+        line(&mut server.text, "TrustedUserCAKeys", &format!("/{path}"));
+        server.files.push(path);
+    }
+
+    fn principals_tool(&self, server: &mut Server) {
+        let Some(PrincipalsTool::Hiba) = self.host.principals_tool else { return };
+        let certificate = self.host.server_keys.iter().position(|it| it.certificate.is_some());
+        let certificate = certificate.and_then(|at| {
+            let name = Digest::of(self.host.server_keys[at].public().line().as_bytes()).short();
+            server.files.iter().find(|it| it.contains(&format!("{name}-cert-"))).cloned()
+        });
+        let shown = certificate.map_or(String::new(), |path| format!(" -i /{path}"));
+        let command = format!("/{HIBA_PROGRAM}{shown} -r %u %k");
+        line(&mut server.text, "AuthorizedPrincipalsCommand", &command);
+        line(&mut server.text, "AuthorizedPrincipalsCommandUser", HIBA_USER);
+        server.programs.push(HIBA_PROGRAM);
+    }
+
+    fn accounts(&self, rendered: &mut Rendered, server: &mut Server) {
+        for (name, account) in self.accounts.iter().filter(|(name, _)| is_unix_name(name)) {
+            let mut lines = String::new();
+            if let Some(keys) = &account.keys {
+                let path = format!("{AUTHORIZED_KEYS_FOLDER}/{name}");
+                let _ = writeln!(lines, "    AuthorizedKeysFile /{path}");
+                let text: String = keys.value.iter().map(AuthorizedKey::line).collect();
+                rendered.files.push(public(path, &text));
+            }
+            if let Some(list) = account.principals.as_ref().filter(|it| !it.value.is_empty()) {
+                let path = format!("{PRINCIPALS_FOLDER}/{name}");
+                let _ = writeln!(lines, "    AuthorizedPrincipalsFile /{path}");
+                let text: String = list.value.iter().map(Principal::line).collect();
+                rendered.files.push(public(path, &text));
+            }
+            if !lines.is_empty() {
+                let _ = write!(server.text, "Match User {name}\n{lines}");
+            }
+            if let Some(password) = &account.password {
+                rendered.passwords.push((name.clone(), password.value.clone()));
+            }
+        }
+    }
+}
+
+impl Host {
+    fn ways(&self, text: &mut String) {
+        let Some(allowed) = &self.allowed else { return };
+        let mut way = |name: &str, way: Authentication| {
+            line(text, name, if has(allowed, way) { "yes" } else { "no" });
+        };
+        way("PubkeyAuthentication", Authentication::PublicKey);
+        way("PasswordAuthentication", Authentication::Password);
+        way("KbdInteractiveAuthentication", Authentication::KeyboardInteractive);
+    }
+}
+
+fn has(allowed: &BTreeSet<Authentication>, way: Authentication) -> bool {
+    allowed.contains(&way)
+}
+
+impl AuthorizedKey {
+    fn line(&self) -> String {
+        let mut line = String::new();
+        option::render(&self.options, &mut line);
+        line.push_str(&self.key.line());
+        let comment =
+            if self.description.is_empty() { self.key.comment() } else { &self.description };
+        // A comment ends with its line: what comes from outside must not begin another key.
+        let comment: String = comment.chars().filter(|it| !it.is_control()).collect();
+        if !comment.trim().is_empty() {
+            line.push(' ');
+            line.push_str(comment.trim());
+        }
+        line.push('\n');
+        line
+    }
+}
+
+impl Principal {
+    fn line(&self) -> String {
+        let mut line = String::new();
+        option::render(&self.options, &mut line);
+        line.push_str(&self.name);
+        line.push('\n');
+        line
+    }
+}
+
+impl Glome {
+    fn file(&self) -> File {
+        let text = format!(
+            "{FRAGMENT_HEADER}\n[service]\nkey = {}\nkey-version = {}\nurl-prefix = {}\n",
+            self.key, self.key_version, self.url_prefix
+        );
+        File { program: GLOME_PROGRAM, ..public(GLOME_FILE.to_owned(), &text) }
+    }
+}
+
+fn line(text: &mut String, keyword: &str, argument: &str) {
+    let _ = writeln!(text, "{keyword} {argument}");
+}
+
+fn secret(path: String, content: &[u8]) -> File {
+    let content = Zeroizing::new(content.to_vec());
+    File { path, content, secret: true, program: SSHD_PROGRAM }
+}
+
+fn public(path: String, text: &str) -> File {
+    File { secret: false, ..secret(path, text.as_bytes()) }
+}

@@ -1,0 +1,462 @@
+//! What an upload makes of the credentials, and which uploads are refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smol_str::SmolStr;
+
+use super::{
+    Account, Authentication, AuthorizedKey, BoxKey, Certificate, Credentials, CryptError,
+    CryptHash, Glome, KeyError, KeyKind, KeyOption, OptionError, Principal, PrincipalsTool,
+    PrivateKey, PublicKey, ServerKey, ServerKeySource, Stamp, Stamped, is_unix_name,
+};
+
+/// Most accounts in one request. A box has tens; this bounds what one message can ask for.
+const MAX_ACCOUNTS: usize = 4096;
+/// Most keys or principals of one account, and most authorities and host keys: sshd reads them one by one.
+const MAX_KEYS: usize = 1024;
+/// Longest name of a principal, in octets.
+const MAX_PRINCIPAL_OCTETS: usize = 512;
+/// Hexadecimal digits of a GLOME key: an X25519 public key.
+const GLOME_KEY_DIGITS: usize = 64;
+/// Longest prefix of a URL, in octets.
+const MAX_URL_OCTETS: usize = 1024;
+
+/// What the rules must know beside the credentials: the box as it is while a rotation goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Who can be given credentials.
+    pub accounts: BTreeSet<SmolStr>,
+    /// Host keys that the box has of its own.
+    pub box_keys: Vec<BoxKey>,
+}
+
+/// Something given to one account.
+#[derive(Clone, Debug)]
+pub struct Given<T> {
+    pub account: SmolStr,
+    pub stamp: Stamp,
+    pub what: T,
+}
+
+/// A key as it was sent, and what the client calls it.
+#[derive(Clone, Debug)]
+pub struct RawKey {
+    pub octets: Vec<u8>,
+    pub kind: Option<KeyKind>,
+    pub description: String,
+    pub options: RawOptions,
+}
+
+/// A principal as it was sent.
+#[derive(Clone, Debug)]
+pub struct RawPrincipal {
+    pub name: String,
+    pub options: RawOptions,
+}
+
+/// Options as they were sent: a wrong one refuses the request when it is known whose it is.
+pub type RawOptions = Vec<Result<KeyOption, OptionError>>;
+
+/// A host key, a certificate, or both, as they were sent. It prints as nothing.
+#[derive(Clone)]
+pub struct Artefact {
+    pub private_key: zeroize::Zeroizing<Vec<u8>>,
+    pub certificate: Vec<u8>,
+}
+
+impl std::fmt::Debug for Artefact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Artefact(..)")
+    }
+}
+
+/// One message of a client.
+#[derive(Clone, Debug)]
+pub enum Upload {
+    Keys(Vec<Given<Vec<RawKey>>>),
+    Principals(Vec<Given<Vec<RawPrincipal>>>),
+    Passwords(Vec<Given<Result<CryptHash, CryptError>>>),
+    CaKeys {
+        stamp: Stamp,
+        keys: Vec<RawKey>,
+    },
+    ServerKeys {
+        stamp: Stamp,
+        artefacts: Vec<Artefact>,
+    },
+    /// Keys that were made for it just now.
+    GeneratedKeys {
+        stamp: Stamp,
+        keys: Vec<PrivateKey>,
+    },
+    Allowed(BTreeSet<Authentication>),
+    PrincipalsTool(Option<PrincipalsTool>),
+    Glome(Option<Glome>),
+}
+
+/// What the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Keys,
+    Principals,
+    Passwords,
+    CaKeys,
+    ServerKeys,
+    GeneratedKeys(Vec<PublicKey>),
+    Allowed,
+    PrincipalsTool,
+    Glome,
+}
+
+/// Why an upload is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("there is no account `{0}`: credentials are given to accounts that exist")]
+    UnknownAccount(String),
+    #[error("account `{0}` is named twice in one request")]
+    Twice(SmolStr),
+    #[error("account `{0}` can log in over gRPC only: no account of the box has such a name")]
+    NotUnix(SmolStr),
+    #[error("nothing is in the request")]
+    Nothing,
+    #[error("the request names more than {0} accounts")]
+    TooManyAccounts(usize),
+    #[error("{what}: there are more than {MAX_KEYS}")]
+    TooMany { what: String },
+    #[error("{what}, key {number}: {source}")]
+    Key { what: String, number: usize, source: KeyError },
+    #[error("{what}, {number}: {source}")]
+    Option { what: String, number: usize, source: OptionError },
+    #[error("account `{account}`, principal {number}: it {why}")]
+    Principal { account: SmolStr, number: usize, why: &'static str },
+    #[error("account `{account}`: {source}")]
+    Password { account: SmolStr, source: CryptError },
+    #[error("artefact {number} has neither a private key nor a certificate")]
+    EmptyArtefact { number: usize },
+    #[error("certificate {number} is for another key than the private key beside it")]
+    OtherKey { number: usize },
+    #[error("certificate {number} is for none of the host keys of this box")]
+    NoSuchHostKey { number: usize },
+    #[error("host key {number} is the same as another one of the request")]
+    SameKey { number: usize },
+    #[error(
+        "the tool for principals and lists of principals exclude one another: account `{0}` has a list"
+    )]
+    HasPrincipals(SmolStr),
+    #[error("lists of principals and the tool for them exclude one another: the tool is set")]
+    HasTool,
+    #[error("GLOME: {0}")]
+    Glome(&'static str),
+}
+
+impl Refusal {
+    /// True when the request is well-formed, and only what the box has stands against it.
+    pub fn is_of_state(&self) -> bool {
+        matches!(self, Self::HasPrincipals(_) | Self::HasTool)
+    }
+
+    /// True when it names something that is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::UnknownAccount(_) | Self::NoSuchHostKey { .. })
+    }
+}
+
+impl Rules {
+    /// The version of an account that the upload brings again.
+    pub fn version_in_use(&self, credentials: &Credentials, upload: &Upload) -> Option<String> {
+        fn again<T, U>(
+            credentials: &Credentials,
+            given: &[Given<T>],
+            of: impl Fn(&Account) -> Option<&Stamped<U>>,
+        ) -> Option<String> {
+            given.iter().find_map(|it| {
+                let known = of(credentials.accounts.get(&it.account)?)?;
+                let same = known.stamp.version == it.stamp.version && !it.stamp.version.is_empty();
+                same.then(|| it.stamp.version.to_string())
+            })
+        }
+        match upload {
+            Upload::Keys(given) => again(credentials, given, |it| it.keys.as_ref()),
+            Upload::Principals(given) => again(credentials, given, |it| it.principals.as_ref()),
+            Upload::Passwords(given) => again(credentials, given, |it| it.password.as_ref()),
+            _ => None, // parameters of the host have no such rule
+        }
+    }
+
+    /// What the credentials would be.
+    ///
+    /// # Errors
+    /// With the first thing that is wrong; nothing is taken then.
+    pub fn apply(
+        &self,
+        credentials: &Credentials,
+        upload: Upload,
+    ) -> Result<(Credentials, Reply), Refusal> {
+        let mut new = credentials.clone();
+        let reply = match upload {
+            Upload::Keys(given) => self.keys(&mut new, given)?,
+            Upload::Principals(given) => self.principals(&mut new, given)?,
+            Upload::Passwords(given) => self.passwords(&mut new, given)?,
+            Upload::CaKeys { stamp, keys } => {
+                let value = public_keys("certificate authorities", keys)?;
+                let value = value.into_iter().map(|it| it.key).collect();
+                new.host.ca_keys = Some(Stamped { stamp, value });
+                Reply::CaKeys
+            }
+            Upload::ServerKeys { stamp, artefacts } => {
+                self.server_keys(&mut new, stamp, artefacts)?
+            }
+            Upload::GeneratedKeys { stamp, keys } => generated(&mut new, stamp, keys)?,
+            Upload::Allowed(allowed) if allowed.is_empty() => return Err(Refusal::Nothing),
+            Upload::Allowed(allowed) => {
+                new.host.allowed = Some(allowed);
+                Reply::Allowed
+            }
+            Upload::PrincipalsTool(tool) => principals_tool(&mut new, tool)?,
+            Upload::Glome(glome) => {
+                glome.as_ref().map_or(Ok(()), check_glome)?;
+                new.host.glome = glome;
+                Reply::Glome
+            }
+        };
+        Ok((new, reply))
+    }
+
+    fn keys(
+        &self,
+        new: &mut Credentials,
+        given: Vec<Given<Vec<RawKey>>>,
+    ) -> Result<Reply, Refusal> {
+        self.known(&given, true)?;
+        for Given { account, stamp, what } in given {
+            let value = public_keys(&format!("account `{account}`"), what)?;
+            new.accounts.entry(account).or_default().keys = Some(Stamped { stamp, value });
+        }
+        Ok(Reply::Keys)
+    }
+
+    fn principals(
+        &self,
+        new: &mut Credentials,
+        given: Vec<Given<Vec<RawPrincipal>>>,
+    ) -> Result<Reply, Refusal> {
+        self.known(&given, true)?;
+        for Given { account, stamp, what } in given {
+            if !what.is_empty() && new.host.principals_tool.is_some() {
+                return Err(Refusal::HasTool);
+            }
+            let value = principals_of(&account, what)?;
+            new.accounts.entry(account).or_default().principals = Some(Stamped { stamp, value });
+        }
+        Ok(Reply::Principals)
+    }
+
+    fn passwords(
+        &self,
+        new: &mut Credentials,
+        given: Vec<Given<Result<CryptHash, CryptError>>>,
+    ) -> Result<Reply, Refusal> {
+        self.known(&given, false)?;
+        for Given { account, stamp, what } in given {
+            let refused = |source| Refusal::Password { account: account.clone(), source };
+            let value = what.map_err(refused)?;
+            new.accounts.entry(account).or_default().password = Some(Stamped { stamp, value });
+        }
+        Ok(Reply::Passwords)
+    }
+
+    /// Each account once, and of those that exist; over SSH, of those that the box can have.
+    fn known<T>(&self, given: &[Given<T>], over_ssh: bool) -> Result<(), Refusal> {
+        match given.len() {
+            0 => return Err(Refusal::Nothing),
+            1..=MAX_ACCOUNTS => {}
+            _ => return Err(Refusal::TooManyAccounts(MAX_ACCOUNTS)),
+        }
+        let mut named = BTreeSet::new();
+        for Given { account, .. } in given {
+            if !self.accounts.contains(account) {
+                let shown = account.escape_default().take(MAX_PRINCIPAL_OCTETS).collect();
+                return Err(Refusal::UnknownAccount(shown));
+            }
+            if over_ssh && !is_unix_name(account) {
+                return Err(Refusal::NotUnix(account.clone()));
+            }
+            if !named.insert(account) {
+                return Err(Refusal::Twice(account.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Host keys are replaced as a whole when there is a private key among the artefacts; certificates alone go to the
+    /// keys that are there. Nothing at all gives the server back to the box's own keys.
+    fn server_keys(
+        &self,
+        new: &mut Credentials,
+        stamp: Stamp,
+        artefacts: Vec<Artefact>,
+    ) -> Result<Reply, Refusal> {
+        bounded("host keys", artefacts.len())?;
+        let (mut keys, mut certificates) = (Vec::new(), Vec::new());
+        for (at, artefact) in artefacts.iter().enumerate() {
+            let number = at + 1;
+            let read = |source| Refusal::Key { what: "host keys".to_owned(), number, source };
+            let private = match artefact.private_key.is_empty() {
+                true => None,
+                false => Some(PrivateKey::parse(&artefact.private_key).map_err(read)?),
+            };
+            let certificate = match artefact.certificate.is_empty() {
+                true => None,
+                false => Some(Certificate::parse_for_host(&artefact.certificate).map_err(read)?),
+            };
+            match (private, certificate) {
+                (None, None) => return Err(Refusal::EmptyArtefact { number }),
+                (Some(key), Some(shown)) if !shown.is_for(key.public()) => {
+                    return Err(Refusal::OtherKey { number });
+                }
+                (Some(key), certificate) => {
+                    keys.push(ServerKey { key: ServerKeySource::Given(key), certificate })
+                }
+                (None, Some(certificate)) => certificates.push((number, certificate)),
+            }
+        }
+        distinct(&keys)?;
+        let replaces = !keys.is_empty() || artefacts.is_empty();
+        if replaces {
+            new.host.server_keys = keys;
+            new.host.keys_stamp = Some(stamp.clone());
+            new.host.certificates_stamp = None;
+        } else {
+            new.host.server_keys.iter_mut().for_each(|it| it.certificate = None);
+        }
+        for (number, certificate) in certificates {
+            self.attach(&mut new.host.server_keys, number, certificate)?;
+        }
+        new.host
+            .server_keys
+            .retain(|it| it.certificate.is_some() || matches!(it.key, ServerKeySource::Given(_)));
+        if new.host.server_keys.iter().any(|it| it.certificate.is_some()) {
+            new.host.certificates_stamp = Some(stamp);
+        }
+        Ok(Reply::ServerKeys)
+    }
+
+    /// To the key that it is for: one of ours, else one that the box had before.
+    fn attach(
+        &self,
+        keys: &mut Vec<ServerKey>,
+        number: usize,
+        certificate: Certificate,
+    ) -> Result<(), Refusal> {
+        if let Some(key) = keys.iter_mut().find(|it| certificate.is_for(it.public())) {
+            key.certificate = Some(certificate);
+            return Ok(());
+        }
+        let own = self.box_keys.iter().find(|it| certificate.is_for(&it.public));
+        let own = own.ok_or(Refusal::NoSuchHostKey { number })?;
+        let key = ServerKeySource::OfBox(own.clone());
+        keys.push(ServerKey { key, certificate: Some(certificate) });
+        Ok(())
+    }
+}
+
+fn generated(new: &mut Credentials, stamp: Stamp, keys: Vec<PrivateKey>) -> Result<Reply, Refusal> {
+    if keys.is_empty() {
+        return Err(Refusal::Nothing);
+    }
+    bounded("host keys", keys.len())?;
+    let public = keys.iter().map(|key| key.public().clone()).collect();
+    let of = |key| ServerKey { key: ServerKeySource::Given(key), certificate: None };
+    new.host.server_keys = keys.into_iter().map(of).collect();
+    new.host.keys_stamp = Some(stamp);
+    new.host.certificates_stamp = None;
+    Ok(Reply::GeneratedKeys(public))
+}
+
+fn principals_tool(new: &mut Credentials, tool: Option<PrincipalsTool>) -> Result<Reply, Refusal> {
+    let listed =
+        |account: &Account| account.principals.as_ref().is_some_and(|list| !list.value.is_empty());
+    let listed = new.accounts.iter().find(|(_, account)| listed(account));
+    if let (Some(_), Some((name, _))) = (tool, listed) {
+        return Err(Refusal::HasPrincipals(name.clone()));
+    }
+    new.host.principals_tool = tool;
+    Ok(Reply::PrincipalsTool)
+}
+
+fn public_keys(what: &str, keys: Vec<RawKey>) -> Result<Vec<AuthorizedKey>, Refusal> {
+    bounded(what, keys.len())?;
+    let key = |(at, raw): (usize, RawKey)| {
+        let (what, number) = (what.to_owned(), at + 1);
+        let options = raw.options.into_iter().collect::<Result<Vec<_>, _>>();
+        let options = options.map_err(|source| Refusal::Option {
+            what: format!("{what}, key"),
+            number,
+            source,
+        })?;
+        let key = PublicKey::parse(&raw.octets, raw.kind).map_err(|source| Refusal::Key {
+            what,
+            number,
+            source,
+        })?;
+        Ok(AuthorizedKey { key, options, description: raw.description })
+    };
+    keys.into_iter().enumerate().map(key).collect()
+}
+
+fn principals_of(account: &SmolStr, what: Vec<RawPrincipal>) -> Result<Vec<Principal>, Refusal> {
+    let label = format!("account `{account}`");
+    bounded(&label, what.len())?;
+    let principal = |(at, RawPrincipal { name, options }): (usize, RawPrincipal)| {
+        let number = at + 1;
+        let options: Result<Vec<KeyOption>, OptionError> = options.into_iter().collect();
+        let options = options.map_err(|source| Refusal::Option {
+            what: format!("{label}, principal"),
+            number,
+            source,
+        })?;
+        let wrong = |why| Refusal::Principal { account: account.clone(), number, why };
+        match name.as_str() {
+            "" => Err(wrong("has no name")),
+            long if long.len() > MAX_PRINCIPAL_OCTETS => Err(wrong("is too long")),
+            // A line of the file is a name; a space would begin a second one, and `#` a comment.
+            odd if odd.starts_with('#') || odd.contains(|it: char| !it.is_ascii_graphic()) => {
+                Err(wrong("is not one word of visible ASCII characters"))
+            }
+            _ => Ok(Principal { name, options }),
+        }
+    };
+    what.into_iter().enumerate().map(principal).collect()
+}
+
+fn bounded(what: &str, count: usize) -> Result<(), Refusal> {
+    if count > MAX_KEYS { Err(Refusal::TooMany { what: what.to_owned() }) } else { Ok(()) }
+}
+
+fn distinct(keys: &[ServerKey]) -> Result<(), Refusal> {
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, key) in keys.iter().enumerate() {
+        if known.insert(key.public().line(), at).is_some() {
+            return Err(Refusal::SameKey { number: at + 1 });
+        }
+    }
+    Ok(())
+}
+
+fn check_glome(glome: &Glome) -> Result<(), Refusal> {
+    let hexadecimal = |it: u8| it.is_ascii_hexdigit();
+    let key = glome.key.len() == GLOME_KEY_DIGITS && glome.key.bytes().all(hexadecimal);
+    let visible = |it: u8| it.is_ascii_graphic() && !matches!(it, b';' | b'#');
+    let prefix = glome.url_prefix.len() <= MAX_URL_OCTETS
+        && glome.url_prefix.starts_with("https://")
+        && glome.url_prefix.bytes().all(visible);
+    match (key, glome.key_version, prefix) {
+        (false, ..) => Err(Refusal::Glome("the key has not 64 hexadecimal digits")),
+        // Source: the index of a key takes seven bits in a GLOME message.
+        (_, version, _) if !(0..128).contains(&version) => {
+            Err(Refusal::Glome("the key version is not between 0 and 127"))
+        }
+        (.., false) => Err(Refusal::Glome("the prefix is no https URL of visible characters")),
+        _ => Ok(()),
+    }
+}
