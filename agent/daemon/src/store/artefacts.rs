@@ -1,41 +1,133 @@
 //! What the gNSI services keep outside of every tree: policies, certificates, keys and credentials.
 //!
 //! One table for each service, from the name of the artefact to its version, its age and its content. The content is the
-//! service's own; only it reads it. Nothing of it is ever part of a layer, where a Get could show it.
+//! service's own; only it reads it. Nothing of it is ever part of a layer, where a Get could show it. Only what is final
+//! is here: an artefact that is merely tried is in memory, so that a start finds what was final before.
 
-use redb::{ReadableTableMetadata, TableDefinition, WriteTransaction};
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// Version as the client named it, nanoseconds since 1970 at which it was made, content.
-pub(super) type Artefact = (&'static str, u64, &'static [u8]);
+use redb::{
+    ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
+};
+use zeroize::Zeroizing;
 
-/// By user: hashes of passwords, authorized keys, principals.
-const CREDENTIALZ: TableDefinition<'_, &str, Artefact> = TableDefinition::new("gnsi-credentialz");
-/// The one policy of the services, and the one before it.
-const AUTHZ: TableDefinition<'_, &str, Artefact> = TableDefinition::new("gnsi-authz");
-/// The one policy of the paths, and the one before it.
-const PATHZ: TableDefinition<'_, &str, Artefact> = TableDefinition::new("gnsi-pathz");
-/// By profile and entity: certificates, bundles of trust, revocation lists.
-const CERTZ: TableDefinition<'_, &str, Artefact> = TableDefinition::new("gnsi-certz");
+/// Version and age as the client gave them, content.
+type Row = (&'static str, u64, &'static [u8]);
 
-const ALL: [TableDefinition<'_, &str, Artefact>; 4] = [CREDENTIALZ, AUTHZ, PATHZ, CERTZ];
+/// The service that an artefact belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ArtefactTable {
+    /// By user and kind: hashes of passwords, authorized keys, principals.
+    Credentialz,
+    /// The one policy of the services.
+    Authz,
+    /// The one policy of the paths.
+    Pathz,
+    /// By profile and entity: certificates, bundles of trust, revocation lists.
+    Certz,
+}
+
+/// One artefact as its service gave it. The content does not appear in `Debug`, and is erased from memory with it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Artefact {
+    /// As the client named it.
+    pub version: String,
+    /// When it was made, in seconds since 1970, or whatever the client said.
+    pub created_on: u64,
+    pub content: Zeroizing<Vec<u8>>,
+}
+
+/// One artefact to write, or to remove when there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArtefactChange {
+    pub table: ArtefactTable,
+    pub name: String,
+    pub artefact: Option<Artefact>,
+}
+
+/// All artefacts by service and name.
+pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
+
+impl ArtefactTable {
+    const ALL: [Self; 4] = [Self::Credentialz, Self::Authz, Self::Pathz, Self::Certz];
+
+    fn definition(self) -> TableDefinition<'static, &'static str, Row> {
+        TableDefinition::new(match self {
+            Self::Credentialz => "gnsi-credentialz",
+            Self::Authz => "gnsi-authz",
+            Self::Pathz => "gnsi-pathz",
+            Self::Certz => "gnsi-certz",
+        })
+    }
+}
+
+impl fmt::Debug for Artefact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Artefact")
+            .field("version", &self.version)
+            .field("created_on", &self.created_on)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Makes the tables that are not there yet.
 pub(super) fn make(write: &WriteTransaction) -> Result<(), redb::Error> {
-    for table in ALL {
-        write.open_table(table)?;
+    for table in ArtefactTable::ALL {
+        write.open_table(table.definition())?;
     }
     Ok(())
 }
 
-/// Takes everything out of them.
-pub(super) fn clear(write: &WriteTransaction) -> Result<(), redb::Error> {
-    for table in ALL {
-        write.delete_table(table)?;
-    }
-    make(write)
+/// Everything that is there.
+pub(super) fn read(read: &ReadTransaction) -> Result<Artefacts, redb::Error> {
+    let of_table = |table: ArtefactTable| {
+        let rows = read.open_table(table.definition())?;
+        let artefacts = rows.iter()?.map(|row| {
+            let (name, value) = row?;
+            let (version, created_on, content) = value.value();
+            let (version, content) = (version.to_owned(), Zeroizing::new(content.to_vec()));
+            Ok((name.value().to_owned(), Artefact { version, created_on, content }))
+        });
+        Ok((table, artefacts.collect::<Result<_, redb::Error>>()?))
+    };
+    ArtefactTable::ALL.into_iter().map(of_table).collect()
 }
 
-/// How many artefacts there are.
-pub(super) fn count(write: &WriteTransaction) -> Result<u64, redb::Error> {
-    ALL.into_iter().try_fold(0, |sum, table| Ok(sum + write.open_table(table)?.len()?))
+/// Writes artefacts, of whichever services.
+pub(super) fn write(
+    write: &WriteTransaction,
+    changes: &[ArtefactChange],
+) -> Result<(), redb::Error> {
+    for change in changes {
+        let mut table = write.open_table(change.table.definition())?;
+        let name = change.name.as_str();
+        match &change.artefact {
+            Some(artefact) => {
+                let Artefact { version, created_on, content } = artefact;
+                table.insert(name, (version.as_str(), *created_on, content.as_slice()))?;
+            }
+            None => {
+                table.remove(name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything out of the tables, but certificates where those are to stay; the answer is how many went.
+pub(super) fn clear(
+    write: &WriteTransaction,
+    retain_certificates: bool,
+) -> Result<u64, redb::Error> {
+    let mut cleared = 0;
+    for table in ArtefactTable::ALL {
+        if table == ArtefactTable::Certz && retain_certificates {
+            continue;
+        }
+        cleared += write.open_table(table.definition())?.len()?;
+        write.delete_table(table.definition())?;
+    }
+    make(write)?;
+    Ok(cleared)
 }

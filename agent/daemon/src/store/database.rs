@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
+    ArtefactChange, Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
     folder::{
         IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file, remove_folder,
     },
@@ -114,6 +114,7 @@ impl Database {
                 layers: rows(&transaction.open_table(LAYER)?)?,
                 restore: rows(&transaction.open_table(RESTORE)?)?,
                 users: Vec::new(),
+                artefacts: artefacts::read(&transaction)?,
                 notes: rows(&transaction.open_table(NOTES)?)?,
                 rolled_back: self.rolled_back,
                 taken_back: self.taken_back.clone(),
@@ -202,6 +203,17 @@ impl Database {
         let write = self.begin("write rows")?;
         apply(&write, changes)?;
         finish(write, "write rows")
+    }
+
+    /// Writes artefacts of gNSI, all of them or none.
+    ///
+    /// # Errors
+    /// When the disk refuses; then nothing was written.
+    pub fn write_artefacts(&mut self, changes: &[ArtefactChange]) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "write the artefacts of gNSI";
+        let write = self.begin(ATTEMPT)?;
+        artefacts::write(&write, changes).map_err(StoreError::accessing(ATTEMPT))?;
+        finish(write, ATTEMPT)
     }
 
     /// # Errors
@@ -303,14 +315,14 @@ impl Database {
             Ok(notes.get(notes::FACTORY_RESET)?.map(|mark| mark.value().to_vec()))
         };
         let Some(mark) = mark().map_err(&failed)? else { return Ok(()) };
-        if !notes::retains_certificates(&mark) {
+        let retain_certificates = notes::retains_certificates(&mark);
+        if !retain_certificates {
             remove_folder(&folder.join(IDENTITY_FOLDER))?;
         }
         remove_file(&folder.join(JOURNAL_NAME))?; // opened after this database
         let write = self.begin(ATTEMPT)?;
         let erased = || -> Result<u64, redb::Error> {
-            let artefacts = artefacts::count(&write)?;
-            artefacts::clear(&write)?;
+            let artefacts = artefacts::clear(&write, retain_certificates)?;
             write.delete_table(USERS)?;
             write.open_table(USERS)?;
             write.delete_table(NOTES)?;

@@ -1,4 +1,4 @@
-//! What must survive a restart: layers, what adopted ports had before us, and users.
+//! What must survive a restart: layers, what adopted ports had before us, users, and what gNSI made final.
 //!
 //! [`Store`] is the asynchronous handle; the [`Database`] behind it lives on a thread of its own, because a durable
 //! write waits for the disk. Commands are carried out in the order in which they were given.
@@ -31,6 +31,7 @@ use holdfast_config::RowChange;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
 pub use self::database::{Database, FILE_NAME};
 pub use self::folder::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 pub use self::journal::{JOURNAL_NAME, Journal};
@@ -117,6 +118,8 @@ pub struct Loaded {
     /// more: the core releases those.
     pub restore: Vec<Row>,
     pub users: Vec<User>,
+    /// What the gNSI services had made final.
+    pub artefacts: Artefacts,
     /// Rows of [`Table::Note`].
     pub notes: Vec<Row>,
     /// The transaction that was prepared when the agent ended, already rolled back.
@@ -208,6 +211,7 @@ enum Command {
     Confirm { answer: Reply<()> },
     Abort { transaction: u64, answer: Reply<()> },
     Write { changes: Vec<Change>, answer: Reply<()> },
+    WriteArtefacts { changes: Vec<ArtefactChange>, answer: Reply<()> },
     SetUser { user: User, answer: Reply<()> },
     DeleteUser { name: SmolStr, answer: Reply<bool> },
     Close { answer: Reply<()> },
@@ -276,6 +280,11 @@ impl Store {
         self.send(|answer| Command::Write { changes, answer })
     }
 
+    /// Writes artefacts of gNSI, all of them or none. Durable when the answer comes.
+    pub fn write_artefacts(&self, changes: Vec<ArtefactChange>) -> Answer<()> {
+        self.send(|answer| Command::WriteArtefacts { changes, answer })
+    }
+
     /// Makes or changes a user.
     pub fn set_user(&self, user: User) -> Answer<()> {
         self.send(|answer| Command::SetUser { user, answer })
@@ -334,6 +343,9 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
             }
             Command::Write { changes, answer } => {
                 carry_out(database, answer, |database| database.write(&changes));
+            }
+            Command::WriteArtefacts { changes, answer } => {
+                carry_out(database, answer, |database| database.write_artefacts(&changes));
             }
             Command::SetUser { user, answer } => {
                 carry_out(database, answer, |database| database.set_user(&user));

@@ -266,6 +266,56 @@ fn a_file_of_a_newer_format_or_of_no_format_is_left_alone() {
     assert!(matches!(Database::open(folder.path()), Err(StoreError::Open { .. })));
 }
 
+fn artefact(table: ArtefactTable, name: &str, content: Option<&str>) -> ArtefactChange {
+    let artefact = content.map(|content| Artefact {
+        version: format!("v-{content}"),
+        created_on: 7,
+        content: content.as_bytes().to_vec().into(),
+    });
+    ArtefactChange { table, name: name.to_owned(), artefact }
+}
+
+fn artefacts(database: &mut Database) -> String {
+    let loaded = database.load().unwrap().artefacts;
+    let line = |(table, name, it): (&ArtefactTable, &String, &Artefact)| {
+        let content = String::from_utf8_lossy(&it.content).into_owned();
+        format!("{table:?} {name} {} {} {content}", it.version, it.created_on)
+    };
+    let all =
+        loaded.iter().flat_map(|(table, of)| of.iter().map(move |(name, it)| (table, name, it)));
+    all.map(line).collect::<Vec<_>>().join("; ")
+}
+
+// proves 3.33, 3.36, 5.7
+#[test]
+fn artefacts_are_kept_together_and_go_with_a_factory_reset() {
+    use ArtefactTable::{Authz, Certz};
+    for (retain, want) in [(true, "Certz p v-c 7 c"), (false, "")] {
+        let folder = TempDir::new().unwrap();
+        let mut database = Database::open(folder.path()).unwrap();
+        let both = [artefact(Authz, "policy", Some("a")), artefact(Certz, "p", Some("b"))];
+        database.write_artefacts(&both).unwrap();
+        database
+            .write_artefacts(&[
+                artefact(Certz, "p", Some("c")),
+                artefact(Certz, "q", Some("d")),
+                artefact(Certz, "q", None),
+                artefact(Authz, "nothing", None),
+            ])
+            .unwrap();
+        drop(database);
+        let mut database = Database::open(folder.path()).unwrap();
+        assert_eq!(artefacts(&mut database), "Authz policy v-a 7 a; Certz p v-c 7 c");
+        let shown = format!("{:?}", database.load().unwrap().artefacts);
+        assert!(!shown.contains("content") && shown.contains("v-a"), "{shown}");
+        database.write(&[Change::factory_reset(retain)]).unwrap();
+        assert_eq!(artefacts(&mut database), "Authz policy v-a 7 a; Certz p v-c 7 c");
+        drop(database);
+        let mut database = Database::open(folder.path()).unwrap();
+        assert_eq!(artefacts(&mut database), want);
+    }
+}
+
 /// `cargo test -p holdfast --release -- --ignored --nocapture rows_at_scale`
 #[test]
 #[ignore = "a measurement, not a claim"]
