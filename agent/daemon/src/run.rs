@@ -220,7 +220,9 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let parts = Parts { models, transport, events, collector, store, loaded, listening, factory };
+    let polled = Vec::new();
+    let parts =
+        Parts { models, transport, events, collector, polled, store, loaded, listening, factory };
     let core = Core::start(parts).await?;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     Ok(Running {

@@ -124,6 +124,13 @@ impl CoreTask {
                 now: self.now(),
                 objects: &self.objects,
             }),
+            Query::Show(leaves, shown) => {
+                if let Some(revision) = self.publisher.show_services(leaves) {
+                    self.revision_tx.send_replace(revision);
+                }
+                // Whoever had it shown may have gone.
+                let _ = shown.send(());
+            }
             Query::Resync(answer) => {
                 let last = self.engine.history().records().next_back();
                 let after = last.map_or(TxnId(0), |record| record.txn);

@@ -72,7 +72,18 @@ pub struct CoreHandle {
     models: Arc<Models>,
     /// None beside a simulated box, which has nothing to poll.
     collector: Option<Arc<Collector>>,
+    /// What the agent itself counts.
+    polled: Arc<[Arc<dyn Polled>]>,
 }
+
+/// State that services of the agent keep and that changes without an event: counters, and when they moved last.
+pub trait Polled: std::fmt::Debug + Send + Sync {
+    /// Leaves of the native model and what they hold now.
+    fn leaves(&self) -> Vec<(InstancePath, Value)>;
+}
+
+/// State leaves of the native model that a service keeps: a value, or none any more.
+pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
 
 /// A change that is durable, in the kernel, and visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +148,12 @@ enum Answer {
     Preview(oneshot::Sender<Result<Preview, CommitError>>),
 }
 
-/// What the local socket asks of the core.
+/// What the local socket and the services ask of the core.
 #[derive(Debug)]
 enum Query {
     Look(inside::Look),
+    /// Not a question, but something to show.
+    Show(ServiceState, oneshot::Sender<()>),
     /// To read the whole box again.
     Resync(oneshot::Sender<Vec<Arc<Record>>>),
 }
@@ -213,11 +226,22 @@ impl Datastore for CoreHandle {
     }
 
     async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
-        let Some(collector) = &self.collector else { return Vec::new() };
-        let native = collector.read().await;
+        let mut native = match &self.collector {
+            Some(collector) => collector.read().await.to_vec(),
+            None => Vec::new(),
+        };
+        native.extend(self.polled.iter().flat_map(|it| it.leaves()));
         match origin {
-            Origin::Native => native.to_vec(),
+            Origin::Native => native,
             Origin::OpenConfig => self.models.map.up(&native),
+        }
+    }
+
+    async fn show_state(&self, leaves: ServiceState) {
+        let (shown, answered) = oneshot::channel();
+        // A core that has stopped shows nothing any more, and nobody asks.
+        if self.query_tx.send(Query::Show(leaves, shown)).await.is_ok() {
+            let _stopped_meanwhile = answered.await;
         }
     }
 

@@ -13,7 +13,9 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
+use imbl::OrdMap;
 
+use super::ServiceState;
 use super::startup::Objects;
 use super::transaction::Changed;
 use crate::telemetry::view::now_ns;
@@ -45,6 +47,8 @@ pub(super) struct Publisher {
     withheld: Vec<Key>,
     /// What is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
+    /// What services of the agent keep: native leaves that no key of the engine stands for.
+    services: OrdMap<InstancePath, Value>,
 }
 
 /// What changes in the state that is shown.
@@ -54,6 +58,8 @@ struct Update<'a> {
     /// Native paths of what was configured otherwise until now: all of its state goes, before the rest.
     cleared: Vec<&'a InstancePath>,
     shown: Vec<Shown>,
+    /// What services keep stays where other state goes.
+    services: OrdMap<InstancePath, Value>,
 }
 
 /// One object, as it was shown and as it is shown from now on.
@@ -85,7 +91,14 @@ impl Publisher {
             }
         });
         let revision = Arc::new(draft.publish());
-        Self { objects, revision, dirty: Vec::new(), withheld: Vec::new(), shown: HashMap::new() }
+        Self {
+            objects,
+            revision,
+            dirty: Vec::new(),
+            withheld: Vec::new(),
+            shown: HashMap::new(),
+            services: OrdMap::new(),
+        }
     }
 
     pub(super) fn revision(&self) -> Arc<Revision> {
@@ -122,6 +135,35 @@ impl Publisher {
         let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
         let update = self.update(&objects, engine, &last);
         in_both(&mut draft, update.is_large(), |tree| update.carry_out(tree));
+        self.revision = Arc::new(draft.publish());
+        Some(self.revision())
+    }
+
+    /// What services have to show from now on. `None` when that is nothing new.
+    pub(super) fn show_services(&mut self, leaves: ServiceState) -> Option<Arc<Revision>> {
+        let (services, map) = (&mut self.services, &self.objects.models.map);
+        let news: ServiceState = leaves
+            .into_iter()
+            .filter(|(path, value)| services.get(path) != value.as_ref())
+            .collect();
+        if news.is_empty() {
+            return None;
+        }
+        let (last, objects) = (Arc::clone(&self.revision), &self.objects);
+        let models = &objects.models;
+        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        for (path, value) in news {
+            match value {
+                Some(value) => {
+                    in_both(&mut draft, false, |tree| show_leaf(tree, map, &path, &value));
+                    services.insert(path, value);
+                }
+                None => {
+                    in_both(&mut draft, false, |tree| take_away(tree, map, &path));
+                    services.remove(&path);
+                }
+            }
+        }
         self.revision = Arc::new(draft.publish());
         Some(self.revision())
     }
@@ -181,7 +223,8 @@ impl Publisher {
             };
             Shown { kind, before, now }
         });
-        Update { objects, last, cleared: Vec::new(), shown: shown.collect() }
+        let (shown, services) = (shown.collect(), self.services.clone());
+        Update { objects, last, cleared: Vec::new(), shown, services }
     }
 }
 
@@ -243,14 +286,34 @@ impl Update<'_> {
         }
     }
 
-    /// Takes all state away at and below a native path, or at what OpenConfig calls it.
+    /// Takes all state away at and below a native path, but for what services keep there.
     fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
-        let gone = || What::Gone(Plane::State);
-        match tree.origin() {
-            Origin::Native => tree.apply(path, gone()),
-            Origin::OpenConfig => {
-                let above = self.objects.models.map.up_path(path);
-                above.iter().for_each(|path| tree.apply(path, gone()));
+        let map = &self.objects.models.map;
+        take_away(tree, map, path);
+        let from = self.services.range::<_, InstancePath>(path..);
+        let below = from.take_while(|(leaf, _)| leaf.starts_with(path));
+        below.for_each(|(leaf, value)| show_leaf(tree, map, leaf, value));
+    }
+}
+
+/// Takes all state away at and below a native path, or at what OpenConfig calls it.
+fn take_away(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath) {
+    let gone = || What::Gone(Plane::State);
+    match tree.origin() {
+        Origin::Native => tree.apply(path, gone()),
+        Origin::OpenConfig => {
+            map.up_path(path).iter().for_each(|path| tree.apply(path, gone()));
+        }
+    }
+}
+
+/// Shows one native leaf, or what OpenConfig calls it.
+fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath, value: &Value) {
+    match tree.origin() {
+        Origin::Native => tree.apply(path, What::Set(value.clone())),
+        Origin::OpenConfig => {
+            for (path, value) in map.up(&[(path.clone(), value.clone())]) {
+                tree.apply(&path, What::Set(value));
             }
         }
     }

@@ -22,7 +22,7 @@ use super::preview;
 use super::publish::Publisher;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
-use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, QUERY_QUEUE_DEPTH};
+use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH};
 use crate::logging::Chain;
 use crate::store::{self, Loaded, Store, StoreError};
 use crate::telemetry::BoundarySender;
@@ -36,6 +36,8 @@ pub struct Parts {
     pub transport: Box<dyn Transport>,
     pub events: Events,
     pub collector: Option<Collector>,
+    /// What the agent itself counts.
+    pub polled: Vec<Arc<dyn Polled>>,
     pub store: Store,
     pub loaded: Loaded,
     /// Where clients reach the services.
@@ -75,8 +77,8 @@ impl Core {
     /// # Errors
     /// When what is stored cannot be understood.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { models, transport, events, collector, store, loaded, listening, factory } =
-            parts;
+        let Parts { models, transport, events, collector, .. } = parts;
+        let Parts { polled, store, loaded, listening, factory, .. } = parts;
         let objects = Arc::new(Objects::new(Arc::clone(&models))?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = objects.before_rollbacks(&loaded)?;
@@ -145,6 +147,7 @@ impl Core {
             boundary_tx,
             models,
             collector,
+            polled: polled.into(),
         };
         Ok(Self { handle, stop_tx: Some(stop_tx), task })
     }

@@ -56,6 +56,7 @@ impl Agent {
             transport,
             events,
             collector: None,
+            polled: Vec::new(),
             store: store.clone(),
             loaded,
             listening: Listening::default(),

@@ -84,6 +84,7 @@ impl Asked {
             transport,
             events,
             collector: None,
+            polled: Vec::new(),
             store: store.clone(),
             loaded,
             factory: None,

@@ -9,7 +9,7 @@ use holdfast_config::{Configuration, InstancePath, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview};
+use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::telemetry::{Boundaries, Revision};
 
 /// Reads snapshots and hands over changes.
@@ -27,6 +27,10 @@ pub trait Datastore: Clone + Send + Sync + 'static {
 
     /// Leaves that change without events, read now.
     fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;
+
+    /// Shows state that a service keeps; done when a revision has it. It stays until it is told otherwise, whatever
+    /// becomes of the configuration beside it.
+    fn show_state(&self, leaves: ServiceState) -> impl Future<Output = ()> + Send;
 
     /// Tells of every commit from now on.
     fn boundaries(&self) -> Boundaries;

@@ -9,7 +9,7 @@ use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use tokio::sync::watch;
 
 use crate::caller::Caller;
-use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview};
+use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::northbound::Datastore;
 use crate::reboot::Reboots;
 use crate::store::Store;
@@ -148,6 +148,25 @@ impl Datastore for Fake {
             Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
             Origin::Native => Vec::new(),
         }
+    }
+
+    async fn show_state(&self, leaves: ServiceState) {
+        let both = |path: &InstancePath| {
+            let above = MODELS.map.up_path(path).into_iter();
+            let above = above.map(|path| (Origin::OpenConfig, path));
+            above.chain([(Origin::Native, path.clone())])
+        };
+        self.publish(|draft| {
+            for (path, value) in leaves {
+                for (origin, path) in both(&path) {
+                    let what = match &value {
+                        Some(value) => What::Set(value.clone()),
+                        None => What::Gone(Plane::State),
+                    };
+                    draft.apply(Change { origin, path, what });
+                }
+            }
+        });
     }
 
     fn boundaries(&self) -> Boundaries {
