@@ -11,6 +11,7 @@ pub mod auth;
 pub mod caller;
 pub mod command;
 pub mod core;
+pub mod gnsi;
 mod introspect;
 pub mod local;
 pub mod logging;

@@ -14,6 +14,7 @@ mod extensions;
 mod get;
 mod gnmi;
 mod gnoi;
+mod gnsi;
 mod path;
 mod request;
 mod set;

@@ -85,6 +85,25 @@ impl Refusal {
         Self::new(Code::DeadlineExceeded, text)
     }
 
+    /// What was under way is given up; the client may begin again.
+    pub(super) fn aborted(text: impl Into<String>) -> Self {
+        Self::new(Code::Aborted, text)
+    }
+
+    /// What is to be new is there already.
+    pub(super) fn exists(text: impl Into<String>) -> Self {
+        Self::new(Code::AlreadyExists, text)
+    }
+
+    /// Somebody else is at it; later it may be right.
+    pub(super) fn busy(text: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, text)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Adds a service's own message to the details.
     pub(super) fn with(self, name: &str, message: &impl Message) -> Self {
         let type_url = format!("type.googleapis.com/{name}");

@@ -1,0 +1,386 @@
+//! Drives a rotation: the client's messages go into the machine, what it says is carried out.
+//!
+//! Start at [`serve`] for a stream, at [`seed`] for artefacts that come without one. What is accepted and what comes
+//! back is decided by [`Rotation`]; what it means for the box by the service, as [`Rotated`]. Every end without
+//! finalize is a roll-back, and happens in a task of its own, which the client's going does not end: the stream is
+//! closed or broken, a step fails or panics, nothing is said for [`IDLE`], the agent stops. What no roll-back can
+//! reach, as kill -9, is not on disk: a start finds what was final.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use holdfast_security::rotation::{Broken, Finalizing, Reason, RollBack, Rotating, Rotation};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use tracing::{info, warn};
+
+use crate::caller::Caller;
+use crate::gnsi::{Held, Rotations, Turn};
+use crate::logging::Chain;
+use crate::northbound::status::Refusal;
+
+/// How long a client may say nothing before what it tries is taken back: a person who looks whether the box still
+/// lets the right ones in needs minutes, and nobody else can rotate in the meantime.
+pub(in crate::northbound) const IDLE: Duration = Duration::from_secs(600);
+/// Answers that wait for the client to read: each message has one at most.
+const ANSWERS: usize = 4;
+
+/// What a service does in a rotation.
+pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
+    /// What it rotates.
+    type Rules: Rotating<
+            State: Send + Sync + 'static,
+            Upload: Send,
+            Reply: Send,
+            Refusal: Send + Sync + 'static,
+        > + Sync;
+    type Request: Send + 'static;
+    type Response: Send + 'static;
+    /// What the log calls it.
+    const NAME: &'static str;
+    /// Whether the stream goes on after a finalize.
+    const GOES_ON: bool = false;
+
+    fn rules(&self) -> &Self::Rules;
+
+    /// What is final, and so in force when a rotation begins.
+    fn last(&self) -> State<Self>;
+
+    /// What a message says, from wire to domain; `current` is what is in force. What takes time or randomness, as the
+    /// making of a key, belongs here.
+    fn read(
+        &self,
+        caller: &Caller,
+        current: &State<Self>,
+        request: Self::Request,
+    ) -> impl Future<Output = Result<Command<Self>, Refusal>> + Send;
+
+    /// What the client is told when its upload is in force.
+    fn answer(&self, reply: <Self::Rules as Rotating>::Reply) -> Self::Response;
+
+    /// What the client is told when its finalize is carried out; most services say nothing.
+    fn finalized(&self) -> Option<Self::Response> {
+        None
+    }
+
+    /// The code and the text of an upload that is not taken.
+    fn refused(&self, refusal: &<Self::Rules as Rotating>::Refusal) -> Refusal {
+        Refusal::invalid(Chain(refusal).to_string())
+    }
+
+    /// Brings an upload into force for the time being.
+    fn activate(
+        &self,
+        before: &State<Self>,
+        now: &State<Self>,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Writes down what is finalized: durable when it is done.
+    fn write(
+        &self,
+        before: &State<Self>,
+        now: &State<Self>,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Takes note of what is final; it is written down, so this cannot fail.
+    fn settle(&self, now: &State<Self>) -> impl Future<Output = ()> + Send;
+
+    /// Brings `to` back into force; `from` may be in force as a whole, in part or not at all.
+    fn roll_back(&self, from: &State<Self>, to: &State<Self>) -> impl Future<Output = ()> + Send;
+}
+
+/// All that a service rotates.
+pub(in crate::northbound) type State<S> = <<S as Rotated>::Rules as Rotating>::State;
+/// What one message brings.
+pub(in crate::northbound) type Upload<S> = <<S as Rotated>::Rules as Rotating>::Upload;
+/// What a client is told, until the stream ends.
+pub(in crate::northbound) type Answers<S> =
+    ReceiverStream<Result<<S as Rotated>::Response, Status>>;
+
+/// One message of a client.
+pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
+    Upload {
+        upload: Upload<S>,
+        overwrite: bool,
+    },
+    Finalize,
+    /// Something that changes nothing, with its answer.
+    Question(S::Response),
+}
+
+/// Serves one stream, if no other rotation of the service is in progress.
+///
+/// # Errors
+/// UNAVAILABLE when one is, or the agent is stopping.
+pub(in crate::northbound) fn serve<S: Rotated>(
+    service: Arc<S>,
+    rotations: &Rotations,
+    turn: &Turn,
+    caller: Caller,
+    requests: Streaming<S::Request>,
+) -> Result<Answers<S>, Status> {
+    let held = take::<S>(turn)?;
+    let (answers, stream) = mpsc::channel(ANSWERS);
+    let (own, idle) = (rotations.clone(), rotations.idle());
+    let stream_task = async move {
+        let driver = Driver { service: &*service, caller: &caller };
+        let client = Client { requests, answers, rotations: &own, idle };
+        driver.follow(client).await;
+        drop(held); // the next one may begin: all is done or taken back
+    };
+    if rotations.spawn(stream_task) {
+        Ok(ReceiverStream::new(stream))
+    } else {
+        Err(Refusal::stopping().into())
+    }
+}
+
+/// Takes uploads into force and makes them final, as one rotation without a stream.
+///
+/// # Errors
+/// When one of them is not taken or cannot be carried out: then all is as it was.
+pub(in crate::northbound) async fn seed<S: Rotated>(
+    service: &S,
+    turn: &Turn,
+    caller: &Caller,
+    uploads: Vec<Upload<S>>,
+) -> Result<(), Refusal> {
+    let _held = take::<S>(turn)?;
+    let driver = Driver { service, caller };
+    let mut rotation = Rotation::open(service.last());
+    let commands = uploads.into_iter().map(|upload| Command::Upload { upload, overwrite: true });
+    for command in commands.chain([Command::Finalize]) {
+        match driver.carry_out(rotation, command).await {
+            Ok(Done { next, .. }) => rotation = next,
+            Err(fallen) => return Err(driver.fall(fallen).await),
+        }
+    }
+    Ok(())
+}
+
+fn take<S: Rotated>(turn: &Turn) -> Result<Held, Refusal> {
+    let busy = || Refusal::busy(format!("another rotation of {} is in progress", S::NAME));
+    turn.take().ok_or_else(busy)
+}
+
+/// The other end of a stream.
+struct Client<'a, S: Rotated> {
+    requests: Streaming<S::Request>,
+    answers: mpsc::Sender<Result<S::Response, Status>>,
+    rotations: &'a Rotations,
+    idle: Duration,
+}
+
+/// Why nothing more comes from a client.
+enum Gone {
+    /// It said that it is done, without a word about what it had uploaded.
+    Closed,
+    Broken,
+    Silent(Duration),
+    Stopping,
+}
+
+impl<S: Rotated> Client<'_, S> {
+    async fn next(&mut self) -> Result<S::Request, Gone> {
+        let message = async {
+            tokio::select! {
+                message = self.requests.message() => match message {
+                    Ok(Some(request)) => Ok(request),
+                    Ok(None) => Err(Gone::Closed),
+                    Err(_) => Err(Gone::Broken),
+                },
+                () = self.answers.closed() => Err(Gone::Broken),
+                () = self.rotations.stopping() => Err(Gone::Stopping),
+            }
+        };
+        timeout(self.idle, message).await.unwrap_or(Err(Gone::Silent(self.idle)))
+    }
+
+    async fn tell(&self, answer: Option<S::Response>) -> Result<(), Gone> {
+        let Some(answer) = answer else { return Ok(()) };
+        match timeout(self.idle, self.answers.send(Ok(answer))).await {
+            Ok(sent) => sent.map_err(|_| Gone::Broken),
+            Err(_) => Err(Gone::Silent(self.idle)),
+        }
+    }
+
+    /// A client that does not listen any more is told nothing.
+    fn end(self, status: Option<Status>) {
+        if let Some(status) = status {
+            let _client_is_gone = self.answers.try_send(Err(status));
+        }
+    }
+}
+
+impl Gone {
+    /// What the client is told, if it still listens, after what it tried was taken back.
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Closed | Self::Broken => {
+                Refusal::aborted("the stream ended without finalize: all is as it was")
+            }
+            Self::Silent(idle) => {
+                Refusal::late(format!("nothing was said for {idle:?}: all is as it was"))
+            }
+            Self::Stopping => Refusal::stopping(),
+        }
+    }
+}
+
+/// A step that is done.
+struct Done<S: Rotated> {
+    next: Rotation<S::Rules>,
+    answer: Option<S::Response>,
+    finalized: bool,
+}
+
+/// A step that failed, and what it leaves to be taken back.
+struct Fallen<S: Rotated> {
+    refusal: Refusal,
+    roll_back: Option<RollBack<State<S>>>,
+}
+
+struct Driver<'a, S> {
+    service: &'a S,
+    caller: &'a Caller,
+}
+
+impl<S: Rotated> Driver<'_, S> {
+    /// From the first message of a stream to its end.
+    async fn follow(&self, mut client: Client<'_, S>) {
+        info!(service = S::NAME, caller = %self.caller.name, "a rotation begins");
+        let mut rotation = Rotation::open(self.service.last());
+        let status = loop {
+            let request = match client.next().await {
+                Ok(request) => request,
+                Err(gone) => break self.gone(rotation, &gone).await,
+            };
+            let done = match self.step(rotation, request).await {
+                Ok(done) => done,
+                Err(fallen) => break Some(self.fall(fallen).await.into()),
+            };
+            rotation = done.next;
+            let told = client.tell(done.answer).await;
+            if done.finalized && !S::GOES_ON {
+                break None;
+            }
+            if let Err(gone) = told {
+                break self.gone(rotation, &gone).await;
+            }
+        };
+        client.end(status);
+    }
+
+    async fn step(
+        &self,
+        rotation: Rotation<S::Rules>,
+        request: S::Request,
+    ) -> Result<Done<S>, Fallen<S>> {
+        let read = self.service.read(self.caller, rotation.current(), request);
+        match guarded("reading the message", read).await {
+            Ok(command) => self.carry_out(rotation, command).await,
+            Err(refusal) => Err(Fallen { refusal, roll_back: rotation.end() }),
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        rotation: Rotation<S::Rules>,
+        command: Command<S>,
+    ) -> Result<Done<S>, Fallen<S>> {
+        match command {
+            Command::Upload { upload, overwrite } => self.upload(rotation, upload, overwrite).await,
+            Command::Finalize => {
+                let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
+                self.finalize(finalizing).await
+            }
+            Command::Question(answer) => {
+                Ok(Done { next: rotation, answer: Some(answer), finalized: false })
+            }
+        }
+    }
+
+    async fn upload(
+        &self,
+        rotation: Rotation<S::Rules>,
+        upload: Upload<S>,
+        overwrite: bool,
+    ) -> Result<Done<S>, Fallen<S>> {
+        let trial = rotation.upload(self.service.rules(), upload, overwrite);
+        let trial = trial.map_err(|broken| self.broken(broken))?;
+        let activated = self.service.activate(&trial.before, &trial.now);
+        if let Err(refusal) = guarded("activating the upload", activated).await {
+            return Err(Fallen { refusal, roll_back: trial.rotation.end() });
+        }
+        info!(service = S::NAME, caller = %self.caller.name, "an upload is tried");
+        let answer = Some(self.service.answer(trial.reply));
+        Ok(Done { next: trial.rotation, answer, finalized: false })
+    }
+
+    async fn finalize(&self, finalizing: Finalizing<S::Rules>) -> Result<Done<S>, Fallen<S>> {
+        let written = self.service.write(finalizing.before(), finalizing.now());
+        if let Err(refusal) = guarded("writing the upload down", written).await {
+            return Err(Fallen { refusal, roll_back: Some(finalizing.failed()) });
+        }
+        let settled = async {
+            self.service.settle(finalizing.now()).await;
+            Ok(())
+        };
+        if let Err(refusal) = guarded("settling", settled).await {
+            // It is on disk, so there is no way back: a restart has it in force.
+            return Err(Fallen { refusal, roll_back: None });
+        }
+        info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
+        let answer = self.service.finalized();
+        Ok(Done { next: finalizing.written(), answer, finalized: true })
+    }
+
+    fn broken(&self, broken: Broken<S::Rules>) -> Fallen<S> {
+        let refusal = match &broken.reason {
+            Reason::Refused(refusal) => self.service.refused(refusal),
+            reason @ Reason::VersionInUse { .. } => Refusal::exists(reason.to_string()),
+            reason @ Reason::NothingUploaded => Refusal::precondition(reason.to_string()),
+        };
+        Fallen { refusal, roll_back: broken.roll_back }
+    }
+
+    async fn fall(&self, fallen: Fallen<S>) -> Refusal {
+        self.take_back(fallen.roll_back, &fallen.refusal).await;
+        fallen.refusal
+    }
+
+    /// A client that had nothing under way is told nothing when it goes.
+    async fn gone(&self, rotation: Rotation<S::Rules>, gone: &Gone) -> Option<Status> {
+        let (roll_back, refusal) = (rotation.end(), gone.refusal());
+        if roll_back.is_none() && matches!(gone, Gone::Closed) {
+            return None;
+        }
+        self.take_back(roll_back, &refusal).await;
+        Some(refusal.into())
+    }
+
+    async fn take_back(&self, roll_back: Option<RollBack<State<S>>>, why: &Refusal) {
+        let Some(RollBack { from, to }) = roll_back else { return };
+        warn!(service = S::NAME, caller = %self.caller.name, reason = %why.text(), "taking an upload back");
+        let back = async {
+            self.service.roll_back(&from, &to).await;
+            Ok(())
+        };
+        // The panic is in the log; whatever it left is as the service says at the next start.
+        let _panicked = guarded("taking an upload back", back).await;
+    }
+}
+
+/// A panic of one step is the end of its rotation, and not of what has to be taken back.
+async fn guarded<T>(
+    step: &'static str,
+    work: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let panicked = |_| Err(Refusal::internal(format!("{step} panicked")));
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(panicked)
+}

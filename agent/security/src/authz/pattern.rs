@@ -1,0 +1,42 @@
+//! How a policy names things: as they are, or with a `*` at one end.
+
+/// What a text has to look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    Exact(String),
+    /// `abc*`
+    Prefix(String),
+    /// `*abc`
+    Suffix(String),
+    /// `*`: anything but nothing.
+    Presence,
+}
+
+/// A pattern that would never match what its author meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a `*` stands alone, at the beginning or at the end, and once")]
+pub struct PatternError;
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, PatternError> {
+        let part = |part: &str| match part.contains('*') {
+            true => Err(PatternError),
+            false => Ok(part.to_owned()),
+        };
+        match (text, text.strip_suffix('*'), text.strip_prefix('*')) {
+            ("*", ..) => Ok(Self::Presence),
+            (_, Some(prefix), _) => Ok(Self::Prefix(part(prefix)?)),
+            (_, None, Some(suffix)) => Ok(Self::Suffix(part(suffix)?)),
+            (_, None, None) => Ok(Self::Exact(part(text)?)),
+        }
+    }
+
+    pub(super) fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Exact(exact) => text == exact,
+            Self::Prefix(prefix) => text.starts_with(prefix),
+            Self::Suffix(suffix) => text.ends_with(suffix),
+            Self::Presence => !text.is_empty(),
+        }
+    }
+}
