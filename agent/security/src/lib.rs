@@ -6,5 +6,6 @@
 //! Start at [`rotation`] to follow how something new comes into force.
 
 pub mod authz;
+pub mod certz;
 pub mod credentialz;
 pub mod rotation;

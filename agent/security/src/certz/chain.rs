@@ -1,0 +1,249 @@
+//! What a server shows: certificates, leaf first, and the key to the first of them.
+
+use std::sync::Arc;
+
+use rustls::{crypto::aws_lc_rs, sign::CertifiedKey};
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+    TrustAnchor, UnixTime,
+};
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::{CertzError, material};
+
+/// Certificates in one chain: roots that sign roots that sign ... have no purpose here.
+const MAX_CHAIN: usize = 16;
+
+/// A private key in DER. Wiped from memory when it is dropped, shown to nobody.
+#[derive(Clone)]
+pub struct PrivateKey {
+    form: Form,
+    der: Zeroizing<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Pkcs1,
+    Pkcs8,
+    Sec1,
+}
+
+/// What is kept of a chain that follows the identity of the box.
+const IDENTITY: u8 = b'i';
+
+impl Form {
+    fn letter(self) -> u8 {
+        match self {
+            Self::Pkcs1 => b'1',
+            Self::Pkcs8 => b'8',
+            Self::Sec1 => b's',
+        }
+    }
+
+    fn of(letter: u8) -> Option<Self> {
+        [Self::Pkcs1, Self::Pkcs8, Self::Sec1].into_iter().find(|form| form.letter() == letter)
+    }
+}
+
+/// Whose key it is.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// It came with the certificate, or was made here for it.
+    Own(PrivateKey),
+    /// That of the box; the certificates are those of the box as well.
+    Identity,
+}
+
+/// What a server shows. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Chain(Arc<Shown>);
+
+#[derive(Debug)]
+struct Shown {
+    certified: Arc<CertifiedKey>,
+    key: Key,
+    /// Seconds since 1970 at which the leaf expires.
+    expires_on: u64,
+}
+
+impl Chain {
+    /// Certificates of an upload with their key.
+    ///
+    /// # Errors
+    /// When there is none or too many, the key is not usable, or it is not that of the leaf.
+    pub fn own(
+        what: &str,
+        certificates: Vec<CertificateDer<'static>>,
+        key: PrivateKey,
+    ) -> Result<Self, CertzError> {
+        let certified = certified(what, certificates, &key)?;
+        Self::new(what, Arc::new(certified), Key::Own(key))
+    }
+
+    /// What the box shows by itself.
+    ///
+    /// # Errors
+    /// When its certificate cannot be parsed.
+    pub fn identity(what: &str, certified: Arc<CertifiedKey>) -> Result<Self, CertzError> {
+        Self::new(what, certified, Key::Identity)
+    }
+
+    fn new(what: &str, certified: Arc<CertifiedKey>, key: Key) -> Result<Self, CertzError> {
+        let invalid = |reason| CertzError::invalid(what, format!("certificate 1: {reason}"));
+        let leaf = certified.cert.first().ok_or_else(|| invalid("there is none".to_owned()))?;
+        let parsed = material::parse(leaf).map_err(invalid)?;
+        let expires_on = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+        Ok(Self(Arc::new(Shown { certified, key, expires_on })))
+    }
+
+    /// What the handshake is done with.
+    pub fn certified(&self) -> &Arc<CertifiedKey> {
+        &self.0.certified
+    }
+
+    /// True when it follows the identity of the box.
+    pub fn is_identity(&self) -> bool {
+        matches!(self.0.key, Key::Identity)
+    }
+
+    pub fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    /// Seconds since 1970 at which the leaf expires.
+    pub fn expires_on(&self) -> u64 {
+        self.0.expires_on
+    }
+
+    /// What is kept of it: a letter for the form of the key, its length in four octets, the key, the certificates one
+    /// behind the other. Of the identity of the box, a letter alone.
+    pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
+        let Key::Own(key) = &self.0.key else { return Zeroizing::new(vec![IDENTITY]) };
+        let certificates = &self.0.certified.cert;
+        let length = certificates.iter().map(|der| der.len()).sum::<usize>() + key.der.len() + 5;
+        let mut octets = Zeroizing::new(Vec::with_capacity(length)); // once: growing would leave copies of the key behind
+        octets.push(key.form.letter());
+        let key_length = u32::try_from(key.der.len()).expect("a key is shorter than a message");
+        octets.extend(key_length.to_be_bytes());
+        octets.extend(key.der.iter());
+        certificates.iter().for_each(|der| octets.extend(der.as_ref()));
+        octets
+    }
+
+    /// From what [`Self::stored`] gave.
+    pub(super) fn from_stored(
+        what: &str,
+        octets: &[u8],
+        identity: &Arc<CertifiedKey>,
+    ) -> Result<Self, CertzError> {
+        let torn = || CertzError::internal(what, "the stored chain cannot be read");
+        let (&letter, rest) = octets.split_first().ok_or_else(torn)?;
+        if letter == IDENTITY && rest.is_empty() {
+            return Self::identity(what, identity.clone());
+        }
+        let form = Form::of(letter).ok_or_else(torn)?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(torn)?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| torn())?;
+        let (key, mut rest) = rest.split_at_checked(length).ok_or_else(torn)?;
+        let key = PrivateKey { form, der: Zeroizing::new(key.to_vec()) };
+        let mut certificates = Vec::new();
+        while !rest.is_empty() {
+            let (after, _) = x509_parser::parse_x509_certificate(rest).map_err(|_| torn())?;
+            certificates.push(CertificateDer::from(rest[..rest.len() - after.len()].to_vec()));
+            rest = after;
+        }
+        Self::own(what, certificates, key)
+    }
+
+    /// True when a client that trusts `anchors` takes this server at the time `now`.
+    pub(super) fn verify(
+        &self,
+        anchors: &[TrustAnchor<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        let (leaf, rest) = self.0.certified.cert.split_first().expect("made with a leaf");
+        EndEntityCert::try_from(leaf)?
+            .verify_for_usage(
+                ALL_VERIFICATION_ALGS,
+                anchors,
+                rest,
+                now,
+                KeyUsage::server_auth(),
+                None,
+                None,
+            )
+            .map(drop)
+    }
+
+    /// Refuses a leaf that no client would take at the time `now`, whomever it trusts.
+    pub(super) fn check_validity(&self, what: &str, now: UnixTime) -> Result<(), CertzError> {
+        let leaf = self.0.certified.cert.first().expect("made with a leaf");
+        let parsed = material::parse(leaf).expect("parsed when it was made");
+        let at = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let validity = parsed.validity();
+        if at > validity.not_after.timestamp() {
+            return Err(CertzError::invalid(what, format!("it expired on {}", validity.not_after)));
+        }
+        if at < validity.not_before.timestamp() {
+            let reason = format!("it is not valid before {}", validity.not_before);
+            return Err(CertzError::invalid(what, reason));
+        }
+        Ok(())
+    }
+}
+
+fn certified(
+    what: &str,
+    certificates: Vec<CertificateDer<'static>>,
+    key: &PrivateKey,
+) -> Result<CertifiedKey, CertzError> {
+    if certificates.is_empty() || certificates.len() > MAX_CHAIN {
+        let reason =
+            format!("a chain has 1 to {MAX_CHAIN} certificates, not {}", certificates.len());
+        return Err(CertzError::invalid(what, reason));
+    }
+    let provider = aws_lc_rs::default_provider();
+    CertifiedKey::from_der(certificates, key.to_der(), &provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            CertzError::invalid(what, "the private key is not that of the first certificate")
+        }
+        rustls::Error::InvalidCertificate(reason) => {
+            CertzError::invalid(what, format!("certificate 1: it cannot be used: {reason:?}"))
+        }
+        _ => CertzError::invalid(
+            what,
+            "private key: it is malformed, or of a kind that is not supported",
+        ),
+    })
+}
+
+impl PrivateKey {
+    /// For the library, which wipes nothing: let it go soon.
+    fn to_der(&self) -> PrivateKeyDer<'static> {
+        match self.form {
+            Form::Pkcs1 => PrivatePkcs1KeyDer::from(self.der.to_vec()).into(),
+            Form::Pkcs8 => PrivatePkcs8KeyDer::from(self.der.to_vec()).into(),
+            Form::Sec1 => PrivateSec1KeyDer::from(self.der.to_vec()).into(),
+        }
+    }
+}
+
+impl From<PrivateKeyDer<'static>> for PrivateKey {
+    fn from(mut key: PrivateKeyDer<'static>) -> Self {
+        let form = match &key {
+            PrivateKeyDer::Pkcs1(_) => Form::Pkcs1,
+            PrivateKeyDer::Sec1(_) => Form::Sec1,
+            _ => Form::Pkcs8,
+        };
+        let der = Zeroizing::new(key.secret_der().to_vec());
+        key.zeroize();
+        Self { form, der }
+    }
+}
+
+impl std::fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrivateKey").field("form", &self.form).finish_non_exhaustive()
+    }
+}

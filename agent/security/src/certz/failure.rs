@@ -1,0 +1,58 @@
+//! Why a profile stays as it is.
+
+/// What is wrong with a request, and with which part of it.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {reason}")]
+pub struct CertzError {
+    pub kind: Kind,
+    /// The part of the request, or the profile, that it is about.
+    pub what: String,
+    pub reason: String,
+}
+
+/// What the one who asked may do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ask for something else.
+    Invalid,
+    /// Name something that is there.
+    NotFound,
+    /// It is there already.
+    Exists,
+    /// Change something else first.
+    Precondition,
+    /// The box does not do this.
+    Unsupported,
+    /// The box is at fault.
+    Internal,
+}
+
+impl CertzError {
+    fn new(kind: Kind, what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), reason: reason.into() }
+    }
+
+    pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, what, reason)
+    }
+
+    pub fn not_found(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, what, reason)
+    }
+
+    pub fn exists(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::Exists, what, reason)
+    }
+
+    pub fn precondition(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::Precondition, what, reason)
+    }
+
+    pub fn unsupported(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::Unsupported, what, reason)
+    }
+
+    pub fn internal(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Kind::Internal, what, reason)
+    }
+}

@@ -1,0 +1,196 @@
+//! Which authority may sign for which subject: an authentication policy.
+//!
+//! gNSI leaves the form of such a policy to the box. Ours is a list of rules; each names subjects and authorities.
+//! A certificate is taken when some rule has one of its subjects and one of the authorities on its path. A subject that
+//! no rule has is refused.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use smol_str::SmolStr;
+use webpki::VerifiedPath;
+use x509_parser::extensions::GeneralName;
+
+use super::{CertzError, material};
+
+/// Rules of one policy, and entries of one rule.
+const MAX_RULES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
+/// Hexadecimal digits of a SHA-256 digest.
+const DIGEST_DIGITS: usize = 64;
+
+/// Rules in force. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticationPolicy(Arc<[Rule]>);
+
+/// Subjects, and the authorities that may sign for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// For people and errors; not empty, no two alike.
+    pub name: SmolStr,
+    /// URI or DNS names of a certificate, or its common name; a `*` at the end stands for any rest.
+    pub subjects: Vec<SmolStr>,
+    /// SHA-256 of the SubjectPublicKeyInfo of an authority, root or intermediate, in hexadecimal digits.
+    pub authorities: Vec<SmolStr>,
+}
+
+impl AuthenticationPolicy {
+    /// Digits become lower case.
+    ///
+    /// # Errors
+    /// When there is no rule, one has no name or the name of another, or an entry is not what it should be.
+    pub fn new(what: &str, mut rules: Vec<Rule>) -> Result<Self, CertzError> {
+        let refused = |reason: String| CertzError::invalid(what, reason);
+        if rules.is_empty() || rules.len() > MAX_RULES {
+            return Err(refused(format!(
+                "a policy has 1 to {MAX_RULES} rules, not {}",
+                rules.len()
+            )));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for rule in &mut rules {
+            let name = rule.name.clone();
+            let at = |reason: &str| refused(format!("rule `{name}`: {reason}"));
+            if name.is_empty() || !names.insert(name.clone()) {
+                return Err(at("each rule needs a name of its own"));
+            }
+            let counts = [rule.subjects.len(), rule.authorities.len()];
+            if counts.iter().any(|count| !(1..=MAX_ENTRIES).contains(count)) {
+                return Err(at("it needs 1 to 4096 subjects and as many authorities"));
+            }
+            if !rule.subjects.iter().all(|subject| is_pattern(subject)) {
+                return Err(at("a subject is a name, with `*` nowhere but at its end"));
+            }
+            for authority in &mut rule.authorities {
+                *authority = authority.to_ascii_lowercase().into();
+                let digits = authority.chars().all(|digit| digit.is_ascii_hexdigit());
+                if authority.len() != DIGEST_DIGITS || !digits {
+                    return Err(at(
+                        "an authority is the SHA-256 of its key, in 64 hexadecimal digits",
+                    ));
+                }
+            }
+        }
+        Ok(Self(rules.into()))
+    }
+
+    pub fn rules(&self) -> &[Rule] {
+        &self.0
+    }
+
+    /// A line for each rule: its name, subjects and authorities.
+    pub fn stored(&self) -> String {
+        let line = |rule: &Rule| {
+            let subjects: Vec<_> = rule.subjects.iter().map(|subject| escaped(subject)).collect();
+            let (name, authorities) = (escaped(&rule.name), rule.authorities.join(" "));
+            format!("{name}\t{}\t{authorities}\n", subjects.join(" "))
+        };
+        self.0.iter().map(line).collect()
+    }
+
+    /// From what [`Self::stored`] gave.
+    ///
+    /// # Errors
+    /// When it is not that.
+    pub fn from_stored(what: &str, text: &str) -> Result<Self, CertzError> {
+        let rule = |line: &str| {
+            let mut fields = line.split('\t');
+            let (name, subjects) = (unescaped(fields.next()?)?, fields.next()?);
+            let authorities = fields.next()?.split(' ').map(SmolStr::new).collect();
+            let subjects = subjects.split(' ').map(unescaped).collect::<Option<_>>()?;
+            Some(Rule { name, subjects, authorities })
+        };
+        let rules: Option<Vec<_>> = text.lines().map(rule).collect();
+        let torn = || CertzError::internal(what, "the stored policy cannot be read");
+        Self::new(what, rules.ok_or_else(torn)?)
+    }
+
+    /// True when the authorities on this path may sign for its subject.
+    pub(super) fn permits(&self, path: &VerifiedPath<'_>) -> bool {
+        let subjects = subjects(path);
+        let anchor = sequence(path.anchor().subject_public_key_info.as_ref());
+        let mut authorities = vec![digest_of(&anchor)];
+        authorities.extend(
+            path.intermediate_certificates()
+                .map(|intermediate| digest_of(intermediate.subject_public_key_info().as_ref())),
+        );
+        self.0.iter().any(|rule| {
+            rule.authorities.iter().any(|authority| authorities.iter().any(|has| has == authority))
+                && rule.subjects.iter().any(|rule| subjects.iter().any(|name| is_match(rule, name)))
+        })
+    }
+}
+
+/// The names that a rule may mean.
+fn subjects(path: &VerifiedPath<'_>) -> Vec<String> {
+    let der = path.end_entity().der();
+    let Ok(leaf) = material::parse(&der) else { return Vec::new() };
+    let mut names: Vec<String> = Vec::new();
+    if let Ok(Some(extension)) = leaf.subject_alternative_name() {
+        names.extend(extension.value.general_names.iter().filter_map(|name| match name {
+            GeneralName::URI(name) | GeneralName::DNSName(name) => Some((*name).to_owned()),
+            _ => None,
+        }));
+    }
+    let common = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    names.extend(common.map(str::to_owned));
+    names
+}
+
+fn is_match(rule: &str, name: &str) -> bool {
+    match rule.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => rule == name,
+    }
+}
+
+fn is_pattern(subject: &str) -> bool {
+    let fixed = subject.strip_suffix('*').unwrap_or(subject);
+    !subject.is_empty() && !fixed.contains('*') && !subject.chars().any(char::is_control)
+}
+
+fn digest_of(key: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, key);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Content as a SEQUENCE of DER (X.690 8.9): an anchor's key comes without its outer header.
+fn sequence(content: &[u8]) -> Vec<u8> {
+    const SEQUENCE: u8 = 0x30;
+    const SHORT: usize = 0x80;
+    let length = content.len().to_be_bytes();
+    let length = &length[length.iter().take_while(|byte| **byte == 0).count()..];
+    let mut der = vec![SEQUENCE];
+    if content.len() >= SHORT {
+        der.push(0x80 | u8::try_from(length.len()).expect("at most the octets of a usize"));
+    }
+    der.extend(if content.is_empty() { &[0] } else { length });
+    der.extend(content);
+    der
+}
+
+/// A name without blanks: `%` and two digits stand for an octet, as in URIs.
+fn escaped(name: &str) -> String {
+    let plain = |byte: u8| byte > b' ' && byte != b'%' && byte != 0x7f;
+    let octets: Vec<u8> = name
+        .bytes()
+        .flat_map(|byte| if plain(byte) { vec![byte] } else { format!("%{byte:02x}").into_bytes() })
+        .collect();
+    String::from_utf8(octets).expect("only ASCII was replaced, by ASCII")
+}
+
+fn unescaped(text: &str) -> Option<SmolStr> {
+    let mut octets = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        if *first != b'%' {
+            octets.push(*first);
+            rest = after;
+            continue;
+        }
+        let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+        octets.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &after[2..];
+    }
+    String::from_utf8(octets).ok().map(SmolStr::from)
+}

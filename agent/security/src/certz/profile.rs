@@ -1,0 +1,480 @@
+//! Profiles, and what an upload makes of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use smol_str::SmolStr;
+
+use super::{
+    AuthenticationPolicy, CertzError, Chain, Clients, PrivateKey, RevocationLists, TrustBundle,
+};
+
+/// The profile that always exists: the identity of the box. Nobody changes it.
+pub const SYSTEM_DEFAULT_PROFILE: &str = "system_default_profile";
+/// Longest id of a profile, in octets; it stands in a leaf, in log lines and in names of stored entities.
+const MAX_PROFILE_ID_BYTES: usize = 128;
+/// Profiles on one box, the default one aside.
+const MAX_PROFILES: usize = 64;
+
+/// One kind of entity of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntityKind {
+    CertificateChain,
+    TrustBundle,
+    RevocationLists,
+    AuthenticationPolicy,
+}
+
+/// What the author of an entity calls it, and when it was made. Both are kept as they come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Freshness {
+    pub version: String,
+    /// Seconds since 1970.
+    pub created_on: u64,
+}
+
+/// An entity with its version and age.
+#[derive(Clone, Debug)]
+pub struct Versioned<T> {
+    pub freshness: Freshness,
+    pub value: T,
+}
+
+/// What a server needs to be reached. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    pub chain: Option<Versioned<Chain>>,
+    pub trust: Option<Versioned<TrustBundle>>,
+    pub revoked: Option<Versioned<RevocationLists>>,
+    pub policy: Option<Versioned<AuthenticationPolicy>>,
+}
+
+/// All profiles but the default one, by id. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles(Arc<BTreeMap<SmolStr, Profile>>);
+
+/// Entities that come together: all or none of them.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    pub profile: SmolStr,
+    pub entities: Vec<Entity>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Entity {
+    pub freshness: Freshness,
+    pub content: Content,
+}
+
+#[derive(Clone, Debug)]
+pub enum Content {
+    Chain(ChainSource, KeySource),
+    Trust(TrustBundle),
+    Revoked(RevocationLists),
+    Policy(AuthenticationPolicy),
+    /// What another profile has.
+    Existing {
+        profile: SmolStr,
+        kind: EntityKind,
+    },
+}
+
+/// Where the certificates of a chain come from.
+#[derive(Clone, Debug)]
+pub enum ChainSource {
+    Given(Vec<CertificateDer<'static>>),
+    /// The box has them from its maker, or made them on its first start.
+    Idevid,
+    /// From the owner of the box, by enrollment.
+    Oidevid,
+    /// The box signs for itself.
+    SelfSigned,
+}
+
+/// Where the key to the first of them comes from.
+#[derive(Clone, Debug)]
+pub enum KeySource {
+    /// Not said: the key made for a request, or none that is needed.
+    Unspecified,
+    Given(PrivateKey),
+    Generated,
+    IdevidTpm,
+    SelfSigned,
+}
+
+/// What the box can give by itself to a profile, at the time of a request.
+pub trait BoxIdentity {
+    /// Certificates and key of [`SYSTEM_DEFAULT_PROFILE`].
+    fn idevid(&self) -> Arc<CertifiedKey>;
+
+    /// Makes a certificate that signs itself.
+    ///
+    /// # Errors
+    /// When none can be made.
+    fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError>;
+}
+
+impl EntityKind {
+    pub const ALL: [Self; 4] = [
+        Self::CertificateChain,
+        Self::TrustBundle,
+        Self::RevocationLists,
+        Self::AuthenticationPolicy,
+    ];
+
+    /// Its name in messages and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CertificateChain => "certificate-chain",
+            Self::TrustBundle => "trust-bundle",
+            Self::RevocationLists => "certificate-revocation-list-bundle",
+            Self::AuthenticationPolicy => "authentication-policy",
+        }
+    }
+}
+
+impl Content {
+    fn kind(&self) -> EntityKind {
+        match self {
+            Self::Chain(..) => EntityKind::CertificateChain,
+            Self::Trust(_) => EntityKind::TrustBundle,
+            Self::Revoked(_) => EntityKind::RevocationLists,
+            Self::Policy(_) => EntityKind::AuthenticationPolicy,
+            Self::Existing { kind, .. } => *kind,
+        }
+    }
+}
+
+impl Profiles {
+    /// Their ids, the default one first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(SYSTEM_DEFAULT_PROFILE).chain(self.0.keys().map(SmolStr::as_str))
+    }
+
+    pub fn profile(&self, id: &str) -> Option<&Profile> {
+        self.0.get(id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&SmolStr, &Profile)> {
+        self.0.iter()
+    }
+
+    /// With this profile, whatever was there under its id.
+    pub fn with(&self, id: SmolStr, profile: Profile) -> Self {
+        let mut all = BTreeMap::clone(&self.0);
+        all.insert(id, profile);
+        Self(Arc::new(all))
+    }
+
+    /// With a new profile, empty.
+    ///
+    /// # Errors
+    /// When the id is taken or cannot be one, or there are too many.
+    pub fn with_added(&self, id: &str) -> Result<Self, CertzError> {
+        let printable = id.chars().all(|letter| letter.is_ascii_graphic() && letter != '/');
+        if id.is_empty() || id.len() > MAX_PROFILE_ID_BYTES || !printable {
+            return Err(CertzError::invalid(
+                "ssl_profile_id",
+                "must be 1 to 128 printable ASCII characters without blanks and slashes",
+            ));
+        }
+        if self.ids().any(|known| known == id) {
+            return Err(CertzError::exists(profile_name(id), "it is there already"));
+        }
+        if self.0.len() >= MAX_PROFILES {
+            return Err(CertzError::precondition(
+                profile_name(id),
+                format!("the box keeps at most {MAX_PROFILES} profiles"),
+            ));
+        }
+        Ok(self.with(id.into(), Profile::default()))
+    }
+
+    /// Without this profile; `in_use` says whether a server is bound to it.
+    ///
+    /// # Errors
+    /// When it is used, is the default one, or is not there.
+    pub fn without(&self, id: &str, in_use: bool) -> Result<Self, CertzError> {
+        self.changeable(id)?;
+        if in_use {
+            return Err(CertzError::precondition(profile_name(id), "the gRPC server uses it"));
+        }
+        let mut all = BTreeMap::clone(&self.0);
+        all.remove(id);
+        Ok(Self(Arc::new(all)))
+    }
+
+    /// The profile of this id, when it is there and may be changed.
+    ///
+    /// # Errors
+    /// [`super::Kind::Invalid`] for no id, `Precondition` for the default profile, `NotFound` for one that is not there.
+    pub fn changeable(&self, id: &str) -> Result<&Profile, CertzError> {
+        match id {
+            "" => Err(CertzError::invalid("ssl_profile_id", "must be given")),
+            SYSTEM_DEFAULT_PROFILE => Err(CertzError::precondition(
+                profile_name(id),
+                "it is the identity of the box and cannot be changed",
+            )),
+            _ => self
+                .0
+                .get(id)
+                .ok_or_else(|| CertzError::not_found(profile_name(id), "there is no such profile")),
+        }
+    }
+
+    /// The version of an upload that its profile has already, in the entity of the same kind.
+    pub fn version_in_use(&self, upload: &Upload) -> Option<String> {
+        let profile = self.0.get(&upload.profile)?;
+        let used = |entity: &&Entity| {
+            let kind = entity.content.kind();
+            profile.freshness(kind).is_some_and(|has| has.version == entity.freshness.version)
+        };
+        let entity = upload.entities.iter().find(used)?;
+        Some(format!("{} `{}`", entity.content.kind().as_str(), entity.freshness.version))
+    }
+
+    /// What they are with an upload. `generated` is the key of the last request that was made in the same stream.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the upload by itself, or with the profile that it would make.
+    pub fn with_upload(
+        &self,
+        upload: &Upload,
+        generated: Option<&PrivateKey>,
+        identity: &dyn BoxIdentity,
+        now: UnixTime,
+    ) -> Result<Self, CertzError> {
+        let mut profile = self.changeable(&upload.profile)?.clone();
+        if upload.entities.is_empty() {
+            return Err(CertzError::invalid("certificates.entities", "there are none"));
+        }
+        let mut kinds = Vec::new();
+        for entity in &upload.entities {
+            let kind = entity.content.kind();
+            if kinds.contains(&kind) {
+                let reason = format!("there are two of the kind {}", kind.as_str());
+                return Err(CertzError::invalid("certificates.entities", reason));
+            }
+            kinds.push(kind);
+            self.place(entity, &mut profile, generated, identity)?;
+        }
+        profile.check(&kinds, now)?;
+        Ok(self.with(upload.profile.clone(), profile))
+    }
+
+    /// Puts one entity into the profile that is being made.
+    fn place(
+        &self,
+        entity: &Entity,
+        profile: &mut Profile,
+        generated: Option<&PrivateKey>,
+        identity: &dyn BoxIdentity,
+    ) -> Result<(), CertzError> {
+        let freshness = entity.freshness.clone();
+        match &entity.content {
+            Content::Chain(source, key) => {
+                let value = chain(source, key, generated, identity)?;
+                profile.chain = Some(Versioned { freshness, value });
+            }
+            Content::Trust(value) => {
+                profile.trust = Some(Versioned { freshness, value: value.clone() });
+            }
+            Content::Revoked(value) => {
+                profile.revoked = Some(Versioned { freshness, value: value.clone() });
+            }
+            Content::Policy(value) => {
+                profile.policy = Some(Versioned { freshness, value: value.clone() });
+            }
+            Content::Existing { profile: from, kind } => {
+                self.copy(from, *kind, freshness, profile, identity)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(
+        &self,
+        from: &SmolStr,
+        kind: EntityKind,
+        freshness: Freshness,
+        into: &mut Profile,
+        identity: &dyn BoxIdentity,
+    ) -> Result<(), CertzError> {
+        const WHAT: &str = "existing_entity";
+        if from.is_empty() {
+            return Err(CertzError::invalid(WHAT, "ssl_profile_id must be given"));
+        }
+        if from == SYSTEM_DEFAULT_PROFILE && kind == EntityKind::CertificateChain {
+            let value = Chain::identity(WHAT, identity.idevid())?;
+            into.chain = Some(Versioned { freshness, value });
+            return Ok(());
+        }
+        let absent = |reason: String| CertzError::not_found(WHAT, reason);
+        let lacks = || absent(format!("profile `{from}` has no {}", kind.as_str()));
+        if from == SYSTEM_DEFAULT_PROFILE {
+            return Err(lacks());
+        }
+        let source = self.0.get(from);
+        let source = source.ok_or_else(|| absent(format!("there is no profile `{from}`")))?;
+        match kind {
+            EntityKind::CertificateChain => into.chain = copied(&source.chain, freshness),
+            EntityKind::TrustBundle => into.trust = copied(&source.trust, freshness),
+            EntityKind::RevocationLists => into.revoked = copied(&source.revoked, freshness),
+            EntityKind::AuthenticationPolicy => into.policy = copied(&source.policy, freshness),
+        }
+        if source.freshness(kind).is_none() { Err(lacks()) } else { Ok(()) }
+    }
+}
+
+fn copied<T: Clone>(from: &Option<Versioned<T>>, freshness: Freshness) -> Option<Versioned<T>> {
+    from.as_ref().map(|entity| Versioned { freshness, value: entity.value.clone() })
+}
+
+/// Joins certificates with their key, each from its source.
+fn chain(
+    source: &ChainSource,
+    key: &KeySource,
+    generated: Option<&PrivateKey>,
+    identity: &dyn BoxIdentity,
+) -> Result<Chain, CertzError> {
+    const WHAT: &str = "certificate_chain";
+    match (source, key) {
+        (_, KeySource::IdevidTpm) => {
+            Err(CertzError::precondition(WHAT, "key_source: the keys of this box are in no TPM"))
+        }
+        (ChainSource::Given(certificates), KeySource::Given(key)) => {
+            Chain::own(WHAT, certificates.clone(), key.clone())
+        }
+        (ChainSource::Given(certificates), KeySource::Unspecified | KeySource::Generated) => {
+            let key = generated.ok_or_else(|| {
+                CertzError::invalid(
+                    WHAT,
+                    "there is no private key with it, and no request was made in this stream",
+                )
+            })?;
+            Chain::own(WHAT, certificates.clone(), key.clone())
+        }
+        (ChainSource::Idevid, KeySource::Unspecified) => Chain::identity(WHAT, identity.idevid()),
+        (ChainSource::SelfSigned, KeySource::Unspecified | KeySource::SelfSigned) => {
+            let (certificates, key) = identity.self_signed()?;
+            Chain::own(WHAT, certificates, key)
+        }
+        (ChainSource::Oidevid, _) => Err(CertzError::precondition(
+            WHAT,
+            "cert_source: this box has no identity from its owner",
+        )),
+        (_, _) => Err(CertzError::invalid(WHAT, "key_source does not go with cert_source")),
+    }
+}
+
+impl Profile {
+    pub fn freshness(&self, kind: EntityKind) -> Option<&Freshness> {
+        match kind {
+            EntityKind::CertificateChain => self.chain.as_ref().map(|it| &it.freshness),
+            EntityKind::TrustBundle => self.trust.as_ref().map(|it| &it.freshness),
+            EntityKind::RevocationLists => self.revoked.as_ref().map(|it| &it.freshness),
+            EntityKind::AuthenticationPolicy => self.policy.as_ref().map(|it| &it.freshness),
+        }
+    }
+
+    /// What is asked of clients; nothing without a trust bundle, for then nobody is asked for a certificate.
+    pub fn clients(&self) -> Option<Clients> {
+        let trust = self.trust.as_ref()?.value.clone();
+        let revoked = self.revoked.as_ref().map(|it| it.value.clone());
+        let policy = self.policy.as_ref().map(|it| it.value.clone());
+        Some(Clients { trust, revoked, policy })
+    }
+
+    /// Refuses a profile whose parts contradict each other; `changed` are those that are new.
+    fn check(&self, changed: &[EntityKind], now: UnixTime) -> Result<(), CertzError> {
+        let is_new = |kind| changed.contains(&kind);
+        let (chain, trust) = (EntityKind::CertificateChain, EntityKind::TrustBundle);
+        if let (Some(has), true) = (&self.chain, is_new(chain)) {
+            has.value.check_validity("certificate_chain", now)?;
+        }
+        if let (Some(has), Some(bundle), true) =
+            (&self.chain, &self.trust, is_new(chain) || is_new(trust))
+        {
+            has.value.verify(bundle.value.anchors(), now).map_err(|error| {
+                let (what, reason) = if is_new(chain) {
+                    (
+                        "certificate_chain",
+                        "it does not verify against the trust bundle of the profile",
+                    )
+                } else {
+                    (
+                        "trust_bundle",
+                        "the certificate chain of the profile does not verify against it",
+                    )
+                };
+                CertzError::invalid(what, format!("{reason}: {error:?}"))
+            })?;
+        }
+        if let (Some(lists), Some(bundle)) = (&self.revoked, &self.trust)
+            && (is_new(EntityKind::RevocationLists) || is_new(trust))
+        {
+            lists.value.check_signatures(EntityKind::RevocationLists.as_str(), &bundle.value)?;
+        }
+        Ok(())
+    }
+}
+
+fn profile_name(id: &str) -> String {
+    format!("profile `{id}`")
+}
+
+/// An entity as the artefact store keeps it.
+#[derive(Debug)]
+pub struct StoredEntity;
+
+impl StoredEntity {
+    /// The octets that are kept of an entity: secret when it is a chain with a key.
+    pub fn encode(profile: &Profile, kind: EntityKind) -> Option<zeroize::Zeroizing<Vec<u8>>> {
+        let octets = match kind {
+            EntityKind::CertificateChain => profile.chain.as_ref()?.value.stored(),
+            EntityKind::TrustBundle => profile.trust.as_ref()?.value.stored().into(),
+            EntityKind::RevocationLists => profile.revoked.as_ref()?.value.stored().into(),
+            EntityKind::AuthenticationPolicy => {
+                profile.policy.as_ref()?.value.stored().into_bytes().into()
+            }
+        };
+        Some(octets)
+    }
+
+    /// Puts an entity into its profile again.
+    ///
+    /// # Errors
+    /// When the octets are not those that [`Self::encode`] gave.
+    pub fn restore(
+        profile: &mut Profile,
+        kind: EntityKind,
+        freshness: Freshness,
+        octets: &[u8],
+        identity: &dyn BoxIdentity,
+    ) -> Result<(), CertzError> {
+        let what = kind.as_str();
+        match kind {
+            EntityKind::CertificateChain => {
+                let value = Chain::from_stored(what, octets, &identity.idevid())?;
+                profile.chain = Some(Versioned { freshness, value });
+            }
+            EntityKind::TrustBundle => {
+                let value = TrustBundle::from_stored(what, octets)?;
+                profile.trust = Some(Versioned { freshness, value });
+            }
+            EntityKind::RevocationLists => {
+                let value = RevocationLists::from_stored(what, octets)?;
+                profile.revoked = Some(Versioned { freshness, value });
+            }
+            EntityKind::AuthenticationPolicy => {
+                let text = std::str::from_utf8(octets)
+                    .map_err(|error| CertzError::internal(what, error.to_string()))?;
+                let value = AuthenticationPolicy::from_stored(what, text)?;
+                profile.policy = Some(Versioned { freshness, value });
+            }
+        }
+        Ok(())
+    }
+}

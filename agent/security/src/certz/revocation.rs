@@ -1,0 +1,129 @@
+//! Certificates that their authorities have taken back.
+
+use std::sync::Arc;
+
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use webpki::{CertRevocationList, OwnedCertRevocationList};
+use x509_parser::parse_x509_crl;
+
+use super::{CertzError, Encoding, TrustBundle, material};
+
+/// Lists of one bundle.
+const MAX_LISTS: usize = 4096;
+
+/// Revocation lists, newest first. Cheap to clone.
+#[derive(Clone)]
+pub struct RevocationLists(Arc<Lists>);
+
+struct Lists {
+    lists: Vec<CertRevocationList<'static>>,
+    /// The same, as they came.
+    der: Vec<Vec<u8>>,
+}
+
+impl RevocationLists {
+    /// From lists in any number of messages, each with its name for errors.
+    ///
+    /// # Errors
+    /// When there is none or too many, or one is malformed, indirect or a delta.
+    pub fn new(
+        what: &str,
+        messages: impl IntoIterator<Item = (String, Encoding, Vec<u8>)>,
+    ) -> Result<Self, CertzError> {
+        let mut all = Vec::new();
+        for (id, encoding, bytes) in messages {
+            all.extend(
+                material::revocation_lists(what, encoding, &bytes)?
+                    .into_iter()
+                    .map(|der| (id.clone(), der)),
+            );
+        }
+        Self::of(what, all)
+    }
+
+    fn of(
+        what: &str,
+        all: Vec<(String, CertificateRevocationListDer<'static>)>,
+    ) -> Result<Self, CertzError> {
+        if all.is_empty() || all.len() > MAX_LISTS {
+            let reason = format!("a bundle has 1 to {MAX_LISTS} lists, not {}", all.len());
+            return Err(CertzError::invalid(what, reason));
+        }
+        let mut dated = Vec::with_capacity(all.len());
+        for (id, der) in all {
+            let refused = |reason: String| {
+                CertzError::invalid(what, format!("revocation list `{id}`: {reason}"))
+            };
+            let (rest, parsed) = parse_x509_crl(&der)
+                .map_err(|error| refused(format!("it is malformed: {error}")))?;
+            if !rest.is_empty() {
+                return Err(refused("something follows it".to_owned()));
+            }
+            let list = OwnedCertRevocationList::from_der(&der)
+                .map_err(|error| refused(format!("it cannot be used: {error:?}")))?;
+            dated.push((parsed.last_update().timestamp(), der.to_vec(), list));
+        }
+        // Of two lists of one authority, the library asks the first.
+        dated.sort_by_key(|(issued_at, ..)| std::cmp::Reverse(*issued_at));
+        let (der, lists) =
+            dated.into_iter().map(|(_, der, list)| (der, CertRevocationList::from(list))).unzip();
+        Ok(Self(Arc::new(Lists { lists, der })))
+    }
+
+    /// From what [`Self::stored`] gave.
+    ///
+    /// # Errors
+    /// When it is not that.
+    pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (after, _) = parse_x509_crl(rest)
+                .map_err(|error| CertzError::internal(what, error.to_string()))?;
+            let der = rest[..rest.len() - after.len()].to_vec();
+            all.push((all.len().to_string(), der.into()));
+            rest = after;
+        }
+        Self::of(what, all)
+    }
+
+    /// What is kept of them: they, one behind the other.
+    pub fn stored(&self) -> Vec<u8> {
+        self.0.der.concat()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CertRevocationList<'static>> {
+        self.0.lists.iter()
+    }
+
+    /// Refuses a list that bears the name of a trusted authority without its signature: with it, all clients of that
+    /// authority would be refused.
+    pub(super) fn check_signatures(
+        &self,
+        what: &str,
+        trust: &TrustBundle,
+    ) -> Result<(), CertzError> {
+        for (list, der) in self.0.lists.iter().zip(&self.0.der) {
+            let Ok((_, parsed)) = parse_x509_crl(der) else { continue }; // never: it was parsed before
+            let mut authorities = trust.named(list.issuer()).peekable();
+            let signed = |authority: &CertificateDer<'_>| {
+                let key = material::parse(authority);
+                key.is_ok_and(|key| parsed.verify_signature(key.public_key()).is_ok())
+            };
+            if authorities.peek().is_some() && !authorities.any(signed) {
+                let issuer = parsed.issuer();
+                let reason =
+                    format!("the list of `{issuer}` is not signed by the authority of that name");
+                return Err(CertzError::invalid(what, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for RevocationLists {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RevocationLists")
+            .field("lists", &self.0.lists.len())
+            .finish_non_exhaustive()
+    }
+}
