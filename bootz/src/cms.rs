@@ -1,0 +1,200 @@
+//! Signed messages of RFC 5652, as far as vouchers and owner certificates need them.
+
+use cms::cert::CertificateChoices;
+use cms::cert::x509::Certificate;
+use cms::cert::x509::der::asn1::{Any, ObjectIdentifier, OctetString};
+use cms::cert::x509::der::{self, Decode, Encode};
+use cms::cert::x509::ext::pkix::SubjectKeyIdentifier;
+use cms::content_info::ContentInfo;
+use cms::revocation::RevocationInfoChoice;
+use cms::signed_data::{SignedData, SignerIdentifier, SignerInfo};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+pub use crate::chain::ChainError;
+use crate::chain::{self, Revocation};
+use crate::signature::{self, Digest, SignatureError};
+
+/// The largest message that is read, in octets: a voucher with a long chain has some ten thousand.
+pub const LARGEST: usize = 1 << 20;
+
+const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
+const CONTENT_TYPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.3");
+const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.4");
+
+/// Why a message is not believed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CmsError {
+    /// It has more than [`LARGEST`] octets.
+    #[error("it has {0} octets, more than are read")]
+    TooLong(usize),
+    /// It is not what RFC 5652 describes.
+    #[error("it cannot be read as a signed CMS message")]
+    Malformed(#[source] der::Error),
+    /// It is another kind of CMS message.
+    #[error("it is no signed CMS message but one of kind {0}")]
+    OtherKind(ObjectIdentifier),
+    /// Nobody signed it.
+    #[error("nobody signed it")]
+    Unsigned,
+    /// The certificate of a signer did not come along.
+    #[error("the certificate of its signer is not in it")]
+    NoSigner,
+    /// What is signed beside the content does not belong to the content.
+    #[error("its signed attributes are those of another content")]
+    OtherContent,
+    /// The signature itself is wrong, or of a kind that we do not take.
+    #[error("its signature is not valid: {0}")]
+    Signature(String),
+    /// The signer is not trusted.
+    #[error("its signer is not trusted")]
+    Untrusted(#[source] ChainError),
+}
+
+impl From<SignatureError> for CmsError {
+    fn from(error: SignatureError) -> Self {
+        Self::Signature(error.to_string())
+    }
+}
+
+/// A signed message that has been read, and not yet believed.
+#[derive(Clone, Debug)]
+pub struct SignedMessage {
+    kind: ObjectIdentifier,
+    content: Vec<u8>,
+    certificates: Vec<Certificate>,
+    revocation_lists: Vec<Vec<u8>>,
+    signers: Vec<SignerInfo>,
+}
+
+impl SignedMessage {
+    /// Reads a message in DER.
+    ///
+    /// # Errors
+    /// When it is too long, malformed, or of another kind.
+    pub fn read(message: &[u8]) -> Result<Self, CmsError> {
+        if message.len() > LARGEST {
+            return Err(CmsError::TooLong(message.len()));
+        }
+        let outer = ContentInfo::from_der(message).map_err(CmsError::Malformed)?;
+        if outer.content_type != SIGNED_DATA {
+            return Err(CmsError::OtherKind(outer.content_type));
+        }
+        let signed: SignedData = outer.content.decode_as().map_err(CmsError::Malformed)?;
+        Self::of(signed).map_err(CmsError::Malformed)
+    }
+
+    fn of(signed: SignedData) -> der::Result<Self> {
+        let content = match signed.encap_content_info.econtent {
+            Some(content) => content.decode_as::<OctetString>()?.as_bytes().to_vec(),
+            None => Vec::new(),
+        };
+        let certificates = signed.certificates.into_iter().flat_map(|set| set.0.into_vec());
+        let lists = signed.crls.into_iter().flat_map(|set| set.0.into_vec());
+        Ok(Self {
+            kind: signed.encap_content_info.econtent_type,
+            content,
+            certificates: certificates
+                .filter_map(|choice| match choice {
+                    CertificateChoices::Certificate(certificate) => Some(certificate),
+                    CertificateChoices::Other(_) => None,
+                })
+                .collect(),
+            revocation_lists: lists
+                .filter_map(|choice| match choice {
+                    RevocationInfoChoice::Crl(list) => Some(list.to_der()),
+                    RevocationInfoChoice::Other(_) => None,
+                })
+                .collect::<Result<_, _>>()?,
+            signers: signed.signer_infos.0.into_vec(),
+        })
+    }
+
+    /// What is signed.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    /// Believes the message when every one of its signers signed it and leads to a trusted certificate; returns the
+    /// certificate of the first signer. `trusted` are certificates in DER.
+    ///
+    /// # Errors
+    /// When nobody signed, a signature is wrong, or a signer is not trusted.
+    pub(crate) fn verify(
+        &self,
+        trusted: &[CertificateDer<'_>],
+        checks_revocation: bool,
+        now: UnixTime,
+    ) -> Result<&Certificate, CmsError> {
+        let others = self.certificates.iter().map(encoded);
+        let others = others.collect::<Result<Vec<_>, _>>()?;
+        let revocation = match checks_revocation {
+            true => Revocation::Checked(&self.revocation_lists),
+            false => Revocation::Ignored,
+        };
+        let mut first = None;
+        for signer in &self.signers {
+            let certificate = self.certificate_of(signer)?;
+            self.verify_signature(signer, certificate)?;
+            let leaf = encoded(certificate)?;
+            chain::verify(&leaf, &others, trusted, revocation, now).map_err(CmsError::Untrusted)?;
+            first.get_or_insert(certificate);
+        }
+        first.ok_or(CmsError::Unsigned)
+    }
+
+    fn certificate_of(&self, signer: &SignerInfo) -> Result<&Certificate, CmsError> {
+        let is_named = |certificate: &&Certificate| {
+            let inner = certificate.tbs_certificate();
+            match &signer.sid {
+                SignerIdentifier::IssuerAndSerialNumber(name) => {
+                    *inner.issuer() == name.issuer && *inner.serial_number() == name.serial_number
+                }
+                SignerIdentifier::SubjectKeyIdentifier(wanted) => {
+                    let own = inner.get_extension::<SubjectKeyIdentifier>();
+                    own.is_ok_and(|own| own.is_some_and(|(_, own)| own == *wanted))
+                }
+            }
+        };
+        self.certificates.iter().find(is_named).ok_or(CmsError::NoSigner)
+    }
+
+    /// RFC 5652 section 5.4: with signed attributes, the signature is over them, and one of them is the digest.
+    fn verify_signature(
+        &self,
+        signer: &SignerInfo,
+        certificate: &Certificate,
+    ) -> Result<(), CmsError> {
+        let digest = Digest::named(signer.digest_alg.oid)?;
+        let octets = signer.signature.as_bytes();
+        let Some(attributes) = &signer.signed_attrs else {
+            return Ok(signature::verify(certificate, digest, &self.content, octets)?);
+        };
+        let computed = digest.of_octets(&self.content);
+        let given = attribute(signer, MESSAGE_DIGEST).map(Any::decode_as::<OctetString>);
+        let kind = attribute(signer, CONTENT_TYPE).map(Any::decode_as::<ObjectIdentifier>);
+        if !given.is_some_and(|given| given.is_ok_and(|it| it.as_bytes() == computed.as_ref()))
+            || kind != Some(Ok(self.kind))
+        {
+            return Err(CmsError::OtherContent);
+        }
+        let signed = attributes.to_der().map_err(CmsError::Malformed)?;
+        Ok(signature::verify(certificate, digest, &signed, octets)?)
+    }
+}
+
+fn encoded(certificate: &Certificate) -> Result<CertificateDer<'static>, CmsError> {
+    certificate.to_der().map(CertificateDer::from).map_err(CmsError::Malformed)
+}
+
+/// The value of a signed attribute that stands there once, with one value (RFC 5652 sections 11.1 and 11.2).
+fn attribute(signer: &SignerInfo, oid: ObjectIdentifier) -> Option<&Any> {
+    let attributes = signer.signed_attrs.as_ref()?;
+    let mut named = attributes.iter().filter(|attribute| attribute.oid == oid);
+    let (only, None) = (named.next()?, named.next()) else { return None };
+    match only.values.as_slice() {
+        [value] => Some(value),
+        _ => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The DHCP options that name bootstrap servers (RFC 8572 section 8).
+
+use crate::uri::{Server, UriError};
+
+/// The DHCPv4 option `OPTION_V4_SZTP_REDIRECT`, to be named in the parameter request list: servers answer who asks.
+pub const OPTION_V4: u8 = 143;
+/// The DHCPv6 option `OPTION_V6_SZTP_REDIRECT`, to be named in the option request option.
+pub const OPTION_V6: u16 = 136;
+
+/// Octets of the length before each URI.
+const LENGTH: usize = 2;
+
+/// What an option said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The bootstrap servers, in the order of the option, each once.
+    pub servers: Vec<Server>,
+    /// The entries that are for somebody else, or cannot be read.
+    pub ignored: Vec<UriError>,
+}
+
+/// Why an option cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The list ends within an entry.
+    #[error("the list of servers ends within its entry {entry}")]
+    Truncated {
+        /// Counted from 1.
+        entry: usize,
+    },
+    /// An entry is no text.
+    #[error("entry {entry} of the list of servers is no text")]
+    NoText {
+        /// Counted from 1.
+        entry: usize,
+    },
+}
+
+/// Reads the value of either option, without its code and length: pairs of a length in two octets, big-endian, and a URI.
+///
+/// # Errors
+/// When the list is cut off, or an entry is no text: it came damaged, so no part of it is believed.
+pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
+    let mut offer = Offer::default();
+    for entry in 1.. {
+        let Some((length, rest)) = list.split_first_chunk::<LENGTH>() else {
+            if list.is_empty() {
+                break;
+            }
+            return Err(OptionError::Truncated { entry });
+        };
+        let length = usize::from(u16::from_be_bytes(*length));
+        let (uri, rest) = rest.split_at_checked(length).ok_or(OptionError::Truncated { entry })?;
+        offer.add(str::from_utf8(uri).map_err(|_| OptionError::NoText { entry })?);
+        list = rest;
+    }
+    Ok(offer)
+}
+
+impl Offer {
+    fn add(&mut self, uri: &str) {
+        match uri.parse() {
+            Ok(server) if self.servers.contains(&server) => {}
+            Ok(server) => self.servers.push(server),
+            Err(error) => self.ignored.push(error),
+        }
+    }
+}

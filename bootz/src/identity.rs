@@ -1,0 +1,163 @@
+//! The IDevID: the certificate that the vendor gave the box, and its key.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{self as lib, EcdsaKeyPair, RsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cms::cert::x509::Certificate;
+use cms::cert::x509::der::Decode;
+use holdfast_proto::bootz;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::signature::Digest;
+
+/// Octets of a line of PEM.
+const PEM_LINE: usize = 64;
+
+/// Why an identity cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The certificates cannot be read.
+    #[error("the IDevID certificate cannot be read: {0}")]
+    Certificate(String),
+    /// The key cannot be read, or does not do what the certificate asks for.
+    #[error("the IDevID key cannot be used: {0}")]
+    Key(String),
+}
+
+/// The certificates of an identity in DER, that of the box first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain(Vec<CertificateDer<'static>>);
+
+impl Chain {
+    /// Reads certificates in PEM.
+    ///
+    /// # Errors
+    /// When there is none, or one cannot be read.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
+        let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+        let chain = read.map_err(|error| IdentityError::Certificate(error.to_string()))?;
+        if chain.is_empty() {
+            return Err(IdentityError::Certificate("there is none".to_owned()));
+        }
+        Ok(Self(chain))
+    }
+
+    /// The certificates in DER, that of the box first.
+    #[must_use]
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.0
+    }
+
+    /// What the protocol calls the identity: one certificate in base64, or several in PEM.
+    #[must_use]
+    pub fn message(&self) -> bootz::Identity {
+        let text = match &self.0[..] {
+            [leaf] => STANDARD.encode(leaf),
+            chain => chain.iter().map(pem).collect(),
+        };
+        bootz::Identity { r#type: Some(bootz::identity::Type::IdevidCert(text)) }
+    }
+
+    fn digest(&self) -> Result<Digest, IdentityError> {
+        let refused = |reason: String| IdentityError::Certificate(reason);
+        let leaf = Certificate::from_der(&self.0[0]).map_err(|error| refused(error.to_string()))?;
+        Digest::of(&leaf).map_err(|error| refused(error.to_string()))
+    }
+}
+
+fn pem(certificate: &CertificateDer<'static>) -> String {
+    let text = STANDARD.encode(certificate);
+    let mut lines = vec!["-----BEGIN CERTIFICATE-----"];
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(PEM_LINE));
+        lines.push(line);
+        rest = after;
+    }
+    lines.extend(["-----END CERTIFICATE-----", ""]);
+    lines.join("\n")
+}
+
+/// The key of an identity that lies in a file. Its digest is that of the signature in the certificate: servers know no
+/// other way to tell which one a box used.
+#[derive(Debug)]
+pub struct SigningKey {
+    key: Key,
+    random: SystemRandom,
+}
+
+#[derive(Debug)]
+enum Key {
+    Rsa(Box<RsaKeyPair>, &'static dyn lib::RsaEncoding),
+    Ecdsa(Box<EcdsaKeyPair>),
+}
+
+impl SigningKey {
+    /// Reads the key that belongs to a chain, in PEM: PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    /// When it cannot be read, or cannot sign with the digest that the certificate asks for.
+    pub fn from_pem(pem: &[u8], chain: &Chain) -> Result<Self, IdentityError> {
+        let digest = chain.digest()?;
+        let der = PrivateKeyDer::from_pem_slice(pem)
+            .map_err(|error| IdentityError::Key(error.to_string()))?;
+        let rsa = match &der {
+            PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()).ok(),
+            key => RsaKeyPair::from_pkcs8(key.secret_der()).ok(),
+        };
+        let key = match rsa {
+            Some(key) => Key::Rsa(Box::new(key), rsa_encoding(digest)),
+            None => Key::Ecdsa(Box::new(ecdsa(der.secret_der(), digest)?)),
+        };
+        Ok(Self { key, random: SystemRandom::new() })
+    }
+
+    /// Signs a message.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, IdentityError> {
+        let refused = |_| IdentityError::Key("it does not sign".to_owned());
+        match &self.key {
+            Key::Rsa(key, encoding) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                key.sign(*encoding, &self.random, message, &mut signature).map_err(refused)?;
+                Ok(signature)
+            }
+            Key::Ecdsa(key) => {
+                Ok(key.sign(&self.random, message).map_err(refused)?.as_ref().to_vec())
+            }
+        }
+    }
+}
+
+fn rsa_encoding(digest: Digest) -> &'static dyn lib::RsaEncoding {
+    match digest {
+        Digest::Sha256 => &lib::RSA_PKCS1_SHA256,
+        Digest::Sha384 => &lib::RSA_PKCS1_SHA384,
+        Digest::Sha512 => &lib::RSA_PKCS1_SHA512,
+    }
+}
+
+fn ecdsa(der: &[u8], digest: Digest) -> Result<EcdsaKeyPair, IdentityError> {
+    let algorithms: &[&'static lib::EcdsaSigningAlgorithm] = match digest {
+        Digest::Sha256 => {
+            &[&lib::ECDSA_P256_SHA256_ASN1_SIGNING, &lib::ECDSA_P521_SHA256_ASN1_SIGNING]
+        }
+        Digest::Sha384 => {
+            &[&lib::ECDSA_P384_SHA384_ASN1_SIGNING, &lib::ECDSA_P521_SHA384_ASN1_SIGNING]
+        }
+        Digest::Sha512 => &[&lib::ECDSA_P521_SHA512_ASN1_SIGNING],
+    };
+    let fitting = algorithms.iter().find_map(|algorithm| {
+        EcdsaKeyPair::from_pkcs8(algorithm, der)
+            .or_else(|_| EcdsaKeyPair::from_private_key_der(algorithm, der))
+            .ok()
+    });
+    fitting.ok_or_else(|| {
+        IdentityError::Key("it is neither RSA nor ECDSA on a curve that fits its digest".to_owned())
+    })
+}

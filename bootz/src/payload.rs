@@ -1,0 +1,137 @@
+//! What a bootstrap server tells one box to be.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA512, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_proto::bootz::{
+    BootConfig, BootstrapDataResponse, BootstrapDataSigned, CertzProfiles,
+};
+use prost::Message;
+use rustls_pki_types::CertificateDer;
+
+/// The TLS profile that no client may bring (gNSI certz).
+const DEFAULT_PROFILE: &str = "system_default_profile";
+
+/// What this box is told, read from data that is believed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Payload {
+    /// All of it, as the protocol has it. The certificate of the server is in it once more.
+    pub response: BootstrapDataResponse,
+    /// The configuration that the box boots with.
+    pub boot_config: BootConfig,
+    /// What the certificate of the server leads to when the outcome is reported, in DER.
+    pub server_trust_cert: CertificateDer<'static>,
+    /// SHA-512 of the data as it came, in lower-case hexadecimal digits.
+    pub checksum: String,
+}
+
+/// Why data that is believed cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// It is no `BootstrapDataSigned`.
+    #[error("the bootstrap data cannot be read: {0}")]
+    Malformed(String),
+    /// An answer to another question.
+    #[error("the bootstrap data carries another nonce than the one that was sent")]
+    Nonce,
+    /// Nothing in it is for this box.
+    #[error("the bootstrap data has no response for serial number `{0}`")]
+    NotForUs(String),
+    /// Two responses are.
+    #[error("the bootstrap data has several responses for serial number `{0}`")]
+    Ambiguous(String),
+    /// A field is missing or wrong.
+    #[error("{field}: {reason}")]
+    Field {
+        /// Its name in `BootstrapDataResponse`.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl PayloadError {
+    fn field(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Field { field, reason: reason.into() }
+    }
+
+    /// True when the data is somebody else's, rather than wrong.
+    #[must_use]
+    pub fn is_replay(&self) -> bool {
+        matches!(self, Self::Nonce)
+    }
+}
+
+/// The checksum that telemetry shows.
+#[must_use]
+pub fn checksum(data: &[u8]) -> String {
+    digest(&SHA512, data).as_ref().iter().fold(String::new(), |mut text, octet| {
+        write!(text, "{octet:02x}").expect("writing to a string does not fail");
+        text
+    })
+}
+
+impl Payload {
+    /// Reads the data for the box with this serial number, sent in answer to this nonce (empty when none was sent).
+    ///
+    /// # Errors
+    /// When it cannot be read, answers somebody else, or lacks what a box needs.
+    pub fn read(data: &[u8], nonce: &str, serial: &str) -> Result<Self, PayloadError> {
+        let signed = BootstrapDataSigned::decode(data)
+            .map_err(|error| PayloadError::Malformed(error.to_string()))?;
+        verify_slices_are_equal(signed.nonce.as_bytes(), nonce.as_bytes())
+            .map_err(|_| PayloadError::Nonce)?;
+        let mut ours = signed.responses.into_iter().filter(|it| it.serial_num == serial);
+        let response = ours.next().ok_or_else(|| PayloadError::NotForUs(serial.to_owned()))?;
+        if ours.next().is_some() {
+            return Err(PayloadError::Ambiguous(serial.to_owned()));
+        }
+        response.certz_profiles.as_ref().map_or(Ok(()), check_profiles)?;
+        let boot_config = response.boot_config.clone();
+        Ok(Self {
+            boot_config: boot_config
+                .ok_or_else(|| PayloadError::field("boot_config", "it is missing"))?,
+            server_trust_cert: trust(&response.server_trust_cert)?,
+            checksum: checksum(data),
+            response,
+        })
+    }
+}
+
+fn trust(text: &str) -> Result<CertificateDer<'static>, PayloadError> {
+    const FIELD: &str = "server_trust_cert";
+    if text.is_empty() {
+        return Err(PayloadError::field(FIELD, "it is missing, so nothing can be reported"));
+    }
+    let octets = STANDARD.decode(text);
+    let der = CertificateDer::from(
+        octets.map_err(|error| PayloadError::field(FIELD, error.to_string()))?,
+    );
+    match webpki::anchor_from_trusted_cert(&der) {
+        Ok(_) => Ok(der),
+        Err(error) => Err(PayloadError::field(FIELD, format!("it is no certificate: {error}"))),
+    }
+}
+
+fn check_profiles(profiles: &CertzProfiles) -> Result<(), PayloadError> {
+    let refused = |reason: String| Err(PayloadError::field("certz_profiles", reason));
+    let mut seen = BTreeSet::new();
+    for profile in &profiles.profiles {
+        let id = profile.ssl_profile_id.as_str();
+        if id.is_empty() {
+            return refused("a profile has no id".to_owned());
+        }
+        if id == DEFAULT_PROFILE {
+            return refused(format!("`{DEFAULT_PROFILE}` belongs to the box"));
+        }
+        if !seen.insert(id) {
+            return refused(format!("`{id}` stands there twice"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Signatures by the keys of certificates, and which of them we take.
+
+use aws_lc_rs::digest;
+use aws_lc_rs::signature::{self as lib, UnparsedPublicKey, VerificationAlgorithm};
+use cms::cert::x509::Certificate;
+use cms::cert::x509::der::asn1::{Any, ObjectIdentifier};
+use cms::cert::x509::spki::SubjectPublicKeyInfoOwned;
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+
+/// Why a signature is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SignatureError {
+    #[error("signatures of kind {0} are not supported")]
+    Algorithm(ObjectIdentifier),
+    #[error("public keys of kind {0} are not supported")]
+    Key(ObjectIdentifier),
+    #[error("the signature does not match what it signs")]
+    Mismatch,
+}
+
+/// The digests that are taken: SHA-2 from 256 bits upward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digest {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Digest {
+    /// By the name of the digest itself, or of a signature that uses it.
+    pub(crate) fn named(oid: ObjectIdentifier) -> Result<Self, SignatureError> {
+        match oid.to_string().as_str() {
+            // The digest; RSA with it; ECDSA with it.
+            "2.16.840.1.101.3.4.2.1" | "1.2.840.113549.1.1.11" | "1.2.840.10045.4.3.2" => {
+                Ok(Self::Sha256)
+            }
+            "2.16.840.1.101.3.4.2.2" | "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => {
+                Ok(Self::Sha384)
+            }
+            "2.16.840.1.101.3.4.2.3" | "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => {
+                Ok(Self::Sha512)
+            }
+            _ => Err(SignatureError::Algorithm(oid)),
+        }
+    }
+
+    /// That of the signature which the certificate carries: by it bootstrap servers and boxes choose theirs.
+    pub(crate) fn of(certificate: &Certificate) -> Result<Self, SignatureError> {
+        Self::named(certificate.signature_algorithm().oid)
+    }
+
+    pub(crate) fn of_octets(self, octets: &[u8]) -> digest::Digest {
+        let algorithm = match self {
+            Self::Sha256 => &digest::SHA256,
+            Self::Sha384 => &digest::SHA384,
+            Self::Sha512 => &digest::SHA512,
+        };
+        digest::digest(algorithm, octets)
+    }
+}
+
+/// Whether the key of a certificate made this signature: RSA with PKCS #1 v1.5, or ECDSA in ASN.1.
+pub(crate) fn verify(
+    certificate: &Certificate,
+    digest: Digest,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), SignatureError> {
+    let key = certificate.tbs_certificate().subject_public_key_info();
+    UnparsedPublicKey::new(algorithm(key, digest)?, key.subject_public_key.raw_bytes())
+        .verify(message, signature)
+        .map_err(|_| SignatureError::Mismatch)
+}
+
+fn algorithm(
+    key: &SubjectPublicKeyInfoOwned,
+    digest: Digest,
+) -> Result<&'static dyn VerificationAlgorithm, SignatureError> {
+    let kind = key.algorithm.oid;
+    if kind == RSA {
+        return Ok(match digest {
+            Digest::Sha256 => &lib::RSA_PKCS1_2048_8192_SHA256,
+            Digest::Sha384 => &lib::RSA_PKCS1_2048_8192_SHA384,
+            Digest::Sha512 => &lib::RSA_PKCS1_2048_8192_SHA512,
+        });
+    }
+    if kind != EC {
+        return Err(SignatureError::Key(kind));
+    }
+    let named = key.algorithm.parameters.as_ref().map(Any::decode_as::<ObjectIdentifier>);
+    let Some(Ok(curve)) = named else { return Err(SignatureError::Key(kind)) };
+    Ok(match (curve, digest) {
+        (P256, Digest::Sha256) => &lib::ECDSA_P256_SHA256_ASN1,
+        (P256, Digest::Sha384) => &lib::ECDSA_P256_SHA384_ASN1,
+        (P256, Digest::Sha512) => &lib::ECDSA_P256_SHA512_ASN1,
+        (P384, Digest::Sha256) => &lib::ECDSA_P384_SHA256_ASN1,
+        (P384, Digest::Sha384) => &lib::ECDSA_P384_SHA384_ASN1,
+        (P384, Digest::Sha512) => &lib::ECDSA_P384_SHA512_ASN1,
+        (P521, Digest::Sha256) => &lib::ECDSA_P521_SHA256_ASN1,
+        (P521, Digest::Sha384) => &lib::ECDSA_P521_SHA384_ASN1,
+        (P521, Digest::Sha512) => &lib::ECDSA_P521_SHA512_ASN1,
+        _ => return Err(SignatureError::Key(curve)),
+    })
+}

@@ -1,0 +1,105 @@
+//! Where a bootstrap server listens, as DHCP and operators write it: `bootz://HOST:PORT`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use http::Uri;
+use serde::{Deserialize, Serialize};
+
+const SCHEME: &str = "bootz";
+
+/// A bootstrap server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Server {
+    /// A name to be resolved, or an address.
+    pub host: Host,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// A host as a URI names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A name to be resolved.
+    Name(String),
+    /// An IPv4 or IPv6 literal.
+    Address(IpAddr),
+}
+
+/// Why a text names no bootstrap server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// A URI for somebody else, as the `https://` of RFC 8572.
+    #[error("`{0}` is not a bootz:// URI")]
+    OtherScheme(String),
+    /// It cannot be read.
+    #[error("`{uri}` is no server: {reason}")]
+    Malformed {
+        /// What was given.
+        uri: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+impl FromStr for Server {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let malformed = |reason| UriError::Malformed { uri: text.to_owned(), reason };
+        let uri: Uri = text.parse().map_err(|_| malformed("it cannot be read as a URI"))?;
+        if !uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME)) {
+            return Err(UriError::OtherScheme(text.to_owned()));
+        }
+        let authority = uri.authority().ok_or_else(|| malformed("it has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(malformed("it names a user"));
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(malformed("it has a path or a query"));
+        }
+        let host = Host::read(authority.host()).ok_or_else(|| malformed("its host is empty"))?;
+        let port = authority.port_u16().filter(|port| *port != 0);
+        Ok(Self { host, port: port.ok_or_else(|| malformed("it has no port"))? })
+    }
+}
+
+impl Host {
+    fn read(text: &str) -> Option<Self> {
+        if let Some(literal) = text.strip_prefix('[') {
+            let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
+            return Some(Self::Address(address.into()));
+        }
+        if text.is_empty() {
+            return None;
+        }
+        Some(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Address))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) => write!(f, "{SCHEME}://{name}:{}", self.port),
+            Host::Address(IpAddr::V4(address)) => write!(f, "{SCHEME}://{address}:{}", self.port),
+            Host::Address(IpAddr::V6(address)) => write!(f, "{SCHEME}://[{address}]:{}", self.port),
+        }
+    }
+}
+
+impl TryFrom<String> for Server {
+    type Error = UriError;
+
+    fn try_from(text: String) -> Result<Self, UriError> {
+        text.parse()
+    }
+}
+
+impl From<Server> for String {
+    fn from(server: Server) -> Self {
+        server.to_string()
+    }
+}

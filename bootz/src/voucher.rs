@@ -1,0 +1,177 @@
+//! Ownership vouchers (RFC 8366): the vendor says to whom a box belongs.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::cms::{CmsError, SignedMessage};
+
+/// How far the clock of the box may be behind that of the vendor, in seconds: a day, for boxes whose clock was set by hand
+/// and in the wrong zone.
+const CLOCK_SLACK: u64 = 24 * 60 * 60;
+
+/// How its author came to know the owner. Anything else is refused.
+const ASSERTIONS: [&str; 3] = ["verified", "logged", "proximity"];
+
+/// A voucher that the vendor signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voucher {
+    /// The serial number of the box that it is about.
+    pub serial: String,
+    /// What the owner's certificate has to lead to, in DER.
+    pub pinned_domain_cert: Vec<u8>,
+    /// Whether the revocation of the owner's certificates has to be looked at.
+    pub checks_revocation: bool,
+    created: UnixTime,
+    expires: Option<UnixTime>,
+}
+
+/// Why a voucher is not believed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VoucherError {
+    /// The message around it.
+    #[error("the ownership voucher is not valid")]
+    Message(#[from] CmsError),
+    /// It is neither the JSON nor the XML of RFC 8366.
+    #[error("the ownership voucher cannot be read: {0}")]
+    Malformed(String),
+    /// It is for another box.
+    #[error("the ownership voucher is for serial number `{0}`")]
+    OtherBox(String),
+    /// Its time has not come, or is over.
+    #[error("the ownership voucher {0}")]
+    Time(&'static str),
+}
+
+/// The leaves of `ietf-voucher` that decide something. Others, and those of augmentations, are left alone.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Leaves {
+    created_on: String,
+    expires_on: Option<String>,
+    assertion: String,
+    serial_number: String,
+    pinned_domain_cert: String,
+    #[serde(default)]
+    domain_cert_revocation_checks: bool,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(rename = "ietf-voucher:voucher")]
+    voucher: Leaves,
+}
+
+impl Voucher {
+    /// Believes a voucher for the box with this serial number, signed by somebody who leads to one of the vendor's
+    /// certificates.
+    ///
+    /// # Errors
+    /// When the signature, the signer, the content, the serial number or the time is wrong.
+    pub fn verified(
+        message: &[u8],
+        serial: &str,
+        vendor: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<Self, VoucherError> {
+        let message = SignedMessage::read(message)?;
+        message.verify(vendor, false, now)?;
+        let voucher = Self::read(message.content())?;
+        if voucher.serial != serial {
+            return Err(VoucherError::OtherBox(voucher.serial));
+        }
+        voucher.valid_at(now)?;
+        Ok(voucher)
+    }
+
+    /// Reads what is signed: JSON when it begins like an object, else XML.
+    ///
+    /// # Errors
+    /// When it is neither, or a leaf is missing or has a value that it cannot have.
+    pub fn read(content: &[u8]) -> Result<Self, VoucherError> {
+        let malformed = |reason: String| VoucherError::Malformed(reason);
+        let first = content.iter().find(|octet| !octet.is_ascii_whitespace());
+        let leaves = if first == Some(&b'{') {
+            let document = serde_json::from_slice::<Document>(content);
+            document.map_err(|error| malformed(error.to_string()))?.voucher
+        } else {
+            let text = str::from_utf8(content).map_err(|error| malformed(error.to_string()))?;
+            Leaves::from_xml(text).map_err(malformed)?
+        };
+        leaves.into_voucher().map_err(malformed)
+    }
+
+    fn valid_at(&self, now: UnixTime) -> Result<(), VoucherError> {
+        if self.created.as_secs() > now.as_secs().saturating_add(CLOCK_SLACK) {
+            return Err(VoucherError::Time("was made in the future; is the clock right?"));
+        }
+        if self.expires.is_some_and(|expires| expires.as_secs() < now.as_secs()) {
+            return Err(VoucherError::Time("has expired"));
+        }
+        Ok(())
+    }
+}
+
+impl Leaves {
+    fn from_xml(text: &str) -> Result<Self, String> {
+        let document = roxmltree::Document::parse(text).map_err(|error| error.to_string())?;
+        let root = document.root_element();
+        if root.tag_name().name() != "voucher" {
+            return Err(format!("the document is a `{}`", root.tag_name().name()));
+        }
+        let leaf = |name: &str| {
+            let mut found = root.children().filter(|child| child.tag_name().name() == name);
+            let text = found.next().map(|child| child.text().unwrap_or_default().trim().to_owned());
+            if found.next().is_some() {
+                Err(format!("`{name}` stands there twice"))
+            } else {
+                Ok(text)
+            }
+        };
+        let needed = |name: &str| leaf(name)?.ok_or_else(|| format!("`{name}` is missing"));
+        let checks = match leaf("domain-cert-revocation-checks")?.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("`domain-cert-revocation-checks` is `{other}`")),
+        };
+        Ok(Self {
+            created_on: needed("created-on")?,
+            expires_on: leaf("expires-on")?,
+            assertion: needed("assertion")?,
+            serial_number: needed("serial-number")?,
+            pinned_domain_cert: needed("pinned-domain-cert")?,
+            domain_cert_revocation_checks: checks,
+        })
+    }
+
+    fn into_voucher(self) -> Result<Voucher, String> {
+        if !ASSERTIONS.contains(&self.assertion.as_str()) {
+            return Err(format!("`assertion` is `{}`", self.assertion));
+        }
+        if self.serial_number.is_empty() {
+            return Err("`serial-number` is empty".to_owned());
+        }
+        let folded: String = self.pinned_domain_cert.split_ascii_whitespace().collect();
+        let pinned = STANDARD.decode(folded);
+        Ok(Voucher {
+            serial: self.serial_number,
+            pinned_domain_cert: pinned.map_err(|error| format!("`pinned-domain-cert`: {error}"))?,
+            checks_revocation: self.domain_cert_revocation_checks,
+            created: time_of("created-on", &self.created_on)?,
+            expires: self.expires_on.map(|text| time_of("expires-on", &text)).transpose()?,
+        })
+    }
+}
+
+/// A `yang:date-and-time`. What lies before 1970 is 1970.
+fn time_of(leaf: &str, text: &str) -> Result<UnixTime, String> {
+    let parsed = OffsetDateTime::parse(text, &Rfc3339);
+    let seconds = parsed.map_err(|error| format!("`{leaf}`: {error}"))?.unix_timestamp();
+    Ok(UnixTime::since_unix_epoch(std::time::Duration::from_secs(
+        u64::try_from(seconds).unwrap_or_default(),
+    )))
+}

@@ -1,0 +1,104 @@
+//! The protocol over a channel that the caller has connected.
+
+use holdfast_proto::bootz::bootstrap_client::BootstrapClient;
+use holdfast_proto::bootz::{
+    BootstrapStreamRequestV1, BootstrapStreamResponseV1, GetBootstrapDataRequest,
+    GetBootstrapDataResponse, ReportStatusRequest,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+/// Messages that wait to be sent on a stream: the next one is only made when the last one was answered.
+const WAITING: usize = 1;
+/// The largest answer that is read, in octets. Boot configurations come with certificates and policies of some
+/// megabytes; a server that nobody knows yet cannot make the box hold more.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// How a call ended without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The canonical code.
+    pub code: Code,
+    /// What the server says.
+    pub message: String,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self { code: status.code(), message: status.message().to_owned() }
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {}", self.code, self.message)
+    }
+}
+
+/// A bootstrap server that is connected.
+#[derive(Clone, Debug)]
+pub struct Connection(BootstrapClient<Channel>);
+
+impl Connection {
+    /// Speaks over this channel.
+    #[must_use]
+    pub fn new(channel: Channel) -> Self {
+        Self(BootstrapClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+    }
+
+    /// Asks for the data of this box.
+    ///
+    /// # Errors
+    /// The status of the call.
+    pub async fn data(
+        &mut self,
+        request: GetBootstrapDataRequest,
+    ) -> Result<GetBootstrapDataResponse, Refused> {
+        Ok(self.0.get_bootstrap_data(request).await?.into_inner())
+    }
+
+    /// Reports the outcome.
+    ///
+    /// # Errors
+    /// The status of the call.
+    pub async fn report(&mut self, request: ReportStatusRequest) -> Result<(), Refused> {
+        self.0.report_status(request).await?;
+        Ok(())
+    }
+
+    /// Opens a stream with its first message.
+    ///
+    /// # Errors
+    /// The status of the call.
+    pub async fn stream(&mut self, first: BootstrapStreamRequestV1) -> Result<Exchange, Refused> {
+        let (requests, waiting) = mpsc::channel(WAITING);
+        requests.try_send(first).expect("an empty queue has room");
+        let answers = self.0.bootstrap_stream_v1(ReceiverStream::new(waiting)).await?.into_inner();
+        Ok(Exchange { requests, answers })
+    }
+}
+
+/// A stream, on which one message answers another.
+#[derive(Debug)]
+pub struct Exchange {
+    requests: mpsc::Sender<BootstrapStreamRequestV1>,
+    answers: Streaming<BootstrapStreamResponseV1>,
+}
+
+impl Exchange {
+    /// Sends the next message. That the stream has ended shows at the next answer.
+    pub async fn send(&self, message: BootstrapStreamRequestV1) {
+        let _ended = self.requests.send(message).await;
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// The status with which the stream ended; `UNAVAILABLE` when it ended without one.
+    pub async fn answer(&mut self) -> Result<BootstrapStreamResponseV1, Refused> {
+        let ended = || Status::unavailable("the server ended the stream without an answer");
+        Ok(self.answers.message().await?.ok_or_else(ended)?)
+    }
+}

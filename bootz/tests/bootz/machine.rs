@@ -1,0 +1,444 @@
+//! Whole bootstraps: what the client asks for, believes, reports and shows.
+
+use holdfast_bootz::client::{
+    Command, Entry, Event, Flows, Installed, Outcome, Profile, Stage, State, Task,
+};
+use holdfast_bootz::uri::Server;
+use holdfast_proto::bootz::{CertzProfile, CertzProfiles, SoftwareImage};
+use tonic::Code;
+
+use crate::scene::{Machine, SERIAL, World, dhcp, refusal, started};
+
+/// The first value is that of a box that has tried nothing yet.
+const NONE: &str = "BOOTZ_UNSPECIFIED";
+const ALL_WELL: [&str; 5] =
+    [NONE, "BOOTZ_SENT", "BOOTZ_RECEIVED", "BOOTZ_CONFIGURATION_APPLIED", "BOOTZ_OK"];
+
+fn run(change: impl Fn(&mut World, &mut Profile), waits: usize) -> (Machine, World) {
+    let mut world = World::new();
+    let mut profile = world.profile();
+    change(&mut world, &mut profile);
+    let mut machine = Machine::new(profile, dhcp());
+    machine.run(&mut world, waits);
+    (machine, world)
+}
+
+// proves 4.16, 4.17, 4.33, 4.34, 4.35, 4.36, 4.45, 4.61, 4.63, 4.64
+#[test]
+fn a_stream_ends_in_a_configured_box() {
+    let (machine, world) = run(|_, _| {}, 0);
+    let seen = &world.seen;
+    assert_eq!(seen.statuses, ALL_WELL);
+    assert_eq!(
+        seen.tasks,
+        ["lease", "connect", "open", "sign", "send", "apply", "connect", "open", "sign", "send"]
+    );
+    assert!(seen.connects.iter().all(|connect| !connect.presents_idevid));
+    assert_eq!(seen.connects[0].trusts, None);
+    assert!(seen.connects[1].trusts.is_some());
+    let request = &seen.requests[0];
+    let chassis = request.chassis_descriptor.as_ref().unwrap();
+    let card = request.control_card_state.as_ref().unwrap();
+    assert_eq!((chassis.serial_number.as_str(), chassis.control_cards.len()), (SERIAL, 0));
+    assert_eq!((card.serial_number.as_str(), card.status), (SERIAL, 1));
+    assert!(request.identity.is_some());
+    let report = &seen.reports[0];
+    assert_eq!((report.status, report.status_message.as_str()), (1, "applied"));
+    assert_eq!((report.states[0].serial_number.as_str(), report.states[0].status), (SERIAL, 2));
+    assert!(report.identity.is_some());
+    assert_eq!(machine.client.record().parameters, None);
+}
+
+// proves 4.14, 4.61, 4.64
+#[test]
+fn without_a_stream_the_identity_is_in_every_handshake() {
+    let (_, world) = run(|_, profile| profile.flows = Flows::Unary, 0);
+    assert_eq!(world.seen.statuses, ALL_WELL);
+    assert_eq!(world.seen.tasks, ["lease", "connect", "get", "apply", "connect", "report"]);
+    assert!(world.seen.connects.iter().all(|connect| connect.presents_idevid));
+    assert!(world.seen.connects[1].trusts.is_some());
+}
+
+// proves 4.19, 4.31
+#[test]
+fn a_nonce_is_sent_and_fresh_unless_the_box_is_set_up_for_a_laboratory() {
+    let fail_once = |world: &mut World, profile: &mut Profile| {
+        profile.flows = Flows::Unary;
+        world.instead = |task| match task {
+            Task::Apply(_) => Some(Outcome::Applied(Err("no".to_owned()))),
+            _ => None,
+        };
+    };
+    let (_, world) = run(fail_once, 1);
+    let [first, second] = &world.seen.requests[..] else { panic!("two attempts") };
+    assert!(first.nonce.len() >= 32 && first.nonce != second.nonce);
+
+    let laboratory = |_: &mut World, profile: &mut Profile| {
+        (profile.flows, profile.checks_ownership) = (Flows::Unary, false);
+    };
+    let (_, world) = run(laboratory, 0);
+    assert_eq!((world.seen.requests[0].nonce.as_str(), world.seen.applied), ("", 1));
+    assert!(world.seen.told.iter().any(|line| line.contains("laboratory")));
+}
+
+// proves 4.43
+#[test]
+fn every_stream_has_a_key_of_its_own() {
+    let (_, world) = run(
+        |world, _| {
+            world.instead = |task| match task {
+                Task::Apply(_) => Some(Outcome::Applied(Err("no".to_owned()))),
+                _ => None,
+            }
+        },
+        2,
+    );
+    let keys: std::collections::BTreeSet<_> =
+        world.seen.keys.iter().map(|key| key.public_key.clone()).collect();
+    assert_eq!((keys.len(), world.seen.keys.len()), (6, 6)); // data and report of three attempts
+}
+
+// proves 4.20, 4.21, 4.23, 4.28, 4.30, 4.31, 4.42, 4.44, 4.62
+#[test]
+fn what_is_not_the_owners_is_never_applied() {
+    type Change = fn(&mut World, &mut Profile);
+    let invalid = "BOOTZ_OV_INVALID";
+    let rows: [(&str, Change, &str, &str, usize); 9] = [
+        (
+            "no voucher on a stream",
+            |world, _| world.spoil_stream = |answer| answer.ownership_voucher.clear(),
+            invalid,
+            "no ownership voucher",
+            0,
+        ),
+        (
+            "no voucher without a stream",
+            |world, profile| {
+                profile.flows = Flows::Unary;
+                world.spoil_unary = |answer| answer.ownership_voucher.clear();
+            },
+            invalid,
+            "no ownership voucher",
+            0,
+        ),
+        (
+            "changed data",
+            |world, profile| {
+                profile.flows = Flows::Unary;
+                world.spoil_unary = |answer| {
+                    let mut data = answer.serialized_bootstrap_data.to_vec();
+                    data.push(0);
+                    answer.serialized_bootstrap_data = data.into();
+                };
+            },
+            invalid,
+            "signature of the bootstrap data",
+            0,
+        ),
+        (
+            "changed ciphertext: the signature is looked at before anything is opened",
+            |world, _| {
+                world.spoil_stream =
+                    |answer| answer.encrypted_serialized_bootstrap_data = b"x".to_vec().into();
+            },
+            invalid,
+            "signature of the bootstrap data",
+            0,
+        ),
+        (
+            "another encapsulated key",
+            |world, _| world.spoil_stream = |answer| answer.encapsulated_key = vec![9; 32].into(),
+            invalid,
+            "not encrypted for this stream",
+            0,
+        ),
+        (
+            "a replay",
+            |world, _| world.spoil_data = |data| data.nonce = "of yesterday".to_owned(),
+            invalid,
+            "another nonce",
+            0,
+        ),
+        (
+            "for another box",
+            |world, _| world.spoil_data = |data| data.responses[0].serial_num = "HF-2".to_owned(),
+            "BOOTZ_CONFIGURATION_INVALID",
+            "no response for serial number",
+            0,
+        ),
+        (
+            "a refused challenge",
+            |world, _| {
+                world.instead = |task| match task {
+                    Task::Send(_) => Some(Outcome::Message(Err(refusal(Code::InvalidArgument)))),
+                    _ => None,
+                }
+            },
+            NONE,
+            "InvalidArgument",
+            0,
+        ),
+        (
+            "refused by the box itself",
+            |world, _| {
+                world.instead = |task| match task {
+                    Task::Apply(_) => Some(Outcome::Applied(Err("path /x is unknown".to_owned()))),
+                    _ => None,
+                }
+            },
+            "BOOTZ_CONFIGURATION_INVALID",
+            "path /x is unknown",
+            2,
+        ),
+    ];
+    for (name, change, status, why, reports) in rows {
+        let (machine, world) = run(change, 1); // and the next attempt, from the first step
+        let telemetry = &machine.client.record().telemetry;
+        assert_eq!((telemetry.status.name(), telemetry.error_count), (status, 2), "{name}");
+        assert!(
+            world.seen.told.iter().any(|line| line.contains(why)),
+            "{name}: {:?}",
+            world.seen.told
+        );
+        assert_eq!(world.seen.tasks.iter().filter(|task| **task == "lease").count(), 2, "{name}");
+        assert_eq!(world.seen.applied, reports, "{name}");
+        let told = &world.seen.reports;
+        assert_eq!(told.len(), reports, "{name}");
+        assert!(told.iter().all(|it| it.status == 2 && it.status_message.contains(why)), "{name}");
+    }
+}
+
+// proves 4.66, 4.67, 4.68
+#[test]
+fn a_server_that_is_not_there_is_tried_for_ever() {
+    let (machine, world) = run(
+        |world, _| {
+            world.instead = |task| match task {
+                Task::Connect(_) => Some(Outcome::Connected(Err("connection refused".to_owned()))),
+                _ => None,
+            }
+        },
+        30,
+    );
+    let telemetry = &machine.client.record().telemetry;
+    assert_eq!(world.seen.statuses, [NONE]);
+    assert_eq!(telemetry.error_count, 31);
+    assert_eq!(telemetry.last_attempt, Some(1_767_225_600_000_000_000));
+    assert_eq!(world.seen.waits.len(), 31);
+    assert!(world.seen.waits.iter().all(|wait| (10..=450).contains(&wait.as_secs())));
+    assert!(matches!(machine.client.state(), State::Waiting));
+}
+
+// proves 4.5
+#[test]
+fn all_servers_of_a_list_are_tried() {
+    let unreachable_first = |world: &mut World, _: &mut Profile| {
+        world.offered = vec!["bootz://a:1", "bootz://b:2"];
+        world.instead = |task| match task {
+            Task::Connect(connect) if connect.server.port == 1 => {
+                Some(Outcome::Connected(Err("refused".to_owned())))
+            }
+            _ => None,
+        };
+    };
+    let (_, world) = run(unreachable_first, 0);
+    assert_eq!(world.seen.statuses, ALL_WELL);
+    let ports: Vec<u16> = world.seen.connects.iter().map(|it| it.server.port).collect();
+    assert_eq!(ports, [1, 2, 2]);
+
+    // One whose data is refused sends the box back to the first step, and is the last to be asked there.
+    let refused = |world: &mut World, _: &mut Profile| {
+        world.offered = vec!["bootz://a:1", "bootz://b:2"];
+        world.spoil_data = |data| data.nonce.clear();
+    };
+    let (_, world) = run(refused, 2);
+    let ports: Vec<u16> = world.seen.connects.iter().map(|it| it.server.port).collect();
+    assert_eq!(ports, [1, 2, 1]);
+}
+
+// proves 4.47
+#[test]
+fn what_a_server_says_to_the_stream_decides_what_comes_next() {
+    // code of the stream, whether the unary rpc is tried, tasks until the first wait
+    let rows: [(Flows, Code, &[&str]); 4] = [
+        (
+            Flows::Either,
+            Code::Unimplemented,
+            &["lease", "connect", "open", "connect", "get", "apply", "connect", "report"],
+        ),
+        (Flows::Stream, Code::Unimplemented, &["lease", "connect", "open"]),
+        (Flows::Either, Code::NotFound, &["lease", "connect", "open"]),
+        (Flows::Either, Code::FailedPrecondition, &["lease", "connect", "open"]),
+    ];
+    for (flows, code, tasks) in rows {
+        let mut world = World::new();
+        world.instead = match code {
+            Code::Unimplemented => |task| refuse_stream(task, Code::Unimplemented),
+            Code::NotFound => |task| refuse_stream(task, Code::NotFound),
+            _ => |task| refuse_stream(task, Code::FailedPrecondition),
+        };
+        let mut machine = Machine::new(Profile { flows, ..world.profile() }, dhcp());
+        machine.run(&mut world, 0);
+        assert_eq!(world.seen.tasks, tasks, "{flows:?} {code:?}");
+        let unary: Vec<bool> = world.seen.connects.iter().map(|it| it.presents_idevid).collect();
+        assert_eq!(unary, (0..unary.len()).map(|at| at > 0).collect::<Vec<_>>());
+    }
+}
+
+fn refuse_stream(task: &Task, code: Code) -> Option<Outcome> {
+    matches!(task, Task::OpenStream(_)).then(|| Outcome::Message(Err(refusal(code))))
+}
+
+fn with_image(data: &mut holdfast_proto::bootz::BootstrapDataSigned) {
+    data.responses[0].intended_image = Some(SoftwareImage {
+        name: "os".to_owned(),
+        version: "2".to_owned(),
+        url: "http://h/i".to_owned(),
+        os_image_hash: "ab".repeat(32),
+        hash_algorithm: "ietf-sztp-conveyed-info:sha-256".to_owned(),
+    });
+}
+
+// proves 4.49, 4.51, 4.64
+#[test]
+fn an_image_comes_before_the_configuration() {
+    let installed = |world: &mut World, _: &mut Profile| world.spoil_data = with_image;
+    let (_, world) = run(installed, 0);
+    assert_eq!((world.seen.installs, world.seen.applied), (1, 1));
+    assert_eq!(
+        world.seen.statuses,
+        [
+            NONE,
+            "BOOTZ_SENT",
+            "BOOTZ_RECEIVED",
+            "BOOTZ_OS_UPGRADE_IN_PROGRESS",
+            "BOOTZ_OS_UPGRADE_COMPLETE",
+            "BOOTZ_CONFIGURATION_APPLIED",
+            "BOOTZ_OK"
+        ]
+    );
+
+    let without_slot = |world: &mut World, profile: &mut Profile| {
+        world.spoil_data = with_image;
+        profile.slot.installs = false;
+    };
+    let (_, world) = run(without_slot, 0);
+    assert_eq!((world.seen.installs, world.seen.applied), (0, 1));
+    assert!(world.seen.reports[0].status_message.contains("no slot for images"));
+
+    let broken = |world: &mut World, _: &mut Profile| {
+        world.spoil_data = with_image;
+        world.instead = |task| match task {
+            Task::Install(_) => Some(Outcome::Installed(Err("another hash".to_owned()))),
+            _ => None,
+        };
+    };
+    let (machine, world) = run(broken, 0);
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OS_INVALID_IMAGE");
+    assert_eq!((world.seen.applied, world.seen.reports[0].status), (0, 2));
+    assert!(matches!(machine.client.state(), State::Waiting));
+}
+
+// proves 4.49
+#[test]
+fn a_reboot_into_an_image_begins_anew_and_finds_it_running() {
+    let mut world = World::new();
+    world.spoil_data = with_image;
+    world.instead = |task| match task {
+        Task::Install(_) => Some(Outcome::Installed(Ok(Installed::AtReboot))),
+        _ => None,
+    };
+    let mut machine = Machine::new(world.profile(), dhcp());
+    machine.run(&mut world, 0);
+    assert_eq!((world.seen.reboots, world.seen.applied), (1, 0));
+
+    let mut profile = world.profile();
+    profile.slot.running = "2".to_owned();
+    let mut machine = Machine::new(profile, world.seen.saved.last().unwrap().clone());
+    machine.run(&mut world, 0);
+    assert_eq!((world.seen.installs, world.seen.applied), (1, 1));
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
+}
+
+// proves 4.56, 4.57
+#[test]
+fn profiles_that_are_not_allowed_are_refused_before_anything_is_applied() {
+    let (machine, world) = run(
+        |world, _| {
+            world.spoil_data = |data| {
+                let profile = CertzProfile {
+                    ssl_profile_id: "system_default_profile".to_owned(),
+                    ..CertzProfile::default()
+                };
+                data.responses[0].certz_profiles = Some(CertzProfiles { profiles: vec![profile] });
+            };
+        },
+        0,
+    );
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_CONFIGURATION_INVALID");
+    assert_eq!(world.seen.applied, 0);
+}
+
+// proves 4.53
+#[test]
+fn a_report_goes_on_until_a_server_that_can_be_trusted_takes_it() {
+    let mut world = World::new();
+    world.instead = |task| match task {
+        Task::Connect(connect) if connect.trusts.is_some() => {
+            Some(Outcome::Connected(Err("its certificate leads elsewhere".to_owned())))
+        }
+        _ => None,
+    };
+    let mut machine = Machine::new(world.profile(), dhcp());
+    machine.run(&mut world, 3);
+    let record = machine.client.record();
+    assert_eq!(record.telemetry.status.name(), "BOOTZ_CONFIGURATION_APPLIED");
+    assert_eq!((world.seen.applied, world.seen.reports.len()), (1, 0));
+    assert!(matches!(record.parameters.as_ref().unwrap().stage, Stage::Reporting { .. }));
+
+    world.instead = |_| None;
+    machine.step(Event::TimerDue(machine.waiting.unwrap()), &mut world.seen);
+    while let Some((work, task)) = machine.begun.pop_front() {
+        let outcome = world.answer(task);
+        machine.step(Event::Done(work, outcome), &mut world.seen);
+    }
+    assert_eq!((world.seen.applied, world.seen.reports.len()), (1, 1));
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
+}
+
+// proves 4.6, 4.12, 4.13
+#[test]
+fn an_operator_can_name_the_server_and_the_interface() {
+    let server: Server = "bootz://[2001:db8::1]:15006".parse().unwrap();
+    let entry = Entry::Named { server: server.clone(), interface: "mgmt0".to_owned() };
+    let mut world = World::new();
+    let mut machine = Machine::new(world.profile(), started(entry));
+    machine.run(&mut world, 0);
+    assert!(!world.seen.tasks.contains(&"lease"));
+    for connect in &world.seen.connects {
+        assert_eq!((&connect.server, connect.interface.as_deref()), (&server, Some("mgmt0")));
+    }
+    let applied = world.seen.saved.iter().rposition(|it| it.parameters.is_some()).unwrap();
+    assert_eq!(world.seen.saved[applied].telemetry.status.name(), "BOOTZ_CONFIGURATION_APPLIED");
+    assert_eq!(machine.client.record().parameters, None);
+}
+
+// proves 4.9, 4.10, 4.11, 4.67
+#[test]
+fn operators_start_terminate_and_reset() {
+    let mut world = World::new();
+    let mut machine = Machine::new(world.profile(), dhcp());
+    machine.step(Event::Started, &mut world.seen);
+    machine.step(Event::Command(Command::Terminate), &mut world.seen);
+    assert!(matches!(machine.client.state(), State::Resting));
+    assert_eq!((machine.client.record().parameters.clone(), machine.begun.len()), (None, 0));
+    assert_eq!(machine.client.record().telemetry.status.name(), NONE);
+
+    machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
+    assert_eq!(machine.begun.len(), 1);
+    machine.step(Event::Command(Command::Reset), &mut world.seen);
+    assert_eq!((world.seen.resets, machine.begun.len()), (1, 0));
+    for line in ["terminated", "starting to bootstrap by DHCP", "reset"] {
+        assert!(world.seen.told.iter().any(|told| told.contains(line)), "{line}");
+    }
+}

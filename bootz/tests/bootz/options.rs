@@ -1,0 +1,64 @@
+//! DHCP options and the URIs in them.
+
+use holdfast_bootz::dhcp::{self, OPTION_V4, OPTION_V6};
+use holdfast_bootz::uri::Server;
+
+fn list(uris: &[&str]) -> Vec<u8> {
+    let entry = |uri: &&str| {
+        let length = u16::try_from(uri.len()).unwrap().to_be_bytes();
+        [&length[..], uri.as_bytes()].concat()
+    };
+    uris.iter().flat_map(entry).collect()
+}
+
+// proves 4.3, 4.5
+#[test]
+fn a_list_names_servers_and_ignores_what_is_for_others() {
+    assert_eq!((OPTION_V4, OPTION_V6), (143, 136));
+    let rows: [(&[&str], &str, usize); 10] = [
+        (&[], "", 0),
+        (&["bootz://10.0.0.1:15006"], "bootz://10.0.0.1:15006", 0),
+        (&["BOOTZ://boot.example.net:1/"], "bootz://boot.example.net:1", 0),
+        (&["bootz://[2001:db8::1]:15006"], "bootz://[2001:db8::1]:15006", 0),
+        (&["bootz://a:1", "https://sztp.example.net", "bootz://b:2"], "bootz://a:1 bootz://b:2", 1),
+        (&["bootz://a:1", "bootz://a:1"], "bootz://a:1", 0),
+        (&["bootz://a", "bootz://:1", "bootz://a:0", "bootz://a:65536"], "", 4),
+        (&["bootz://a:1/path", "bootz://u@a:1", "bootz://a:1?q", "bootz://[::g]:1"], "", 4),
+        (&["", "\u{7f}", "bootz:"], "", 3),
+        (&["bootz://192.0.2.1:9340", ""], "bootz://192.0.2.1:9340", 1),
+    ];
+    for (uris, servers, ignored) in rows {
+        let offer = dhcp::read(&list(uris)).unwrap();
+        let found: Vec<String> = offer.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (found.join(" "), offer.ignored.len()),
+            (servers.to_owned(), ignored),
+            "{uris:?}"
+        );
+    }
+}
+
+// proves 4.3
+#[test]
+fn a_damaged_list_is_not_believed() {
+    let whole = list(&["bootz://a:1", "bootz://b:2"]);
+    for end in 1..whole.len() {
+        let read = dhcp::read(&whole[..end]);
+        let ends_between = end == list(&["bootz://a:1"]).len();
+        assert_eq!(read.is_ok(), ends_between, "{end}");
+        if let Err(error) = read {
+            assert!(error.to_string().contains("entry"), "{error}");
+        }
+    }
+    assert!(dhcp::read(&[0, 1, 0xff]).unwrap_err().to_string().contains("no text"));
+}
+
+#[test]
+fn a_server_is_written_as_it_is_read() {
+    for uri in ["bootz://10.0.0.1:1", "bootz://[::1]:65535", "bootz://name.example:9"] {
+        let server: Server = uri.parse().unwrap();
+        assert_eq!(server.to_string(), uri);
+        let kept = serde_json::to_string(&server).unwrap();
+        assert_eq!(serde_json::from_str::<Server>(&kept).unwrap(), server);
+    }
+}
