@@ -8,4 +8,5 @@
 pub mod authz;
 pub mod certz;
 pub mod credentialz;
+pub mod pathz;
 pub mod rotation;

@@ -1,0 +1,235 @@
+//! A policy as it was uploaded, and what is wrong with one.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use smol_str::SmolStr;
+
+use super::trie::{Entry, Rules, Step};
+use super::{Action, Mode, Principal};
+
+/// Any value of a key. It may stand there alone, and nowhere else.
+const ANY: &str = "*";
+/// A name that gNMI reads as any number of elements.
+const ANY_DEPTH: &str = "...";
+
+/// A path of a rule or of a question: an origin, which is never empty, and elements.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Path {
+    pub origin: SmolStr,
+    pub elems: Vec<Elem>,
+}
+
+/// One element: a name and its keys. A key that is left out takes every value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Elem {
+    pub name: SmolStr,
+    pub keys: Vec<(SmolStr, SmolStr)>,
+}
+
+/// Users under one name, for the rules of one policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    pub name: SmolStr,
+    pub users: Vec<SmolStr>,
+}
+
+/// A policy about to be checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    pub groups: Vec<Group>,
+    pub rules: Vec<DraftRule>,
+}
+
+/// A rule about to be checked: what is missing is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DraftRule {
+    pub id: SmolStr,
+    pub principal: Option<Principal>,
+    pub path: Option<Path>,
+    pub action: Option<Action>,
+    pub mode: Option<Mode>,
+}
+
+/// One rule that can decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub id: SmolStr,
+    pub principal: Principal,
+    pub path: Path,
+    pub action: Action,
+    pub mode: Mode,
+}
+
+/// A policy in which everything is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    /// The groups of each user that is in any.
+    memberships: HashMap<SmolStr, BTreeSet<SmolStr>>,
+}
+
+/// Why a policy is not taken into use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    #[error("rule {place} has no id")]
+    NoId { place: usize },
+    #[error("rule `{id}` is there twice")]
+    Twice { id: SmolStr },
+    #[error("rule `{id}` has no {what}")]
+    Missing { id: SmolStr, what: &'static str },
+    #[error("rule `{id}` is for group `{group}`, which the policy does not define")]
+    UnknownGroup { id: SmolStr, group: SmolStr },
+    #[error("rule `{id}`: {reason} in its path at `{at}`")]
+    Path { id: SmolStr, at: SmolStr, reason: &'static str },
+    #[error("a group has no name")]
+    NamelessGroup,
+    #[error("group `{name}` is defined twice")]
+    GroupTwice { name: SmolStr },
+    #[error("group `{group}` has a user without a name")]
+    NamelessUser { group: SmolStr },
+}
+
+impl Draft {
+    /// The policy, if everything in it can be understood.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the rule or the group that it is in.
+    pub fn check(self) -> Result<Policy, PolicyError> {
+        let mut names = HashSet::new();
+        let mut memberships: HashMap<SmolStr, BTreeSet<SmolStr>> = HashMap::new();
+        for Group { name, users } in self.groups {
+            if name.is_empty() {
+                return Err(PolicyError::NamelessGroup);
+            }
+            if users.iter().any(SmolStr::is_empty) {
+                return Err(PolicyError::NamelessUser { group: name });
+            }
+            for user in users {
+                memberships.entry(user).or_default().insert(name.clone());
+            }
+            if !names.insert(name.clone()) {
+                return Err(PolicyError::GroupTwice { name });
+            }
+        }
+        let mut ids = HashSet::new();
+        let mut rules = Vec::with_capacity(self.rules.len());
+        for (place, draft) in self.rules.into_iter().enumerate() {
+            let rule = draft.check(place, &names)?;
+            if !ids.insert(rule.id.clone()) {
+                return Err(PolicyError::Twice { id: rule.id });
+            }
+            rules.push(rule);
+        }
+        Ok(Policy { rules, memberships })
+    }
+}
+
+impl DraftRule {
+    fn check(self, place: usize, groups: &HashSet<SmolStr>) -> Result<Rule, PolicyError> {
+        let Self { id, principal, path, action, mode } = self;
+        if id.is_empty() {
+            return Err(PolicyError::NoId { place });
+        }
+        let missing = |what| PolicyError::Missing { id: id.clone(), what };
+        let principal = principal.ok_or_else(|| missing("user and no group"))?;
+        if principal.name().is_empty() {
+            return Err(missing("name of its user or group"));
+        }
+        if let Principal::Group(group) = &principal
+            && !groups.contains(group)
+        {
+            return Err(PolicyError::UnknownGroup { id, group: group.clone() });
+        }
+        let path = path.ok_or_else(|| missing("path"))?;
+        let action = action.ok_or_else(|| missing("action"))?;
+        let mode = mode.ok_or_else(|| missing("mode"))?;
+        if let Some((at, reason)) = path.elems.iter().find_map(Elem::mistake) {
+            return Err(PolicyError::Path { id, at, reason });
+        }
+        Ok(Rule { id, principal, path, action, mode })
+    }
+}
+
+impl Elem {
+    /// What no path of a rule may have, and where it stands.
+    fn mistake(&self) -> Option<(SmolStr, &'static str)> {
+        let name = &self.name;
+        if name.is_empty() {
+            return Some((name.clone(), "an element without a name"));
+        }
+        if name.contains(ANY) || name == ANY_DEPTH {
+            return Some((name.clone(), "a wildcard in a name"));
+        }
+        self.keys.iter().find_map(|(key, value)| {
+            let at = || SmolStr::from(format!("{name}[{key}={value}]"));
+            match (key.as_str(), value.as_str()) {
+                ("", _) => Some((at(), "a key without a name")),
+                (key, _) if key.contains(ANY) => Some((at(), "a wildcard in the name of a key")),
+                (_, ANY) => None,
+                (_, value) if value.contains(ANY) => {
+                    Some((at(), "a wildcard that is only a part of a value"))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// The keys that take one value only.
+    pub fn definite_keys(&self) -> impl Iterator<Item = &(SmolStr, SmolStr)> {
+        self.keys.iter().filter(|(_, value)| value != ANY)
+    }
+}
+
+impl Policy {
+    /// In the order of the upload, which means nothing.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whom the rules for this user are about: the user and the groups it is in.
+    pub fn principals(&self, user: &str) -> Vec<Principal> {
+        let groups = self.memberships.get(user).into_iter().flatten();
+        let groups = groups.map(|group| Principal::Group(group.clone()));
+        std::iter::once(Principal::User(user.into())).chain(groups).collect()
+    }
+
+    /// The rules by text. The origin is the first step of every path.
+    pub fn by_text(&self) -> Rules<SmolStr, SmolStr, SmolStr> {
+        Rules::new(self.rules.iter().map(|rule| Entry {
+            mode: rule.mode,
+            principal: rule.principal.clone(),
+            action: rule.action,
+            path: rule.path.steps().collect(),
+        }))
+    }
+
+    /// What the policy says of one path, as text; where `path` leaves a key open, of all values at once.
+    pub fn decide(
+        &self,
+        rules: &Rules<SmolStr, SmolStr, SmolStr>,
+        user: &str,
+        mode: Mode,
+        path: &Path,
+    ) -> Action {
+        let view = rules.view(mode, &self.principals(user));
+        let mut at = view.root();
+        for step in path.steps() {
+            at = view.step(&at, &step.name, |key| {
+                step.keys.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+            });
+        }
+        at.action()
+    }
+}
+
+impl Path {
+    fn steps(&self) -> impl Iterator<Item = Step<SmolStr, SmolStr, SmolStr>> {
+        let origin = Step { name: self.origin.clone(), keys: Vec::new() };
+        let elems = self.elems.iter().map(|elem| Step {
+            name: elem.name.clone(),
+            keys: elem.definite_keys().cloned().collect(),
+        });
+        std::iter::once(origin).chain(elems)
+    }
+}

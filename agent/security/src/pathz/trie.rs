@@ -1,0 +1,249 @@
+//! The best match, found while a path is walked down.
+//!
+//! Each principal has a trie of its rules for each mode. A [`View`] is those tries that are about one user; a [`Position`]
+//! is how far a walk has come in them, with the best rule so far. One step costs what the rules at that very element
+//! cost, whatever the size of the policy; where no rule lies further down, a position is settled, and what is below needs
+//! no steps at all.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+
+use super::{Action, Mode, Principal};
+
+/// One element of a rule's path, with those of its keys that take one value only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<N, K, V> {
+    pub name: N,
+    pub keys: Vec<(K, V)>,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct Entry<N, K, V> {
+    pub mode: Mode,
+    pub principal: Principal,
+    pub action: Action,
+    pub path: Vec<Step<N, K, V>>,
+}
+
+/// All rules of a policy whose paths are given by such names, keys and values.
+#[derive(Debug)]
+pub struct Rules<N, K, V>(HashMap<(Mode, Principal), Arc<Trie<N, K, V>>>);
+
+/// The rules that are about one user.
+#[derive(Debug)]
+pub struct View<N, K, V> {
+    tries: Vec<(Rank, Arc<Trie<N, K, V>>)>,
+    /// Steps taken, for tests: work must be in proportion to what is read or written.
+    steps: AtomicU64,
+}
+
+/// Where a walk has come to.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// The rules that may still say more further down.
+    spots: SmallVec<[Spot; 2]>,
+    best: Option<Match>,
+}
+
+#[derive(Debug)]
+struct Trie<N, K, V> {
+    /// The first is the root. One that has neither an action nor edges is not there.
+    nodes: Vec<TrieNode<N, K, V>>,
+}
+
+#[derive(Debug)]
+struct TrieNode<N, K, V> {
+    /// What the rules that end here say.
+    action: Option<Action>,
+    edges: HashMap<N, Vec<Edges<K, V>>>,
+}
+
+/// The ways on from a node by one name, those with the same definite keys together.
+#[derive(Debug)]
+struct Edges<K, V> {
+    keys: Vec<K>,
+    /// By the values of these keys.
+    to: HashMap<Values<V>, u32>,
+}
+
+type Values<V> = SmallVec<[V; 1]>;
+
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    trie: u16,
+    node: u32,
+    /// Definite keys on the way.
+    definite: u16,
+}
+
+/// A rule as far as it matters which of two is better. The order is that of the document: more definite keys, a user
+/// before a group, and no before yes. That the longer path comes first is the walk's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Match {
+    definite: u16,
+    rank: Rank,
+    denies: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Group,
+    User,
+}
+
+impl<N, K, V> Rules<N, K, V>
+where
+    N: Clone + Eq + Hash,
+    K: Clone + Ord,
+    V: Clone + Eq + Hash,
+{
+    pub fn new(entries: impl IntoIterator<Item = Entry<N, K, V>>) -> Self {
+        let mut tries: HashMap<(Mode, Principal), Trie<N, K, V>> = HashMap::new();
+        for Entry { mode, principal, action, path } in entries {
+            tries.entry((mode, principal)).or_default().add(path, action);
+        }
+        Self(tries.into_iter().map(|(whose, trie)| (whose, Arc::new(trie))).collect())
+    }
+
+    /// What of it is about a user, given as the user and its groups.
+    pub fn view(&self, mode: Mode, principals: &[Principal]) -> View<N, K, V> {
+        let trie = |principal: &Principal| {
+            let rank = match principal {
+                Principal::User(_) => Rank::User,
+                Principal::Group(_) => Rank::Group,
+            };
+            Some((rank, self.0.get(&(mode, principal.clone()))?.clone()))
+        };
+        View { tries: principals.iter().filter_map(trie).collect(), steps: AtomicU64::new(0) }
+    }
+}
+
+impl<N, K, V> View<N, K, V>
+where
+    N: Eq + Hash,
+    V: Clone + Eq + Hash,
+{
+    /// Above the first element.
+    pub fn root(&self) -> Position {
+        let spot = |trie| Spot { trie, node: 0, definite: 0 };
+        let tries = u16::try_from(self.tries.len()).unwrap_or(u16::MAX);
+        self.position((0..tries).map(spot), None)
+    }
+
+    /// One element further down. `key` gives the value of a key; a key without one stands for every value, and is only
+    /// met by rules that leave it open as well.
+    pub fn step<'v>(&self, from: &Position, name: &N, key: impl Fn(&K) -> Option<&'v V>) -> Position
+    where
+        V: 'v,
+    {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        let mut reached: SmallVec<[Spot; 2]> = SmallVec::new();
+        for spot in &from.spots {
+            for edges in self.node(spot).edges.get(name).into_iter().flatten() {
+                let values =
+                    edges.keys.iter().map(|it| key(it).cloned()).collect::<Option<Values<V>>>();
+                if let Some(node) = values.and_then(|values| edges.to.get(&values)) {
+                    let more = u16::try_from(edges.keys.len()).unwrap_or(u16::MAX);
+                    let definite = spot.definite.saturating_add(more);
+                    reached.push(Spot { trie: spot.trie, node: *node, definite });
+                }
+            }
+        }
+        self.position(reached, from.best)
+    }
+
+    /// How many steps were taken so far.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// A longer path is better than whatever ended above it, so `above` counts only when nothing ends here.
+    fn position(&self, reached: impl IntoIterator<Item = Spot>, above: Option<Match>) -> Position {
+        let mut here = None;
+        let mut spots = SmallVec::new();
+        for spot in reached {
+            let node = self.node(&spot);
+            here = here.max(node.action.map(|action| Match {
+                definite: spot.definite,
+                rank: self.tries[usize::from(spot.trie)].0,
+                denies: action == Action::Deny,
+            }));
+            if !node.edges.is_empty() {
+                spots.push(spot);
+            }
+        }
+        Position { spots, best: here.or(above) }
+    }
+
+    fn node(&self, spot: &Spot) -> &TrieNode<N, K, V> {
+        &self.tries[usize::from(spot.trie)].1.nodes[spot.node as usize]
+    }
+}
+
+impl Position {
+    /// What the policy says of the path up to here.
+    pub fn action(&self) -> Action {
+        match self.best {
+            Some(Match { denies: false, .. }) => Action::Permit,
+            Some(Match { denies: true, .. }) | None => Action::Deny,
+        }
+    }
+
+    /// No rule is about anything further down: what is said here holds for all of it.
+    pub fn is_settled(&self) -> bool {
+        self.spots.is_empty()
+    }
+}
+
+impl<N, K, V> Default for Trie<N, K, V> {
+    fn default() -> Self {
+        Self { nodes: vec![TrieNode::default()] }
+    }
+}
+
+impl<N, K, V> Default for TrieNode<N, K, V> {
+    fn default() -> Self {
+        Self { action: None, edges: HashMap::new() }
+    }
+}
+
+impl<N, K, V> Trie<N, K, V>
+where
+    N: Clone + Eq + Hash,
+    K: Clone + Ord,
+    V: Clone + Eq + Hash,
+{
+    fn add(&mut self, path: Vec<Step<N, K, V>>, action: Action) {
+        let end = path.into_iter().fold(0, |at, step| self.child(at, step));
+        let held = &mut self.nodes[end].action;
+        // Of two rules with the same path and principal the one that denies counts.
+        *held = Some(held.map_or(action, |held| held.min(action)));
+    }
+
+    fn child(&mut self, at: usize, step: Step<N, K, V>) -> usize {
+        let Step { name, mut keys } = step;
+        keys.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (keys, values): (Vec<K>, Values<V>) = keys.into_iter().unzip();
+        let fresh = self.nodes.len();
+        let groups = self.nodes[at].edges.entry(name).or_default();
+        let group = match groups.iter().position(|edges| edges.keys == keys) {
+            Some(group) => group,
+            None => {
+                groups.push(Edges { keys, to: HashMap::new() });
+                groups.len() - 1
+            }
+        };
+        let number = u32::try_from(fresh).expect("a message cannot hold so many elements");
+        let child = *groups[group].to.entry(values).or_insert(number) as usize;
+        if child == fresh {
+            self.nodes.push(TrieNode::default());
+        }
+        child
+    }
+}
