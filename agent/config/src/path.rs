@@ -52,6 +52,12 @@ impl Path {
         Self::default()
     }
 
+    /// How many elements stand before the first one that leaves the name open (`*`, `...`).
+    pub fn literal_len(&self) -> usize {
+        let open = |elem: &Elem| elem.name == "*" || elem.name == "...";
+        self.elems.iter().position(open).unwrap_or(self.elems.len())
+    }
+
     /// This path followed by another: a gNMI prefix and a path below it.
     #[must_use]
     pub fn join(&self, below: &Path) -> Self {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::admission::{Forms, Gate};
 use super::blame::Attribution;
 use super::merge::{joined, merge};
 use super::payload::{self, Supplied};
@@ -29,6 +30,9 @@ pub(crate) struct Session<'a> {
     pub(super) ports: FactoryPorts<'a>,
     /// What texts of the command line said is to be gone.
     pub(super) negations: Vec<Negation>,
+    /// What the author of the request may write.
+    pub(super) gate: Gate,
+    pub(super) forms: Forms,
     /// The request writes both origins.
     mixed: bool,
     /// Units that were sent back as Get showed them, when the request writes both origins.
@@ -44,6 +48,8 @@ impl<'a> Session<'a> {
             attribution: Attribution::new(before.models()),
             ports: FactoryPorts::of(before.models(), before.factory()),
             negations: Vec::new(),
+            gate: Gate::default(),
+            forms: Forms::default(),
             mixed: false,
             kept: Vec::new(),
         }
@@ -51,15 +57,23 @@ impl<'a> Session<'a> {
 
     /// All operations: a union_replace, or others in the order of 3.4 of the gNMI specification.
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
+        self.gate = edit.gate.clone();
+        self.attribution.gate = edit.gate.clone();
+        self.forms = edit.forms();
         if edit.union_replace.is_empty() {
             self.plain(edit);
         } else {
             self.union_replace(edit);
         }
-        match self.errors.is_empty() {
-            true => Ok((self.layers, self.attribution)),
-            false => Err(EditErrors(self.errors)),
+        // Who may not write is told so, and nothing else.
+        if self.errors.iter().any(|error| error.cause == Cause::Denied) {
+            self.errors.retain(|error| error.cause == Cause::Denied);
         }
+        if !self.errors.is_empty() {
+            return Err(EditErrors(self.errors));
+        }
+        self.admit_changes()?;
+        Ok((self.layers, self.attribution))
     }
 
     fn plain(&mut self, edit: &Edit) {
@@ -96,6 +110,9 @@ impl<'a> Session<'a> {
         }
         for pattern in patterns.iter().filter(writable) {
             self.attribution.path(operation, target.origin, pattern.clone());
+            if !self.may_clear(operation, target, pattern) {
+                return;
+            }
             if pattern.last().is_some_and(|node| schema.is_list_key(node)) {
                 let reason = "a key cannot be deleted without its entry".to_owned();
                 return self.fail(operation, target, Cause::BadValue(reason));
@@ -193,11 +210,19 @@ impl<'a> Session<'a> {
         if let Err(cause) = self.writable(target.origin, &path) {
             return self.fail(operation, target, cause);
         }
-        self.attribution.path(operation, target.origin, Pattern::from(&path));
+        let named = Pattern::from(&path);
+        let clears = !matches!(operation, Operation::Update(_));
+        if clears && !self.may_clear(operation, target, &named) {
+            return;
+        }
+        self.attribution.path(operation, target.origin, named);
         let supplied = match payload::read(schema, &path, payload) {
             Ok(supplied) => supplied,
             Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
         };
+        if !self.may_supply(operation, target.origin, &path, &supplied) {
+            return;
+        }
         let replace = matches!(operation, Operation::Replace(_));
         let union = matches!(operation, Operation::UnionReplace(_));
         if union && self.contradicts(operation, target.origin, &path, &supplied) {

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
+use super::admission::Gate;
 use super::errors::Side;
 use super::{Cause, Conflict, EditError, EditErrors, Operation};
 use crate::cli::{self, Act, Statement};
@@ -19,6 +20,8 @@ use crate::value::Value;
 pub(crate) struct Attribution<'a> {
     models: &'a Models,
     named: Vec<Named>,
+    /// What the author of the request may be told.
+    pub(super) gate: Gate,
 }
 
 #[derive(Debug)]
@@ -60,7 +63,7 @@ struct Culprit {
 
 impl<'a> Attribution<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
-        Self { models, named: Vec::new() }
+        Self { models, named: Vec::new(), gate: Gate::default() }
     }
 
     /// A change of whole trees, one operation for each origin.
@@ -149,6 +152,19 @@ impl<'a> Attribution<'a> {
         }
     }
 
+    /// The error of the last operation, about something that is not to be named.
+    pub(super) fn implied(&self, cause: Cause) -> EditError {
+        let (operation, place) = match self.named.last() {
+            Some(Named::Path { operation, origin, pattern }) => {
+                let path = pattern.concrete().unwrap_or_default();
+                (*operation, shown(self.models.schema(*origin), &path))
+            }
+            Some(Named::Text(text)) => (text.operation, "/".to_owned()),
+            None => (Operation::Update(0), "/".to_owned()),
+        };
+        EditError { operation, path: place, cause }
+    }
+
     /// What one layer has to say of `subject`, in the words of its own model. No value: it is to
     /// be absent.
     pub(super) fn side(
@@ -157,16 +173,24 @@ impl<'a> Attribution<'a> {
         subject: Subject<'_>,
         value: Option<&Value>,
     ) -> Side {
-        let (path, line) = match (layer.origin, subject.openconfig, subject.native) {
-            (Origin::OpenConfig, Some(path), _) => (shown(&self.models.openconfig, path), None),
-            (_, _, Some(path)) => {
-                let line = self.line(path, value).filter(|_| layer == LayerKey::CLIENT_NATIVE);
-                (shown(&self.models.native, path), line)
-            }
-            _ => (String::new(), None),
+        let said = value.map_or_else(|| "to be absent".to_owned(), |value| format!("`{value}`"));
+        let side = self.side_saying(layer, subject, said);
+        let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
+        let line = native.filter(|path| self.gate.may_read(Origin::Native, path));
+        Side { line: line.and_then(|path| self.line(path, value)), ..side }
+    }
+
+    /// The same in other words. What the author of the request may not read is not told.
+    pub(super) fn side_saying(&self, layer: LayerKey, subject: Subject<'_>, said: String) -> Side {
+        let path = match (layer.origin, subject.openconfig, subject.native) {
+            (Origin::OpenConfig, Some(path), _) => Some((Origin::OpenConfig, path)),
+            (_, _, Some(path)) => Some((Origin::Native, path)),
+            _ => None,
         };
-        let value = value.map_or_else(|| "to be absent".to_owned(), |value| format!("`{value}`"));
-        Side { layer, path, value, line }
+        let hidden = path.is_some_and(|(origin, path)| !self.gate.may_read(origin, path));
+        let value = if hidden { "set otherwise".to_owned() } else { said };
+        let path = path.map(|(origin, path)| shown(self.models.schema(origin), path));
+        Side { layer, path: path.unwrap_or_default(), value, line: None }
     }
 
     /// The line about a native leaf: that of the request, with its number, or for what is stored

@@ -47,6 +47,9 @@ pub enum Cause {
     BadValue(String),
     #[error("it is state, which cannot be written")]
     ReadOnly,
+    /// The author of the request may not.
+    #[error("the policy of paths does not permit it")]
+    Denied,
     #[error("wildcards are for deletes only")]
     Wildcard,
     #[error("key `{0}` is missing")]

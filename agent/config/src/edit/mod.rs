@@ -1,5 +1,6 @@
 //! What a client asks for, and why it may be refused.
 
+mod admission;
 mod apply;
 mod blame;
 mod errors;
@@ -12,6 +13,7 @@ mod reconcile;
 mod text;
 mod union;
 
+pub use admission::{Admission, Forms, Gate};
 pub use errors::{Cause, Conflict, EditError, EditErrors, Operation, Side};
 
 pub use payload::ANNOTATION;
@@ -35,6 +37,8 @@ pub struct Edit {
     pub updates: Vec<(Target, Payload)>,
     /// In a request of its own: the configuration becomes the union of these, in whatever order.
     pub union_replace: Vec<(Target, Payload)>,
+    /// What its author may write.
+    pub gate: Gate,
 }
 
 /// What an operation names. Wildcards are for deletes only.
@@ -61,6 +65,19 @@ impl Edit {
             && self.replaces.is_empty()
             && self.updates.is_empty()
             && self.union_replace.is_empty()
+    }
+
+    /// In which forms it says something of the native model.
+    pub fn forms(&self) -> Forms {
+        let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
+        let mut forms = Forms::default();
+        for (target, payload) in written {
+            let text = matches!(payload, Payload::Cli { .. });
+            forms.text |= text;
+            forms.native |= !text && target.origin == Origin::Native;
+        }
+        forms.native |= self.deletes.iter().any(|target| target.origin == Origin::Native);
+        forms
     }
 
     /// The origins that this writes, each once.

@@ -35,6 +35,9 @@ impl Session<'_> {
             let reason = "text of the command line has no path".to_owned();
             return self.fail(operation, target, Cause::Malformed(reason));
         }
+        if !self.may_send_text(operation, target) {
+            return;
+        }
         let statements = match cli::parse(&self.models().native, text) {
             Ok(statements) => statements,
             Err(errors) => {
@@ -63,6 +66,9 @@ impl Session<'_> {
 
     fn admit(&self, statement: &Statement) -> Result<(), Cause> {
         self.writable(Origin::Native, &statement.path)?;
+        if !self.may_state(statement) {
+            return Err(Cause::Denied);
+        }
         let owner = self.before.reserved_for(Origin::Native, &statement.path);
         match owner.filter(|_| statement.act == Act::No) {
             Some(owner) => Err(Cause::Reserved { owner, why: "only its owner removes it" }),
@@ -114,11 +120,11 @@ impl Session<'_> {
             let Some((above, found)) = standing else { continue };
             let subject = Subject { native: Some(path), openconfig: Some(above) };
             let absent = self.attribution.side(LayerKey::CLIENT_NATIVE, subject, None);
-            let mut there = self.attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, None);
-            there.value = match found {
+            let value = match found {
                 Found::Leaf(leaf) => format!("`{}`", leaf.value),
                 Found::Branch(_) | Found::List(_) => "there".to_owned(),
             };
+            let there = self.attribution.side_saying(LayerKey::CLIENT_OPENCONFIG, subject, value);
             let conflict = Conflict { sides: [absent, there] };
             // The line is what is wrong, whoever wants the leaf.
             let subject = Subject { openconfig: None, ..subject };
