@@ -29,6 +29,7 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
+    gnsi::pathz::Pathz,
     introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
@@ -226,7 +227,7 @@ async fn start_core(
     let core = Core::start(parts).await?;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     Ok(Running {
-        routes: northbound::routes(core.handle(), reboots.clone()).await?,
+        routes: northbound::routes(core.handle(), reboots.clone(), Pathz::default()).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()

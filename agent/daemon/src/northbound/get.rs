@@ -5,7 +5,7 @@
 
 use holdfast_config::edit::ANNOTATION;
 use holdfast_config::schema::{Node, Origin};
-use holdfast_config::tree::{Found, Tree};
+use holdfast_config::tree::{Child, Found, Tree};
 use holdfast_config::{InstancePath, Path, json};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
@@ -18,19 +18,21 @@ use super::path::{elems_to_wire, to_wire};
 use super::request::{ReadPath, Reader};
 use super::show;
 use super::status::Refusal;
+use crate::gnsi::pathz::{Rights, visible};
 use crate::telemetry::view::{now_ns, overlaid};
 use crate::telemetry::{Class, Item, Kind, Selection, Stamp, Walk};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
+    rights: Option<&Rights>,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
     let wishes = ReadWishes::of_get(&request.extension)?;
     let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
-    let reader = Reader::new(core, prefix, kind, &request.use_models, wishes.depth)?;
+    let reader = Reader::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
     if joined.iter().any(|path| path.cli) {
-        return show::get(core, &reader.prefix, &joined, &request, kind);
+        return show::get(core, &reader, &joined, &request, kind);
     }
     let encoding = Encoding::read(request.encoding)?;
     let paths = reader.resolved(joined)?;
@@ -129,7 +131,10 @@ impl<D: Datastore> Answer<'_, D> {
     /// There is something, but all of it is deeper than what is wanted.
     fn is_cut_off(&self) -> bool {
         let tree = self.view.tree(self.origin());
-        let is_there = |pattern| !tree.select(pattern).is_empty();
+        let is_seen = |(path, found): (InstancePath, Found<'_, Stamp>)| {
+            self.seen(&path, found, &mut None).is_some()
+        };
+        let is_there = |pattern| tree.select(pattern).into_iter().any(is_seen);
         self.reader.filter(self.origin()).depth.is_some() && self.path.patterns.iter().any(is_there)
     }
 
@@ -160,6 +165,8 @@ impl<D: Datastore> Answer<'_, D> {
         let selection = self.reader.full_selection(self.path, Class::All);
         for pattern in &self.path.patterns {
             for (path, found) in tree.select(pattern) {
+                let mut room = None;
+                let Some(found) = self.seen(&path, found, &mut room) else { continue };
                 if let Some(value) = self.document(&path, found, &selection) {
                     updates.push(update(self.answer_path(&path), value));
                 }
@@ -171,6 +178,18 @@ impl<D: Datastore> Answer<'_, D> {
             updates.push(update(gnmi::Path::default(), empty));
         }
         updates
+    }
+
+    /// What the caller may see of what stands at a path. What had to be cut out goes into `room`.
+    fn seen<'f>(
+        &self,
+        path: &InstancePath,
+        found: Found<'f, Stamp>,
+        room: &'f mut Option<Child<Stamp>>,
+    ) -> Option<Found<'f, Stamp>> {
+        let Some(view) = self.reader.rights(self.origin()) else { return Some(found) };
+        *room = visible(self.reader.schema(self.origin()), view, path, found);
+        room.as_ref().map(Found::from)
     }
 
     /// The document of the root, with what the client noted on it: part of its configuration.

@@ -11,19 +11,21 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::datastore::Datastore;
 use super::subscribe::sampler::Sampler;
-use super::subscribe::{self, Updates};
+use super::subscribe::{self, Subscribing, Updates};
 use super::{capabilities, get, set};
 use crate::caller::Caller;
+use crate::gnsi::pathz::Pathz;
 
 /// Serves gNMI from a datastore.
 #[derive(Debug)]
 pub(super) struct GnmiService<D> {
     sampler: Arc<Sampler<D>>,
+    pathz: Pathz,
 }
 
 impl<D: Datastore> GnmiService<D> {
-    pub(super) fn new(core: D) -> Self {
-        Self { sampler: Arc::new(Sampler::new(core)) }
+    pub(super) fn new(core: D, pathz: Pathz) -> Self {
+        Self { sampler: Arc::new(Sampler::new(core)), pathz }
     }
 
     fn core(&self) -> &D {
@@ -45,15 +47,17 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        Caller::authenticated(&request)?;
-        let answer = get::get(self.core(), request.into_inner()).await?;
+        let caller = Caller::authenticated(&request)?;
+        let rights = self.pathz.rights(&caller.name);
+        let answer = get::get(self.core(), rights.as_deref(), request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
     async fn set(&self, request: Request<SetRequest>) -> Result<Response<SetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNMI Set")?;
-        let answer = set::set(self.core(), &caller, request.into_inner()).await?;
+        let rights = self.pathz.rights(&caller.name);
+        let answer = set::set(self.core(), &caller, rights, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
@@ -61,8 +65,9 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         &self,
         request: Request<Streaming<SubscribeRequest>>,
     ) -> Result<Response<Updates>, Status> {
-        Caller::authenticated(&request)?;
+        let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
-        Ok(Response::new(subscribe::open(self.sampler.clone(), &extensions, requests)))
+        let reader = Subscribing { caller, policies: self.pathz.follow() };
+        Ok(Response::new(subscribe::open(self.sampler.clone(), reader, &extensions, requests)))
     }
 }

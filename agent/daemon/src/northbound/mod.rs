@@ -40,6 +40,7 @@ use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
+use crate::gnsi::pathz::Pathz;
 use crate::reboot::Reboots;
 
 /// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
@@ -56,13 +57,14 @@ pub const SERVICES: &[&str] = &["gnmi", "gnoi"];
 pub async fn routes(
     core: impl Datastore,
     reboots: Reboots,
+    pathz: Pathz,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let boot = BootConfigServer::new(BootConfigService::new(core.clone()))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
     let system = SystemServer::new(SystemService::new(reboots));
-    let gnmi = GNmiServer::new(GnmiService::new(core))
+    let gnmi = GNmiServer::new(GnmiService::new(core, pathz))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let (reporter, health) = tonic_health::server::health_reporter();

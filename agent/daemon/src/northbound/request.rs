@@ -4,19 +4,22 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Elem, Pattern};
+use holdfast_config::{Elem, Path, Pattern};
 use holdfast_proto::gnmi;
 
 use super::capabilities;
 use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
+use crate::gnsi::pathz::{NodeView, Rights, Scope};
 use crate::telemetry::{Class, Filter, Kind, Selection};
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]
 pub(super) struct Reader<'a, D> {
     core: &'a D,
+    /// What the caller may read, where there are rules.
+    rights: Option<&'a Rights>,
     pub(super) prefix: Prefix,
     openconfig: Filter,
     native: Filter,
@@ -32,6 +35,7 @@ pub(super) struct ReadPath {
 impl<'a, D: Datastore> Reader<'a, D> {
     pub(super) fn new(
         core: &'a D,
+        rights: Option<&'a Rights>,
         prefix: Option<gnmi::Path>,
         kind: Kind,
         models: &[gnmi::ModelData],
@@ -44,6 +48,7 @@ impl<'a, D: Datastore> Reader<'a, D> {
         };
         Ok(Self {
             core,
+            rights,
             prefix: Prefix::read(prefix, Access::Read)?,
             openconfig: Filter { kind, models: openconfig, depth },
             native: Filter { kind, models: native, depth },
@@ -77,7 +82,34 @@ impl<'a, D: Datastore> Reader<'a, D> {
             .schema(joined.origin)
             .resolve_read(&joined.path)
             .map_err(|error| Refusal::path(&error, Access::Read))?;
-        Ok(ReadPath { joined, patterns })
+        let path = ReadPath { joined, patterns };
+        self.admit(&path)?;
+        Ok(path)
+    }
+
+    /// Refuses a path that the caller has no permit for, on it or above. What is denied below it is left out later.
+    fn admit(&self, path: &ReadPath) -> Result<(), Refusal> {
+        let Some(rights) = self.rights else { return Ok(()) };
+        // A name that is left open is covered by what may be read above it.
+        let literal = path.joined.path.literal_len();
+        let asked = path.patterns.first().map_or(&[][..], |pattern| &pattern.0);
+        match rights.may_ask(path.joined.origin.into(), &asked[..literal.min(asked.len())]) {
+            true => Ok(()),
+            false => Err(Refusal::unreadable(&path.joined.path)),
+        }
+    }
+
+    /// What of an origin the caller may read, where there are rules.
+    pub(super) fn rights(&self, origin: Origin) -> Option<&'a Arc<NodeView>> {
+        Some(self.rights?.read(origin.into()))
+    }
+
+    /// The same for text of the command line, which is shown as a whole or not at all.
+    pub(super) fn admit_text(&self, path: &Path) -> Result<(), Refusal> {
+        match self.rights {
+            Some(rights) if !rights.reads_all(Scope::Text) => Err(Refusal::unreadable(path)),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn schema(&self, origin: Origin) -> &'a Schema {
@@ -101,6 +133,7 @@ impl<'a, D: Datastore> Reader<'a, D> {
     pub(super) fn full_selection(&self, path: &ReadPath, class: Class) -> Selection {
         let origin = path.joined.origin;
         Selection::new(self.schema(origin), path.patterns.clone(), self.filter(origin), class)
+            .through(self.rights(origin).cloned())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Set: the operations of one request, as one edit, and the answer to each.
 
-use holdfast_config::edit::{Edit, Payload, Target};
+use std::sync::Arc;
+
+use holdfast_config::edit::{Edit, Gate, Payload, Target};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation;
 
@@ -10,17 +12,23 @@ use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
 use crate::caller::Caller;
+use crate::gnsi::pathz::{Rights, Scope};
 use crate::telemetry::view::now_ns;
 
 pub(super) async fn set(
     core: &impl Datastore,
     caller: &Caller,
+    rights: Option<Arc<Rights>>,
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
     let wishes = SetWishes::read(&request.extension)?;
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
-    let (edit, origins) = read_edit(&prefix, &request)?;
+    let (mut edit, origins) = read_edit(&prefix, &request)?;
     let SetWishes { options, dry_run } = wishes;
+    if let Some(rights) = rights {
+        admit(&rights, dry_run)?;
+        edit.gate = Gate::new(rights);
+    }
     if dry_run {
         let preview = core.preview(caller, edit, options).await?;
         let answer = answer(&prefix, request, &origins, now_ns());
@@ -28,6 +36,17 @@ pub(super) async fn set(
     }
     let committed = core.commit(caller, edit, options).await?;
     Ok(answer(&prefix, request, &origins, committed.time_ns))
+}
+
+/// A dry run tells what would become of the whole box, with the values of before.
+fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
+    let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
+    if dry_run && !all {
+        let reason =
+            "a dry run tells of the whole box: the policy of paths must permit reading all of it";
+        return Err(Refusal::denied(reason));
+    }
+    Ok(())
 }
 
 /// The edit, and the whole path of each operation in the order of the answer.

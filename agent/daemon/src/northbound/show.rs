@@ -6,7 +6,8 @@ use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
 
 use super::datastore::Datastore;
-use super::path::{Joined, Prefix, elems_to_wire};
+use super::path::{Joined, elems_to_wire};
+use super::request::Reader;
 use super::status::Refusal;
 use crate::telemetry::Kind;
 use crate::telemetry::view::now_ns;
@@ -14,12 +15,14 @@ use crate::telemetry::view::now_ns;
 /// Answers a Get that asks for command texts, one notification for each.
 pub(super) fn get<D: Datastore>(
     core: &D,
-    prefix: &Prefix,
+    reader: &Reader<'_, D>,
     paths: &[Joined],
     request: &gnmi::GetRequest,
     kind: Kind,
 ) -> Result<gnmi::GetResponse, Refusal> {
     check(paths, request, kind)?;
+    paths.iter().try_for_each(|path| reader.admit_text(&path.path))?;
+    let prefix = &reader.prefix;
     let (configuration, timestamp) = (core.configuration(), now_ns().cast_signed());
     let answer = |path: &Joined| {
         let text = cli::show(&configuration, &command(&path.path)?)

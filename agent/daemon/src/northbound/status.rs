@@ -65,6 +65,21 @@ impl Refusal {
         Self::new(Code::NotFound, format!("path `{path}`: there is no {what}"))
     }
 
+    /// The policy of paths has no permit for the reader, on the path or above it.
+    pub(super) fn unreadable(path: &Path) -> Self {
+        Self::denied(format!("path `{path}`: the policy of paths does not permit reading it"))
+    }
+
+    /// The caller may not.
+    pub(super) fn denied(text: impl Into<String>) -> Self {
+        Self::new(Code::PermissionDenied, text)
+    }
+
+    /// What the stream was opened under is no longer so: the client may open it again.
+    pub(super) fn superseded(text: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, text)
+    }
+
     /// The agent is at fault.
     pub(super) fn internal(text: impl Into<String>) -> Self {
         Self::new(Code::Internal, text)
@@ -158,7 +173,7 @@ impl From<&EditErrors> for Refusal {
             (Cause::UnknownPath, Operation::Boot(_)) => Code::InvalidArgument,
             (Cause::UnknownPath, _) => Code::NotFound,
             (Cause::Unconfirmed, _) => Code::FailedPrecondition,
-            (Cause::Reserved { .. }, _) => Code::PermissionDenied,
+            (Cause::Reserved { .. } | Cause::Denied, _) => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
         let offender = |error: &EditError| {

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::revision::Stamp;
 use super::selection::Selection;
+use super::sight::Sight;
 
 /// What a subscriber was told last.
 #[derive(Debug)]
@@ -85,9 +86,9 @@ pub struct Walk {
 #[derive(Debug)]
 enum Frame {
     /// The children of a branch, those before `old_at` and `new_at` done.
-    Branch { old: Shared, new: Shared, old_at: usize, new_at: usize, reach: Reach },
+    Branch { old: Shared, new: Shared, old_at: usize, new_at: usize, reach: Reach, sight: Sight },
     /// The entries of list `node` that are left.
-    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach },
+    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach, sight: Sight },
 }
 
 #[derive(Debug)]
@@ -155,7 +156,8 @@ impl Walk {
             frames: Vec::new(),
             visited: 0,
         };
-        walk.descend(old, new, reach);
+        let sight = Sight::whole(walk.selection.rights.as_deref());
+        walk.descend(old, new, reach, sight);
         walk
     }
 
@@ -220,47 +222,61 @@ impl Walk {
         }
     }
 
+    fn sight(&self) -> &Sight {
+        match self.frames.last() {
+            Some(Frame::Branch { sight, .. } | Frame::Entries { sight, .. }) => sight,
+            None => &Sight::All,
+        }
+    }
+
     fn visit_child(&mut self, node: NodeId, pair: Pair) -> Option<Told> {
         let depth = self.path.len();
+        let reach = self.reach().towards(&self.selection, depth, node)?;
         if let Pair::List(old, new) = pair {
-            let reach = self.reach().towards(&self.selection, depth, node)?;
-            let left = reach.entries(&self.selection, depth, &old, &new);
-            self.frames.push(Frame::Entries { node, left: left.into_iter(), reach });
+            let left = reach.entries(&self.selection, depth, &old, &new).into_iter();
+            // Rules are about entries, so what is seen of the list is what is seen of what it stands in.
+            let sight = self.sight().clone();
+            self.frames.push(Frame::Entries { node, left, reach, sight });
             return None;
         }
-        let reach = self.reach().towards(&self.selection, depth, node)?;
+        let step = Step::node(node);
+        let sight = self.sight().below(self.selection.rights.as_deref(), &step)?;
         let reach = reach.ended(&self.selection, depth + 1);
-        self.path.push(Step::node(node));
-        self.visit(pair, reach)
+        self.path.push(step);
+        self.visit(pair, reach, sight)
     }
 
     fn visit_entry(&mut self, node: NodeId, entry: Entry) -> Option<Told> {
         let depth = self.path.len();
         let step = Step::entry(node, entry.keys);
         let reach = self.reach().through(&self.selection, depth, &step)?;
+        let sight = self.sight().below(self.selection.rights.as_deref(), &step)?;
         self.path.push(step);
         let rebirth = rebirth(entry.old.as_deref(), entry.new.as_deref());
         match (rebirth, &reach) {
-            (Some(time_ns), Reach::All) if self.holds_wanted(entry.old.as_deref()) => {
-                self.descend(None, entry.new, reach);
+            (Some(time_ns), Reach::All)
+                if sight.shows_itself() && self.holds_wanted(entry.old.as_deref(), &sight) =>
+            {
+                self.descend(None, entry.new, reach, sight);
                 Some(Told::Reborn { time_ns })
             }
-            _ => self.visit(Pair::Branch(entry.old, entry.new), reach),
+            _ => self.visit(Pair::Branch(entry.old, entry.new), reach, sight),
         }
     }
 
     /// The path leads to `pair` already.
-    fn visit(&mut self, pair: Pair, reach: Reach) -> Option<Told> {
+    fn visit(&mut self, pair: Pair, reach: Reach, sight: Sight) -> Option<Told> {
         let told = match pair {
             Pair::Leaf(old, new) => match reach {
-                Reach::All => self.compare_leaves(old, new),
-                Reach::Some(_) => None,
+                Reach::All if sight.shows_itself() => self.compare_leaves(old, new),
+                Reach::All | Reach::Some(_) => None,
             },
-            Pair::Branch(old, None) if matches!(reach, Reach::All) => {
-                self.holds_wanted(old.as_deref()).then_some(Told::Gone)
+            // What may not be seen itself is gone leaf by leaf, as far as those may.
+            Pair::Branch(old, None) if matches!(reach, Reach::All) && sight.shows_itself() => {
+                self.holds_wanted(old.as_deref(), &sight).then_some(Told::Gone)
             }
             Pair::Branch(old, new) => {
-                self.descend(old, new, reach);
+                self.descend(old, new, reach, sight);
                 return None;
             }
             Pair::List(..) => None,
@@ -273,12 +289,12 @@ impl Walk {
     }
 
     /// Goes on with what is in a branch, unless it is the same in both trees.
-    fn descend(&mut self, old: Shared, new: Shared, reach: Reach) {
+    fn descend(&mut self, old: Shared, new: Shared, reach: Reach, sight: Sight) {
         let same = matches!((&old, &new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if same {
             self.path.pop();
         } else {
-            self.frames.push(Frame::Branch { old, new, old_at: 0, new_at: 0, reach });
+            self.frames.push(Frame::Branch { old, new, old_at: 0, new_at: 0, reach, sight });
         }
     }
 
@@ -301,16 +317,23 @@ impl Walk {
         Some(Told::Leaf { leaf, missed })
     }
 
-    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>) -> bool {
+    /// Whether the reader was told of anything in the branch, which it sees like this.
+    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>, sight: &Sight) -> bool {
+        let below = |step| sight.below(self.selection.rights.as_deref(), &step);
         branch.is_some_and(|branch| {
             branch.children().iter().any(|(node, child)| {
                 self.selection.wants(*node)
                     && match child {
-                        Child::Leaf(_) => !self.selection.hides(*node, branch),
-                        Child::Container(inner) => self.holds_wanted(Some(inner)),
-                        Child::List(list) => {
-                            list.iter().any(|(_, entry)| self.holds_wanted(Some(entry)))
+                        Child::Leaf(_) => {
+                            !self.selection.hides(*node, branch)
+                                && below(Step::node(*node)).is_some_and(|it| it.shows_itself())
                         }
+                        Child::Container(inner) => below(Step::node(*node))
+                            .is_some_and(|sight| self.holds_wanted(Some(inner), &sight)),
+                        Child::List(list) => list.iter().any(|(keys, entry)| {
+                            below(Step::entry(*node, keys.clone()))
+                                .is_some_and(|sight| self.holds_wanted(Some(entry), &sight))
+                        }),
                     }
             })
         })

@@ -8,6 +8,7 @@ pub mod commits;
 pub mod cursor;
 pub mod revision;
 pub mod selection;
+mod sight;
 #[cfg(test)]
 mod tests;
 pub mod view;

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
 use holdfast_config::tree::Branch;
 use holdfast_config::{NodeId, Pattern};
+
+use crate::gnsi::pathz::NodeView;
 
 /// The data type of a gNMI Get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Selection {
     reach: Option<Box<[bool]>>,
     /// The key leaves of entries, where configuration alone is wanted.
     config_keys: HashSet<NodeId>,
+    /// What of it the reader may see; all where there are no rules.
+    pub(super) rights: Option<Arc<NodeView>>,
 }
 
 impl Filter {
@@ -95,7 +100,13 @@ impl Selection {
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { origin: schema.origin(), patterns, wanted, reach, config_keys }
+        Self { origin: schema.origin(), patterns, wanted, reach, config_keys, rights: None }
+    }
+
+    /// The same, as far as these rules permit.
+    #[must_use]
+    pub fn through(self, rights: Option<Arc<NodeView>>) -> Self {
+        Self { rights, ..self }
     }
 
     /// True when a leaf that is wanted stands at the node or below it.

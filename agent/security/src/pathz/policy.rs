@@ -224,7 +224,8 @@ impl Policy {
 }
 
 impl Path {
-    fn steps(&self) -> impl Iterator<Item = Step<SmolStr, SmolStr, SmolStr>> {
+    /// The origin, and the elements with those of their keys that take one value.
+    pub fn steps(&self) -> impl Iterator<Item = Step<SmolStr, SmolStr, SmolStr>> {
         let origin = Step { name: self.origin.clone(), keys: Vec::new() };
         let elems = self.elems.iter().map(|elem| Step {
             name: elem.name.clone(),

@@ -33,14 +33,24 @@ pub struct Entry<N, K, V> {
 
 /// All rules of a policy whose paths are given by such names, keys and values.
 #[derive(Debug)]
-pub struct Rules<N, K, V>(HashMap<(Mode, Principal), Arc<Trie<N, K, V>>>);
+pub struct Rules<N, K, V> {
+    tries: HashMap<Whose, Arc<Trie<N, K, V>>>,
+}
+
+type Whose = (Mode, Principal);
 
 /// The rules that are about one user.
 #[derive(Debug)]
 pub struct View<N, K, V> {
-    tries: Vec<(Rank, Arc<Trie<N, K, V>>)>,
+    tries: Vec<Ranked<N, K, V>>,
     /// Steps taken, for tests: work must be in proportion to what is read or written.
     steps: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Ranked<N, K, V> {
+    rank: Rank,
+    trie: Arc<Trie<N, K, V>>,
 }
 
 /// Where a walk has come to.
@@ -104,11 +114,12 @@ where
     V: Clone + Eq + Hash,
 {
     pub fn new(entries: impl IntoIterator<Item = Entry<N, K, V>>) -> Self {
-        let mut tries: HashMap<(Mode, Principal), Trie<N, K, V>> = HashMap::new();
+        let mut tries: HashMap<Whose, Trie<N, K, V>> = HashMap::new();
         for Entry { mode, principal, action, path } in entries {
             tries.entry((mode, principal)).or_default().add(path, action);
         }
-        Self(tries.into_iter().map(|(whose, trie)| (whose, Arc::new(trie))).collect())
+        let tries = tries.into_iter().map(|(whose, trie)| (whose, Arc::new(trie)));
+        Self { tries: tries.collect() }
     }
 
     /// What of it is about a user, given as the user and its groups.
@@ -118,7 +129,8 @@ where
                 Principal::User(_) => Rank::User,
                 Principal::Group(_) => Rank::Group,
             };
-            Some((rank, self.0.get(&(mode, principal.clone()))?.clone()))
+            let trie = self.tries.get(&(mode, principal.clone()))?.clone();
+            Some(Ranked { rank, trie })
         };
         View { tries: principals.iter().filter_map(trie).collect(), steps: AtomicU64::new(0) }
     }
@@ -171,7 +183,7 @@ where
             let node = self.node(&spot);
             here = here.max(node.action.map(|action| Match {
                 definite: spot.definite,
-                rank: self.tries[usize::from(spot.trie)].0,
+                rank: self.tries[usize::from(spot.trie)].rank,
                 denies: action == Action::Deny,
             }));
             if !node.edges.is_empty() {
@@ -182,7 +194,7 @@ where
     }
 
     fn node(&self, spot: &Spot) -> &TrieNode<N, K, V> {
-        &self.tries[usize::from(spot.trie)].1.nodes[spot.node as usize]
+        &self.tries[usize::from(spot.trie)].trie.nodes[spot.node as usize]
     }
 }
 

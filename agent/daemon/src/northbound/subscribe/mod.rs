@@ -31,6 +31,8 @@ pub(super) use self::{outlet::STUCK_CLIENT, plan::DEFAULT_SAMPLE_INTERVAL};
 use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::status::Refusal;
+use crate::caller::Caller;
+use crate::gnsi::pathz::Policies;
 use crate::telemetry::Revision;
 use crate::tls::Peer;
 
@@ -38,8 +40,24 @@ use crate::tls::Peer;
 /// reads is held back by the transport.
 const POLL_QUEUE_DEPTH: usize = 1;
 
+/// Why a stream ends that was opened under another policy than the present one.
+const POLICY_REPLACED: &str =
+    "another policy of paths is in force than when this began: subscribe again under it";
+
+/// Who subscribes, and under which policy of paths.
+#[derive(Debug)]
+pub(super) struct Subscribing {
+    pub(super) caller: Caller,
+    pub(super) policies: Policies,
+}
+
 /// Starts the task of one Subscribe RPC. It ends with the stream it feeds.
-pub(super) fn open<D, R>(sampler: Arc<Sampler<D>>, extensions: &Extensions, requests: R) -> Updates
+pub(super) fn open<D, R>(
+    sampler: Arc<Sampler<D>>,
+    reader: Subscribing,
+    extensions: &Extensions,
+    requests: R,
+) -> Updates
 where
     D: Datastore,
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin + 'static,
@@ -47,7 +65,7 @@ where
     let dscp = extensions.get::<Peer>().map(|peer| peer.dscp.clone());
     let (outlet, mut updates) = outlet::channel();
     let task = tokio::spawn(async move {
-        let end = serve(&sampler, dscp, requests, outlet.clone()).await;
+        let end = serve(&sampler, reader, dscp, requests, outlet.clone()).await;
         outlet.close(end);
     });
     updates.own(AbortOnDropHandle::new(task));
@@ -57,6 +75,7 @@ where
 /// Serves until the RPC is over. `Ok` is its good end.
 async fn serve<D, R>(
     sampler: &Sampler<D>,
+    mut reader: Subscribing,
     dscp: Option<Dscp>,
     mut requests: R,
     outlet: Outlet,
@@ -66,7 +85,8 @@ where
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
 {
     let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
-    let plan = Plan::read(sampler.core(), first)?;
+    let rights = reader.policies.rights(&reader.caller.name);
+    let plan = Plan::read(sampler.core(), rights.as_deref(), first)?;
     if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
         dscp.wish(marking);
     }
@@ -76,6 +96,7 @@ where
     tokio::select! {
         end = subscriber.run(poll_rx) => end,
         end = watch_requests(requests, mode, poll_tx) => Err(end),
+        () = reader.policies.replaced() => Err(Refusal::superseded(POLICY_REPLACED).into()),
         () = stopped(sampler.core().watch()) => Err(Refusal::stopping().into()),
     }
 }

@@ -13,6 +13,7 @@ use super::super::extensions::ReadWishes;
 use super::super::path::Prefix;
 use super::super::request::{ReadPath, Reader};
 use super::super::status::Refusal;
+use crate::gnsi::pathz::Rights;
 use crate::telemetry::{Class, Kind, Selection};
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
@@ -64,6 +65,7 @@ pub(super) enum Pace {
 impl Plan {
     pub(super) fn read(
         core: &impl Datastore,
+        rights: Option<&Rights>,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
         let Some(Asked::Subscribe(list)) = request.request else {
@@ -77,7 +79,7 @@ impl Plan {
         let wishes = ReadWishes::of_subscribe(&request.extension, mode)?;
         let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
         let kind = if wishes.configuration { Kind::Config } else { Kind::All };
-        let reader = Reader::new(core, list.prefix, kind, &list.use_models, wishes.depth)?;
+        let reader = Reader::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?;
         let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
         let paths = reader.resolved(joined)?;
         let mut parts = Vec::new();

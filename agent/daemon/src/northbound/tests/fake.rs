@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
+use crate::gnsi::pathz::Pathz;
 use crate::northbound::Datastore;
 use crate::reboot::Reboots;
 use crate::store::Store;
@@ -33,6 +34,7 @@ struct Inside {
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
     reboots: Reboots,
+    pathz: Pathz,
     /// Where the reboots are written down.
     _folder: tempfile::TempDir,
 }
@@ -50,12 +52,17 @@ impl Fake {
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
             reboots: Reboots::new(&loaded.notes, store),
+            pathz: Pathz::default(),
             _folder: folder,
         }))
     }
 
     pub(super) fn reboots(&self) -> Reboots {
         self.0.reboots.clone()
+    }
+
+    pub(super) fn pathz(&self) -> Pathz {
+        self.0.pathz.clone()
     }
 
     /// The next commit fails.

@@ -22,6 +22,7 @@ use super::fake::Fake;
 use crate::caller::{Caller, Role, Source};
 use crate::core::CoreHandle;
 use crate::core::tests::Agent;
+use crate::gnsi::pathz::Pathz;
 use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
 use crate::reboot::Reboots;
 
@@ -35,6 +36,11 @@ pub(super) trait Served {
     type Core: Datastore;
     fn datastore(&self) -> Self::Core;
     fn reboots(&self) -> Reboots;
+
+    /// The policy of paths that is obeyed.
+    fn pathz(&self) -> Pathz {
+        Pathz::default()
+    }
 }
 
 impl Served for Fake {
@@ -46,6 +52,10 @@ impl Served for Fake {
 
     fn reboots(&self) -> Reboots {
         Fake::reboots(self)
+    }
+
+    fn pathz(&self) -> Pathz {
+        Fake::pathz(self)
     }
 }
 
@@ -80,7 +90,7 @@ pub(super) async fn channel(core: &impl Served, role: Option<Role>) -> Channel {
         }
         Ok::<_, Status>(request)
     };
-    let routes = routes(core.datastore(), core.reboots()).await.unwrap();
+    let routes = routes(core.datastore(), core.reboots(), core.pathz()).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()

@@ -7,6 +7,7 @@ mod fake;
 mod gnoi;
 mod harness;
 mod native;
+mod pathz;
 mod reading;
 mod refusals;
 mod streaming;

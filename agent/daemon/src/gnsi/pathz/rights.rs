@@ -1,0 +1,276 @@
+//! What one user may read and write, asked node by node.
+
+use std::sync::Arc;
+
+use holdfast_config::cli::{Act, Statement};
+use holdfast_config::edit::{Admission, Forms};
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::tree::{Change, Found, Leaf, Tree};
+use holdfast_config::{
+    Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step, Value,
+};
+use holdfast_security::pathz::{Action, Position, Rules, View};
+use smol_str::SmolStr;
+
+use super::Scope;
+
+/// Rules by nodes of a schema; keys by their place in the list's `key` statement.
+pub type NodeRules = Rules<NodeId, usize, Value>;
+/// Those of one user.
+pub type NodeView = View<NodeId, usize, Value>;
+
+/// The rights of one user, for as long as one request takes.
+#[derive(Debug)]
+pub struct Rights {
+    pub user: SmolStr,
+    read: [Arc<NodeView>; 3],
+    write: [Arc<NodeView>; 3],
+}
+
+/// One step down a tree.
+pub fn step(view: &NodeView, from: &Position, step: &Step) -> Position {
+    view.step(from, &step.node, |place| step.keys.as_ref()?.0.get(*place))
+}
+
+/// One step of a pattern. Keys that it leaves open stand for all values at once.
+fn pattern_step(view: &NodeView, from: &Position, step: &PatternStep) -> Position {
+    view.step(from, &step.node, |place| step.keys.as_ref()?.0.get(*place)?.as_ref())
+}
+
+/// Where a path leads to.
+pub fn position(view: &NodeView, path: &[Step]) -> Position {
+    path.iter().fold(view.root(), |at, it| step(view, &at, it))
+}
+
+fn permits(position: &Position) -> bool {
+    position.action() == Action::Permit
+}
+
+fn permits_pattern(view: &NodeView, pattern: &[PatternStep]) -> bool {
+    permits(&pattern.iter().fold(view.root(), |at, it| pattern_step(view, &at, it)))
+}
+
+impl Rights {
+    pub(super) fn new(user: SmolStr, read: [Arc<NodeView>; 3], write: [Arc<NodeView>; 3]) -> Self {
+        Self { user, read, write }
+    }
+
+    /// Whether a request may ask for these steps: there is a permit on them, or above.
+    pub fn may_ask(&self, scope: Scope, asked: &[PatternStep]) -> bool {
+        permits_pattern(self.read(scope), asked)
+    }
+
+    /// Whether everything that there is may be read.
+    pub fn reads_all(&self, scope: Scope) -> bool {
+        let root = self.read(scope).root();
+        permits(&root) && root.is_settled()
+    }
+
+    /// What of an origin may be read.
+    pub fn read(&self, scope: Scope) -> &Arc<NodeView> {
+        &self.read[scope as usize]
+    }
+
+    fn write(&self, scope: Scope) -> &NodeView {
+        &self.write[scope as usize]
+    }
+
+    /// For tests: how many steps it took to judge what was written.
+    #[cfg(test)]
+    pub(crate) fn write_steps(&self) -> u64 {
+        self.write.iter().map(|view| view.steps()).sum()
+    }
+}
+
+impl Admission for Rights {
+    fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool {
+        permits_pattern(self.write(origin.into()), named)
+    }
+
+    fn may_send_text(&self) -> bool {
+        permits(&self.write(Scope::Text).root())
+    }
+
+    fn may_state(&self, before: &Configuration, statement: &Statement) -> bool {
+        let Statement { path, act, .. } = statement;
+        if permits(&position(self.write(Scope::Text), &path.0)) {
+            return true;
+        }
+        let held = before.config_view(Origin::Native).get(path);
+        let same = match (act, held) {
+            (Act::Set(value), Some(Found::Leaf(held))) => held.value == *value,
+            (Act::Enter, Some(Found::Branch(_))) => true,
+            _ => false,
+        };
+        same && self.may_read(Origin::Native, path)
+    }
+
+    fn may_supply(
+        &self,
+        before: &Configuration,
+        origin: Origin,
+        path: &InstancePath,
+        supplied: Found<'_, Mark>,
+    ) -> Result<(), InstancePath> {
+        let shown = before.config_view(origin);
+        // What Get shows may be sent back by those who may get it. To all others an equal value would say that it is.
+        let known = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
+            let same = match (shown.get(path), leaf) {
+                (Some(Found::Leaf(held)), Some(leaf)) => held.value == leaf.value,
+                (Some(Found::Branch(_)), None) => true,
+                _ => false,
+            };
+            same && self.may_read(origin, path)
+        };
+        let view = self.write(origin.into());
+        let schema = before.models().schema(origin);
+        let mut search = Search { view, schema, path: path.clone(), excused: &known };
+        match search.finds(position(view, &path.0), supplied) {
+            true => Err(search.path),
+            false => Ok(()),
+        }
+    }
+
+    fn may_change(
+        &self,
+        before: &Configuration,
+        after: &Layers,
+        written: Forms,
+    ) -> Result<(), (Origin, InstancePath)> {
+        let annotated = before.layers().annotation == after.annotation;
+        if !annotated && !permits(&self.write(Scope::OpenConfig).root()) {
+            return Err((Origin::OpenConfig, InstancePath::root()));
+        }
+        let changes = Changes { rights: self, before, after };
+        let nothing = |_: &InstancePath, _: Option<&Leaf<Mark>>| false;
+        changes.judge(Scope::OpenConfig, Origin::OpenConfig, &nothing)?;
+        // What the factory set there stands for what OpenConfig shows of it, where it shows it.
+        let factory = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
+            leaf.is_some_and(|leaf| leaf.meta == Mark::Factory)
+                && self.may_write_shown(before, path)
+        };
+        if written.text {
+            changes.judge(Scope::Text, Origin::Native, &nothing)?;
+        }
+        if written.native || !written.text {
+            changes.judge(Scope::Native, Origin::Native, &factory)?;
+        }
+        Ok(())
+    }
+
+    fn may_read(&self, origin: Origin, path: &InstancePath) -> bool {
+        let reads = |scope| permits(&position(self.read(scope), &path.0));
+        reads(origin.into()) || origin == Origin::Native && reads(Scope::Text)
+    }
+}
+
+impl Rights {
+    /// Whether all that stands for a native path in OpenConfig may be written, and something does.
+    fn may_write_shown(&self, before: &Configuration, native: &InstancePath) -> bool {
+        let shown = before.models().map.up_path(native);
+        let view = self.write(Scope::OpenConfig);
+        !shown.is_empty() && shown.iter().all(|path| permits(&position(view, &path.0)))
+    }
+}
+
+/// Whether a leaf (or an entry with nothing but keys) may be written although the rules deny it.
+type Excused<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<Mark>>) -> bool;
+
+/// What differs in the client's layers.
+struct Changes<'a> {
+    rights: &'a Rights,
+    before: &'a Configuration,
+    after: &'a Layers,
+}
+
+impl Changes<'_> {
+    fn judge(
+        &self,
+        scope: Scope,
+        origin: Origin,
+        excused: Excused<'_>,
+    ) -> Result<(), (Origin, InstancePath)> {
+        let (view, schema) = (self.rights.write(scope), self.before.models().schema(origin));
+        let root = view.root();
+        if root.is_settled() && permits(&root) {
+            return Ok(());
+        }
+        let layer = LayerKey::client(origin);
+        let mut denied = None;
+        Tree::diff(
+            self.before.layers().tree(layer),
+            self.after.tree(layer),
+            &mut |path, change| {
+                if denied.is_some() {
+                    return;
+                }
+                let mut search = Search { view, schema, path: path.clone(), excused };
+                let at = position(view, &path.0);
+                let found = match change {
+                    Change::Added(found) | Change::Removed(found) => search.finds(at, found),
+                    // The stronger mark counts: what was asked for is nothing that the factory set.
+                    Change::Leaf { old, new } => {
+                        let leaf = if old.meta == Mark::Explicit { old } else { new };
+                        search.finds(at, Found::Leaf(leaf))
+                    }
+                    Change::Given(_) => !permits(&at),
+                };
+                denied = found.then_some(search.path);
+            },
+        );
+        denied.map_or(Ok(()), |path| Err((origin, path)))
+    }
+}
+
+/// A search for the first thing in a subtree that may not be written.
+struct Search<'a> {
+    view: &'a NodeView,
+    schema: &'a Schema,
+    /// Where it is; in the end, what it found.
+    path: InstancePath,
+    excused: Excused<'a>,
+}
+
+impl Search<'_> {
+    /// Costs nothing where the rules say yes for all that is below.
+    fn finds(&mut self, at: Position, found: Found<'_, Mark>) -> bool {
+        if at.is_settled() && permits(&at) {
+            return false;
+        }
+        match found {
+            Found::Leaf(leaf) => !permits(&at) && !(self.excused)(&self.path, Some(leaf)),
+            Found::Branch(branch) => {
+                let mut bare = true;
+                for (node, child) in branch.children() {
+                    // Keys are a part of the path of what stands beside them.
+                    if self.schema.is_list_key(*node) {
+                        continue;
+                    }
+                    bare = false;
+                    if self.finds_in(&at, Step::node(*node), child.into()) {
+                        return true;
+                    }
+                }
+                bare && !permits(&at) && !(self.excused)(&self.path, None)
+            }
+            // Entries are stepped into with their keys, from where the list stands.
+            Found::List(_) => false,
+        }
+    }
+
+    fn finds_in(&mut self, above: &Position, to: Step, found: Found<'_, Mark>) -> bool {
+        if let Found::List(list) = found {
+            return list.iter().any(|(keys, entry)| {
+                let to = Step::entry(to.node, keys.clone());
+                self.finds_in(above, to, Found::Branch(entry))
+            });
+        }
+        let at = step(self.view, above, &to);
+        self.path.0.push(to);
+        let finds = self.finds(at, found);
+        if !finds {
+            self.path.0.pop();
+        }
+        finds
+    }
+}

@@ -1,0 +1,190 @@
+//! What readers see, against one question for each leaf.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::{Child, Found, Leaf, Tree};
+use holdfast_config::{InstancePath, Path, Value};
+use holdfast_security::pathz::{Action, Mode};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
+
+/// Where leaves are, and where rules may be; `N` stands for one of two ports.
+const LEAVES: [&str; 7] = [
+    "/interfaces/interface[name=N]/name",
+    "/interfaces/interface[name=N]/config/name",
+    "/interfaces/interface[name=N]/config/mtu",
+    "/interfaces/interface[name=N]/state/mtu",
+    "/interfaces/interface[name=N]/state/counters/in-octets",
+    "/system/config/hostname",
+    "/system/state/hostname",
+];
+const RULES: [&str; 9] = [
+    "/",
+    "/interfaces",
+    "/interfaces/interface[name=*]",
+    "/interfaces/interface[name=N]",
+    "/interfaces/interface[name=*]/config",
+    "/interfaces/interface[name=N]/state",
+    "/interfaces/interface[name=N]/state/counters",
+    "/interfaces/interface[name=*]/config/mtu",
+    "/system/config/hostname",
+];
+const PORTS: [&str; 2] = ["eth0", "eth1"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    // proves 5.49
+    #[test]
+    fn readers_see_just_what_is_permitted(rules in vec(rule(), 0..8), leaves in leaves()) {
+        let judge = judge(&rules.join("; "));
+        let (rights, tree) = (judge.rights("ada"), tree(&leaves, 1));
+        let want: BTreeSet<String> = leaves
+            .iter()
+            .chain(leaves.iter().filter_map(|leaf| key_of(leaf)).collect::<BTreeSet<_>>().iter())
+            .filter(|leaf| permitted(&judge, leaf))
+            .cloned()
+            .collect();
+        let walked = seen(&mut Walk::whole(selection(&rights), &tree));
+        prop_assert_eq!(&walked.told, &want);
+        prop_assert!(walked.gone.is_empty());
+        // A document has the keys of every entry of which it has anything.
+        let cut = visible(
+            &MODELS.openconfig,
+            rights.read(Scope::OpenConfig),
+            &InstancePath::root(),
+            Found::Branch(tree.root()),
+        );
+        let keys = want.iter().filter_map(|leaf| key_of(leaf));
+        let printed: BTreeSet<String> = want.iter().cloned().chain(keys).collect();
+        prop_assert_eq!(leaves_of(cut), printed);
+    }
+
+    /// Whatever comes and goes, the reader ends up with what it may see of the present.
+    // proves 5.49
+    #[test]
+    fn changes_bring_a_reader_to_what_it_may_see(
+        rules in vec(rule(), 0..8),
+        before in leaves(),
+        after in leaves(),
+    ) {
+        let judge = judge(&rules.join("; "));
+        let rights = judge.rights("ada");
+        let (old, new) = (tree(&before, 1), tree(&after, 2));
+        let mut known = seen(&mut Walk::whole(selection(&rights), &old)).told;
+        let compare = crate::telemetry::Compare::Events;
+        let mut walk = Walk::between(selection(&rights), &old, &new, compare);
+        let changes = seen(&mut walk);
+        for gone in &changes.gone {
+            let path = read_path(gone);
+            prop_assert_eq!(judge.decide("ada", Mode::Read, &path).unwrap(), Action::Permit);
+            known.retain(|leaf| leaf != gone && !leaf.starts_with(&format!("{gone}/")));
+        }
+        known.extend(changes.told);
+        prop_assert_eq!(known, seen(&mut Walk::whole(selection(&rights), &new)).told);
+    }
+}
+
+/// Ports that nobody asked for cost nothing, and what is settled is not looked at.
+#[test]
+fn a_reader_pays_for_what_is_read() {
+    const PORTS: usize = 1000;
+    let leaf = |port: usize| format!("/interfaces/interface[name=p{port}]/config/mtu");
+    let leaves: BTreeSet<String> = (0..PORTS).map(leaf).collect();
+    let tree = tree(&leaves, 1);
+    let rules = "user ada + read /interfaces; user ada - read /interfaces/interface[name=p7]";
+    let read = |path: &str| {
+        let rights = judge(rules).rights("ada");
+        let view = rights.read(Scope::OpenConfig).clone();
+        let patterns = MODELS.openconfig.resolve_read(&path.parse().unwrap()).unwrap();
+        let selection =
+            Selection::new(&MODELS.openconfig, patterns, &Filter::default(), Class::All);
+        let told = seen(&mut Walk::whole(Arc::new(selection.through(Some(view.clone()))), &tree));
+        (told.told.len(), view.steps())
+    };
+    assert_eq!(read("/interfaces/interface[name=p3]"), (2, 2));
+    assert_eq!(read("/interfaces/interface[name=p7]"), (0, 2));
+    let all = u64::try_from(PORTS).unwrap();
+    assert_eq!(read("/interfaces"), (2 * PORTS - 2, 1 + all)); // one for each entry, none within
+}
+
+struct Seen {
+    told: BTreeSet<String>,
+    gone: Vec<String>,
+}
+
+fn seen(walk: &mut Walk) -> Seen {
+    let text = |path: &[holdfast_config::Step]| {
+        InstancePath(path.to_vec()).to_path(&MODELS.openconfig).to_string()
+    };
+    let mut seen = Seen { told: BTreeSet::new(), gone: Vec::new() };
+    while let Some(item) = walk.next() {
+        match item {
+            Item::Leaf { path, .. } => drop(seen.told.insert(text(path))),
+            Item::Gone(path) | Item::Reborn { path, .. } => seen.gone.push(text(path)),
+        }
+    }
+    seen
+}
+
+fn selection(rights: &Rights) -> Arc<Selection> {
+    let patterns = MODELS.openconfig.resolve_read(&Path::root()).unwrap();
+    let selection = Selection::new(&MODELS.openconfig, patterns, &Filter::default(), Class::All);
+    Arc::new(selection.through(Some(rights.read(Scope::OpenConfig).clone())))
+}
+
+fn leaves_of(tree: Option<Child<Stamp>>) -> BTreeSet<String> {
+    let mut leaves = BTreeSet::new();
+    if let Some(tree) = &tree {
+        Found::from(tree).walk(&mut InstancePath::root(), &mut |path, _| {
+            leaves.insert(path.to_path(&MODELS.openconfig).to_string());
+        });
+    }
+    leaves
+}
+
+fn permitted(judge: &Judge, leaf: &str) -> bool {
+    judge.decide("ada", Mode::Read, &read_path(leaf)).unwrap() == Action::Permit
+}
+
+/// The key leaf of the entry that a leaf is in.
+fn key_of(leaf: &str) -> Option<String> {
+    let (entry, _) = leaf.split_once("]/")?;
+    Some(format!("{entry}]/name"))
+}
+
+/// Entries that are in two trees with different numbers went away in between.
+fn tree(leaves: &BTreeSet<String>, born: u64) -> Tree<Stamp> {
+    let mut tree = Tree::new();
+    for leaf in leaves {
+        let path = MODELS.schema(Origin::OpenConfig).resolve_write(&leaf.parse().unwrap()).unwrap();
+        // Of eth0 it is always the same entry.
+        let born = if leaf.contains("eth0") { 1 } else { born };
+        let stamp = Stamp { time_ns: born, changes: 1, born };
+        let value = match leaf.ends_with("/name") {
+            true => Value::Str(leaf.split(['=', ']']).nth(1).unwrap_or_default().into()),
+            false => Value::Str(leaf.as_str().into()),
+        };
+        tree.set_leaf(&MODELS.openconfig, &path, Leaf::new(value, stamp));
+    }
+    tree
+}
+
+fn rule() -> impl Strategy<Value = String> {
+    let path = (proptest::sample::select(&RULES[..]), proptest::sample::select(&PORTS[..]))
+        .prop_map(|(path, port)| path.replace('N', port));
+    let whose = proptest::sample::select(&["user ada", "group staff", "user bob"][..]);
+    let action = proptest::sample::select(&["+", "+", "-"][..]);
+    (whose, action, path).prop_map(|(whose, action, path)| format!("{whose} {action} read {path}"))
+}
+
+fn leaves() -> impl Strategy<Value = BTreeSet<String>> {
+    let leaf = (proptest::sample::select(&LEAVES[..]), proptest::sample::select(&PORTS[..]))
+        .prop_map(|(path, port)| path.replace('N', port));
+    vec(leaf, 0..12).prop_map(|leaves| leaves.into_iter().collect())
+}
