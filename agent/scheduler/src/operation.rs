@@ -18,6 +18,12 @@ const EXISTS: i32 = 17;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransportId(pub u8);
 
+impl TransportId {
+    /// Of kinds that the system knows nothing of, and that nobody can observe: the engine itself completes what is
+    /// done to them, in its place among the others.
+    pub const NONE: Self = Self(u8::MAX);
+}
+
 /// Unique in the life of an engine, ascending in the order of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);

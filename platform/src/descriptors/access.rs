@@ -3,8 +3,7 @@
 
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
 
-use super::kinds;
-use crate::transport;
+use super::{NO_REQUEST, kinds};
 use crate::values::{GrpcServer, User};
 
 /// Those who may log in.
@@ -44,9 +43,8 @@ impl Descriptor for UserDescriptor {
         format!("user {}", user.name)
     }
 
-    /// Its own operation makes no request.
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        NO_REQUEST
     }
 
     fn observable(&self) -> bool {
@@ -73,9 +71,8 @@ impl Descriptor for GrpcServerDescriptor {
         format!("gRPC server {}", server.name)
     }
 
-    /// Its own operation makes no request.
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        NO_REQUEST
     }
 
     fn observable(&self) -> bool {

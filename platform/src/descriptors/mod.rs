@@ -4,7 +4,7 @@
 //! Start at [`registry`] for what the engine is given, at [`encode`] and [`decode`] for what the
 //! transports call.
 
-use holdfast_scheduler::{Operation, Registry, SharedValue};
+use holdfast_scheduler::{Effect, Operation, Registry, SharedValue, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ pub mod system;
 
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
+
+/// Of kinds that the kernel knows nothing of: what there is to do is done by their parts, or by the agent.
+const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
 
 /// All kinds of values of this platform.
 ///
@@ -67,14 +70,8 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
         kinds::HOSTNAME => with(&system::HostnameDescriptor, operation, links),
         kinds::TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
-        // What these do is done by their parts, by the kernel itself, or by the agent.
-        kinds::SYSTEM
-        | kinds::USER
-        | kinds::GRPC_SERVER
-        | kinds::CONNECTED
-        | kinds::NETWORK_INSTANCE
-        | kinds::STATIC_PROTOCOL
-        | kinds::STATIC_ROUTE => Ok(Requests::new()),
+        // The kernel itself makes and removes these.
+        kinds::CONNECTED => Ok(Requests::new()),
         _ => Err(no_codec(operation)),
     }
 }

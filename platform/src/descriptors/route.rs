@@ -14,7 +14,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use smallvec::smallvec;
 
-use super::{kinds, link};
+use super::{NO_REQUEST, kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
@@ -22,10 +22,6 @@ use crate::values::{
     Hop, KernelRoute, MAIN_TABLE, NetworkInstance, NextHop, NextHopTarget, OUR_PROTOCOL,
     RouteSource, RouteTarget, StaticProtocol, StaticRoute,
 };
-
-/// Kinds that the kernel knows nothing of: their operations make no request. They stand in the
-/// order of the transport that their parts need.
-const NO_REQUEST: Effect = Effect::Operation(transport::RTNETLINK);
 
 /// Routes of the kernel.
 #[derive(Debug)]

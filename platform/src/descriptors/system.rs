@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Part};
 use smallvec::smallvec;
 
-use super::kinds;
+use super::{NO_REQUEST, kinds};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
@@ -86,9 +86,8 @@ impl Descriptor for SystemDescriptor {
         "system".to_owned()
     }
 
-    /// Its own operation makes no request.
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        NO_REQUEST
     }
 
     fn observable(&self) -> bool {

@@ -5,16 +5,24 @@ use smallvec::SmallVec;
 use super::{FlightState, Phase};
 use crate::engine::{Engine, Step};
 use crate::history::Origin;
-use crate::operation::{Action, Completion, Fact, Now, OpId, Operation, OperationError, TxnId};
+use crate::operation::{
+    Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
+};
 
 impl Engine {
-    /// Hands out what may go. Transports keep order, so what was handed to the same one before need not be waited for.
+    /// Hands out what may go, until nothing more may.
     pub(super) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
-        let Some(transaction) = self.running.get(txn) else { return };
+        while self.hand_out(txn, now, step) {}
+    }
+
+    /// Transports keep order, so what was handed to the same one before need not be waited for. True when something
+    /// has come to its end here, for which others may have waited.
+    fn hand_out(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+        let Some(transaction) = self.running.get(txn) else { return false };
         if transaction.failure.is_some() && transaction.phase == Phase::Executing {
-            return;
+            return false;
         }
-        let mut skipped = Vec::new();
+        let (mut skipped, mut done) = (Vec::new(), Vec::new());
         for (transport, queue, head) in &mut transaction.queues {
             let line = self.lines.entry(*transport).or_default();
             while let Some(&at) = queue.get(*head) {
@@ -36,6 +44,10 @@ impl Engine {
                     flight.state = FlightState::NotTried;
                     transaction.open -= 1;
                     skipped.push(OpId(transaction.first_op + u64::from(at)));
+                    continue;
+                }
+                if *transport == TransportId::NONE {
+                    done.push(OpId(transaction.first_op + u64::from(at)));
                     continue;
                 }
                 flight.state = FlightState::Submitted;
@@ -66,6 +78,10 @@ impl Engine {
             };
             self.give_up(op, error, now, step);
         }
+        for &op in &done {
+            self.carried_out(op, now, step);
+        }
+        !done.is_empty()
     }
 
     pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
