@@ -21,7 +21,7 @@ test: ## everything that must hold before a change lands
 
 test-unit: ## the inner loop: formatting, lints, unit and property tests, rules of the workspace
 	tests/scripts/setup.sh build
-	tests/scripts/test.sh fmt clippy unit rules
+	tests/scripts/test.sh fmt clippy unit
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace
@@ -31,8 +31,8 @@ e2e: ## the real binary in network namespaces, with clients that nobody here wro
 	tests/scripts/test.sh clients build e2e
 
 bench: ## each number beside its yardstick, measured in the same run
-	cargo build --release -p holdfast
-	tests/scripts/private.sh cargo run --release --quiet -p holdfast-tests --bin bench
+	cargo build --release --workspace --bins
+	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench"
 
 gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic
 	tests/scripts/clients.sh gnmic
