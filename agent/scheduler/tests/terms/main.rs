@@ -12,6 +12,7 @@ mod flights;
 mod interleaved;
 mod resyncs;
 mod retries;
+mod silent;
 mod sources;
 mod waits;
 

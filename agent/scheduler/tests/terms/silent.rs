@@ -1,0 +1,95 @@
+//! Kinds without a transport: the engine completes what is done to them.
+
+use std::sync::Arc;
+
+use crate::common::{Lab, Thing, changes as things_of, error, key};
+use crate::{answer, begin};
+use holdfast_scheduler::{
+    Delta, Dependency, Descriptor, Effect, Key, KindId, Outcome, Part, SharedValue, TransportId,
+};
+
+const SILENT: KindId = KindId(78);
+
+/// Needs the thing of its own name, and is the reason for a part that the system has.
+#[derive(Debug)]
+struct Silent;
+
+impl Descriptor for Silent {
+    type Value = String;
+
+    fn kind(&self) -> KindId {
+        SILENT
+    }
+
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn key(&self, value: &String) -> Key {
+        Key::of(SILENT).str(value)
+    }
+
+    fn label(&self, value: &String) -> String {
+        value.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(TransportId::NONE)
+    }
+
+    fn observable(&self) -> bool {
+        false
+    }
+
+    fn dependencies(&self, value: &String) -> Vec<Dependency> {
+        vec![Dependency::exact(value.clone(), key(value))]
+    }
+
+    fn parts(&self, value: &String) -> Vec<Part> {
+        let part = Thing::parse(&format!("{value}-part"));
+        vec![(part.key(), Arc::new(part) as SharedValue)]
+    }
+}
+
+fn silent(name: &str) -> (Key, Option<SharedValue>) {
+    (Silent.key(&name.to_owned()), Some(Arc::new(name.to_owned()) as SharedValue))
+}
+
+fn lab() -> Lab {
+    let mut lab = Lab::default();
+    lab.engine.register(Silent, lab.now()).unwrap();
+    lab
+}
+
+fn both() -> Delta {
+    let mut changes = things_of("a");
+    changes.push(silent("a"));
+    Delta::new(changes)
+}
+
+#[test]
+fn it_takes_its_turn_without_a_request() {
+    let mut lab = lab();
+    let (_, first) = begin(&mut lab, both());
+    let handed: Vec<&Key> = first.iter().map(|op| &op.key).collect();
+    assert!(handed.contains(&&key("a")) && !handed.contains(&&silent("a").0), "{handed:?}");
+    assert_ne!(lab.engine.state(&silent("a").0).to_string(), "CONFIGURED");
+    answer(&mut lab, &first);
+    assert_eq!(lab.engine.state(&silent("a").0).to_string(), "CONFIGURED");
+    assert_eq!(lab.shown(), "a; a-part");
+    lab.commit("-a").unwrap();
+    assert_eq!(lab.engine.state(&silent("a").0).to_string(), "PENDING");
+    assert_eq!(lab.shown(), "");
+}
+
+#[test]
+fn it_is_taken_back_with_the_rest() {
+    for refused in ["create a", "create a-part"] {
+        let mut lab = lab();
+        lab.failing.insert(refused.into(), error(22, "refused", false));
+        let outcome = lab.commit_delta(both()).unwrap();
+        assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{refused}: {outcome:?}");
+        assert_eq!(lab.shown(), "", "{refused}");
+        assert_eq!(lab.engine.state(&silent("a").0).to_string(), "NONEXISTENT", "{refused}");
+    }
+}
