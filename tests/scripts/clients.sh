@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|python]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|grpcurl|python]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -17,6 +17,18 @@ gnmic() {
     echo "clients: building gnmic"
     sh "$here/clients/gnmic/build.sh" "$folder/gnmic"
     echo "$pinned" >"$folder/gnmic.pinned"
+}
+
+grpcurl() {
+    version=v1.9.3
+    if [ -x "$folder/grpcurl" ] && [ "$(cat "$folder/grpcurl.pinned" 2>/dev/null)" = "$version" ]; then return; fi
+    if ! command -v go >/dev/null; then
+        echo "clients: grpcurl is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    echo "clients: building grpcurl"
+    CGO_ENABLED=0 GOBIN="$folder" go install -trimpath "github.com/fullstorydev/grpcurl/cmd/grpcurl@$version"
+    echo "$version" >"$folder/grpcurl.pinned"
 }
 
 python() {

@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote: gnmic, and the Python ones. `tests/scripts/clients.sh` builds them.
+//! Clients that nobody here wrote: gnmic, grpcurl, and the Python ones. `tests/scripts/clients.sh` builds them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -133,6 +133,33 @@ impl GnmicStream {
     }
 }
 
+/// Runs grpcurl, which knows the services by reflection only, with messages as JSON; what it prints, or complains.
+///
+/// # Errors
+/// Its complaint, when it fails.
+///
+/// # Panics
+/// When it cannot be started, or does not end.
+pub async fn grpcurl(
+    agent: &AgentProcess,
+    arguments: &[&str],
+    messages: &str,
+) -> Result<String, String> {
+    let mut command = Command::new(client("grpcurl"));
+    command.arg("-cacert").arg(agent.ca_file());
+    command.args(["-H", &format!("username: {ADMIN}"), "-H", &format!("password: {PASSWORD}")]);
+    if !messages.is_empty() {
+        command.args(["-d", messages]);
+    }
+    command.arg(agent.address().to_string()).args(arguments).stdin(Stdio::null());
+    let output = timeout(PATIENCE * 4, command.kill_on_drop(true).output()).await;
+    let output = output.expect("grpcurl ends").expect("grpcurl starts");
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
 /// Runs a script of `tests/clients` with the Python clients installed; it must succeed.
 ///
 /// # Panics
@@ -171,7 +198,7 @@ fn client(name: &str) -> PathBuf {
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic python",
+        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python",
         program.display()
     );
     program

@@ -13,7 +13,7 @@ use std::{
 };
 
 use axum::Router;
-use holdfast_config::{Models, ModelsError};
+use holdfast_config::{Models, ModelsError, Service};
 use holdfast_platform::netns::NetnsSetting;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
@@ -29,7 +29,7 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
-    gnsi::pathz::Pathz,
+    gnsi::{Gnsi, ModelError},
     introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
@@ -45,6 +45,8 @@ use crate::{
 
 /// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long rotations that nobody finalized get to be taken back: a reload of the SSH server is the longest of it.
+const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a change under way gets to end.
 const CORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the store gets to close its file after that.
@@ -78,6 +80,8 @@ pub enum RunError {
     Start { what: &'static str, source: io::Error },
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
+    #[error("cannot begin gNSI")]
+    Gnsi(#[from] ModelError),
     #[error("cannot manage the box")]
     Platform(#[from] PlatformError),
     #[error("cannot start from what is stored")]
@@ -128,6 +132,7 @@ struct Running {
     /// Of these, those that may be on TCP as well.
     introspection: Router,
     journal: Journal,
+    gnsi: Gnsi,
 }
 
 async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
@@ -163,11 +168,13 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         }
         None => None,
     };
-    let authenticator = Authenticator::new(users, settings.certificate_role);
+    let authenticator = Authenticator::new(users, settings.certificate_role, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
     let incoming = listener.accept(&identity.config_tx.subscribe());
     let stop = async move { drop(stop_rx.await) };
-    let mut server = tokio::spawn(server::serve(incoming, authenticator, running.routes, stop));
+    let gnsi = running.gnsi.clone();
+    let mut server =
+        tokio::spawn(server::serve(incoming, authenticator, gnsi, running.routes, stop));
     for address in &addresses {
         info!(%address, "listening");
     }
@@ -191,6 +198,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if end != End::Reboot(Extent::Agent) {
         process::notify_stopping();
     }
+    running.gnsi.rotations.stop(ROLL_BACK_TIMEOUT).await; // while everything that it takes is there
     drop(stop_tx);
     if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open
@@ -221,13 +229,15 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let polled = Vec::new();
+    let gnsi = Gnsi::new(&models, &store, &loaded.artefacts)?;
+    let polled = gnsi.polled();
     let parts =
         Parts { models, transport, events, collector, polled, store, loaded, listening, factory };
     let core = Core::start(parts).await?;
+    gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     Ok(Running {
-        routes: northbound::routes(core.handle(), reboots.clone(), Pathz::default()).await?,
+        routes: northbound::routes(core.handle(), reboots.clone(), &gnsi).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()
@@ -235,6 +245,7 @@ async fn start_core(
         introspection,
         journal,
         core,
+        gnsi,
     })
 }
 

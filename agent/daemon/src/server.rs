@@ -1,4 +1,5 @@
-//! The gRPC server: HTTP/2 over the connections of the listener, with authentication in front of every service.
+//! The gRPC server: HTTP/2 over the connections of the listener, with authentication and authorization in front of
+//! every service.
 
 use std::{future::Future, time::Duration};
 
@@ -6,6 +7,7 @@ use tonic::{service::Routes, transport::Server};
 
 use crate::{
     auth::{Authenticator, Layer},
+    gnsi::{self, Gnsi},
     tls::Incoming,
 };
 
@@ -27,6 +29,7 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 pub async fn serve(
     incoming: Incoming,
     authenticator: Authenticator,
+    gnsi: Gnsi,
     routes: Routes,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
@@ -37,6 +40,7 @@ pub async fn serve(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .layer(Layer(authenticator))
+        .layer(gnsi::Layer(gnsi))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop)
         .await

@@ -130,6 +130,11 @@ impl Policy {
         Ok(Self { name: json.name, deny, allow })
     }
 
+    /// A policy that allows nothing: for one that was accepted once and cannot be read any more.
+    pub fn closed() -> Self {
+        Self { name: "closed".to_owned(), deny: Vec::new(), allow: Vec::new() }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

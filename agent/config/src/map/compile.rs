@@ -98,7 +98,7 @@ impl<'a> Compiler<'a> {
             .anchors
             .iter()
             .position(|anchor| anchor.list() == Some(list))
-            .ok_or_else(|| format!("`{native}` is no native list of configuration"))?;
+            .ok_or_else(|| format!("`{native}` is no native list"))?;
         let parent = self.map.anchors[self.at].parent.unwrap_or(0);
         let start =
             self.openconfig_nodes[parent].ok_or("the block of the list above is missing")?;
@@ -329,7 +329,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// One anchor for the root and for each native list of configuration.
+/// One anchor for the root and for each native list. Lists of state are no children of what they are in: nothing of
+/// them is ever configured, so the union passes them by.
 fn anchors(native: &Schema) -> Vec<Anchor> {
     let mut anchors = Vec::new();
     add_anchor(native, native.node(native.root()), None, Vec::new(), &mut anchors);
@@ -356,7 +357,7 @@ fn add_anchor(
     });
     let keys = keys_of(native, node.id).to_vec();
     add_below(native, node, id, &keys, &mut Vec::new(), anchors);
-    if let Some(parent) = parent {
+    if let Some(parent) = parent.filter(|_| node.config) {
         anchors[parent].children.push(id);
     }
 }
@@ -370,11 +371,12 @@ fn add_below(
     way: &mut Vec<NodeId>,
     anchors: &mut Vec<Anchor>,
 ) {
-    for child in node.children.iter().map(|child| native.node(*child)).filter(|it| it.config) {
+    for child in node.children.iter().map(|child| native.node(*child)) {
         way.push(child.id);
         match &child.kind {
             NodeKind::List { .. } => add_anchor(native, child, Some(id), way.clone(), anchors),
             NodeKind::Container { .. } => add_below(native, child, id, keys, way, anchors),
+            NodeKind::Leaf | NodeKind::LeafList if !child.config => {}
             NodeKind::Leaf | NodeKind::LeafList => anchors[id].leaves.push(OwnLeaf {
                 native: way.clone(),
                 key: keys.iter().position(|key| *key == child.id),

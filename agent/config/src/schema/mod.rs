@@ -37,6 +37,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
     ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),
     ("openconfig-system-grpc", include_str!("../../yang/openconfig-system-grpc.yang")),
+    ("openconfig-gnsi-authz", include_str!("../../yang/openconfig-gnsi-authz.yang")),
     ("openconfig-policy-types", include_str!("../../yang/openconfig-policy-types.yang")),
     ("openconfig-local-routing", include_str!("../../yang/openconfig-local-routing.yang")),
     (

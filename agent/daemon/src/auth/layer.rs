@@ -28,6 +28,8 @@ const READING_METHODS: &[&str] = &[
     "/gnoi.bootconfig.BootConfig/GetBootConfig",
     "/gnoi.system.System/RebootStatus",
     "/gnoi.system.System/Time",
+    "/gnsi.authz.v1.Authz/Get",
+    "/gnsi.authz.v1.Authz/Probe",
     "/grpc.health.v1.Health/",
     "/grpc.reflection.v1.ServerReflection/",
     "/grpc.reflection.v1alpha.ServerReflection/",

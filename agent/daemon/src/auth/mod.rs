@@ -34,6 +34,7 @@ pub use self::{
 };
 use crate::{
     caller::{Caller, Role, Source},
+    gnsi::Gnsi,
     tls::Peer,
 };
 
@@ -90,16 +91,19 @@ pub struct Authenticator {
     certificate_role: Role,
     back_off: Arc<Mutex<BackOff>>,
     hashing: Arc<Semaphore>,
+    gnsi: Gnsi,
 }
 
 impl Authenticator {
-    /// `certificate_role` is the role of a client certificate whose identity is not a local user.
-    pub fn new(users: Users, certificate_role: Role) -> Self {
+    /// `certificate_role` is the role of a client certificate whose identity is not a local user, until an
+    /// authorization policy says who may do what.
+    pub fn new(users: Users, certificate_role: Role, gnsi: Gnsi) -> Self {
         Self {
             users,
             certificate_role,
             back_off: Arc::default(),
             hashing: Arc::new(Semaphore::new(MAX_HASHES)),
+            gnsi,
         }
     }
 
@@ -131,7 +135,10 @@ impl Authenticator {
     fn by_certificate(&self, peer: &Peer) -> Result<Caller, Refusal> {
         let certificate = peer.certificate.as_ref().ok_or(Refusal::NoCredentials)?;
         let name = certificate.identity.clone().ok_or(Refusal::NamelessCertificate)?;
-        let role = self.users.role(&name).unwrap_or(self.certificate_role);
+        let role = self.users.role(&name).unwrap_or_else(|| match self.gnsi.authz.is_enforced() {
+            true => Role::Admin, // whoever the policy lets through may do what it allows
+            false => self.certificate_role,
+        });
         Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
     }
 

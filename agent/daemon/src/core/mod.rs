@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Configuration, InstancePath, Models, Value};
+use holdfast_config::{Configuration, InstancePath, Models, Service, Value};
 use holdfast_platform::Collector;
 use holdfast_scheduler::{Record, Status};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -179,6 +179,12 @@ impl CoreHandle {
     /// The roles of users by the configuration in force.
     pub fn roles(&self) -> Option<Roles> {
         Roles::new(&self.models, self.configuration_rx.clone())
+    }
+
+    /// Whether a service is switched on, asked whenever it is needed.
+    pub fn switch(&self, service: Service) -> impl Fn() -> bool + Send + Sync + use<> {
+        let configuration_rx = self.configuration_rx.clone();
+        move || configuration_rx.borrow().layers().is_on(service)
     }
 
     async fn change_with(

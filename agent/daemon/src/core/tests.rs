@@ -11,6 +11,7 @@ use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 
 use super::*;
 use crate::caller::{Role, Source};
+use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 use crate::store::Store;
 
@@ -40,6 +41,7 @@ pub(crate) struct Agent {
     core: Core,
     pub(crate) handle: CoreHandle,
     pub(crate) reboots: Reboots,
+    pub(crate) gnsi: Gnsi,
     store: Store,
 }
 
@@ -50,20 +52,22 @@ impl Agent {
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
         let reboots = Reboots::new(&loaded.notes, store.clone());
+        let gnsi = Gnsi::new(&models, &store, &loaded.artefacts).unwrap();
         let transport = Box::new(transport);
         let parts = Parts {
             models,
             transport,
             events,
             collector: None,
-            polled: Vec::new(),
+            polled: gnsi.polled(),
             store: store.clone(),
             loaded,
             listening: Listening::default(),
             factory: None,
         };
         let core = Core::start(parts).await.unwrap();
-        Self { handle: core.handle(), core, reboots, store }
+        gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+        Self { handle: core.handle(), core, reboots, gnsi, store }
     }
 
     async fn update(&self, document: &str) -> Result<Committed, CommitError> {

@@ -2,8 +2,76 @@
 //!
 //! [`Gnsi`] is made from what the store holds, before anything is served. Services change it through rotations
 //! (`northbound::gnsi`), one at a time for each [`Turn`]; the listener and the layers in front of the services only read.
+//! What readers may see of it are leaves of the native model: those that have events are shown by
+//! [`crate::northbound::Datastore::show_state`], what is counted is [`Polled`].
 
+mod authz;
+mod layer;
 pub mod pathz;
 mod rotations;
 
-pub use rotations::{Held, Rotations, Turn};
+use std::sync::Arc;
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{Elem, InstancePath, Models, Path};
+
+pub(crate) use self::authz::Authz;
+pub use self::layer::Layer;
+use self::pathz::Pathz;
+pub use self::rotations::{Held, Rotations, Turn};
+use crate::core::Polled;
+use crate::northbound::Datastore;
+use crate::store::{Artefacts, Store};
+
+/// Everything of gNSI that outlives a request; clones share it.
+#[derive(Clone, Debug)]
+pub struct Gnsi {
+    pub(crate) authz: Arc<Authz>,
+    pub(crate) pathz: Pathz,
+    pub rotations: Rotations,
+}
+
+/// Why gNSI cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[error("the native model has no `{0}`")]
+pub struct ModelError(String);
+
+impl Gnsi {
+    /// Takes what the store holds into force.
+    ///
+    /// # Errors
+    /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
+    pub fn new(models: &Models, store: &Store, artefacts: &Artefacts) -> Result<Self, ModelError> {
+        let authz = Authz::new(&models.native, store.clone(), artefacts)?;
+        let (authz, pathz, rotations) = (Arc::new(authz), Pathz::default(), Rotations::default());
+        Ok(Self { authz, pathz, rotations })
+    }
+
+    /// What is counted.
+    pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
+        vec![self.authz.clone()]
+    }
+
+    /// Shows readers what is in force, and follows the operator's switch from now on.
+    pub async fn begin(
+        &self,
+        core: &impl Datastore,
+        switch: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        self.authz.follow(Box::new(switch));
+        core.show_state(self.authz.first_state()).await;
+    }
+}
+
+/// A path of the native model; entries have their keys.
+fn native_path(
+    native: &Schema,
+    elems: &[(&str, &[(&str, &str)])],
+) -> Result<InstancePath, ModelError> {
+    let elem = |(name, keys): &(&str, &[(&str, &str)])| Elem {
+        name: (*name).to_owned(),
+        keys: keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    };
+    let path = Path { elems: elems.iter().map(elem).collect() };
+    native.resolve_write(&path).map_err(|_| ModelError(path.to_string()))
+}

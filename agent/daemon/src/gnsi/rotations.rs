@@ -10,6 +10,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+/// How long a client may say nothing before what it tries is taken back: a person who looks whether the box still
+/// lets the right ones in needs minutes, and nobody else can rotate in the meantime.
+const IDLE: Duration = Duration::from_secs(600);
+
 /// The right of a service to rotate: one rotation at a time. Clones are the same right, for services that share one.
 #[derive(Clone, Debug)]
 pub struct Turn(Arc<Semaphore>);
@@ -40,11 +44,13 @@ impl Turn {
     }
 }
 
-impl Rotations {
-    pub fn new(idle: Duration) -> Self {
-        Self { tasks: TaskTracker::new(), stopping: CancellationToken::new(), idle }
+impl Default for Rotations {
+    fn default() -> Self {
+        Self { tasks: TaskTracker::new(), stopping: CancellationToken::new(), idle: IDLE }
     }
+}
 
+impl Rotations {
     pub(crate) fn idle(&self) -> Duration {
         self.idle
     }

@@ -32,15 +32,20 @@ use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
+use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
 use http::HeaderValue;
+use prost::Message;
+use prost_types::FileDescriptorSet;
 use tonic::Code;
 use tonic::body::Body;
+use tonic::server::NamedService;
 use tonic::service::{LayerExt, Routes, RoutesBuilder};
 use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
-use crate::gnsi::pathz::Pathz;
+use self::gnsi::AuthzService;
+use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 
 /// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
@@ -48,23 +53,34 @@ use crate::reboot::Reboots;
 pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 
 /// Families of services on the listener, by the words of the native model.
-pub const SERVICES: &[&str] = &["gnmi", "gnoi"];
+pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
-/// All services of the listener: gNMI, gNOI, the health of each, and reflection.
+/// The services of the listener by their full names, but for reflection, which names itself.
+const SERVED: [&str; 6] = [
+    <GNmiServer<()> as NamedService>::NAME,
+    <BootConfigServer<()> as NamedService>::NAME,
+    <FactoryResetServer<()> as NamedService>::NAME,
+    <SystemServer<()> as NamedService>::NAME,
+    <AuthzServer<()> as NamedService>::NAME,
+    "grpc.health.v1.Health",
+];
+
+/// All services of the listener: gNMI, gNOI, gNSI, the health of each, and reflection.
 ///
 /// # Errors
 /// When the descriptors in the binary are broken: a mistake of ours, found by the first test.
 pub async fn routes(
     core: impl Datastore,
     reboots: Reboots,
-    pathz: Pathz,
+    gnsi: &Gnsi,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let boot = BootConfigServer::new(BootConfigService::new(core.clone()))
+    let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
     let system = SystemServer::new(SystemService::new(reboots));
-    let gnmi = GNmiServer::new(GnmiService::new(core, pathz))
+    let authz = AuthzServer::new(AuthzService::new(core.clone(), gnsi));
+    let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -72,11 +88,12 @@ pub async fn routes(
     health_of(&reporter, &boot).await;
     health_of(&reporter, &reset).await;
     health_of(&reporter, &system).await;
+    health_of(&reporter, &authz).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
     routes.add_service(gnmi).add_service(health);
-    routes.add_service(boot).add_service(reset).add_service(system);
+    routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())
@@ -95,22 +112,37 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
 }
 
 /// Health asks by the name of a service.
-async fn health_of<S: tonic::server::NamedService>(
-    reporter: &tonic_health::server::HealthReporter,
-    _service: &S,
-) {
+async fn health_of<S: NamedService>(reporter: &tonic_health::server::HealthReporter, _service: &S) {
     reporter.set_serving::<S>().await;
 }
 
 /// What a client may ask the types of: the services that are there, not all that are described.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
-    use tonic::server::NamedService;
-    tonic_reflection::server::Builder::configure()
+    let described = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .with_service_name(<GNmiServer<()> as NamedService>::NAME)
-        .with_service_name(<BootConfigServer<()> as NamedService>::NAME)
-        .with_service_name(<FactoryResetServer<()> as NamedService>::NAME)
-        .with_service_name(<SystemServer<()> as NamedService>::NAME)
-        .with_service_name("grpc.health.v1.Health")
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    SERVED.into_iter().fold(described, tonic_reflection::server::Builder::with_service_name)
+}
+
+/// Every rpc of the listener as HTTP/2 names it, `/package.Service/Method`, reflection included.
+pub(crate) fn rpcs() -> Vec<String> {
+    let sets = [
+        FILE_DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ];
+    let files = sets.into_iter().flat_map(|set| {
+        FileDescriptorSet::decode(set).expect("the descriptors were made by our build").file
+    });
+    let rpcs = files.flat_map(|file| {
+        let package = file.package().to_owned();
+        file.service.into_iter().flat_map(move |service| {
+            let name = format!("{package}.{}", service.name());
+            let served = SERVED.contains(&name.as_str()) || package.starts_with("grpc.reflection.");
+            let rpcs = service.method.into_iter().filter(move |_| served);
+            rpcs.map(move |rpc| format!("/{name}/{}", rpc.name())).collect::<Vec<_>>()
+        })
+    });
+    rpcs.collect()
 }

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 use super::path::Access;
 use crate::core::{CommitError, ConfirmError, ElectionError};
 use crate::logging::Chain;
+use crate::store::StoreError;
 
 /// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
 /// clients refuse long ones (8 KiB is the default of grpc-go and others).
@@ -214,6 +215,15 @@ impl From<CommitError> for Refusal {
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),
             CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Stopped => Self::stopping(),
+            error => Self::internal(Chain(&error).to_string()),
         }
     }
 }

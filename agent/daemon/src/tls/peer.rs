@@ -4,7 +4,12 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 use rustls_pki_types::CertificateDer;
 use smol_str::SmolStr;
-use x509_parser::{extensions::GeneralName, prelude::X509Certificate};
+use x509_parser::{
+    extensions::GeneralName,
+    objects::{oid_registry, oid2abbrev},
+    prelude::X509Certificate,
+    x509::AttributeTypeAndValue,
+};
 
 use super::parse;
 use crate::{auth::Remembered, northbound::Dscp};
@@ -32,13 +37,18 @@ pub struct Peer {
 pub struct PeerCertificate {
     /// Its SPIFFE id, else its common name; nothing when it has neither, or several.
     pub identity: Option<SmolStr>,
+    /// All that it says about whom it names, for policies: URIs, then DNS names, then the subject.
+    pub principals: Vec<SmolStr>,
     pub der: CertificateDer<'static>,
 }
 
 impl PeerCertificate {
     pub(super) fn new(der: CertificateDer<'static>) -> Self {
-        let identity = parse(&der).ok().and_then(|certificate| identity(&certificate));
-        Self { identity, der }
+        let (identity, principals) = match parse(&der) {
+            Ok(certificate) => (identity(&certificate), principals(&certificate)),
+            Err(_) => (None, Vec::new()),
+        };
+        Self { identity, principals, der }
     }
 }
 
@@ -60,6 +70,52 @@ fn identity(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
         (Some(_), Some(_)) => None, // not an SVID: which of them is it?
         _ => common_name(certificate),
     }
+}
+
+/// After gRFC A43: URI names, then DNS names, then the subject as RFC 2253 writes it.
+fn principals(certificate: &X509Certificate<'_>) -> Vec<SmolStr> {
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
+    let uris = names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some(SmolStr::new(uri)),
+        _ => None,
+    });
+    let hosts = names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(host) => Some(SmolStr::new(host)),
+        _ => None,
+    });
+    let subject = subject(certificate);
+    uris.chain(hosts).chain(subject).filter(|name| !name.is_empty()).collect()
+}
+
+/// The subject in one line, its last part first. Without a subject, or with one that is no text, there is none.
+fn subject(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
+    let part = |attribute: &AttributeTypeAndValue<'_>| {
+        let name = match oid2abbrev(attribute.attr_type(), oid_registry()) {
+            Ok(short) => short.to_owned(),
+            Err(_) => attribute.attr_type().to_id_string(),
+        };
+        Some(format!("{name}={}", escaped(attribute.as_str().ok()?)))
+    };
+    let relative = certificate.subject().iter_rdn().map(|rdn| {
+        let parts = rdn.iter().map(part).collect::<Option<Vec<_>>>();
+        parts.map(|parts| parts.join("+"))
+    });
+    let mut parts = relative.collect::<Option<Vec<_>>>()?;
+    parts.reverse();
+    Some(parts.join(",").into())
+}
+
+/// RFC 2253, 2.4.
+fn escaped(text: &str) -> String {
+    let last = text.chars().count().saturating_sub(1);
+    let escape = |(at, letter): (usize, char)| {
+        let special = matches!(letter, ',' | '+' | '"' | '\\' | '<' | '>' | ';');
+        let edge = at == 0 && matches!(letter, '#' | ' ') || at == last && letter == ' ';
+        let escape = (special || edge).then_some('\\');
+        escape.into_iter().chain([letter])
+    };
+    text.chars().enumerate().flat_map(escape).collect()
 }
 
 fn common_name(certificate: &X509Certificate<'_>) -> Option<SmolStr> {

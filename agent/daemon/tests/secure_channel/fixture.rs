@@ -5,11 +5,13 @@ use std::{fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 use holdfast::{
     auth::{Authenticator, Password, Users},
     caller::{Caller, Role},
+    gnsi::Gnsi,
     server,
     settings::TlsSettings,
-    store::Store,
+    store::{Artefact, ArtefactTable, Store},
     tls::{self, Listener},
 };
+use holdfast_config::Models;
 use holdfast_proto::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, Notification, Path, SetRequest,
     SetResponse, SubscribeRequest, SubscribeResponse,
@@ -44,15 +46,18 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A client with a common name (when not empty) and URIs as alternative names.
-    pub(crate) fn client(&self, common_name: &str, uris: &[&str]) -> Identity {
+    /// A client with a common name (when not empty) and URIs, or names of hosts, as alternative names.
+    pub(crate) fn client(&self, common_name: &str, names: &[&str]) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !common_name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, common_name);
         }
-        params.subject_alt_names =
-            uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())).collect();
+        let name = |name: &&str| match name.contains(':') {
+            true => SanType::URI((*name).try_into().unwrap()),
+            false => SanType::DnsName((*name).try_into().unwrap()),
+        };
+        params.subject_alt_names = names.iter().map(name).collect();
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Identity::from_pem(certificate.pem(), key.serialize_pem())
@@ -85,9 +90,30 @@ impl Agent {
         Self::start(None, Role::Admin).await
     }
 
+    /// Clients of this authority are asked for by a policy.
+    pub(crate) async fn with_policy(authority: &Authority, policy: &str) -> Self {
+        let agent = Self::start_with(Some(authority), Role::ReadOnly, Some(policy)).await;
+        agent.and_users().await
+    }
+
     async fn start(authority: Option<&Authority>, certificate_role: Role) -> Self {
+        Self::start_with(authority, certificate_role, None).await
+    }
+
+    async fn start_with(
+        authority: Option<&Authority>,
+        certificate_role: Role,
+        policy: Option<&str>,
+    ) -> Self {
         let state = TempDir::new().unwrap();
-        let (store, loaded) = Store::open(state.path()).unwrap();
+        let (store, mut loaded) = Store::open(state.path()).unwrap();
+        if let Some(policy) = policy {
+            let content = policy.as_bytes().to_vec().into();
+            let policy = Artefact { version: "v1".to_owned(), created_on: 0, content };
+            let policies = loaded.artefacts.entry(ArtefactTable::Authz).or_default();
+            policies.insert("policy".to_owned(), policy);
+        }
+        let gnsi = Gnsi::new(&Models::load().unwrap(), &store, &loaded.artefacts).unwrap();
         let users = Users::new(loaded.users, store).unwrap();
         let tls_client_ca = authority.map(|authority| {
             let path = state.path().join("clients.pem");
@@ -100,12 +126,12 @@ impl Agent {
         let config = tls::server_config(&settings, state.path(), &[address.ip()]).unwrap();
         let (config_tx, config_rx) = watch::channel(Arc::new(config));
         let incoming = listener.accept(&config_rx);
-        let authenticator = Authenticator::new(users.clone(), certificate_role);
+        let authenticator = Authenticator::new(users.clone(), certificate_role, gnsi.clone());
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
         routes.add_service(GNmiServer::new(Toy)).add_service(health);
         let serving =
-            server::serve(incoming, authenticator, routes.routes(), std::future::pending());
+            server::serve(incoming, authenticator, gnsi, routes.routes(), std::future::pending());
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
         Self { address, users, state, _server: server, _config_tx: config_tx }
     }

@@ -266,3 +266,49 @@ async fn certificates_have_the_role_of_the_setting() {
     assert_eq!(client.get("").await.unwrap(), "collector read-only");
     assert_eq!(client.set("").await, Err(PermissionDenied));
 }
+
+// proves 1.5, 5.21
+#[tokio::test]
+async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata() {
+    let authority = Authority::new("ours");
+    let spiffe = "spiffe://example.org/collector";
+    let names = [spiffe, "host.example.org"];
+    // names that the policy lists, common name and alternative names of the client, metadata, may it
+    for (principals, common_name, names, metadata, may) in [
+        (r#""spiffe://example.org/*""#, "collector", &names[..], "", true),
+        (r#""host.example.org""#, "collector", &names, "", true),
+        (r#""CN=collector""#, "collector", &names, "", true),
+        (r#""collector""#, "collector", &[], "", true),
+        (r#""collector""#, "collector", &names, "", false), // the SPIFFE id is who it is
+        (r#""CN=a\\,b \\+c""#, "a,b +c", &[], "", true),
+        (r#""*""#, "collector", &names, "", true),
+        (r#""""#, "collector", &names, "", false),
+        (r#""ada""#, "collector", &names, "username ada\npassword secret", true),
+        (r#""ada""#, "collector", &names, "username ada", true),
+        (r#""rob""#, "collector", &names, "username ada\npassword secret", false),
+        // Whoever gives a name is that one, and not its certificate.
+        (r#""spiffe://example.org/*""#, "collector", &names, "username ada", false),
+    ] {
+        let policy = format!(
+            r#"{{"name":"p","allow_rules":[{{"name":"r","source":{{"principals":[{principals}]}}}}]}}"#
+        );
+        let agent = Agent::with_policy(&authority, &policy).await;
+        let client = agent.connect(Some(authority.client(common_name, names))).await.unwrap();
+        let row = format!("{principals} {common_name} {names:?} {metadata:?}");
+        let want = if may { Ok(()) } else { Err(PermissionDenied) };
+        assert_eq!(client.get(metadata).await.map(drop), want, "{row}");
+        assert_eq!(client.health(metadata).await, want, "{row}");
+        // The policy says what a certificate may do, whatever the setting says.
+        assert_eq!(client.set(metadata).await.map(drop), want, "{row}");
+    }
+    // A role goes on to count beside the policy.
+    let all = r#"{"name":"p","allow_rules":[{"name":"all"}]}"#;
+    let agent = Agent::with_policy(&authority, all).await;
+    let client = agent.connect(Some(authority.client("rob", &[]))).await.unwrap();
+    assert_eq!(client.get("").await.unwrap(), "rob read-only");
+    assert_eq!(client.set("").await, Err(PermissionDenied));
+    // What cannot be read any more allows nothing.
+    let agent = Agent::with_policy(&authority, "{").await;
+    let client = agent.connect(Some(authority.client("collector", &[]))).await.unwrap();
+    assert_eq!(client.get("").await, Err(PermissionDenied));
+}

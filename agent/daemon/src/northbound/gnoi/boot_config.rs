@@ -22,8 +22,10 @@ use tracing::{info, warn};
 
 use crate::caller::Caller;
 use crate::core::Intent;
+use crate::gnsi::Gnsi;
 use crate::logging::Chain;
 use crate::northbound::Datastore;
+use crate::northbound::gnsi::{Artefacts, Seeds};
 use crate::northbound::status::Refusal;
 
 /// How long a boot configuration may be tried before it is taken back: a person who looks whether the box is still
@@ -38,11 +40,12 @@ type Answers = mpsc::Sender<Result<SetBootConfigVerifiedResponse, Status>>;
 #[derive(Debug)]
 pub(in crate::northbound) struct BootConfigService<D> {
     core: D,
+    gnsi: Gnsi,
 }
 
 impl<D: Datastore> BootConfigService<D> {
-    pub(in crate::northbound) fn new(core: D) -> Self {
-        Self { core }
+    pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
+        Self { core, gnsi: gnsi.clone() }
     }
 }
 
@@ -68,9 +71,11 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<SetBootConfigResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfig")?;
-        if let Some(boot) = read(request.into_inner())? {
-            change(&self.core, &caller, BootChange::Set(Some(Arc::new(boot)))).await?;
-        }
+        let (boot, artefacts) = read(request.into_inner())?;
+        let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
+        // A task of its own: what is tried is kept or taken back also when the client is gone.
+        let set = tokio::spawn(async move { set(&core, &gnsi, &caller, boot, artefacts).await });
+        set.await.map_err(|error| Refusal::internal(error.to_string()))??;
         Ok(Response::new(SetBootConfigResponse {}))
     }
 
@@ -103,7 +108,14 @@ async fn verified<D: Datastore>(
     let Some(Step::Set(set)) = first else {
         return Err(Refusal::invalid("the first message has to be `set`").into());
     };
-    let Some(boot) = read(set)? else {
+    let (boot, artefacts) = read(set)?;
+    if artefacts.is_some() {
+        return Err(Refusal::unimplemented(
+            "`authz` cannot be tried with a boot configuration: rotate it",
+        )
+        .into());
+    }
+    let Some(boot) = boot else {
         return Err(Refusal::invalid(
             "`set` has to bring a boot_config: nothing else can be tried",
         )
@@ -178,14 +190,34 @@ async fn change(core: &impl Datastore, caller: &Caller, change: BootChange) -> R
     Ok(())
 }
 
-/// What a request brings; nothing when it leaves the boot configuration alone.
-fn read(request: SetBootConfigRequest) -> Result<Option<Boot>, Refusal> {
+/// Sets the boot configuration and what is gNSI's, all or nothing.
+async fn set(
+    core: &impl Datastore,
+    gnsi: &Gnsi,
+    caller: &Caller,
+    boot: Option<Boot>,
+    artefacts: Option<Artefacts>,
+) -> Result<(), Refusal> {
+    let seeds = match artefacts {
+        Some(artefacts) => Seeds::try_all(core, gnsi, caller, artefacts).await?,
+        None => Seeds::default(),
+    };
+    if let Some(boot) = boot
+        && let Err(refusal) = change(core, caller, BootChange::Set(Some(Arc::new(boot)))).await
+    {
+        seeds.undo(&refusal).await;
+        return Err(refusal);
+    }
+    seeds.keep().await
+}
+
+/// What a request brings; nothing for what it leaves alone.
+fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Option<Artefacts>), Refusal> {
     #[allow(deprecated, reason = "it is refused by name")]
     let certificates = request.certificates.is_some();
     for (name, given) in [
         ("credentials", request.credentials.is_some()),
         ("pathz", request.pathz.is_some()),
-        ("authz", request.authz.is_some()),
         ("certificates", certificates),
         ("certz", request.certz.is_some()),
     ] {
@@ -195,7 +227,8 @@ fn read(request: SetBootConfigRequest) -> Result<Option<Boot>, Refusal> {
             )));
         }
     }
-    request.boot_config.map(read_boot).transpose()
+    let artefacts = request.authz.map(|upload| Artefacts { authz: Some(upload) });
+    Ok((request.boot_config.map(read_boot).transpose()?, artefacts))
 }
 
 fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {

@@ -3,5 +3,21 @@
 //! Each service is a face: it translates messages, hands them to `holdfast_security` for what they mean and to
 //! [`crate::gnsi`] for what is in force. [`rotate`] drives the streams of all that rotate.
 
-#[allow(dead_code, reason = "the first service comes with the next change")]
+mod authz;
 pub(super) mod rotate;
+mod seed;
+
+use holdfast_config::layer;
+
+pub(super) use self::authz::AuthzService;
+pub(crate) use self::seed::{Artefacts, Seeds};
+use super::datastore::Datastore;
+use super::status::Refusal;
+
+/// A box on which the operator has switched gNSI off answers none of its services.
+fn switched_on(core: &impl Datastore) -> Result<(), Refusal> {
+    match core.configuration().layers().is_on(layer::Service::Gnsi) {
+        true => Ok(()),
+        false => Err(Refusal::precondition("gNSI is switched off on this box")),
+    }
+}

@@ -1,9 +1,9 @@
 //! Drives a rotation: the client's messages go into the machine, what it says is carried out.
 //!
-//! Start at [`serve`] for a stream, at [`seed`] for artefacts that come without one. What is accepted and what comes
+//! Start at [`serve`] for a stream, at [`try_uploads`] for artefacts that come without one. What is accepted and what comes
 //! back is decided by [`Rotation`]; what it means for the box by the service, as [`Rotated`]. Every end without
 //! finalize is a roll-back, and happens in a task of its own, which the client's going does not end: the stream is
-//! closed or broken, a step fails or panics, nothing is said for [`IDLE`], the agent stops. What no roll-back can
+//! closed or broken, a step fails or panics, nothing is said for a named time, the agent stops. What no roll-back can
 //! reach, as kill -9, is not on disk: a start finds what was final.
 
 use std::future::Future;
@@ -24,9 +24,6 @@ use crate::gnsi::{Held, Rotations, Turn};
 use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 
-/// How long a client may say nothing before what it tries is taken back: a person who looks whether the box still
-/// lets the right ones in needs minutes, and nobody else can rotate in the meantime.
-pub(in crate::northbound) const IDLE: Duration = Duration::from_secs(600);
 /// Answers that wait for the client to read: each message has one at most.
 const ANSWERS: usize = 4;
 
@@ -110,6 +107,7 @@ pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
     },
     Finalize,
     /// Something that changes nothing, with its answer.
+    #[allow(dead_code, reason = "for the service that makes certificate requests")]
     Question(S::Response),
 }
 
@@ -140,27 +138,58 @@ pub(in crate::northbound) fn serve<S: Rotated>(
     }
 }
 
-/// Takes uploads into force and makes them final, as one rotation without a stream.
+/// Uploads that came without a stream, in force and not final yet. Nothing takes back one that is dropped.
+#[must_use = "what is tried has to be kept or undone"]
+pub(in crate::northbound) struct Trying<S: Rotated> {
+    service: Arc<S>,
+    caller: Caller,
+    rotation: Rotation<S::Rules>,
+    _held: Held,
+}
+
+/// Tries uploads as one rotation.
 ///
 /// # Errors
 /// When one of them is not taken or cannot be carried out: then all is as it was.
-pub(in crate::northbound) async fn seed<S: Rotated>(
-    service: &S,
+pub(in crate::northbound) async fn try_uploads<S: Rotated>(
+    service: Arc<S>,
     turn: &Turn,
     caller: &Caller,
     uploads: Vec<Upload<S>>,
-) -> Result<(), Refusal> {
-    let _held = take::<S>(turn)?;
-    let driver = Driver { service, caller };
+) -> Result<Trying<S>, Refusal> {
+    let held = take::<S>(turn)?;
+    let driver = Driver { service: &*service, caller };
     let mut rotation = Rotation::open(service.last());
-    let commands = uploads.into_iter().map(|upload| Command::Upload { upload, overwrite: true });
-    for command in commands.chain([Command::Finalize]) {
-        match driver.carry_out(rotation, command).await {
-            Ok(Done { next, .. }) => rotation = next,
+    for upload in uploads {
+        match driver.upload(rotation, upload, true).await {
+            Ok(done) => rotation = done.next,
             Err(fallen) => return Err(driver.fall(fallen).await),
         }
     }
-    Ok(())
+    Ok(Trying { service, caller: caller.clone(), rotation, _held: held })
+}
+
+impl<S: Rotated> Trying<S> {
+    /// Makes them final; a rotation without uploads has nothing to keep.
+    ///
+    /// # Errors
+    /// When they cannot be written down: then all is as it was.
+    pub(in crate::northbound) async fn keep(self) -> Result<(), Refusal> {
+        if !self.rotation.is_tried() {
+            return Ok(());
+        }
+        let driver = Driver { service: &*self.service, caller: &self.caller };
+        match driver.carry_out(self.rotation, Command::Finalize).await {
+            Ok(_) => Ok(()),
+            Err(fallen) => Err(driver.fall(fallen).await),
+        }
+    }
+
+    /// Brings back what was there before.
+    pub(in crate::northbound) async fn undo(self, why: &Refusal) {
+        let driver = Driver { service: &*self.service, caller: &self.caller };
+        driver.take_back(self.rotation.end(), why).await;
+    }
 }
 
 fn take<S: Rotated>(turn: &Turn) -> Result<Held, Refusal> {

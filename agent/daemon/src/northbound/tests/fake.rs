@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
+use crate::gnsi::Gnsi;
 use crate::gnsi::pathz::Pathz;
 use crate::northbound::Datastore;
 use crate::reboot::Reboots;
@@ -34,7 +35,8 @@ struct Inside {
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
     reboots: Reboots,
-    pathz: Pathz,
+    gnsi: Gnsi,
+    store: Store,
     /// Where the reboots are written down.
     _folder: tempfile::TempDir,
 }
@@ -51,8 +53,9 @@ impl Fake {
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
-            reboots: Reboots::new(&loaded.notes, store),
-            pathz: Pathz::default(),
+            gnsi: Gnsi::new(&MODELS, &store, &loaded.artefacts).unwrap(),
+            reboots: Reboots::new(&loaded.notes, store.clone()),
+            store,
             _folder: folder,
         }))
     }
@@ -61,8 +64,18 @@ impl Fake {
         self.0.reboots.clone()
     }
 
+    /// The policy of paths that is obeyed.
     pub(super) fn pathz(&self) -> Pathz {
-        self.0.pathz.clone()
+        self.0.gnsi.pathz.clone()
+    }
+
+    /// Where reboots and artefacts are written down.
+    pub(super) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(super) fn gnsi(&self) -> Gnsi {
+        self.0.gnsi.clone()
     }
 
     /// The next commit fails.

@@ -22,7 +22,7 @@ use super::fake::Fake;
 use crate::caller::{Caller, Role, Source};
 use crate::core::CoreHandle;
 use crate::core::tests::Agent;
-use crate::gnsi::pathz::Pathz;
+use crate::gnsi::{self, Gnsi};
 use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
 use crate::reboot::Reboots;
 
@@ -36,11 +36,7 @@ pub(super) trait Served {
     type Core: Datastore;
     fn datastore(&self) -> Self::Core;
     fn reboots(&self) -> Reboots;
-
-    /// The policy of paths that is obeyed.
-    fn pathz(&self) -> Pathz {
-        Pathz::default()
-    }
+    fn gnsi(&self) -> Gnsi;
 }
 
 impl Served for Fake {
@@ -54,8 +50,8 @@ impl Served for Fake {
         Fake::reboots(self)
     }
 
-    fn pathz(&self) -> Pathz {
-        Fake::pathz(self)
+    fn gnsi(&self) -> Gnsi {
+        Fake::gnsi(self)
     }
 }
 
@@ -68,6 +64,10 @@ impl Served for Agent {
 
     fn reboots(&self) -> Reboots {
         self.reboots.clone()
+    }
+
+    fn gnsi(&self) -> Gnsi {
+        self.gnsi.clone()
     }
 }
 
@@ -83,18 +83,29 @@ pub(super) async fn client_as(core: &impl Served, role: Role) -> Client {
 }
 
 pub(super) async fn channel(core: &impl Served, role: Option<Role>) -> Channel {
+    channel_of(core, role.map(|role| caller("test", role))).await
+}
+
+/// Someone who logged in with a password.
+pub(super) fn caller(name: &str, role: Role) -> Caller {
+    Caller { name: name.into(), role, source: Source::Password, peer: None }
+}
+
+/// A channel of one caller, or of nobody that authentication knows.
+pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Channel {
     let authenticate = move |mut request: Request<()>| {
-        if let Some(role) = role {
-            let caller = Caller { name: "test".into(), role, source: Source::Password, peer: None };
-            request.extensions_mut().insert(caller);
+        if let Some(caller) = &caller {
+            request.extensions_mut().insert(caller.clone());
         }
         Ok::<_, Status>(request)
     };
-    let routes = routes(core.datastore(), core.reboots(), core.pathz()).await.unwrap();
+    let gnsi = core.gnsi();
+    let routes = routes(core.datastore(), core.reboots(), &gnsi).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()
             .layer(InterceptorLayer::new(authenticate))
+            .layer(gnsi::Layer(gnsi))
             .add_routes(routes)
             .serve_with_incoming(tokio_stream::once(Ok::<_, std::io::Error>(far))),
     );

@@ -1,0 +1,321 @@
+//! The one policy that says who may call which rpc: what is in force, and what it decided.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Step, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
+use holdfast_security::rotation::created_on_ns;
+use http::HeaderMap;
+use tracing::error;
+
+use super::{ModelError, Turn, native_path};
+use crate::caller::{Caller, Source};
+use crate::core::{Polled, ServiceState};
+use crate::logging::Chain;
+use crate::northbound;
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
+use crate::tls::Peer;
+
+/// The one artefact of the service.
+const POLICY: &str = "policy";
+
+/// A policy, or none before the first.
+pub(crate) type State = Option<Arc<Installed>>;
+
+/// Whether gNSI is switched on.
+type Switch = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The policy of the rpcs.
+pub(crate) struct Authz {
+    pub(crate) turn: Turn,
+    policies: RwLock<Policies>,
+    switch: OnceLock<Switch>,
+    counters: HashMap<String, Counters>,
+    nodes: Nodes,
+    store: Store,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Policies {
+    /// Decides: what is final, or what is tried.
+    in_force: State,
+    /// Written down.
+    last: State,
+}
+
+/// What was decided about one rpc since the start of the agent.
+#[derive(Debug)]
+struct Counters {
+    /// The entry of the rpc.
+    entry: InstancePath,
+    allowed: Counter,
+    denied: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    times: AtomicU64,
+    /// Nanoseconds since 1970; 0 for never.
+    last_ns: AtomicU64,
+}
+
+/// Where the leaves are.
+#[derive(Debug)]
+struct Nodes {
+    version: InstancePath,
+    created_on: InstancePath,
+    /// Below the entry of an rpc: its name, how often and when it was allowed, how often and when it was denied.
+    name: Vec<Step>,
+    allowed: [Vec<Step>; 2],
+    denied: [Vec<Step>; 2],
+}
+
+/// Why a caller may not call an rpc.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    #[error("no rule of the authorization policy allows `{caller}` to call {rpc}")]
+    ByDefault { caller: String, rpc: String },
+    #[error("rule `{rule}` of the authorization policy denies `{caller}` to call {rpc}")]
+    ByRule { caller: String, rpc: String, rule: String },
+}
+
+impl Authz {
+    pub(super) fn new(
+        native: &Schema,
+        store: Store,
+        artefacts: &Artefacts,
+    ) -> Result<Self, ModelError> {
+        let artefact = artefacts.get(&ArtefactTable::Authz).and_then(|all| all.get(POLICY));
+        let last = artefact.map(|artefact| Arc::new(installed(artefact)));
+        let counters = northbound::rpcs().into_iter().map(|rpc| {
+            let entry = rpc_entry(native, &rpc)?;
+            let (allowed, denied) = Default::default();
+            Ok((rpc, Counters { entry, allowed, denied }))
+        });
+        Ok(Self {
+            turn: Turn::default(),
+            policies: RwLock::new(Policies { in_force: last.clone(), last }),
+            switch: OnceLock::new(),
+            counters: counters.collect::<Result<_, _>>()?,
+            nodes: Nodes::find(native)?,
+            store,
+        })
+    }
+
+    /// Whether this caller may make this call, which is counted.
+    ///
+    /// # Errors
+    /// With the reason, when it may not.
+    pub(crate) fn judge(
+        &self,
+        caller: &Caller,
+        peer: Option<&Peer>,
+        rpc: &str,
+        headers: &HeaderMap,
+        now_ns: u64,
+    ) -> Result<(), Denied> {
+        let verdict = self.verdict(caller, peer, rpc, headers);
+        if let Some(counters) = self.counters.get(rpc) {
+            counters.count(verdict.is_ok(), now_ns);
+        }
+        verdict
+    }
+
+    fn verdict(
+        &self,
+        caller: &Caller,
+        peer: Option<&Peer>,
+        rpc: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Denied> {
+        let Some(installed) = self.enforced() else { return Ok(()) };
+        let principals = principals(caller, peer);
+        let header = |key: &str| joined(headers, key);
+        let call = Call { principals: &principals, path: rpc, header: &header };
+        let denied = match installed.policy.decide(call) {
+            Decision::Allowed { .. } => return Ok(()),
+            Decision::Denied { rule } => rule,
+        };
+        let (caller, rpc) = (caller.name.to_string(), rpc.trim_start_matches('/').to_owned());
+        Err(match denied {
+            Some(rule) => Denied::ByRule { caller, rpc, rule: rule.to_owned() },
+            None => Denied::ByDefault { caller, rpc },
+        })
+    }
+
+    /// What would become of a call of this user, and by which version; without headers, for nobody knows them.
+    pub(crate) fn probe(&self, user: &str, rpc: &str) -> (bool, String) {
+        let Some(installed) = self.enforced() else { return (true, String::new()) };
+        let call = Call { principals: &[user], path: rpc, header: &|_| None };
+        (installed.policy.decide(call).is_allowed(), installed.version.clone())
+    }
+
+    /// Whether a policy decides, and not roles alone.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.enforced().is_some()
+    }
+
+    fn enforced(&self) -> State {
+        let on = self.switch.get().is_none_or(|is_on| is_on());
+        if on { self.in_force() } else { None }
+    }
+
+    /// The policy that decides, or would if gNSI were switched on.
+    pub(crate) fn in_force(&self) -> State {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner).in_force.clone()
+    }
+
+    /// The policy that is written down.
+    pub(crate) fn last(&self) -> State {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner).last.clone()
+    }
+
+    /// Has another policy decide from the next call on; the answer is what readers see of it.
+    pub(crate) fn enforce(&self, state: &State) -> ServiceState {
+        self.policies.write().unwrap_or_else(PoisonError::into_inner).in_force.clone_from(state);
+        self.shown(state)
+    }
+
+    pub(crate) async fn write(&self, state: &State) -> Result<(), StoreError> {
+        let artefact = state.as_ref().map(|installed| Artefact {
+            version: installed.version.clone(),
+            created_on: installed.created_on,
+            content: installed.text.clone().into_bytes().into(),
+        });
+        let change = ArtefactChange { table: ArtefactTable::Authz, name: POLICY.into(), artefact };
+        self.store.write_artefacts(vec![change]).await
+    }
+
+    /// Takes note of what was written down.
+    pub(crate) fn settle(&self, state: &State) {
+        self.policies.write().unwrap_or_else(PoisonError::into_inner).last.clone_from(state);
+    }
+
+    pub(super) fn follow(&self, switch: Switch) {
+        // A second core would be a second agent.
+        let _first_stays = self.switch.set(switch);
+    }
+
+    /// What readers see at the start: the version, and each rpc by its name.
+    pub(super) fn first_state(&self) -> ServiceState {
+        let name = |(rpc, counters): (&String, &Counters)| {
+            (below(&counters.entry, &self.nodes.name), Some(Value::Str(rpc.into())))
+        };
+        let mut state = self.shown(&self.in_force());
+        state.extend(self.counters.iter().map(name));
+        state
+    }
+
+    fn shown(&self, state: &State) -> ServiceState {
+        let version = state.as_ref().map(|it| Value::Str(it.version.as_str().into()));
+        let created_on = state.as_ref().and_then(|it| created_on_ns(it.created_on));
+        vec![
+            (self.nodes.version.clone(), version),
+            (self.nodes.created_on.clone(), created_on.map(Value::Uint)),
+        ]
+    }
+}
+
+impl Polled for Authz {
+    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+        let mut leaves = Vec::with_capacity(self.counters.len() * 4);
+        for Counters { entry, allowed, denied } in self.counters.values() {
+            for (counter, [times, last]) in
+                [(allowed, &self.nodes.allowed), (denied, &self.nodes.denied)]
+            {
+                leaves.push((below(entry, times), Value::Uint(counter.times.load(Relaxed))));
+                let last_ns = counter.last_ns.load(Relaxed);
+                if last_ns != 0 {
+                    leaves.push((below(entry, last), Value::Uint(last_ns)));
+                }
+            }
+        }
+        leaves
+    }
+}
+
+impl Counters {
+    fn count(&self, allowed: bool, now_ns: u64) {
+        let counter = if allowed { &self.allowed } else { &self.denied };
+        counter.times.fetch_add(1, Relaxed);
+        counter.last_ns.fetch_max(now_ns, Relaxed);
+    }
+}
+
+impl Nodes {
+    fn find(native: &Schema) -> Result<Self, ModelError> {
+        let policy = |leaf| {
+            native_path(
+                native,
+                &[("system", &[]), ("state", &[]), ("authz-policy", &[]), (leaf, &[])],
+            )
+        };
+        let entry = rpc_entry(native, "/")?;
+        let in_entry = |leaf: &str| {
+            let state = native.child(entry.last()?.node, None, "state")?;
+            Some(vec![Step::node(state), Step::node(native.child(state, None, leaf)?)])
+        };
+        let leaf = |name: &str| in_entry(name).ok_or_else(|| ModelError(name.to_owned()));
+        Ok(Self {
+            version: policy("version")?,
+            created_on: policy("created-on")?,
+            name: leaf("name")?,
+            allowed: [leaf("access-accepts")?, leaf("last-access-accept")?],
+            denied: [leaf("access-rejects")?, leaf("last-access-reject")?],
+        })
+    }
+}
+
+impl fmt::Debug for Authz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.in_force().map(|it| it.version.clone());
+        f.debug_struct("Authz").field("version", &version).finish_non_exhaustive()
+    }
+}
+
+/// What was stored. It was accepted once, by an agent that may have understood more: what this one does not
+/// understand allows nothing, and is kept as it is.
+fn installed(artefact: &Artefact) -> Installed {
+    let text = String::from_utf8_lossy(&artefact.content).into_owned();
+    let (version, created_on) = (artefact.version.clone(), artefact.created_on);
+    let upload = Upload { version: version.clone(), created_on, text: text.clone() };
+    upload.install().unwrap_or_else(|reason| {
+        error!(error = %Chain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \
+            gNSI is switched off on the box");
+        Installed { version, created_on, text, policy: Policy::closed() }
+    })
+}
+
+/// All names of who calls: a name of the metadata is the only one, a certificate has those that it gives.
+fn principals<'a>(caller: &'a Caller, peer: Option<&'a Peer>) -> Vec<&'a str> {
+    let certificate = match caller.source {
+        Source::Certificate => peer.and_then(|peer| peer.certificate.as_ref()),
+        Source::Password | Source::NamedByCertificateHolder | Source::Local { .. } => None,
+    };
+    let names = certificate.iter().flat_map(|it| &it.principals).map(|name| name.as_str());
+    std::iter::once(caller.name.as_str()).chain(names).collect()
+}
+
+/// The values of a header, joined by commas.
+fn joined(headers: &HeaderMap, key: &str) -> Option<String> {
+    let mut values = headers.get_all(key).iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
+    let first = values.next()?.into_owned();
+    Some(values.fold(first, |all, value| all + "," + &value))
+}
+
+fn rpc_entry(native: &Schema, rpc: &str) -> Result<InstancePath, ModelError> {
+    let server: &[_] = &[("name", GRPC_SERVER)];
+    native_path(
+        native,
+        &[("system", &[]), ("grpc-server", server), ("authz-rpc", &[("name", rpc)])],
+    )
+}
+
+fn below(entry: &InstancePath, steps: &[Step]) -> InstancePath {
+    InstancePath(entry.0.iter().chain(steps).cloned().collect())
+}

@@ -1,0 +1,70 @@
+//! The tower layer that asks the policy about every call, before any service sees it.
+//!
+//! It stands behind authentication, which says who calls, and in front of all services: health, reflection, and paths
+//! that no service has. A stream is asked about when it begins.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::Either;
+use http::{Request, Response};
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
+use tracing::info;
+
+use super::{Authz, Gnsi};
+use crate::caller::Caller;
+use crate::telemetry::view::now_ns;
+use crate::tls::Peer;
+
+/// Puts [`Authorized`] in front of a service.
+#[derive(Clone, Debug)]
+pub struct Layer(pub Gnsi);
+
+impl<S> tower::Layer<S> for Layer {
+    type Service = Authorized<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Authorized { inner, authz: Arc::clone(&self.0.authz) }
+    }
+}
+
+/// Lets through what the policy allows, and answers the rest itself.
+#[derive(Clone, Debug)]
+pub struct Authorized<S> {
+    inner: S,
+    authz: Arc<Authz>,
+}
+
+impl<S> Service<Request<Body>> for Authorized<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, Infallible>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match admit(&self.authz, &request) {
+            Ok(()) => Either::Left(self.inner.call(request)),
+            Err(status) => Either::Right(ready(Ok(status.into_http()))),
+        }
+    }
+}
+
+fn admit(authz: &Authz, request: &Request<Body>) -> Result<(), Status> {
+    let caller = &Caller::of(request.extensions())?;
+    let peer = request.extensions().get::<Peer>();
+    let rpc = request.uri().path();
+    authz.judge(caller, peer, rpc, request.headers(), now_ns()).map_err(|denied| {
+        info!(caller = %caller.name, rpc, reason = %denied, "a call is denied");
+        Status::permission_denied(denied.to_string())
+    })
+}

@@ -1,0 +1,146 @@
+//! gnsi.authz and the real binary: a power cut at any moment of a rotation, and a client that nobody here wrote.
+
+use holdfast_proto::gnoi::system::TimeRequest;
+use holdfast_proto::gnoi::system::system_client::SystemClient;
+use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::authz::v1::{
+    FinalizeRequest, GetRequest, RotateAuthzRequest, UploadRequest,
+};
+use holdfast_tests::agent::{ADMIN, AgentProcess};
+use holdfast_tests::clients::grpcurl;
+use holdfast_tests::gnmi::Credentials;
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+const VERSION: &str = "/system/aaa/authorization/state/grpc-authz-policy-version";
+
+/// A policy that allows these users, and nobody else, everything.
+fn policy(users: &[&str]) -> String {
+    let rule = json!({"name": "users", "source": {"principals": users}});
+    json!({"name": "policy", "allow_rules": [rule]}).to_string()
+}
+
+fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
+    let (version, policy) = (version.to_owned(), policy.to_owned());
+    let upload = UploadRequest { version, created_on: 1_700_000_000, policy };
+    let rotate_request = Some(Asked::UploadRequest(upload));
+    RotateAuthzRequest { rotate_request, ..Default::default() }
+}
+
+fn finalize() -> RotateAuthzRequest {
+    let rotate_request = Some(Asked::FinalizeRotation(FinalizeRequest {}));
+    RotateAuthzRequest { rotate_request, ..Default::default() }
+}
+
+/// The moments at which the agent is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cut {
+    Opened,
+    /// The upload is sent, whether or not it has arrived.
+    Uploading,
+    Tried,
+    /// The finalize is sent, whether or not it has arrived.
+    Finalizing,
+    Finalized,
+}
+
+/// Rotates to another policy, and kills the agent in the middle.
+async fn rotate_and_kill(agent: &mut AgentProcess, version: &str, policy: &str, cut: Cut) {
+    let mut client = AuthzClient::with_interceptor(agent.channel().await, agent.credentials());
+    let (request_tx, request_rx) = mpsc::channel(4);
+    let mut answers = client.rotate(ReceiverStream::new(request_rx)).await.unwrap().into_inner();
+    if cut != Cut::Opened {
+        request_tx.send(upload(version, policy)).await.unwrap();
+        if cut != Cut::Uploading {
+            assert!(answers.message().await.unwrap().is_some());
+        }
+    }
+    if matches!(cut, Cut::Finalizing | Cut::Finalized) {
+        request_tx.send(finalize()).await.unwrap();
+    }
+    match cut {
+        Cut::Finalized => assert!(answers.message().await.unwrap().is_none()),
+        // What was sent goes out while the test gives way.
+        Cut::Uploading | Cut::Finalizing => tokio::task::yield_now().await,
+        Cut::Opened | Cut::Tried => {}
+    }
+    agent.kill();
+}
+
+// proves 3.33, 3.37, 5.1, 5.2, 5.7, 5.35
+#[tokio::test]
+async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
+    let net = Netns::enter();
+    let mut agent = AgentProcess::start(&net).await;
+    let password = "a password of eve";
+    assert!(agent.user(&["set", "eve", "--role", "admin"], password).status.success());
+    let (with_eve, without_eve) = (policy(&[ADMIN, "eve"]), policy(&[ADMIN]));
+    let mut kept: Option<(String, String)> = None;
+    let cuts = [Cut::Opened, Cut::Uploading, Cut::Tried, Cut::Finalizing, Cut::Finalized];
+    for (number, cut) in cuts.iter().chain(&cuts).chain(&[Cut::Finalizing; 2]).enumerate() {
+        // Each policy decides otherwise than the one before.
+        let text = match &kept {
+            Some((_, text)) if *text == without_eve => &with_eve,
+            _ => &without_eve,
+        };
+        let tried = (format!("v{number}"), text.clone());
+        rotate_and_kill(&mut agent, &tried.0, &tried.1, *cut).await;
+        agent.restart().await;
+
+        let mut client = AuthzClient::with_interceptor(agent.channel().await, agent.credentials());
+        let found = match client.get(GetRequest::default()).await {
+            Ok(got) => Some((got.get_ref().version.clone(), got.into_inner().policy)),
+            Err(status) => {
+                assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+                None
+            }
+        };
+        match cut {
+            Cut::Opened | Cut::Uploading | Cut::Tried => assert_eq!(found, kept, "{cut:?}"),
+            Cut::Finalizing => {
+                assert!(found == kept || found.as_ref() == Some(&tried), "{found:?}");
+            }
+            Cut::Finalized => assert_eq!(found.as_ref(), Some(&tried)),
+        }
+        let eve_may = found.as_ref().is_none_or(|(_, text)| *text == with_eve);
+        let eve = Credentials::new("eve", password).unwrap();
+        let mut system = SystemClient::with_interceptor(agent.channel().await, eve);
+        let asked = system.time(TimeRequest {}).await.map_err(|status| status.code());
+        assert_eq!(asked.is_ok(), eve_may, "{cut:?} {asked:?}");
+        let shown = agent.gnmi().await.read(VERSION).await;
+        let version = found.as_ref().map(|(version, _)| json!(version));
+        assert_eq!(shown.map_err(|status| status.code()), version.ok_or(Code::NotFound), "{cut:?}");
+        kept = found;
+    }
+}
+
+// proves 5.14, 5.30
+#[tokio::test]
+async fn grpcurl_finds_the_service_by_reflection() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let listed = grpcurl(&agent, &["list"], "").await.unwrap();
+    assert!(listed.lines().any(|line| line == "gnsi.authz.v1.Authz"), "{listed}");
+    let described = grpcurl(&agent, &["describe", "gnsi.authz.v1.Authz"], "").await.unwrap();
+    for rpc in ["Rotate", "Probe", "Get"] {
+        assert!(described.contains(&format!("rpc {rpc} ")), "{described}");
+    }
+    let get = || grpcurl(&agent, &["gnsi.authz.v1.Authz/Get"], "{}");
+    let refused = get().await.unwrap_err();
+    assert!(refused.contains("FailedPrecondition"), "{refused}");
+
+    let text = policy(&[ADMIN]);
+    let upload = json!({"uploadRequest": {"version": "v1", "createdOn": "7", "policy": text}});
+    let messages = format!("{upload}\n{}", json!({"finalizeRotation": {}}));
+    let rotated = grpcurl(&agent, &["gnsi.authz.v1.Authz/Rotate"], &messages).await.unwrap();
+    assert!(rotated.contains("uploadResponse"), "{rotated}");
+    let got: serde_json::Value = serde_json::from_str(&get().await.unwrap()).unwrap();
+    assert_eq!(got, json!({"version": "v1", "createdOn": "7", "policy": text}));
+    let asked = json!({"user": "eve", "rpc": "/gnmi.gNMI/Get"}).to_string();
+    let probed = grpcurl(&agent, &["gnsi.authz.v1.Authz/Probe"], &asked).await.unwrap();
+    assert!(probed.contains("ACTION_DENY") && probed.contains("v1"), "{probed}");
+}
