@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("holdfast-bootz", &["holdfast-proto"]),
     ("holdfast-config", &[]),
-    ("holdfast-platform", &["holdfast-config", "holdfast-scheduler"]),
+    ("holdfast-platform", &["holdfast-config", "holdfast-scheduler", "holdfast-security"]),
     ("holdfast-proto", &[]),
     ("holdfast-scheduler", &[]),
     ("holdfast-security", &["holdfast-config"]),

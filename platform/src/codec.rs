@@ -1,6 +1,7 @@
 //! How an operation becomes requests for its transport, and a message becomes facts. Pure.
 
 use holdfast_scheduler::{Action, Key, Operation, SharedValue};
+use holdfast_security::credentialz::Digest;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
 use smallvec::SmallVec;
@@ -64,6 +65,27 @@ pub enum Request {
         path: SmolStr,
         /// What it shall hold.
         content: Content,
+    },
+    /// Make a file in the folder of credentials so, or remove it.
+    CredentialFile {
+        /// Path without a leading slash.
+        path: SmolStr,
+        /// The digest of what it shall hold, and its permissions.
+        content: Option<(Digest, u32)>,
+    },
+    /// Try our part of the SSH server's configuration, put it in place, and have the server take it; without a text
+    /// there is to be none.
+    SshServer(Option<String>),
+    /// Put a hash into the shadow file.
+    Password {
+        /// Whose it is.
+        account: SmolStr,
+        /// Of the hash.
+        digest: Digest,
+        /// Of what is there now, to be kept first.
+        keep: Option<Digest>,
+        /// Of what is needed no longer, afterwards.
+        forget: Option<Digest>,
     },
     /// Set the name in the UTS namespace.
     Hostname(SmolStr),

@@ -22,9 +22,11 @@ pub mod recorded;
 pub mod stored;
 pub mod transport;
 pub mod values;
+mod vault;
 
 pub use collector::{Collector, Leaves};
 pub use platform::{Platform, PlatformError, PlatformSettings};
+pub use vault::{NoVault, Vault};
 
 #[cfg(test)]
 mod kernel_tests;

@@ -10,8 +10,9 @@ use crate::collector::Collector;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
-use crate::transport::texts::{self, Texts};
+use crate::transport::texts::{self, Place, Texts};
 use crate::transport::{Events, Query, RTNETLINK, RtnetlinkError, SYSCTL, Transport, mailbox};
+use crate::vault::Vault;
 
 /// Which box is managed.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct PlatformSettings {
     pub netns: NetnsSetting,
     /// The folder that stands for its `/` where files are written.
     pub root: PathBuf,
+    /// Where secrets are found when they are written.
+    pub vault: Arc<dyn Vault>,
 }
 
 /// Why a box cannot be managed.
@@ -63,7 +66,8 @@ impl Platform {
         let (mailbox, events) = mailbox();
         let rtnetlink =
             Rtnetlink::start(Arc::clone(&netns), codecs, mailbox.clone(), receive_buffer)?;
-        let texts = Texts::start(netns, settings.root.clone(), codecs, mailbox)?;
+        let place = Place { root: settings.root.clone(), vault: Arc::clone(&settings.vault) };
+        let texts = Texts::start(netns, place, codecs, mailbox)?;
         let mut platform = Self { rtnetlink, texts };
         platform.retrieve();
         Ok((platform, events))

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{Key, SharedValue, Value};
+use holdfast_security::credentialz::DigestError;
 use serde::{Deserialize, Serialize};
 
-use crate::descriptors::{address, forwarding, link, neighbor, system};
+use crate::descriptors::{address, credential, forwarding, link, neighbor, system};
 use crate::values::{
     Address, BridgeParams, Content, Family, Forwarding, Hostname, Link, LinkKind, LinkMaster,
-    MacAddr, Neighbor, TextFile,
+    MacAddr, Neighbor, Password, TextFile,
 };
 
 /// The octets are no stored value.
@@ -53,6 +54,11 @@ enum Row {
     },
     Hostname {
         name: String,
+    },
+    Password {
+        account: String,
+        /// Of the hash, in hexadecimal digits. The hash itself is in the vault.
+        digest: String,
     },
     File {
         path: String,
@@ -122,6 +128,10 @@ fn row(value: &dyn Value) -> Option<Row> {
     if let Some(it) = any.downcast_ref::<Hostname>() {
         return Some(Row::Hostname { name: it.name.to_string() });
     }
+    if let Some(it) = any.downcast_ref::<Password>() {
+        let digest = it.digest.to_string();
+        return Some(Row::Password { account: it.account.to_string(), digest });
+    }
     let it = any.downcast_ref::<TextFile>()?;
     let (whole, block) = match &it.content {
         Content::Whole(text) => (Some(text.clone()), None),
@@ -170,6 +180,11 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
         Row::Hostname { name } => {
             (system::hostname_key(), Arc::new(Hostname { name: name.into() }))
         }
+        Row::Password { account, digest } => {
+            let digest = digest.parse().map_err(|error: DigestError| StoredError(error.into()))?;
+            let password = Password { account: account.into(), digest };
+            (credential::password_key(&password.account), Arc::new(password))
+        }
         Row::File { path, whole, block } => {
             let content = match (whole, block) {
                 (Some(text), _) => Content::Whole(text),
@@ -184,6 +199,8 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_security::credentialz::Digest;
+
     use super::*;
     use crate::values::{AddressFacts, AddressOrigin, StaticProtocol};
 
@@ -207,6 +224,7 @@ mod tests {
         check(Address { link: "eth0".into(), ip, prefix_len: 24, facts: None });
         check(Neighbor { link, ip, mac, facts: None });
         check(Hostname { name: "box".into() });
+        check(Password { account: "alice".into(), digest: Digest::of(b"hash") });
         for content in [Content::Whole("a\n".into()), Content::Block("b".into()), Content::Absent] {
             check(TextFile { path: "etc/motd".into(), content });
         }

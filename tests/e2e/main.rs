@@ -8,6 +8,7 @@ mod boot;
 mod capabilities;
 mod clients;
 mod commits;
+mod credentialz;
 mod documents;
 mod drift;
 mod factory;

@@ -25,6 +25,9 @@ test)
     need iproute2 ip -V
     need util-linux unshare --version
     need git git --version
+    need openssh-server test -x /usr/sbin/sshd
+    need openssh-client ssh -V
+    need sshpass sshpass -V
     # The probe makes an environment's core: `venv` alone is there without its package, and cannot.
     need python3-venv python3 -c 'import ensurepip, venv'
     need chromium chromium --version

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ const LOG_TAIL: usize = 60;
 pub struct AgentProcess {
     folder: TempDir,
     options: Vec<String>,
+    /// A command in front, and what is the root of the file system behind it.
+    behind: Option<(Vec<String>, PathBuf)>,
     password: String,
     address: SocketAddr,
     child: Option<Child>,
@@ -57,11 +59,28 @@ impl AgentProcess {
         Self::start_as(PASSWORD, options).await
     }
 
+    /// Starts an agent behind a command that ends in becoming it, as `unshare` does, and for which `root` is the root of
+    /// the file system.
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start_behind(_born_in: &Netns, command: &[String], root: &Path) -> Self {
+        Self::start_new(PASSWORD, &[], Some((command.to_vec(), root.to_owned()))).await
+    }
+
     /// Starts an agent in the namespaces of this thread, whatever they are, with a password for [`ADMIN`].
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_as(password: &str, options: &[&str]) -> Self {
+        Self::start_new(password, options, None).await
+    }
+
+    async fn start_new(
+        password: &str,
+        options: &[&str],
+        behind: Option<(Vec<String>, PathBuf)>,
+    ) -> Self {
         let folder = TempDir::with_prefix("holdfast-").expect("a folder for the agent");
         let password_file = folder.path().join("password");
         fs::write(&password_file, format!("{password}\n")).expect("a file in our own folder");
@@ -71,6 +90,7 @@ impl AgentProcess {
         let mut agent = Self {
             folder,
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            behind,
             password: password.to_owned(),
             // In a namespace of the test's own the port is free.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
@@ -92,8 +112,12 @@ impl AgentProcess {
             .open(self.log_file())
             .expect("a log file in our own folder");
         let started = Instant::now();
-        let child = self
-            .command("run")
+        let mut command = self.command("run");
+        if let Some((behind, _)) = &self.behind {
+            let inner = std::mem::replace(&mut command, Command::new(&behind[0]));
+            command.args(&behind[1..]).arg(inner.get_program()).args(inner.get_args());
+        }
+        let child = command
             .args(["--listen", &self.address.to_string()])
             .arg("--root")
             .arg(self.root())
@@ -239,7 +263,10 @@ impl AgentProcess {
 
     /// The folder that it takes for the root of the file system.
     pub fn root(&self) -> PathBuf {
-        self.folder.path().join("root")
+        match &self.behind {
+            Some((_, root)) => root.clone(),
+            None => self.folder.path().join("root"),
+        }
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -14,5 +14,6 @@ pub mod eventually;
 pub mod gnmi;
 pub mod monitor;
 pub mod netns;
+pub mod sshd;
 pub mod subscription;
 pub mod trace;

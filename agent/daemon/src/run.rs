@@ -45,14 +45,14 @@ use crate::{
 
 /// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
-/// How long rotations that nobody finalized get to be taken back: a reload of the SSH server is the longest of it.
-const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a change under way gets to end.
 const CORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the store gets to close its file after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long the history of this run gets to be written for the next one.
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long rotations that nobody finalized get to be taken back: a reload of the SSH server is the longest of it.
+const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long threads get to notice the end, before the process goes without them.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -154,7 +154,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
 
     let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, store, loaded, &addresses, &reboots) => running?,
+        running = start_core(settings, store, loaded, &addresses, &reboots, &users) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
@@ -218,10 +218,13 @@ async fn start_core(
     loaded: Loaded,
     addresses: &[SocketAddr],
     reboots: &Reboots,
+    users: &Users,
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
-    let managed = PlatformSettings { netns, root: settings.root.clone() };
+    let gnsi = Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root)?;
+    let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
+    let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
     let (store, transport) = (store.clone(), Box::new(platform));
@@ -229,10 +232,20 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let gnsi = Gnsi::new(&models, &store, &loaded.artefacts)?;
     let polled = gnsi.polled();
-    let parts =
-        Parts { models, transport, events, collector, polled, store, loaded, listening, factory };
+    let logins = gnsi.logins.values();
+    let parts = Parts {
+        models,
+        transport,
+        events,
+        collector,
+        polled,
+        store,
+        loaded,
+        listening,
+        logins,
+        factory,
+    };
     let core = Core::start(parts).await?;
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));

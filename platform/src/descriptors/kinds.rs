@@ -13,6 +13,10 @@ pub const TEXT_FILE: KindId = KindId(3);
 pub const USER: KindId = KindId(4);
 /// The gRPC server of the agent.
 pub const GRPC_SERVER: KindId = KindId(5);
+/// A program that is installed.
+pub const PROGRAM: KindId = KindId(6);
+/// An account of the box.
+pub const ACCOUNT: KindId = KindId(7);
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);
 /// A link.
@@ -37,3 +41,11 @@ pub const STATIC_PROTOCOL: KindId = KindId(31);
 pub const STATIC_ROUTE: KindId = KindId(32);
 /// A route of the kernel.
 pub const ROUTE: KindId = KindId(33);
+/// A file in the folder of credentials.
+pub const CREDENTIAL_FILE: KindId = KindId(40);
+/// Configuration of the SSH server.
+pub const SSH_SERVER: KindId = KindId(41);
+/// Console login by challenge and response.
+pub const GLOME_LOGIN: KindId = KindId(42);
+/// The password of an account.
+pub const PASSWORD: KindId = KindId(43);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub mod access;
 pub mod address;
+pub mod credential;
 pub mod forwarding;
 #[cfg(test)]
 mod kernel_tests;
@@ -37,6 +38,12 @@ pub fn registry() -> Registry {
         registry.register(system::TextFileDescriptor),
         registry.register(access::UserDescriptor),
         registry.register(access::GrpcServerDescriptor),
+        registry.register(credential::ProgramDescriptor),
+        registry.register(credential::AccountDescriptor),
+        registry.register(credential::CredentialFileDescriptor),
+        registry.register(credential::SshServerDescriptor),
+        registry.register(credential::GlomeLoginDescriptor),
+        registry.register(credential::PasswordDescriptor),
         registry.register(link::PortDescriptor),
         registry.register(link::LinkDescriptor),
         registry.register(link::LinkUpDescriptor),
@@ -70,6 +77,9 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
         kinds::HOSTNAME => with(&system::HostnameDescriptor, operation, links),
         kinds::TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
+        kinds::CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
+        kinds::SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
+        kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
         // The kernel itself makes and removes these.
         kinds::CONNECTED => Ok(Requests::new()),
         _ => Err(no_codec(operation)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Part};
+use holdfast_security::credentialz::GLOME_FILE;
 use smallvec::smallvec;
 
 use super::{NO_REQUEST, kinds};
@@ -33,8 +34,13 @@ pub const ISSUE_FILE: &str = "etc/issue";
 pub const MOTD_FILE: &str = "etc/motd";
 
 /// The files we may hold, and whether as a whole (`true`) or as a block: what to read at start.
-pub const FILES: [(&str, bool); 4] =
-    [(HOSTNAME_FILE, true), (HOSTS_FILE, false), (ISSUE_FILE, true), (MOTD_FILE, true)];
+pub const FILES: [(&str, bool); 5] = [
+    (HOSTNAME_FILE, true),
+    (HOSTS_FILE, false),
+    (ISSUE_FILE, true),
+    (MOTD_FILE, true),
+    (GLOME_FILE, true),
+];
 
 /// Address that stands for the box itself in its hosts file.
 const OWN_ADDRESS: &str = "127.0.1.1";

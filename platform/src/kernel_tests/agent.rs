@@ -29,7 +29,11 @@ struct Agent {
 impl Agent {
     fn start(intent: Vec<(Key, SharedValue)>, restores: Vec<(Key, SharedValue)>) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
+        let settings = PlatformSettings {
+            netns: own_namespace(),
+            root: root.path().into(),
+            vault: std::sync::Arc::new(crate::NoVault),
+        };
         let (platform, events) = Platform::start(&settings).unwrap();
         let mut engine = Engine::new(registry());
         engine.load(intent, restores);

@@ -73,7 +73,11 @@ impl Managed {
 
     pub(super) fn start(codecs: Codecs, receive_buffer: Option<usize>) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let settings = PlatformSettings { netns: own_namespace(), root: root.path().into() };
+        let settings = PlatformSettings {
+            netns: own_namespace(),
+            root: root.path().into(),
+            vault: std::sync::Arc::new(crate::NoVault),
+        };
         let (platform, events) =
             Platform::start_with(&settings, codecs, receive_buffer).expect("a managed namespace");
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();

@@ -335,7 +335,11 @@ fn a_namespace_without_permission_is_refused_with_what_to_do() {
     let given = own_namespace();
     give_up_all_rights();
     for (netns, want) in [(given, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")] {
-        let settings = PlatformSettings { netns, root: root.path().into() };
+        let settings = PlatformSettings {
+            netns,
+            root: root.path().into(),
+            vault: std::sync::Arc::new(crate::NoVault),
+        };
         let error = Platform::start(&settings).unwrap_err();
         assert!(matches!(error, PlatformError::Netns(_) | PlatformError::Rtnetlink(_)));
         assert!(error.to_string().contains(want), "{error}");

@@ -43,6 +43,16 @@ pub(crate) enum Query {
     File(SmolStr),
     /// The name in the UTS namespace.
     Hostname,
+    /// Whether a program is installed.
+    Program(SmolStr),
+    /// Whether the box has an account.
+    Account(SmolStr),
+    /// A file in the folder of credentials.
+    CredentialFile(SmolStr),
+    /// Our part of the configuration of the SSH server.
+    SshServer,
+    /// The hash of an account in the shadow file.
+    Password(SmolStr),
     /// It cannot be read.
     Nothing,
 }
@@ -81,6 +91,11 @@ impl Query {
         let first = segments.next();
         match (key.kind(), first) {
             (kinds::HOSTNAME, _) => Self::Hostname,
+            (kinds::SSH_SERVER, _) => Self::SshServer,
+            (kinds::PROGRAM, Some(Segment::Str(path))) => Self::Program(path.into()),
+            (kinds::ACCOUNT, Some(Segment::Str(name))) => Self::Account(name.into()),
+            (kinds::PASSWORD, Some(Segment::Str(name))) => Self::Password(name.into()),
+            (kinds::CREDENTIAL_FILE, Some(Segment::Str(path))) => Self::CredentialFile(path.into()),
             (kinds::TEXT_FILE, Some(Segment::Str(path))) => Self::File(path.into()),
             (kinds::PORT | kinds::LINK | kinds::LINK_MASTER, Some(Segment::Str(name))) => {
                 Self::Link(name.into())
@@ -101,7 +116,12 @@ impl Query {
 
     /// True when the transport of files and host name answers it.
     pub(crate) fn is_text(&self) -> bool {
-        matches!(self, Self::File(_) | Self::Hostname)
+        match self {
+            Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
+            Self::CredentialFile(_) | Self::SshServer | Self::Password(_) => true,
+            Self::Link(_) | Self::Addresses(_) | Self::Neighbors(_) | Self::Route(_) => false,
+            Self::Forwarding(..) | Self::Nothing => false,
+        }
     }
 }
 

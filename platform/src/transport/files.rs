@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -56,7 +56,7 @@ impl Root {
         };
         match wanted {
             Some(text) if present.as_deref() == Some(text.as_str()) => Ok(()),
-            Some(text) => replace(&file, &text),
+            Some(text) => replace(&file, text.as_bytes(), Attributes::PUBLIC),
             None => remove(&file),
         }
     }
@@ -69,8 +69,13 @@ impl Root {
         read_text(&self.place(path)?)
     }
 
+    /// The folder itself.
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
+    }
+
     /// The place of `path` below the root. Only plain names lead there: no `..`, no leading slash.
-    fn place(&self, path: &str) -> io::Result<PathBuf> {
+    pub(super) fn place(&self, path: &str) -> io::Result<PathBuf> {
         let plain =
             Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
         if path.is_empty() || !plain {
@@ -127,7 +132,7 @@ fn read_text(file: &Path) -> io::Result<Option<String>> {
 }
 
 /// Makes a folder and those above it that are missing, open to readers like the files in it.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists());
     let missing: Vec<_> = missing.collect();
     for folder in missing.into_iter().rev() {
@@ -137,41 +142,63 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Who may do what with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub(super) mode: u32,
+    /// User and group; `None`: ours.
+    pub(super) owner: Option<(u32, u32)>,
+}
+
+impl Attributes {
+    pub(super) const PUBLIC: Self = Self { mode: MODE, owner: None };
+}
+
+/// What a file that is being written is called beside its place.
+pub(super) fn beside(name: &str) -> String {
+    format!(".{name}.holdfast")
+}
+
 /// Writes beside the place, syncs, renames, and syncs the folder.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     make_folder(folder)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(format!(".{name}.holdfast"));
-    let written = write_synced(&beside, text).and_then(|()| fs::rename(&beside, file));
+    let beside = folder.join(beside(&name));
+    let written =
+        write_synced(&beside, content, attributes).and_then(|()| fs::rename(&beside, file));
     match written {
         Ok(()) => File::open(folder)?.sync_all(),
         Err(error) => {
             let _ = fs::remove_file(&beside);
             // A file that is itself a mount point (containers do that) cannot be renamed over.
             match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EBUSY | Errno::EXDEV) => write_in_place(file, text),
+                Some(Errno::EBUSY | Errno::EXDEV) => write_in_place(file, content),
                 _ => Err(error),
             }
         }
     }
 }
 
-fn write_synced(file: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut handle = options.write(true).create(true).truncate(true).mode(MODE).open(file)?;
-    handle.set_permissions(Permissions::from_mode(MODE))?; // whatever the umask says
-    handle.write_all(text.as_bytes())?;
+fn write_synced(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
+    // What an earlier run left may be open to others.
+    remove(file)?;
+    let mut handle = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    if let Some((user, group)) = attributes.owner {
+        fchown(&handle, Some(user), Some(group))?;
+    }
+    handle.set_permissions(Permissions::from_mode(attributes.mode))?; // whatever the umask says
+    handle.write_all(content)?;
     handle.sync_all()
 }
 
-fn write_in_place(file: &Path, text: &str) -> io::Result<()> {
+fn write_in_place(file: &Path, content: &[u8]) -> io::Result<()> {
     let mut handle = OpenOptions::new().write(true).truncate(true).open(file)?;
-    handle.write_all(text.as_bytes())?;
+    handle.write_all(content)?;
     handle.sync_all()
 }
 
-fn remove(file: &Path) -> io::Result<()> {
+pub(super) fn remove(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

@@ -7,13 +7,17 @@
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, Scope, TransportId};
 
 pub(crate) mod codecs;
+mod credentials;
 mod files;
 mod mailbox;
 pub(crate) mod rtnetlink;
+mod shadow;
 pub(crate) mod simulated;
+mod sshd;
 mod sysctl;
 pub(crate) mod texts;
 mod uts;
+mod watch;
 
 pub(crate) use codecs::Query;
 pub use mailbox::Events;

@@ -1,6 +1,7 @@
 //! The thread that writes files and the host name: what may wait for a disk keeps no netlink
 //! request waiting.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -12,13 +13,16 @@ use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError,
 use tracing::warn;
 
 use super::codecs::{self, Codecs, Query};
+use super::credentials::Credentials;
 use super::files::Root;
 use super::mailbox::Mailbox;
+use super::watch::Watch;
 use super::{Event, now_ns, uts};
 use crate::codec::Request;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
 use crate::values::Content;
+use crate::vault::Vault;
 
 /// The transport's thread, from the outside. It ends when this is dropped, after what it was asked.
 #[derive(Debug)]
@@ -26,20 +30,33 @@ pub(crate) struct Texts {
     /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
     commands: Option<Sender<Command>>,
     thread: Option<JoinHandle<()>>,
+    /// Ends when this is dropped.
+    watch: Option<Watch>,
+}
+
+/// Where the thread writes, and where it finds the secrets for that.
+pub(crate) struct Place {
+    pub(crate) root: PathBuf,
+    pub(crate) vault: Arc<dyn Vault>,
 }
 
 /// What the thread is asked to do, in order.
 pub(crate) enum Command {
     Submit(Vec<Operation>),
     Read(Vec<Key>),
+    /// Somebody changed something: whoever it was, it is read again.
+    Look,
     /// Reads everything and hands it on; the next command waits until that is done.
     Retrieve(Box<dyn FnOnce(Vec<Fact>) + Send>),
 }
 
 struct Task {
     root: Root,
+    credentials: Credentials,
     codecs: Codecs,
     mailbox: Mailbox,
+    /// What was there when everything was read last.
+    known: BTreeSet<Key>,
 }
 
 impl Texts {
@@ -49,13 +66,17 @@ impl Texts {
     /// When there is no permission for that, or no thread to be had.
     pub(crate) fn start(
         netns: Arc<Netns>,
-        root: PathBuf,
+        place: Place,
         codecs: Codecs,
         mailbox: Mailbox,
     ) -> Result<Self, NetnsError> {
         let (commands, commands_rx) = channel();
         let (ready_tx, ready) = channel();
-        let task = Task { root: Root::new(root), codecs, mailbox };
+        let root = Root::new(place.root);
+        let credentials = Credentials::new(root.clone(), place.vault);
+        let watched = root.clone();
+        let known = BTreeSet::new();
+        let mut task = Task { root, credentials, codecs, mailbox, known };
         let thread = std::thread::Builder::new()
             .name("texts".into())
             .spawn(move || {
@@ -69,7 +90,11 @@ impl Texts {
             .map_err(|source| NetnsError::Thread { source })?;
         let ended = || NetnsError::Thread { source: io::Error::other("it ended at once") };
         ready.recv().map_err(|_| ended())??;
-        Ok(Self { commands: Some(commands), thread: Some(thread) })
+        // Without it, what others change is noticed when everything is read the next time.
+        let watch = Watch::start(watched, commands.clone())
+            .inspect_err(|error| warn!(%error, "files are not watched"))
+            .ok();
+        Ok(Self { commands: Some(commands), thread: Some(thread), watch })
     }
 
     /// Hands a command over. After the thread has ended it has no effect.
@@ -83,6 +108,7 @@ impl Texts {
 impl Drop for Texts {
     fn drop(&mut self) {
         self.commands = None;
+        self.watch = None; // which holds the other end of the line
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -90,7 +116,7 @@ impl Drop for Texts {
 }
 
 impl Task {
-    fn run(&self, commands: &Receiver<Command>) {
+    fn run(&mut self, commands: &Receiver<Command>) {
         while let Ok(command) = commands.recv() {
             match command {
                 Command::Submit(batch) => {
@@ -102,10 +128,31 @@ impl Task {
                     self.mailbox.post(Event::Observed(facts.collect()));
                 }
                 Command::Retrieve(hand_on) => {
-                    hand_on(codecs::texts().into_iter().map(|key| self.fact(key)).collect());
+                    hand_on(self.everything());
+                }
+                Command::Look => {
+                    let facts = self.everything();
+                    self.mailbox.post(Event::Observed(facts));
                 }
             }
         }
+    }
+
+    /// All texts, and all that were there before and are gone.
+    fn everything(&mut self) -> Vec<Fact> {
+        let time_ns = now_ns();
+        let mut facts: Vec<Fact> = codecs::texts().into_iter().map(|key| self.fact(key)).collect();
+        let found = self.credentials.everything();
+        facts.extend(found.into_iter().map(|(key, value)| Fact {
+            key,
+            value: Some(value),
+            time_ns,
+        }));
+        let now: BTreeSet<Key> = facts.iter().map(|fact| fact.key.clone()).collect();
+        let before = std::mem::replace(&mut self.known, now);
+        let gone = before.difference(&self.known).cloned();
+        facts.extend(gone.map(|key| Fact { key, value: None, time_ns }));
+        facts
     }
 
     /// A panic is a failed operation.
@@ -136,6 +183,9 @@ impl Task {
                     let written = self.root.write(&path, &content);
                     written.map_err(|error| failed(&format!("cannot write {path}"), &error))?;
                 }
+                Request::CredentialFile { .. }
+                | Request::SshServer(_)
+                | Request::Password { .. } => self.credentials.carry_out(request)?,
                 other => return Err(OperationError::message(format!("no text: {other:?}"))),
             }
         }
@@ -154,7 +204,7 @@ impl Task {
         Ok(match Query::of(key) {
             Query::Hostname => Some(codecs::hostname(&uts::read()?)),
             Query::File(path) => Some(codecs::text_file(&path, self.root.read(&path)?.as_deref())),
-            _ => None,
+            query => self.credentials.read(&query)?,
         })
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 mod access;
 mod address;
+mod credential;
 mod link;
 mod neighbor;
 mod route;
@@ -20,6 +21,7 @@ mod system;
 
 pub use access::{GrpcServer, User};
 pub use address::{Address, AddressFacts, AddressOrigin, Connected};
+pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
     BridgeParams, Forwarding, Link, LinkFacts, LinkKind, LinkMaster, LinkUp, OperState, Port,
     VxlanParams,

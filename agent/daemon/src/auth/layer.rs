@@ -26,6 +26,8 @@ const READING_METHODS: &[&str] = &[
     "/gnmi.gNMI/Get",
     "/gnmi.gNMI/Subscribe",
     "/gnoi.bootconfig.BootConfig/GetBootConfig",
+    "/gnsi.credentialz.v1.Credentialz/CanGenerateKey",
+    "/gnsi.credentialz.v1.Credentialz/GetPublicKeys",
     "/gnoi.system.System/RebootStatus",
     "/gnoi.system.System/Time",
     "/gnsi.authz.v1.Authz/Get",

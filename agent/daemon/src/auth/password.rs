@@ -7,6 +7,7 @@ use argon2::{
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
 use aws_lc_rs::{hmac, rand::SystemRandom};
+use holdfast_security::credentialz::CryptHash;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -87,8 +88,12 @@ impl Password {
         self.salted(&Salt::generate()).map_err(PasswordError::Hash)
     }
 
-    /// True when `hash` was made from this password. Takes some 20 ms and 19 MiB.
+    /// True when `hash` was made from this password: one of argon2id, which takes some 20 ms and 19 MiB, or of crypt(3),
+    /// which takes what its rounds take.
     pub fn matches(&self, hash: &str) -> bool {
+        if let Ok(hash) = CryptHash::parse(hash) {
+            return hash.matches(&self.0);
+        }
         let hash = if hash.is_empty() { NOBODYS_HASH } else { hash }; // a user who has no password
         self.compare(hash).unwrap_or(false)
     }
@@ -190,6 +195,16 @@ mod tests {
         assert!(!Password::new("correct mule").unwrap().matches(&hash));
         assert!(!password.matches("") && !password.matches(NOBODYS_HASH));
         assert_ne!(hash, password.hash().unwrap(), "salted");
+    }
+
+    // proves 5.85
+    #[test]
+    fn hashes_of_crypt_are_compared_as_well() {
+        let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
+        assert!(Password::new("correct horse").unwrap().matches(md5));
+        assert!(!Password::new("correct mule").unwrap().matches(md5));
+        let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
+        assert!(Password::new("correct horse").unwrap().matches(made.text()));
     }
 
     #[test]

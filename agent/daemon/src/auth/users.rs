@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
+use holdfast_security::credentialz::CryptHash;
 use smol_str::SmolStr;
 use tracing::info;
 
@@ -51,6 +52,8 @@ pub trait ConfiguredRoles: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
+    /// Passwords that gNSI gave, which go before those of the entries.
+    given: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
     /// Not there until the configuration is in force.
     configured: OnceLock<Box<dyn ConfiguredRoles>>,
     tagger: Tagger,
@@ -89,6 +92,7 @@ impl Users {
         Ok(Self {
             shared: Arc::new(Shared {
                 entries: RwLock::new(entries),
+                given: RwLock::default(),
                 configured: OnceLock::new(),
                 tagger: Tagger::new()?,
             }),
@@ -108,7 +112,24 @@ impl Users {
     /// The role of a user, if there is such a user: as configured, else as it was set beside its password.
     pub fn role(&self, name: &str) -> Option<Role> {
         let configured = self.shared.configured.get().and_then(|it| it.configured_role(name));
-        configured.or_else(|| self.entry(name).map(|entry| entry.role()))
+        configured.or_else(|| self.own(name).map(|entry| entry.role()))
+    }
+
+    /// From now on these are the passwords of these users, instead of their own. Logins with a password that stays are
+    /// remembered.
+    pub fn supersede(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
+        let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
+        let known = std::mem::take(&mut *given);
+        let entry = |(name, hash): (SmolStr, CryptHash)| {
+            let same = known.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
+            let user = || User {
+                name: name.clone(),
+                role: Role::ReadOnly, // which says nothing: a user without a role of its own is none
+                password_hash: hash.text().to_owned(),
+            };
+            (name.clone(), same.unwrap_or_else(|| entry_of(user())))
+        };
+        *given = passwords.into_iter().map(entry).collect();
     }
 
     /// Names and roles, ascending by name.
@@ -188,7 +209,14 @@ impl Users {
         checked.await.unwrap_or(false)
     }
 
+    /// What a password is compared with.
     pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
+        let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
+        let given = given.get(name).cloned();
+        given.filter(|_| self.role(name).is_some()).or_else(|| self.own(name))
+    }
+
+    fn own(&self, name: &str) -> Option<Arc<UserEntry>> {
         self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 

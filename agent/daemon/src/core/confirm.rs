@@ -106,7 +106,7 @@ impl CoreTask {
     }
 
     /// The answer to what changes no configuration.
-    fn unchanged(&self) -> Committed {
+    pub(super) fn unchanged(&self) -> Committed {
         Committed { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
     }
 

@@ -3,8 +3,20 @@
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
 use holdfast_config::{BootChange, Configuration, EditErrors, Layers};
+use holdfast_scheduler::{Key, SharedValue};
 
 use crate::store::Change;
+
+/// Values that differ; `None`: it is not to be any more.
+pub type Values = Vec<(Key, Option<SharedValue>)>;
+
+/// What is to become of credentials.
+#[derive(Clone, Debug, Default)]
+pub struct Logins {
+    pub values: Values,
+    /// They were in force before: they come back as far as they can, like at a start.
+    pub taken_back: bool,
+}
 
 /// One change of the layers. All of them take the same way: examined, recorded, planned, executed, made final.
 #[derive(Clone, Debug)]
@@ -17,6 +29,9 @@ pub enum Intent {
     Switch { service: Service, on: bool },
     /// The client's layers as they were before a commit that nobody confirmed.
     Rollback(Layers),
+    /// Credentials: values of no layer, which hold names and digests only. What keeps them over restarts is the
+    /// service's.
+    Logins(Logins),
     /// All layers go, but for what the box was delivered with. The rest goes at the next start.
     FactoryReset { retain_certificates: bool },
 }
@@ -29,6 +44,7 @@ impl Intent {
             Self::Boot(_) => "boot",
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
+            Self::Logins(_) => "credentials",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -43,6 +59,7 @@ impl Intent {
             Self::Boot(change) => old.boot_changed(change),
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
             Self::Rollback(before) => Ok(old.with_client_of(before)),
+            Self::Logins(_) => Ok(old.clone()),
             Self::FactoryReset { .. } => Ok(old.factory_reset()),
         }
     }
@@ -53,7 +70,8 @@ impl Intent {
             Self::FactoryReset { retain_certificates } => {
                 vec![Change::factory_reset(*retain_certificates)]
             }
-            Self::Edit(_) | Self::Boot(_) | Self::Switch { .. } | Self::Rollback(_) => Vec::new(),
+            Self::Edit(_) | Self::Boot(_) | Self::Switch { .. } => Vec::new(),
+            Self::Rollback(_) | Self::Logins(_) => Vec::new(),
         }
     }
 

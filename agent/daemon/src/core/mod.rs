@@ -21,13 +21,16 @@ mod task;
 pub(crate) mod tests;
 mod transaction;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Models, Service, Value};
 use holdfast_platform::Collector;
+use holdfast_platform::descriptors::credential;
 use holdfast_scheduler::{Record, Status};
+use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -41,7 +44,7 @@ use crate::telemetry::{Boundaries, BoundarySender, Revision};
 pub use confirm::ConfirmError;
 pub use election::ElectionError;
 pub(crate) use inside::{Inside, ShortStatus, Told};
-pub use intent::Intent;
+pub use intent::{Intent, Logins, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview, Waiting};
 pub use roles::Roles;
@@ -241,6 +244,17 @@ impl Datastore for CoreHandle {
             Origin::Native => native,
             Origin::OpenConfig => self.models.map.up(&native),
         }
+    }
+
+    async fn accounts_of_box(&self, names: Vec<SmolStr>) -> Result<BTreeSet<SmolStr>, CommitError> {
+        self.look(move |inside| {
+            let there = |name: &SmolStr| {
+                let [.., observed] = inside.engine.planes(&credential::account_key(name));
+                observed.is_some()
+            };
+            names.into_iter().filter(there).collect()
+        })
+        .await
     }
 
     async fn show_state(&self, leaves: ServiceState) {

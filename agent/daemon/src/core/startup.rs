@@ -42,6 +42,8 @@ pub struct Parts {
     pub loaded: Loaded,
     /// Where clients reach the services.
     pub listening: Listening,
+    /// Credentials: values of no layer.
+    pub logins: Vec<(Key, SharedValue)>,
     /// What the box is delivered with: taken on the first start of all, and never again.
     pub factory: Option<Vec<u8>>,
 }
@@ -78,7 +80,7 @@ impl Core {
     /// When what is stored cannot be understood.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
-        let Parts { polled, store, loaded, listening, factory, .. } = parts;
+        let Parts { polled, store, loaded, listening, factory, logins, .. } = parts;
         let objects = Arc::new(Objects::new(Arc::clone(&models))?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = objects.before_rollbacks(&loaded)?;
@@ -90,7 +92,8 @@ impl Core {
             // Nothing is carried out that the next start would not know of.
             store.write(rows.into_iter().map(store::Change::from).collect()).await?;
         }
-        let intent = objects.values(&configuration);
+        let mut intent = objects.values(&configuration);
+        intent.extend(logins.iter().cloned());
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let mut engine = Engine::new(descriptors::registry());
         engine.number_from(TxnId(loaded.last_recorded + 1));
@@ -119,6 +122,7 @@ impl Core {
             next_number,
             publisher,
             transaction: None,
+            logins: logins.into_iter().collect(),
             window: None,
             elections: Elections::default(),
             deadline: None,

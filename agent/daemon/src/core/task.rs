@@ -1,5 +1,6 @@
 //! The loop that owns layers and engine.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use super::confirm::Window;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
-use super::intent::Intent;
+use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, PlanHash};
 use super::preview::Preview;
 use super::publish::Publisher;
@@ -68,6 +69,8 @@ pub(super) struct CoreTask {
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
     pub(super) transaction: Option<Transaction>,
+    /// Credentials that are in force.
+    pub(super) logins: BTreeMap<Key, SharedValue>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
     pub(super) elections: Elections,
@@ -155,6 +158,12 @@ impl CoreTask {
         let shown = ticket.is_dry_run();
         let mut transaction = Transaction::new(number, ticket, options);
         transaction.is_rollback = intent.is_rollback();
+        transaction.is_unrecorded = matches!(intent, Intent::Logins(_));
+        transaction.logins = match &intent {
+            Intent::Logins(logins) => logins.clone(),
+            Intent::FactoryReset { .. } => self.no_logins(),
+            _ => Logins::default(),
+        };
         self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
         let examined =
@@ -184,9 +193,12 @@ impl CoreTask {
     /// Plans the change while the store lays its rows out, and has it write them down; a dry run ends here.
     fn record(&mut self, candidate: Candidate) {
         let Candidate { configuration, changes, rows, differences } = candidate;
-        let Some(number) = self.transaction.as_ref().map(|it| it.number) else { return };
+        let Some(transaction) = &self.transaction else { return };
         let rows = if differences.is_none() { rows } else { Vec::new() };
-        let (recorded, consent) = self.store.prepare_ahead(number, rows);
+        let recorded = match transaction.is_unrecorded {
+            true => None,
+            false => Some(self.store.prepare_ahead(transaction.number, rows)),
+        };
         let plan = match self.plan(&changes) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(error),
@@ -194,31 +206,43 @@ impl CoreTask {
         if let Some(differences) = differences {
             return self.show(Preview::new(&self.engine, &plan, differences));
         }
-        consent.give();
+        let recorded = recorded.map(|(recorded, consent)| {
+            consent.give();
+            recorded
+        });
         let Some(transaction) = &mut self.transaction else { return };
         transaction.withheld.extend(changes.iter().map(|change| change.key.clone()));
         for operation in plan.operations() {
             transaction.withheld.insert(operation.key.clone());
             transaction.withheld.extend(operation.taken.iter().cloned());
         }
+        transaction.withheld.extend(transaction.logins.values.iter().map(|(key, _)| key.clone()));
         transaction.changes = changes;
         transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
-        self.work.0.push(Box::pin(async move { Work::Recorded(recorded.await) }));
+        self.work.0.push(Box::pin(async move {
+            Work::Recorded(match recorded {
+                Some(recorded) => recorded.await,
+                None => Ok(()),
+            })
+        }));
     }
 
     /// The plan of the transaction under way, if it is the one that the client expects.
     fn plan(&self, changes: &[Changed]) -> Result<Plan, CommitError> {
-        let delta = Delta::new(values(changes));
+        let mut values = values(changes);
         let Some(transaction) = &self.transaction else {
-            return self.engine.plan(delta).map_err(|error| CommitError::planning(&error));
+            return self.engine.plan(Delta::new(values)).map_err(|it| CommitError::planning(&it));
         };
+        values.extend(transaction.logins.values.iter().cloned());
+        let delta = Delta::new(values);
         if !transaction.is_rollback {
             self.admit_values(changes)?;
         }
         let ticket = &transaction.ticket;
         let delta = delta.described(ticket.what).by(ticket.author());
         // What is taken back comes back as far as it can, like at a start.
-        let delta = if transaction.is_rollback { delta.best_effort() } else { delta };
+        let comes_back = transaction.is_rollback || transaction.logins.taken_back;
+        let delta = if comes_back { delta.best_effort() } else { delta };
         let delta = match transaction.options.expected_plan {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),
             None => delta,
@@ -359,19 +383,24 @@ impl CoreTask {
         };
         let stage = std::mem::replace(&mut transaction.stage, Stage::Examining);
         let Stage::Executing { configuration, .. } = stage else { return };
-        let number = transaction.number;
+        let (number, is_recorded) = (transaction.number, !transaction.is_unrecorded);
         let finished = match error {
             None => {
                 let unconfirmed = transaction.unconfirmed();
                 transaction.stage = Stage::Committing { configuration };
-                self.store.commit(number, unconfirmed)
+                is_recorded.then(|| self.store.commit(number, unconfirmed))
             }
             Some(error) => {
                 transaction.stage = Stage::Aborting { error };
-                self.store.abort(number)
+                is_recorded.then(|| self.store.abort(number))
             }
         };
-        self.work.0.push(Box::pin(async move { Work::Finished(finished.await) }));
+        self.work.0.push(Box::pin(async move {
+            Work::Finished(match finished {
+                Some(finished) => finished.await,
+                None => Ok(()),
+            })
+        }));
     }
 
     /// The store has made the transaction final, or taken it back.
@@ -380,13 +409,25 @@ impl CoreTask {
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
                 Ok(()) => {
-                    let done = self.publish_commit(configuration, &transaction);
+                    for (key, value) in std::mem::take(&mut transaction.logins.values) {
+                        match value {
+                            Some(value) => self.logins.insert(key, value),
+                            None => self.logins.remove(&key),
+                        };
+                    }
+                    let done = match transaction.is_unrecorded {
+                        true => {
+                            self.publisher.release();
+                            self.unchanged()
+                        }
+                        false => self.publish_commit(configuration, &transaction),
+                    };
                     transaction.ticket.answer(Ok(done));
                 }
                 Err(error) => {
                     // The kernel has it, the disk has it as unconfirmed: a restart takes it back, so this run must too.
                     self.publisher.release();
-                    self.take_back(&configuration);
+                    self.take_back(&configuration, &transaction.logins);
                     transaction.ticket.answer(Err(CommitError::Store(error)));
                 }
             },
@@ -402,7 +443,13 @@ impl CoreTask {
         }
     }
 
-    fn take_back(&mut self, from: &Configuration) {
+    /// No credentials at all.
+    fn no_logins(&self) -> Logins {
+        let gone = self.logins.keys().map(|key| (key.clone(), None));
+        Logins { values: gone.collect(), taken_back: true }
+    }
+
+    fn take_back(&mut self, from: &Configuration, logins: &Logins) {
         let now = self.now();
         let changes = match self.objects.changes(from, &self.configuration, true) {
             Ok(changes) => changes,
@@ -410,8 +457,10 @@ impl CoreTask {
                 return tracing::error!(error = %Chain(&error), "cannot work out the way back");
             }
         };
-        match self.engine.plan(Delta::new(values(&changes)).best_effort().described("not recorded"))
-        {
+        let before = |(key, _): &(Key, _)| (key.clone(), self.logins.get(key).cloned());
+        let mut values = values(&changes);
+        values.extend(logins.values.iter().map(before));
+        match self.engine.plan(Delta::new(values).best_effort().described("not recorded")) {
             Ok(plan) => {
                 let (_, step) = self.engine.start(plan, now);
                 self.follow(step);

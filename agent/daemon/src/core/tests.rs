@@ -10,6 +10,7 @@ use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 
 use super::*;
+use crate::auth::Users;
 use crate::caller::{Role, Source};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
@@ -52,8 +53,9 @@ impl Agent {
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
         let reboots = Reboots::new(&loaded.notes, store.clone());
-        let gnsi = Gnsi::new(&models, &store, &loaded.artefacts).unwrap();
         let transport = Box::new(transport);
+        let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
+        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder).unwrap();
         let parts = Parts {
             models,
             transport,
@@ -64,8 +66,12 @@ impl Agent {
             loaded,
             listening: Listening::default(),
             factory: None,
+            logins: gnsi.logins.values(),
         };
         let core = Core::start(parts).await.unwrap();
+        if let Some(roles) = core.handle().roles() {
+            users.follow(roles);
+        }
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
         Self { handle: core.handle(), core, reboots, gnsi, store }
     }

@@ -6,7 +6,7 @@ use holdfast_config::{Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, KeySet, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
-use super::intent::Intent;
+use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
@@ -54,6 +54,10 @@ pub(super) struct Transaction {
     pub(super) options: CommitOptions,
     /// It takes back the commit that waits to be confirmed, alone or with everything else.
     pub(super) is_rollback: bool,
+    /// What of no layer it changes.
+    pub(super) logins: Logins,
+    /// The store is not asked: it changes nothing that the core keeps over restarts.
+    pub(super) is_unrecorded: bool,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
     pub(super) withheld: KeySet,
@@ -79,7 +83,17 @@ pub(super) enum Stage {
 impl Transaction {
     pub(super) fn new(number: u64, ticket: Ticket, options: CommitOptions) -> Self {
         let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
-        Self { number, ticket, options, is_rollback: false, changes, withheld, stage }
+        Self {
+            number,
+            ticket,
+            options,
+            is_rollback: false,
+            logins: Logins::default(),
+            is_unrecorded: false,
+            changes,
+            withheld,
+            stage,
+        }
     }
 
     /// What its commit means for the commit that waits to be confirmed.

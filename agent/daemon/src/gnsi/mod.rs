@@ -6,19 +6,26 @@
 //! [`crate::northbound::Datastore::show_state`], what is counted is [`Polled`].
 
 mod authz;
+mod host_key;
 mod layer;
+mod logins;
 pub mod pathz;
 mod rotations;
+mod vault;
 
+use std::path::Path as Folder;
 use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
 
 pub(crate) use self::authz::Authz;
+pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
+pub use self::logins::{Logins, difference};
 use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
+use crate::auth::Users;
 use crate::core::Polled;
 use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
@@ -28,6 +35,7 @@ use crate::store::{Artefacts, Store};
 pub struct Gnsi {
     pub(crate) authz: Arc<Authz>,
     pub(crate) pathz: Pathz,
+    pub logins: Logins,
     pub rotations: Rotations,
 }
 
@@ -37,14 +45,21 @@ pub struct Gnsi {
 pub struct ModelError(String);
 
 impl Gnsi {
-    /// Takes what the store holds into force.
+    /// Takes what the store holds into force. `root` is where the box has its files; needs a runtime.
     ///
     /// # Errors
     /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
-    pub fn new(models: &Models, store: &Store, artefacts: &Artefacts) -> Result<Self, ModelError> {
+    pub fn new(
+        models: &Models,
+        users: &Users,
+        store: &Store,
+        artefacts: &Artefacts,
+        root: &Folder,
+    ) -> Result<Self, ModelError> {
+        let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let authz = Authz::new(&models.native, store.clone(), artefacts)?;
         let (authz, pathz, rotations) = (Arc::new(authz), Pathz::default(), Rotations::default());
-        Ok(Self { authz, pathz, rotations })
+        Ok(Self { authz, pathz, logins, rotations })
     }
 
     /// What is counted.

@@ -88,6 +88,7 @@ impl Asked {
             store: store.clone(),
             loaded,
             factory: None,
+            logins: Vec::new(),
             listening: Listening::default(),
         };
         let core = Core::start(parts).await.unwrap();

@@ -1,11 +1,13 @@
 //! What the services need of the core. Tests put a small one of their own in its place.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Value};
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::caller::Caller;
@@ -27,6 +29,12 @@ pub trait Datastore: Clone + Send + Sync + 'static {
 
     /// Leaves that change without events, read now.
     fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;
+
+    /// Which of these are accounts of the box itself.
+    fn accounts_of_box(
+        &self,
+        names: Vec<SmolStr>,
+    ) -> impl Future<Output = Result<BTreeSet<SmolStr>, CommitError>> + Send;
 
     /// Shows state that a service keeps; done when a revision has it. It stays until it is told otherwise, whatever
     /// becomes of the configuration beside it.

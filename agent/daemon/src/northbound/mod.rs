@@ -33,6 +33,7 @@ use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
+use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
 use http::HeaderValue;
 use prost::Message;
 use prost_types::FileDescriptorSet;
@@ -44,7 +45,7 @@ use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
-use self::gnsi::AuthzService;
+use self::gnsi::{AuthzService, CredentialzService};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 
@@ -56,12 +57,13 @@ pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 6] = [
+const SERVED: [&str; 7] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
     <SystemServer<()> as NamedService>::NAME,
     <AuthzServer<()> as NamedService>::NAME,
+    <CredentialzServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
 ];
 
@@ -80,6 +82,7 @@ pub async fn routes(
     let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
     let system = SystemServer::new(SystemService::new(reboots));
     let authz = AuthzServer::new(AuthzService::new(core.clone(), gnsi));
+    let credentialz = CredentialzService::server(core.clone(), gnsi);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -89,11 +92,13 @@ pub async fn routes(
     health_of(&reporter, &reset).await;
     health_of(&reporter, &system).await;
     health_of(&reporter, &authz).await;
+    health_of(&reporter, &credentialz).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
     routes.add_service(gnmi).add_service(health);
     routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
+    routes.add_service(credentialz);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

@@ -111,6 +111,11 @@ impl Refusal {
         Self::new(Code::AlreadyExists, text)
     }
 
+    /// What the request names is not there.
+    pub(super) fn missing(text: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, text)
+    }
+
     /// Somebody else is at it; later it may be right.
     pub(super) fn busy(text: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, text)

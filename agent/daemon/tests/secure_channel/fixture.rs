@@ -113,8 +113,9 @@ impl Agent {
             let policies = loaded.artefacts.entry(ArtefactTable::Authz).or_default();
             policies.insert("policy".to_owned(), policy);
         }
-        let gnsi = Gnsi::new(&Models::load().unwrap(), &store, &loaded.artefacts).unwrap();
-        let users = Users::new(loaded.users, store).unwrap();
+        let users = Users::new(loaded.users, store.clone()).unwrap();
+        let models = Models::load().unwrap();
+        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path()).unwrap();
         let tls_client_ca = authority.map(|authority| {
             let path = state.path().join("clients.pem");
             fs::write(&path, &authority.pem).unwrap();

@@ -27,8 +27,9 @@ pub use self::key::{BoxKey, KeyError, KeyKind, PrivateKey, PublicKey};
 pub use self::option::{KeyOption, OptionError};
 pub use self::password::{CryptError, CryptHash, SALT_OCTETS};
 pub use self::render::{
-    AUTHORIZED_KEYS_FOLDER, Digest, FOLDER, FRAGMENT_FILE, FRAGMENT_HEADER, File, GLOME_FILE,
-    GLOME_PROGRAM, HIBA_PROGRAM, Rendered, SSHD_PROGRAM, Server, is_unix_name,
+    AUTHORIZED_KEYS_FOLDER, Digest, DigestError, FOLDER, FRAGMENT_FILE, FRAGMENT_HEADER, File,
+    GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER, Rendered, SSHD_PROGRAM, Server,
+    is_unix_name,
 };
 pub use self::rules::{
     Artefact, Given, RawKey, RawOptions, RawPrincipal, Refusal, Reply, Rules, Upload,
@@ -134,6 +135,13 @@ pub struct Glome {
     pub key: String,
     pub key_version: i32,
     pub url_prefix: String,
+}
+
+impl Host {
+    /// True when the server has keys that were given to it; else it shows those of the box.
+    pub fn has_keys_of_its_own(&self) -> bool {
+        self.server_keys.iter().any(|it| matches!(it.key, ServerKeySource::Given(_)))
+    }
 }
 
 impl ServerKey {

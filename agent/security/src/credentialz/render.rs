@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::str::FromStr;
 
 use smol_str::SmolStr;
 use ssh_key::HashAlg;
@@ -21,7 +22,7 @@ pub const FOLDER: &str = "etc/ssh/holdfast";
 /// In it, a file for each account that credentialz gave keys.
 pub const AUTHORIZED_KEYS_FOLDER: &str = "etc/ssh/holdfast/authorized_keys";
 /// In it, a file for each account that credentialz gave principals.
-const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
+pub const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
 /// Our part of the server's configuration. The first value counts there, and files are read by name.
 pub const FRAGMENT_FILE: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
 /// Its first line, by which it is known to be ours.
@@ -61,6 +62,35 @@ impl Digest {
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+/// A text is no digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a digest has 64 hexadecimal digits")]
+pub struct DigestError;
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let digits = text.as_bytes();
+        let mut octets = [0; 32];
+        if digits.len() != 2 * octets.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(DigestError);
+        }
+        for (octet, pair) in octets.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| DigestError)?;
+            *octet = u8::from_str_radix(pair, 16).map_err(|_| DigestError)?;
+        }
+        Ok(Self(octets))
     }
 }
 
@@ -146,9 +176,8 @@ impl Credentials {
     }
 
     fn host_keys(&self, files: &mut Vec<File>, server: &mut Server) {
-        let given = |key: &ServerKeySource| matches!(key, ServerKeySource::Given(_));
         // Without a line the server finds the box's own keys by itself.
-        let all_named = self.host.server_keys.iter().any(|it| given(&it.key));
+        let all_named = self.host.has_keys_of_its_own();
         for key in &self.host.server_keys {
             let name = Digest::of(key.public().line().as_bytes()).short();
             let path = match &key.key {

@@ -55,6 +55,7 @@ pub(super) struct Machine {
     /// By path below the root.
     pub(super) files: BTreeMap<SmolStr, Content>,
     pub(super) hostname: SmolStr,
+    pub(super) credentials: super::credentials::Logins,
     /// What was told since it was last asked.
     pub(super) notes: Vec<Note>,
     /// IPv4 routes went without a word, so whoever cares must look.
@@ -83,6 +84,9 @@ impl Machine {
             Request::Hostname(name) => {
                 self.hostname = name.clone();
                 Ok(())
+            }
+            Request::CredentialFile { .. } | Request::SshServer(_) | Request::Password { .. } => {
+                self.credentials.request(request)
             }
         }
     }

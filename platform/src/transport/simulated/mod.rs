@@ -23,6 +23,7 @@ use std::net::IpAddr;
 
 #[cfg(test)]
 mod bench;
+mod credentials;
 mod links;
 mod machine;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub(crate) mod tests;
 use super::mailbox::{Mailbox, mailbox};
 use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
-use crate::descriptors::{self, forwarding, kinds, system};
+use crate::descriptors::{self, credential, forwarding, kinds, system};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
 use crate::values::{Content, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
 use links::{SimLink, SimLinkKind};
@@ -155,6 +156,18 @@ impl SimulatedKernel {
         });
     }
 
+    /// Someone installs a program; its path is below the root.
+    pub fn install(&self, program: &str) {
+        let key = credential::program_key(program);
+        self.externally_seen(key, |machine| machine.credentials.install(program));
+    }
+
+    /// Someone gives the box an account with a password.
+    pub fn add_account(&self, name: &str, hash: &str) {
+        let key = credential::account_key(name);
+        self.externally_seen(key, |machine| machine.credentials.add_account(name, hash));
+    }
+
     /// Someone sets the MTU of a link.
     pub fn set_mtu(&self, name: &str, mtu: u32) {
         self.externally(|machine| {
@@ -259,6 +272,13 @@ impl SimulatedKernel {
         let mut state = self.lock();
         act(&mut state.machine);
         state.tell();
+    }
+
+    /// The same for what no message tells of: it is read again.
+    fn externally_seen(&self, key: Key, act: impl FnOnce(&mut Machine)) {
+        let mut state = self.lock();
+        act(&mut state.machine);
+        state.run(Command::Read(vec![key]));
     }
 
     /// A panic that was asked for leaves nothing half-done: the model is changed afterwards.
@@ -445,7 +465,8 @@ impl State {
             let file = TextFile { path: path.into(), content };
             seen.push((system::file_key(path), Some(Arc::new(file))));
         }
-        seen.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+        let seen = seen.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        seen.chain(self.machine.credentials.everything()).collect()
     }
 
     fn facts(&mut self, seen: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {

@@ -4,12 +4,14 @@
 //! [`crate::gnsi`] for what is in force. [`rotate`] drives the streams of all that rotate.
 
 mod authz;
+mod credentialz;
 pub(super) mod rotate;
 mod seed;
 
 use holdfast_config::layer;
 
 pub(super) use self::authz::AuthzService;
+pub(super) use self::credentialz::CredentialzService;
 pub(crate) use self::seed::{Artefacts, Seeds};
 use super::datastore::Datastore;
 use super::status::Refusal;

@@ -1,13 +1,16 @@
 //! A datastore of configuration without a kernel: a commit publishes at once, state is what a test says.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
+use crate::auth::Users;
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::gnsi::Gnsi;
@@ -53,11 +56,22 @@ impl Fake {
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
-            gnsi: Gnsi::new(&MODELS, &store, &loaded.artefacts).unwrap(),
+            gnsi: Gnsi::new(
+                &MODELS,
+                &Users::new(Vec::new(), store.clone()).unwrap(),
+                &store,
+                &loaded.artefacts,
+                folder.path(),
+            )
+            .unwrap(),
             reboots: Reboots::new(&loaded.notes, store.clone()),
             store,
             _folder: folder,
         }))
+    }
+
+    pub(super) fn gnsi(&self) -> Gnsi {
+        self.0.gnsi.clone()
     }
 
     pub(super) fn reboots(&self) -> Reboots {
@@ -168,6 +182,10 @@ impl Datastore for Fake {
             Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
             Origin::Native => Vec::new(),
         }
+    }
+
+    async fn accounts_of_box(&self, _: Vec<SmolStr>) -> Result<BTreeSet<SmolStr>, CommitError> {
+        Ok(BTreeSet::new())
     }
 
     async fn show_state(&self, leaves: ServiceState) {

@@ -3,6 +3,7 @@
 
 mod authz;
 mod commits;
+mod credentialz;
 mod extensions;
 mod fake;
 mod gnoi;

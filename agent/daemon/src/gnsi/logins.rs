@@ -1,0 +1,216 @@
+//! The credentials that are in force, and how they get there: as values of the engine and as passwords of gRPC.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_platform::Vault;
+use holdfast_platform::descriptors::credential;
+use holdfast_platform::values::{CredentialFile, GlomeLogin, Password, SshServer};
+use holdfast_scheduler::{Key, SharedValue};
+use holdfast_security::credentialz::{
+    BoxKey, Credentials, CryptHash, Digest, GLOME_FILE, PublicKey, Rendered,
+};
+use smol_str::SmolStr;
+use tokio::runtime::Handle;
+use zeroize::Zeroizing;
+
+use super::{Turn, vault::LoginVault};
+use crate::auth::Users;
+use crate::core::Values;
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
+
+/// Permissions of what only root may read.
+const SECRET: u32 = 0o600;
+/// Permissions of what sshd reads as the user who logs in.
+const PUBLIC: u32 = 0o644;
+/// Where the box has host keys of its own, below the root.
+const SSH_FOLDER: &str = "etc/ssh";
+
+/// What is in force of credentialz; clones share it.
+#[derive(Clone, Debug)]
+pub struct Logins(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// What is written down.
+    last: ArcSwap<Credentials>,
+    /// What is in force: a rotation may be trying something.
+    current: ArcSwap<Credentials>,
+    vault: Arc<LoginVault>,
+    users: Users,
+    store: Store,
+    root: PathBuf,
+    /// Of both rotations: accounts and host.
+    turn: Turn,
+}
+
+impl Logins {
+    /// With what is stored. Needs a runtime.
+    pub fn new(stored: &Artefacts, users: Users, store: Store, root: PathBuf) -> Self {
+        let empty = BTreeMap::new();
+        let stored = stored.get(&ArtefactTable::Credentialz).unwrap_or(&empty);
+        let credentials = Arc::new(read(stored));
+        let vault = Arc::new(LoginVault::new(stored, store.clone(), Handle::current()));
+        let logins = Self(Arc::new(Shared {
+            last: ArcSwap::new(Arc::clone(&credentials)),
+            current: ArcSwap::new(Arc::clone(&credentials)),
+            vault,
+            users,
+            store,
+            root,
+            turn: Turn::default(),
+        }));
+        logins.hold(&[&credentials]);
+        logins.enter(&credentials);
+        logins
+    }
+
+    /// Where transports find the secrets.
+    pub fn vault(&self) -> Arc<dyn Vault> {
+        Arc::clone(&self.0.vault) as Arc<dyn Vault>
+    }
+
+    /// One rotation at a time, of accounts or host.
+    pub fn turn(&self) -> &Turn {
+        &self.0.turn
+    }
+
+    /// What is written down.
+    pub fn last(&self) -> Arc<Credentials> {
+        self.0.last.load_full()
+    }
+
+    /// What is in force, tried or final.
+    pub fn current(&self) -> Arc<Credentials> {
+        self.0.current.load_full()
+    }
+
+    /// The users that gRPC knows.
+    pub fn users(&self) -> &Users {
+        &self.0.users
+    }
+
+    /// The values to begin with.
+    pub fn values(&self) -> Vec<(Key, SharedValue)> {
+        values(&self.last().render()).into_iter().collect()
+    }
+
+    /// Makes the secrets of all of these ready to be written.
+    pub fn hold(&self, all: &[&Credentials]) {
+        let rendered: Vec<Rendered> = all.iter().map(|it| it.render()).collect();
+        self.0.vault.hold(&rendered);
+    }
+
+    /// From now on passwords of gRPC are these.
+    pub fn enter(&self, credentials: &Arc<Credentials>) {
+        let password = |(name, account): (&SmolStr, &holdfast_security::credentialz::Account)| {
+            Some((name.clone(), account.password.as_ref()?.value.clone()))
+        };
+        let passwords: BTreeMap<SmolStr, CryptHash> =
+            credentials.accounts.iter().filter_map(password).collect();
+        self.0.users.supersede(passwords);
+        self.0.current.store(Arc::clone(credentials));
+    }
+
+    /// Writes down what differs. Durable when it is done.
+    ///
+    /// # Errors
+    /// When the store refuses; nothing is written then.
+    pub async fn write(&self, from: &Credentials, to: &Credentials) -> Result<(), StoreError> {
+        let rows = |credentials: &Credentials| credentials.rows().into_iter().collect();
+        let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) = (rows(from), rows(to));
+        let change = |name: &SmolStr, content: Option<&Zeroizing<Vec<u8>>>| ArtefactChange {
+            table: ArtefactTable::Credentialz,
+            name: name.to_string(),
+            artefact: content.map(|content| Artefact {
+                version: String::new(), // each row has several
+                created_on: 0,
+                content: content.clone(),
+            }),
+        };
+        let gone =
+            old.keys().filter(|name| !new.contains_key(*name)).map(|name| change(name, None));
+        let differs = new.iter().filter(|(name, content)| old.get(*name) != Some(*content));
+        let changes = gone.chain(differs.map(|(name, content)| change(name, Some(content))));
+        self.0.store.write_artefacts(changes.collect()).await
+    }
+
+    /// It is written down.
+    pub fn settle(&self, credentials: &Arc<Credentials>) {
+        self.hold(&[credentials]);
+        self.0.last.store(Arc::clone(credentials));
+    }
+
+    /// Host keys that the box has of its own: those whose public half lies beside them.
+    pub fn box_keys(&self) -> Vec<BoxKey> {
+        let Ok(entries) = std::fs::read_dir(self.0.root.join(SSH_FOLDER)) else {
+            return Vec::new();
+        };
+        let mut keys: Vec<BoxKey> =
+            entries.flatten().filter_map(|it| box_key(&it.path())).collect();
+        keys.sort_by(|one, other| one.path.cmp(&other.path));
+        keys
+    }
+}
+
+fn box_key(file: &Path) -> Option<BoxKey> {
+    let name = file.file_name()?.to_str()?.strip_suffix("_key.pub")?;
+    name.starts_with("ssh_host_").then_some(())?;
+    let public = PublicKey::parse(&std::fs::read(file).ok()?, None).ok()?;
+    Some(BoxKey { path: format!("/{SSH_FOLDER}/{name}_key"), public })
+}
+
+fn read(stored: &BTreeMap<String, Artefact>) -> Credentials {
+    let mut credentials = Credentials::default();
+    for (name, artefact) in stored {
+        // It was written once, so another version was here. The rest of the box must come up all the same.
+        if let Err(error) = credentials.take_row(name, &artefact.content) {
+            tracing::error!(%name, %error, "stored credentials are not carried out");
+        }
+    }
+    credentials
+}
+
+/// What credentials are to the engine: names, digests and permissions.
+fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
+    let mut values: BTreeMap<Key, SharedValue> = BTreeMap::new();
+    for file in &rendered.files {
+        if file.path == GLOME_FILE {
+            let text = String::from_utf8_lossy(&file.content).into_owned();
+            values.insert(credential::glome_key(), Arc::new(GlomeLogin { text }));
+            continue;
+        }
+        let mode = if file.secret { SECRET } else { PUBLIC };
+        let value = CredentialFile { path: file.path.as_str().into(), digest: file.digest(), mode };
+        values.insert(credential::file_key(&file.path), Arc::new(value));
+    }
+    for (account, hash) in &rendered.passwords {
+        let digest = Digest::of(hash.text().as_bytes());
+        let value = Password { account: account.clone(), digest };
+        values.insert(credential::password_key(account), Arc::new(value));
+    }
+    if let Some(server) = &rendered.server {
+        let value = SshServer {
+            text: server.text.clone(),
+            files: server.files.iter().map(SmolStr::from).collect(),
+            programs: server.programs.iter().copied().map(SmolStr::new_static).collect(),
+        };
+        values.insert(credential::server_key(), Arc::new(value));
+    }
+    values
+}
+
+/// What the engine is told to get from the one to the other.
+pub fn difference(from: &Credentials, to: &Credentials) -> Values {
+    let (old, mut new) = (values(&from.render()), values(&to.render()));
+    let keys: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
+    let differs = |key: &Key| match (old.get(key), new.get(key)) {
+        (Some(old), Some(new)) => !old.same(&**new),
+        (None, None) => false,
+        _ => true,
+    };
+    let keys: Vec<Key> = keys.into_iter().filter(differs).collect();
+    keys.into_iter().map(|key| (key.clone(), new.remove(&key))).collect()
+}

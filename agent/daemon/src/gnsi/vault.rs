@@ -1,0 +1,97 @@
+//! Secrets of credentialz, by their digests: the only place where they are between the store and the file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdfast_platform::Vault;
+use holdfast_security::credentialz::{Digest, Rendered};
+use tokio::runtime::Handle;
+use zeroize::Zeroizing;
+
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Store};
+
+/// In the table of credentialz: what the box had before us, by digest.
+const KEPT: &str = "kept/";
+
+type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
+
+/// What transports find secrets in.
+pub(super) struct LoginVault {
+    /// What credentials that may come into force need.
+    held: Mutex<Contents>,
+    /// What the box had before.
+    kept: Mutex<Contents>,
+    store: Store,
+    /// Transports write on threads of their own, and wait for the store there.
+    runtime: Handle,
+}
+
+impl fmt::Debug for LoginVault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LoginVault(..)")
+    }
+}
+
+impl LoginVault {
+    /// With what earlier runs kept.
+    pub(super) fn new(stored: &BTreeMap<String, Artefact>, store: Store, runtime: Handle) -> Self {
+        let kept = stored.iter().filter_map(|(name, artefact)| {
+            let digest = name.strip_prefix(KEPT)?.parse().ok()?;
+            Some((digest, artefact.content.clone()))
+        });
+        Self { held: Mutex::default(), kept: Mutex::new(kept.collect()), store, runtime }
+    }
+
+    /// Holds what these need, and nothing else.
+    pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
+        let mut held = Contents::new();
+        for rendered in all {
+            let files = rendered.files.iter().map(|file| (file.digest(), file.content.clone()));
+            let hashes = rendered.passwords.iter().map(|(_, hash)| {
+                let hash = hash.text().as_bytes().to_vec();
+                (Digest::of(&hash), Zeroizing::new(hash))
+            });
+            held.extend(files.chain(hashes));
+        }
+        *lock(&self.held) = held;
+    }
+
+    fn write(&self, digest: &Digest, content: Option<&[u8]>) -> io::Result<()> {
+        let artefact = content.map(|content| Artefact {
+            version: String::new(),
+            created_on: 0,
+            content: Zeroizing::new(content.to_vec()),
+        });
+        let name = format!("{KEPT}{digest}");
+        let change = ArtefactChange { table: ArtefactTable::Credentialz, name, artefact };
+        self.runtime.block_on(self.store.write_artefacts(vec![change])).map_err(io::Error::other)
+    }
+}
+
+impl Vault for LoginVault {
+    fn find(&self, digest: &Digest) -> Option<Zeroizing<Vec<u8>>> {
+        let found = lock(&self.held).get(digest).cloned();
+        found.or_else(|| lock(&self.kept).get(digest).cloned())
+    }
+
+    fn keep(&self, digest: &Digest, content: &[u8]) -> io::Result<()> {
+        self.write(digest, Some(content))?;
+        lock(&self.kept).insert(*digest, Zeroizing::new(content.to_vec()));
+        Ok(())
+    }
+
+    /// What cannot be forgotten on disk is forgotten at the next factory reset.
+    fn forget(&self, digest: &Digest) {
+        if let Err(error) = self.write(digest, None) {
+            tracing::warn!(%error, "what an account had before is still kept");
+        }
+        lock(&self.kept).remove(digest);
+    }
+}
+
+/// Every change of the contents is one call: none is half-done after a panic.
+fn lock(contents: &Mutex<Contents>) -> MutexGuard<'_, Contents> {
+    contents.lock().unwrap_or_else(PoisonError::into_inner)
+}

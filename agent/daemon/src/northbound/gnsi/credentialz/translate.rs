@@ -1,0 +1,203 @@
+//! Messages of credentialz as what they mean, and back.
+
+use std::collections::BTreeSet;
+
+use holdfast_proto::gnsi::credentialz::v1 as wire;
+use holdfast_security::credentialz::{
+    Artefact, Authentication, CryptError, CryptHash, Given, Glome, KeyKind, KeyOption, OptionError,
+    PrincipalsTool, PublicKey, RawKey, RawOptions, RawPrincipal, SALT_OCTETS, Stamp, Upload,
+};
+
+use crate::northbound::status::Refusal;
+
+/// A number that the enumeration of a field does not have.
+fn unknown(field: &str, number: i32) -> Refusal {
+    Refusal::invalid(format!("{field}: there is no value {number}"))
+}
+
+fn stamp(version: String, created_on: u64) -> Stamp {
+    Stamp { version: version.into(), created_on }
+}
+
+pub(super) fn keys(request: wire::AuthorizedKeysRequest) -> Result<Upload, Refusal> {
+    let account = |it: wire::AccountCredentials| {
+        let what = it.authorized_keys.into_iter().map(|key| {
+            Ok(RawKey {
+                kind: key_kind("authorized_keys.key_type", key.key_type)?,
+                octets: key.authorized_key.into(),
+                description: key.description,
+                options: options(key.options),
+            })
+        });
+        let what = what.collect::<Result<_, Refusal>>()?;
+        Ok(Given { account: it.account.into(), stamp: stamp(it.version, it.created_on), what })
+    };
+    request.credentials.into_iter().map(account).collect::<Result<_, _>>().map(Upload::Keys)
+}
+
+pub(super) fn principals(request: wire::AuthorizedUsersRequest) -> Upload {
+    let policy = |it: wire::UserPolicy| {
+        let list = it.authorized_principals.unwrap_or_default().authorized_principals;
+        let what = list
+            .into_iter()
+            .map(|it| RawPrincipal { name: it.authorized_user, options: options(it.options) });
+        let stamp = stamp(it.version, it.created_on);
+        Given { account: it.account.into(), stamp, what: what.collect() }
+    };
+    Upload::Principals(request.policies.into_iter().map(policy).collect())
+}
+
+/// Hashes what is given in clear: some 60 ms for each account.
+pub(super) fn passwords(
+    request: wire::PasswordRequest,
+    mut salt: impl FnMut() -> Result<[u8; SALT_OCTETS], Refusal>,
+) -> Result<Upload, Refusal> {
+    use wire::password_request::password::Value;
+    let account = |it: wire::password_request::Account| {
+        let what = match it.password.and_then(|password| password.value) {
+            Some(Value::Plaintext(text)) => {
+                let text = zeroize::Zeroizing::new(text);
+                CryptHash::of(text.as_bytes(), salt()?)
+            }
+            Some(Value::CryptoHash(hash)) => crypt_hash(hash)?,
+            None => Err(CryptError::Empty),
+        };
+        Ok(Given { account: it.account.into(), stamp: stamp(it.version, it.created_on), what })
+    };
+    request.accounts.into_iter().map(account).collect::<Result<_, _>>().map(Upload::Passwords)
+}
+
+fn crypt_hash(
+    hash: wire::password_request::CryptoHash,
+) -> Result<Result<CryptHash, CryptError>, Refusal> {
+    use wire::password_request::crypto_hash::HashType;
+    match HashType::try_from(hash.hash_type) {
+        Ok(HashType::CryptMd5) => Ok(CryptHash::md5(&hash.hash_value)),
+        Ok(HashType::CryptSha2512) => Ok(CryptHash::sha512(&hash.hash_value)),
+        Ok(HashType::Unspecified) | Err(_) => Err(unknown("crypto_hash.hash_type", hash.hash_type)),
+    }
+}
+
+pub(super) fn ca_keys(request: wire::CaPublicKeyRequest) -> Result<Upload, Refusal> {
+    let key = |it: wire::PublicKey| {
+        Ok(RawKey {
+            kind: key_kind("ssh_ca_public_keys.key_type", it.key_type)?,
+            octets: it.public_key.into(),
+            description: it.description,
+            options: RawOptions::new(),
+        })
+    };
+    let keys = request.ssh_ca_public_keys.into_iter().map(key).collect::<Result<_, Refusal>>()?;
+    Ok(Upload::CaKeys { stamp: stamp(request.version, request.created_on), keys })
+}
+
+pub(super) fn server_keys(request: wire::ServerKeysRequest) -> Upload {
+    let artefact = |it: wire::server_keys_request::AuthenticationArtifacts| Artefact {
+        private_key: Vec::from(it.private_key).into(),
+        certificate: it.certificate.into(),
+    };
+    let artefacts = request.auth_artifacts.into_iter().map(artefact).collect();
+    Upload::ServerKeys { stamp: stamp(request.version, request.created_on), artefacts }
+}
+
+/// Which keys to make, and their version.
+pub(super) fn generate(
+    request: wire::GenerateKeysRequest,
+) -> Result<(Stamp, Vec<KeyKind>), Refusal> {
+    let kind = |number: i32| match key_gen(number) {
+        Some(kind) => Ok(kind),
+        None => Err(unknown("generate_keys.key_params", number)),
+    };
+    let kinds = request.key_params.into_iter().map(kind).collect::<Result<_, _>>()?;
+    Ok((stamp(request.version, request.created_on), kinds))
+}
+
+pub(super) fn allowed(request: wire::AllowedAuthenticationRequest) -> Result<Upload, Refusal> {
+    use wire::AuthenticationType as Type;
+    let way = |number: i32| match Type::try_from(number) {
+        Ok(Type::Password) => Ok(Authentication::Password),
+        Ok(Type::Pubkey) => Ok(Authentication::PublicKey),
+        Ok(Type::Kbdinteractive) => Ok(Authentication::KeyboardInteractive),
+        Ok(Type::Unspecified) | Err(_) => Err(unknown("authentication_types", number)),
+    };
+    let ways: BTreeSet<_> =
+        request.authentication_types.into_iter().map(way).collect::<Result<_, _>>()?;
+    Ok(Upload::Allowed(ways))
+}
+
+pub(super) fn tool(request: &wire::AuthorizedPrincipalCheckRequest) -> Result<Upload, Refusal> {
+    use wire::authorized_principal_check_request::Tool;
+    match Tool::try_from(request.tool) {
+        Ok(Tool::Unspecified) => Ok(Upload::PrincipalsTool(None)),
+        Ok(Tool::HibaDefault) => Ok(Upload::PrincipalsTool(Some(PrincipalsTool::Hiba))),
+        Err(_) => Err(unknown("authorized_principal_check.tool", request.tool)),
+    }
+}
+
+pub(super) fn glome(request: wire::GlomeRequest) -> Upload {
+    Upload::Glome(request.enabled.then_some(Glome {
+        key: request.key,
+        key_version: request.key_version,
+        url_prefix: request.url_prefix,
+    }))
+}
+
+fn options(list: Vec<wire::Option>) -> RawOptions {
+    use wire::option::Key;
+    let option = |it: wire::Option| match it.key {
+        Some(Key::Name(name)) => KeyOption::named(&name, &it.value),
+        Some(Key::Id(number)) => KeyOption::numbered(number, &it.value),
+        None => Err(OptionError::Nothing),
+    };
+    list.into_iter().map(option).collect()
+}
+
+/// `None`: the client does not say.
+fn key_kind(field: &str, number: i32) -> Result<Option<KeyKind>, Refusal> {
+    use wire::KeyType as Type;
+    Ok(Some(match Type::try_from(number) {
+        Ok(Type::Unspecified) => return Ok(None),
+        Ok(Type::EcdsaP256) => KeyKind::EcdsaP256,
+        Ok(Type::EcdsaP384) => KeyKind::EcdsaP384,
+        Ok(Type::EcdsaP521) => KeyKind::EcdsaP521,
+        Ok(Type::Ed25519) => KeyKind::Ed25519,
+        Ok(Type::Rsa2048) => KeyKind::Rsa2048,
+        Ok(Type::Rsa3072) => KeyKind::Rsa3072,
+        Ok(Type::Rsa4096) => KeyKind::Rsa4096,
+        Err(_) => return Err(unknown(field, number)),
+    }))
+}
+
+/// `None`: no such key is made here.
+pub(super) fn key_gen(number: i32) -> Option<KeyKind> {
+    use wire::KeyGen as Gen;
+    Some(match Gen::try_from(number) {
+        Ok(Gen::SshKeyTypeEcdsaP256) => KeyKind::EcdsaP256,
+        Ok(Gen::SshKeyTypeEcdsaP384) => KeyKind::EcdsaP384,
+        Ok(Gen::SshKeyTypeEcdsaP521) => KeyKind::EcdsaP521,
+        Ok(Gen::SshKeyTypeEddsaEd25519) => KeyKind::Ed25519,
+        Ok(Gen::SshKeyTypeRsa2048) => KeyKind::Rsa2048,
+        Ok(Gen::SshKeyTypeRsa3072) => KeyKind::Rsa3072,
+        Ok(Gen::SshKeyTypeRsa4096) => KeyKind::Rsa4096,
+        Ok(Gen::SshKeyUnspecified) | Err(_) => return None,
+    })
+}
+
+/// As a line of a `.pub` file.
+pub(super) fn public_key(key: &PublicKey) -> wire::PublicKey {
+    let key_type = match key.kind() {
+        Some(KeyKind::EcdsaP256) => wire::KeyType::EcdsaP256,
+        Some(KeyKind::EcdsaP384) => wire::KeyType::EcdsaP384,
+        Some(KeyKind::EcdsaP521) => wire::KeyType::EcdsaP521,
+        Some(KeyKind::Ed25519) => wire::KeyType::Ed25519,
+        Some(KeyKind::Rsa2048) => wire::KeyType::Rsa2048,
+        Some(KeyKind::Rsa3072) => wire::KeyType::Rsa3072,
+        Some(KeyKind::Rsa4096) => wire::KeyType::Rsa4096,
+        None => wire::KeyType::Unspecified,
+    };
+    wire::PublicKey {
+        public_key: key.line().into_bytes().into(),
+        key_type: key_type.into(),
+        description: key.comment().to_owned(),
+    }
+}

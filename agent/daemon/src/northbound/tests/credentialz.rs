@@ -1,0 +1,322 @@
+//! gNSI credentialz through a real channel, over the core and the simulated box.
+
+use holdfast_platform::transport::{Fault, SimulatedKernel};
+use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
+use holdfast_proto::gnsi::credentialz::v1::rotate_host_parameters_request::Request as Host;
+use holdfast_proto::gnsi::credentialz::v1::{self as wire, option, password_request};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+use super::harness::*;
+use crate::caller::Role;
+use crate::core::tests::Agent;
+use crate::local::Statuses;
+
+const SSHD: &str = "usr/sbin/sshd";
+const KEY: &[u8] =
+    b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICNStoYBNp4MC97H3OBeFhjafRjd9i9hRK/6WttN4Lh1 test";
+const MD5: &str = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
+
+/// A box with an account and, unless told otherwise, an SSH server.
+struct Rig {
+    kernel: SimulatedKernel,
+    folder: TempDir,
+    agent: Agent,
+    client: CredentialzClient<Channel>,
+}
+
+/// One rotation; dropping it breaks the stream.
+struct Stream<Q, A> {
+    requests: mpsc::Sender<Q>,
+    answers: Streaming<A>,
+}
+
+impl<Q, A> Stream<Q, A> {
+    async fn ask(&mut self, request: Q) -> Result<Option<A>, Status> {
+        // When the stream has ended, its answer says why.
+        let _ = self.requests.send(request).await;
+        self.answers.message().await
+    }
+}
+
+type Accounts =
+    Stream<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
+
+impl Rig {
+    async fn new(programs: &[&str]) -> Self {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+        programs.iter().for_each(|program| kernel.install(program));
+        kernel.add_account("alice", "!");
+        kernel.add_account("bob", "!");
+        Self::on(kernel, folder).await
+    }
+
+    async fn on(kernel: SimulatedKernel, folder: TempDir) -> Self {
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let client = CredentialzClient::new(channel(&agent, Some(Role::Admin)).await);
+        Self { kernel, folder, agent, client }
+    }
+
+    async fn restart(self) -> Self {
+        let Self { kernel, folder, agent, .. } = self;
+        agent.gnsi.rotations.stop(std::time::Duration::from_secs(5)).await;
+        agent.stop().await;
+        Self::on(kernel, folder).await
+    }
+
+    async fn accounts(&mut self) -> Result<Accounts, Status> {
+        let (requests, stream) = mpsc::channel(1);
+        let answers = self.client.rotate_account_credentials(ReceiverStream::new(stream)).await?;
+        Ok(Stream { requests, answers: answers.into_inner() })
+    }
+
+    async fn hosts(
+        &mut self,
+    ) -> Result<Stream<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>, Status>
+    {
+        let (requests, stream) = mpsc::channel(1);
+        let answers = self.client.rotate_host_parameters(ReceiverStream::new(stream)).await?;
+        Ok(Stream { requests, answers: answers.into_inner() })
+    }
+
+    /// One upload in a rotation of its own, which ends without finalize.
+    async fn tried(&mut self, request: Account) -> Result<(), Status> {
+        let mut rotation = self.accounts().await?;
+        let answer = rotation.ask(asks(request)).await;
+        let Stream { requests, mut answers } = rotation;
+        drop(requests);
+        let end = loop {
+            match answers.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break Ok(()),
+                Err(status) => break Err(status),
+            }
+        };
+        match answer {
+            Err(status) => Err(status),
+            Ok(_) => {
+                assert_eq!(end.unwrap_err().code(), Code::Aborted, "the client is told");
+                Ok(())
+            }
+        }
+    }
+
+    /// The same, and it is kept.
+    async fn finalized(&mut self, request: Account) -> Result<(), Status> {
+        let mut rotation = self.accounts().await?;
+        rotation.ask(asks(request)).await?;
+        let finalize = Account::Finalize(wire::FinalizeRequest {});
+        assert!(rotation.ask(asks(finalize)).await?.is_none());
+        Ok(())
+    }
+}
+
+fn asks(request: Account) -> wire::RotateAccountCredentialsRequest {
+    wire::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false }
+}
+
+fn host(request: Host) -> wire::RotateHostParametersRequest {
+    wire::RotateHostParametersRequest { request: Some(request) }
+}
+
+fn keys(account: &str, version: &str, options: Vec<wire::Option>) -> Account {
+    let key = wire::account_credentials::AuthorizedKey {
+        authorized_key: KEY.into(),
+        options,
+        ..Default::default()
+    };
+    Account::Credential(wire::AuthorizedKeysRequest {
+        credentials: vec![wire::AccountCredentials {
+            account: account.to_owned(),
+            authorized_keys: vec![key],
+            version: version.to_owned(),
+            created_on: 7,
+        }],
+    })
+}
+
+fn password(account: &str, version: &str) -> Account {
+    use password_request::crypto_hash::HashType;
+    let hash = password_request::CryptoHash {
+        hash_type: HashType::CryptMd5.into(),
+        hash_value: MD5.to_owned(),
+    };
+    let value = password_request::password::Value::CryptoHash(hash);
+    Account::Password(wire::PasswordRequest {
+        accounts: vec![password_request::Account {
+            account: account.to_owned(),
+            password: Some(password_request::Password { value: Some(value) }),
+            version: version.to_owned(),
+            created_on: 7,
+        }],
+    })
+}
+
+// proves 5.1, 5.2, 5.82, 5.89
+#[tokio::test]
+async fn what_is_tried_is_in_force_until_the_stream_ends() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    let fresh = rig.kernel.contents();
+    let mut rotation = rig.accounts().await.unwrap();
+    rotation.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap();
+    rotation.ask(asks(password("alice", "1"))).await.unwrap();
+    rotation.ask(asks(keys("bob", "1", Vec::new()))).await.unwrap();
+    let tried = rig.kernel.contents();
+    assert_eq!(tried.len(), fresh.len() + 3, "two files and the server: {tried:#?}");
+    drop(rotation);
+    let mut next = rig.accounts().await;
+    while next.is_err() {
+        tokio::task::yield_now().await;
+        next = rig.accounts().await;
+    }
+    assert_eq!(rig.kernel.contents(), fresh, "everything of all steps is taken back");
+}
+
+// proves 5.1, 5.7, 3.33, 3.37
+#[tokio::test]
+async fn what_is_final_stays_over_a_restart() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    let fresh = rig.kernel.contents();
+    rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
+    rig.finalized(password("alice", "1")).await.unwrap();
+    let made = rig.kernel.contents();
+    assert_ne!(made, fresh);
+    let asked = rig.kernel.requests();
+    let mut rig = rig.restart().await;
+    assert_eq!((rig.kernel.contents(), rig.kernel.requests()), (made.clone(), asked), "in sync");
+    let again = rig.tried(password("alice", "1")).await.unwrap_err();
+    assert_eq!(again.code(), Code::AlreadyExists, "its version is known");
+    rig.tried(password("alice", "2")).await.unwrap();
+    assert_eq!(rig.kernel.contents(), made);
+}
+
+// proves 5.81, 5.6
+#[tokio::test]
+async fn one_rotation_at_a_time_whichever_it_is() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    let mut first = rig.accounts().await.unwrap();
+    first.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap();
+    assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
+    assert_eq!(rig.hosts().await.err().unwrap().code(), Code::Unavailable);
+    let finalize = asks(Account::Finalize(wire::FinalizeRequest {}));
+    assert!(first.ask(finalize).await.unwrap().is_none(), "the first one is not disturbed");
+    let mut second = rig.hosts().await.unwrap();
+    let ways = vec![wire::AuthenticationType::Pubkey.into()];
+    let request = wire::AllowedAuthenticationRequest { authentication_types: ways };
+    second.ask(host(Host::AuthenticationAllowed(request))).await.unwrap();
+    assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
+}
+
+// proves 5.8, 5.82, 5.83, 5.85, 5.87
+#[tokio::test]
+async fn refusals_have_their_codes_and_leave_everything() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
+    let before = rig.kernel.contents();
+    let named = |name: &str| wire::Option {
+        key: Some(option::Key::Name(name.to_owned())),
+        value: String::new(),
+    };
+    let empty = Account::Credential(wire::AuthorizedKeysRequest::default());
+    let rows = [
+        (keys("eve", "1", Vec::new()), Code::NotFound, "no account `eve`"),
+        (keys("alice", "1", Vec::new()), Code::AlreadyExists, "version `1` is in use"),
+        (
+            keys("alice", "2", vec![named("no-such")]),
+            Code::InvalidArgument,
+            "no key option `no-such`",
+        ),
+        (password("eve", "1"), Code::NotFound, "no account `eve`"),
+        (empty, Code::InvalidArgument, "nothing is in the request"),
+    ];
+    for (request, code, text) in rows {
+        let status = rig.tried(request).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(text), "{status}");
+        assert_eq!(rig.kernel.contents(), before);
+    }
+    let mut rotation = rig.accounts().await.unwrap();
+    let nothing = wire::RotateAccountCredentialsRequest::default();
+    assert_eq!(rotation.ask(nothing).await.unwrap_err().code(), Code::InvalidArgument);
+    // A version that is in use is taken when the client insists.
+    let mut rotation = rig.accounts().await.unwrap();
+    let insists = wire::RotateAccountCredentialsRequest {
+        force_overwrite: true,
+        ..asks(keys("alice", "1", Vec::new()))
+    };
+    assert!(rotation.ask(insists).await.unwrap().is_some());
+}
+
+// proves 5.2, 5.89
+#[tokio::test]
+async fn a_step_that_the_box_refuses_takes_back_the_steps_before_it() {
+    for nth in 1..=2 {
+        let mut rig = Rig::new(&[SSHD]).await;
+        let fresh = rig.kernel.contents();
+        let mut rotation = rig.accounts().await.unwrap();
+        rotation.ask(asks(password("bob", "1"))).await.unwrap();
+        rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EIO));
+        let refused = rotation.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Internal, "{refused}");
+        let object =
+            if nth == 1 { "file etc/ssh/holdfast/authorized_keys/alice" } else { "SSH server" };
+        assert!(refused.message().contains(object), "{refused}");
+        assert_eq!(rig.kernel.contents(), fresh);
+    }
+}
+
+// proves 5.86
+#[tokio::test]
+async fn without_a_server_its_files_wait_and_say_what_for() {
+    let mut rig = Rig::new(&[]).await;
+    let fresh = rig.kernel.contents();
+    rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
+    assert_eq!(rig.kernel.contents(), fresh);
+    let waiting = rig.agent.handle.statuses(true).await.unwrap();
+    let labels: Vec<&str> = waiting.iter().map(|status| status.label.as_str()).collect();
+    assert_eq!(labels, ["file etc/ssh/holdfast/authorized_keys/alice", "SSH server"]);
+    assert!(format!("{:?}", waiting[0].detail).contains("program /usr/sbin/sshd"), "{waiting:?}");
+    // The password needs no server.
+    rig.finalized(password("alice", "1")).await.unwrap();
+    assert_ne!(rig.kernel.contents(), fresh);
+
+    rig.kernel.install(SSHD);
+    while !rig.agent.handle.statuses(true).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(rig.kernel.contents().len(), fresh.len() + 3, "the program, a file, the server");
+}
+
+// proves 5.80, 5.86
+#[tokio::test]
+async fn keys_are_made_where_they_can_be() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    for (kind, can) in [(0, false), (1, true), (4, true), (7, true), (99, false)] {
+        let request = wire::CanGenerateKeyRequest { key_params: kind };
+        let answer = rig.client.can_generate_key(request).await.unwrap().into_inner();
+        assert_eq!(answer.can_generate, can, "{kind}");
+    }
+    let mut rotation = rig.hosts().await.unwrap();
+    let kinds = [wire::KeyGen::SshKeyTypeEddsaEd25519, wire::KeyGen::SshKeyTypeEcdsaP384];
+    let request = wire::GenerateKeysRequest {
+        key_params: kinds.map(i32::from).to_vec(),
+        version: "1".to_owned(),
+        created_on: 7,
+    };
+    let answer = rotation.ask(host(Host::GenerateKeys(request))).await.unwrap().unwrap();
+    use wire::rotate_host_parameters_response::Response;
+    let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
+    let shown = rig.client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap();
+    assert_eq!(shown.into_inner().public_keys, made.public_keys);
+    let types: Vec<i32> = made.public_keys.iter().map(|key| key.key_type).collect();
+    assert_eq!(types, [wire::KeyType::Ed25519, wire::KeyType::EcdsaP384].map(i32::from));
+    let unknown = wire::GenerateKeysRequest { key_params: vec![99], ..Default::default() };
+    let refused = rotation.ask(host(Host::GenerateKeys(unknown))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let shown = rig.client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap();
+    assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
+}

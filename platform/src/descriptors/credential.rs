@@ -1,0 +1,323 @@
+//! Credentials of the box: how files, configuration and shadow entries depend on one another.
+//!
+//! What the server names comes before the configuration that names it, and goes after it: new host keys lie beside the
+//! old ones until the server has taken them. What needs a program or an account waits until the box has it.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId, Part};
+use holdfast_security::credentialz::{FRAGMENT_HEADER, GLOME_FILE, GLOME_PROGRAM, SSHD_PROGRAM};
+use smallvec::smallvec;
+
+use super::{NO_REQUEST, kinds, system};
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{
+    Account, Content, CredentialFile, GlomeLogin, Password, Program, SshServer, TextFile,
+};
+
+/// Programs of the box that credentials may need.
+pub const PROGRAMS: [&str; 3] =
+    [SSHD_PROGRAM, holdfast_security::credentialz::HIBA_PROGRAM, GLOME_PROGRAM];
+
+/// Installed programs.
+#[derive(Debug)]
+pub struct ProgramDescriptor;
+
+/// Accounts of the box.
+#[derive(Debug)]
+pub struct AccountDescriptor;
+
+/// Files that the SSH server reads.
+#[derive(Debug)]
+pub struct CredentialFileDescriptor;
+
+/// Configuration of the SSH server.
+#[derive(Debug)]
+pub struct SshServerDescriptor;
+
+/// Console login by challenge and response.
+#[derive(Debug)]
+pub struct GlomeLoginDescriptor;
+
+/// Hashes in the shadow file.
+#[derive(Debug)]
+pub struct PasswordDescriptor;
+
+/// The key of a program.
+pub fn program_key(path: &str) -> Key {
+    Key::of(kinds::PROGRAM).str(path)
+}
+
+/// The key of an account of the box.
+pub fn account_key(name: &str) -> Key {
+    Key::of(kinds::ACCOUNT).str(name)
+}
+
+/// The key of a file in our folder.
+pub fn file_key(path: &str) -> Key {
+    Key::of(kinds::CREDENTIAL_FILE).str(path)
+}
+
+/// The key of the SSH server's configuration.
+pub fn server_key() -> Key {
+    Key::of(kinds::SSH_SERVER)
+}
+
+/// The key of the console login.
+pub fn glome_key() -> Key {
+    Key::of(kinds::GLOME_LOGIN)
+}
+
+/// The key of an account's password.
+pub fn password_key(account: &str) -> Key {
+    Key::of(kinds::PASSWORD).str(account)
+}
+
+/// What waits when a program is not there, in words.
+fn installed(path: &str) -> Dependency {
+    Dependency::exact(format!("program /{path}"), program_key(path))
+}
+
+impl Descriptor for ProgramDescriptor {
+    type Value = Program;
+
+    fn kind(&self) -> KindId {
+        kinds::PROGRAM
+    }
+
+    fn name(&self) -> &'static str {
+        "program"
+    }
+
+    fn key(&self, program: &Program) -> Key {
+        program_key(&program.path)
+    }
+
+    fn label(&self, program: &Program) -> String {
+        format!("program /{}", program.path)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}
+
+impl Descriptor for AccountDescriptor {
+    type Value = Account;
+
+    fn kind(&self) -> KindId {
+        kinds::ACCOUNT
+    }
+
+    fn name(&self) -> &'static str {
+        "account"
+    }
+
+    fn key(&self, account: &Account) -> Key {
+        account_key(&account.name)
+    }
+
+    fn label(&self, account: &Account) -> String {
+        format!("account {}", account.name)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}
+
+impl Descriptor for CredentialFileDescriptor {
+    type Value = CredentialFile;
+
+    fn kind(&self) -> KindId {
+        kinds::CREDENTIAL_FILE
+    }
+
+    fn name(&self) -> &'static str {
+        "credential-file"
+    }
+
+    fn key(&self, file: &CredentialFile) -> Key {
+        file_key(&file.path)
+    }
+
+    fn label(&self, file: &CredentialFile) -> String {
+        format!("file {}", file.path)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    fn dependencies(&self, _: &CredentialFile) -> Vec<Dependency> {
+        vec![installed(SSHD_PROGRAM)]
+    }
+
+    /// The folder is ours as a whole.
+    fn owned(&self, _: &CredentialFile) -> bool {
+        true
+    }
+}
+
+impl Codec for CredentialFileDescriptor {
+    type Value = CredentialFile;
+
+    fn encode(
+        &self,
+        op: Op<'_, CredentialFile>,
+        _: &mut LinkIndex,
+    ) -> Result<Requests, EncodeError> {
+        let write = |file: &CredentialFile| Request::CredentialFile {
+            path: file.path.clone(),
+            content: Some((file.digest, file.mode)),
+        };
+        Ok(smallvec![match op {
+            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => write(new),
+            Op::Release { restore, .. } => write(restore),
+            Op::Delete(old) => Request::CredentialFile { path: old.path.clone(), content: None },
+        }])
+    }
+}
+
+impl Descriptor for SshServerDescriptor {
+    type Value = SshServer;
+
+    fn kind(&self) -> KindId {
+        kinds::SSH_SERVER
+    }
+
+    fn name(&self) -> &'static str {
+        "ssh-server"
+    }
+
+    fn key(&self, _: &SshServer) -> Key {
+        server_key()
+    }
+
+    fn label(&self, _: &SshServer) -> String {
+        "SSH server".to_owned()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    fn dependencies(&self, server: &SshServer) -> Vec<Dependency> {
+        let programs = server.programs.iter().map(|path| installed(path));
+        let files = server.files.iter();
+        let files = files.map(|path| Dependency::exact(format!("file {path}"), file_key(path)));
+        std::iter::once(installed(SSHD_PROGRAM)).chain(programs).chain(files).collect()
+    }
+
+    /// What it needs is in the text.
+    fn satisfied_by(&self, expected: &SshServer, observed: &SshServer) -> bool {
+        expected.text == observed.text
+    }
+
+    fn owned(&self, observed: &SshServer) -> bool {
+        observed.text.starts_with(FRAGMENT_HEADER)
+    }
+}
+
+impl Codec for SshServerDescriptor {
+    type Value = SshServer;
+
+    fn encode(&self, op: Op<'_, SshServer>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        Ok(smallvec![Request::SshServer(match op {
+            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
+                Some(new.text.clone())
+            }
+            Op::Release { restore, .. } => Some(restore.text.clone()),
+            Op::Delete(_) => None,
+        })])
+    }
+}
+
+impl Descriptor for GlomeLoginDescriptor {
+    type Value = GlomeLogin;
+
+    fn kind(&self) -> KindId {
+        kinds::GLOME_LOGIN
+    }
+
+    fn name(&self) -> &'static str {
+        "glome-login"
+    }
+
+    fn key(&self, _: &GlomeLogin) -> Key {
+        glome_key()
+    }
+
+    fn label(&self, _: &GlomeLogin) -> String {
+        "console login by GLOME".to_owned()
+    }
+
+    fn effect(&self) -> Effect {
+        NO_REQUEST
+    }
+
+    fn observable(&self) -> bool {
+        false
+    }
+
+    fn dependencies(&self, _: &GlomeLogin) -> Vec<Dependency> {
+        vec![installed(GLOME_PROGRAM)]
+    }
+
+    fn parts(&self, glome: &GlomeLogin) -> Vec<Part> {
+        let content = Content::Whole(glome.text.clone());
+        let file = TextFile { path: GLOME_FILE.into(), content };
+        vec![(system::file_key(GLOME_FILE), Arc::new(file))]
+    }
+}
+
+impl Descriptor for PasswordDescriptor {
+    type Value = Password;
+
+    fn kind(&self) -> KindId {
+        kinds::PASSWORD
+    }
+
+    fn name(&self) -> &'static str {
+        "password"
+    }
+
+    fn key(&self, password: &Password) -> Key {
+        password_key(&password.account)
+    }
+
+    fn label(&self, password: &Password) -> String {
+        format!("password of {}", password.account)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::FILES)
+    }
+
+    fn dependencies(&self, password: &Password) -> Vec<Dependency> {
+        let name = &password.account;
+        vec![Dependency::exact(format!("account {name} of the box"), account_key(name))]
+    }
+
+    /// Whatever the account had before comes back.
+    fn restore(&self, observed: &Password) -> Option<Password> {
+        Some(observed.clone())
+    }
+}
+
+impl Codec for PasswordDescriptor {
+    type Value = Password;
+
+    fn encode(&self, op: Op<'_, Password>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let (new, keep, forget) = match op {
+            Op::Create(new) | Op::Update { new, .. } => (new, None, None),
+            Op::Adopt { old, new } => (new, Some(old.digest), None),
+            Op::Release { restore, .. } => (restore, None, Some(restore.digest)),
+            Op::Delete(_) => return Ok(Requests::new()), // with its account
+        };
+        let (account, digest) = (new.account.clone(), new.digest);
+        Ok(smallvec![Request::Password { account, digest, keep, forget }])
+    }
+}

@@ -1,0 +1,196 @@
+//! Credentials below the settings' root: files of the SSH server, its configuration, the shadow file.
+//!
+//! Here, and nowhere before, a digest becomes the secret that it stands for. What is read back becomes a digest at once.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_scheduler::{Key, OperationError, SharedValue};
+use holdfast_security::credentialz::{Digest, FOLDER, FRAGMENT_FILE};
+use zeroize::Zeroizing;
+
+use super::codecs::Query;
+use super::files::{self, Attributes, Root};
+use super::shadow::Shadow;
+use super::sshd::Sshd;
+use super::texts::failed;
+use crate::codec::Request;
+use crate::descriptors::credential::{self, PROGRAMS};
+use crate::values::{Account, CredentialFile, Password, Program, SshServer};
+use crate::vault::Vault;
+
+/// Largest file of credentials that is read: the keys of a thousand operators take a megabyte.
+const MAX_OCTETS: u64 = 16 << 20;
+/// Folders below the one that is ours.
+const DEPTH: usize = 2;
+
+pub(super) struct Credentials {
+    root: Root,
+    vault: Arc<dyn Vault>,
+}
+
+impl Credentials {
+    pub(super) fn new(root: Root, vault: Arc<dyn Vault>) -> Self {
+        Self { root, vault }
+    }
+
+    pub(super) fn carry_out(&self, request: Request) -> Result<(), OperationError> {
+        match request {
+            Request::CredentialFile { path, content } => self
+                .file(&path, content)
+                .map_err(|error| failed(&format!("cannot write {path}"), &error)),
+            Request::SshServer(text) => self
+                .server(text.as_deref())
+                .map_err(|error| failed("cannot configure the SSH server", &error)),
+            Request::Password { account, digest, keep, forget } => {
+                let done = self.password(&account, &digest, keep).map(|()| {
+                    if let Some(digest) = forget {
+                        self.vault.forget(&digest);
+                    }
+                });
+                done.map_err(|error| {
+                    failed(&format!("cannot set the password of {account}"), &error)
+                })
+            }
+            other => Err(OperationError::message(format!("no credential: {other:?}"))),
+        }
+    }
+
+    fn file(&self, path: &str, content: Option<(Digest, u32)>) -> io::Result<()> {
+        let file = self.root.place(path)?;
+        match content {
+            Some((digest, mode)) => {
+                let content = self.secret(&digest)?;
+                files::replace(&file, &content, Attributes { mode, owner: None })
+            }
+            None => files::remove(&file),
+        }
+    }
+
+    fn server(&self, text: Option<&str>) -> io::Result<()> {
+        let file = self.root.place(FRAGMENT_FILE)?;
+        let sshd = Sshd::of(&self.root);
+        let before = read(&file)?;
+        sshd.try_out(text.unwrap_or_default())?;
+        self.put(&file, text.map(str::as_bytes))?;
+        let taken = sshd.check(text.unwrap_or_default()).and_then(|()| sshd.reload());
+        if taken.is_err() {
+            // The configuration of a server that runs is never one that it refuses.
+            self.put(&file, before.as_deref().map(Vec::as_slice))?;
+        }
+        taken
+    }
+
+    fn put(&self, file: &Path, content: Option<&[u8]>) -> io::Result<()> {
+        match content {
+            Some(content) => files::replace(file, content, Attributes::PUBLIC),
+            None => files::remove(file),
+        }
+    }
+
+    fn password(&self, account: &str, digest: &Digest, keep: Option<Digest>) -> io::Result<()> {
+        let hash = self.secret(digest)?;
+        Shadow::of(&self.root)?.set(account, &hash, |before| match keep {
+            Some(expected) if Digest::of(before) != expected => {
+                Err(io::Error::other("somebody else has just changed it"))
+            }
+            Some(expected) => self.vault.keep(&expected, before),
+            None => Ok(()),
+        })
+    }
+
+    fn secret(&self, digest: &Digest) -> io::Result<Zeroizing<Vec<u8>>> {
+        let missing = || io::Error::other(format!("nothing is kept with the digest {digest}"));
+        self.vault.find(digest).ok_or_else(missing)
+    }
+
+    /// Everything that is there, for a complete report. What cannot be read is left out.
+    pub(super) fn everything(&self) -> Vec<(Key, SharedValue)> {
+        let mut all: Vec<(Key, SharedValue)> = Vec::new();
+        let mut keys: Vec<Key> = PROGRAMS.into_iter().map(credential::program_key).collect();
+        keys.push(credential::server_key());
+        keys.extend(self.files().iter().map(|path| credential::file_key(path)));
+        for key in keys {
+            match self.read(&Query::of(&key)) {
+                Ok(value) => all.extend(value.map(|value| (key, value))),
+                Err(error) => tracing::warn!(%key, %error, "cannot read back"),
+            }
+        }
+        match Shadow::accounts(&self.root) {
+            Ok(accounts) => all.extend(accounts.into_iter().flat_map(|(name, digest)| {
+                let key = credential::account_key(&name);
+                let account: SharedValue = Arc::new(Account { name: name.clone() });
+                let password = Password { account: name.clone(), digest };
+                let hash: SharedValue = Arc::new(password);
+                [(key, account), (credential::password_key(&name), hash)]
+            })),
+            Err(error) => tracing::warn!(%error, "cannot read the accounts of the box"),
+        }
+        all
+    }
+
+    /// Every file in the folder that is ours. What a power cut left half-written goes.
+    fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![(FOLDER.to_owned(), DEPTH)];
+        while let Some((folder, depth)) = folders.pop() {
+            let Ok(entries) = fs::read_dir(self.root.folder().join(&folder)) else { continue };
+            for entry in entries.flatten() {
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let path = format!("{folder}/{name}");
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                match (is_folder, name.starts_with('.')) {
+                    (true, _) if depth > 1 => folders.push((path, depth - 1)),
+                    (false, true) => drop(fs::remove_file(entry.path())),
+                    (false, false) => found.push(path),
+                    (true, _) => {}
+                }
+            }
+        }
+        found
+    }
+
+    pub(super) fn read(&self, query: &Query) -> io::Result<Option<SharedValue>> {
+        Ok(match query {
+            Query::Program(path) => {
+                let there = self.root.place(path)?.is_file();
+                there.then(|| Arc::new(Program { path: path.clone() }) as SharedValue)
+            }
+            Query::Account(name) => {
+                let there = Shadow::accounts(&self.root)?.iter().any(|(it, _)| it == name);
+                there.then(|| Arc::new(Account { name: name.clone() }) as SharedValue)
+            }
+            Query::Password(account) => Shadow::read(&self.root, account)?.map(|digest| {
+                Arc::new(Password { account: account.clone(), digest }) as SharedValue
+            }),
+            Query::CredentialFile(path) => {
+                let file = self.root.place(path)?;
+                let Some(content) = read(&file)? else { return Ok(None) };
+                let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
+                let digest = Digest::of(&content);
+                Some(Arc::new(CredentialFile { path: path.clone(), digest, mode }))
+            }
+            Query::SshServer => read(&self.root.place(FRAGMENT_FILE)?)?.map(|content| {
+                let text = String::from_utf8_lossy(&content).into_owned();
+                Arc::new(SshServer { text, files: Vec::new(), programs: Vec::new() }) as SharedValue
+            }),
+            _ => None,
+        })
+    }
+}
+
+/// `None`: there is no such file.
+pub(super) fn read(file: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(meta) if meta.len() > MAX_OCTETS => {
+            let message = format!("{} is larger than {MAX_OCTETS} octets", file.display());
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+        }
+        Ok(_) => fs::read(file).map(|content| Some(Zeroizing::new(content))),
+    }
+}

@@ -1,0 +1,81 @@
+//! Programs, accounts, the shadow file and the SSH server of the simulated box. It keeps digests: it has no files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdfast_scheduler::{Key, SharedValue};
+use holdfast_security::credentialz::Digest;
+use nix::errno::Errno;
+use smol_str::SmolStr;
+
+use super::machine::Refused;
+use crate::codec::Request;
+use crate::descriptors::credential;
+use crate::values::{Account, CredentialFile, Password, Program, SshServer};
+
+#[derive(Debug, Default)]
+pub(super) struct Logins {
+    programs: BTreeSet<SmolStr>,
+    /// By account, what stands in the shadow file.
+    passwords: BTreeMap<SmolStr, Digest>,
+    files: BTreeMap<SmolStr, (Digest, u32)>,
+    server: Option<String>,
+}
+
+impl Logins {
+    pub(super) fn install(&mut self, program: &str) {
+        self.programs.insert(program.into());
+    }
+
+    pub(super) fn add_account(&mut self, name: &str, hash: &str) {
+        self.passwords.insert(name.into(), Digest::of(hash.as_bytes()));
+    }
+
+    pub(super) fn request(&mut self, request: &Request) -> Refused<()> {
+        match request {
+            Request::CredentialFile { path, content } => {
+                match content {
+                    Some(content) => self.files.insert(path.clone(), *content),
+                    None => self.files.remove(path),
+                };
+            }
+            Request::SshServer(text) => {
+                // A server whose files are missing does not start.
+                let names = text.iter().flat_map(|it| it.split_whitespace());
+                let mut ours = names.filter_map(|word| word.strip_prefix("/etc/ssh/holdfast/"));
+                if ours.any(|name| !self.files.keys().any(|path| path.ends_with(name))) {
+                    return Err(Errno::EINVAL.into());
+                }
+                self.server.clone_from(text);
+            }
+            Request::Password { account, digest, .. } => match self.passwords.get_mut(account) {
+                Some(kept) => *kept = *digest,
+                None => return Err(Errno::ENOENT.into()),
+            },
+            _ => return Err(Errno::EOPNOTSUPP.into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn everything(&self) -> Vec<(Key, SharedValue)> {
+        let mut all: Vec<(Key, SharedValue)> = Vec::new();
+        for path in &self.programs {
+            all.push((credential::program_key(path), Arc::new(Program { path: path.clone() })));
+        }
+        for (account, digest) in &self.passwords {
+            let (name, digest) = (account.clone(), *digest);
+            all.push((credential::account_key(account), Arc::new(Account { name: name.clone() })));
+            let password = Password { account: name, digest };
+            all.push((credential::password_key(account), Arc::new(password)));
+        }
+        for (path, (digest, mode)) in &self.files {
+            let file = CredentialFile { path: path.clone(), digest: *digest, mode: *mode };
+            all.push((credential::file_key(path), Arc::new(file)));
+        }
+        if let Some(text) = &self.server {
+            let (text, files, programs) = (text.clone(), Vec::new(), Vec::new());
+            all.push((credential::server_key(), Arc::new(SshServer { text, files, programs })));
+        }
+        all
+    }
+}

@@ -1,0 +1,166 @@
+//! The SSH server of the box: its configuration is tried before it is put in place, and looked at afterwards.
+//!
+//! Below a root that is not `/` the server is run there by chroot(8): it looks its files up by absolute paths.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use holdfast_security::credentialz::{FOLDER, SSHD_PROGRAM};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::files::{self, Attributes, Root};
+use super::watch;
+
+/// The box's own configuration, which is to include ours.
+const CONFIG: &str = "etc/ssh/sshd_config";
+/// What is tried: ours in front of the box's. The server refuses to start without its folder in /run.
+const CANDIDATE: &str = "candidate";
+const CANDIDATE_WHOLE: &str = "candidate-config";
+const RUN: &str = "run/sshd";
+/// What a process of the server is called.
+const PROCESS: &str = "sshd";
+/// How long a server that reads its configuration again may take until it listens: it takes some milliseconds.
+const LISTENS_WITHIN: Duration = Duration::from_secs(5);
+/// Octets of the server's own words that an error repeats.
+const MAX_WORDS: usize = 500;
+
+pub(super) struct Sshd<'r> {
+    root: &'r Root,
+}
+
+impl<'r> Sshd<'r> {
+    pub(super) fn of(root: &'r Root) -> Self {
+        Self { root }
+    }
+
+    /// Has the server read what its configuration would be with this text in front, all files that it names included.
+    ///
+    /// # Errors
+    /// In the server's words, when it would not start with it.
+    pub(super) fn try_out(&self, text: &str) -> io::Result<()> {
+        let folder = self.root.place(FOLDER)?;
+        files::make_folder(&folder)?;
+        files::make_folder(&self.root.place(RUN)?)?;
+        let [ours, whole] = [CANDIDATE, CANDIDATE_WHOLE].map(|name| files::beside(name));
+        let both = format!("Include /{FOLDER}/{ours}\nInclude /{CONFIG}\n");
+        files::replace(&folder.join(&ours), text.as_bytes(), Attributes::PUBLIC)?;
+        files::replace(&folder.join(&whole), both.as_bytes(), Attributes::PUBLIC)?;
+        let tried = self.run(&["-t", "-f", &format!("/{FOLDER}/{whole}")]);
+        for name in [ours, whole] {
+            files::remove(&folder.join(name))?;
+        }
+        tried.map(drop)
+    }
+
+    /// Reads back what the server makes of its whole configuration: each of our lines must be in effect.
+    ///
+    /// # Errors
+    /// Names the line that is not.
+    pub(super) fn check(&self, text: &str) -> io::Result<()> {
+        let mut blocks = text.split("\nMatch User ");
+        let general = self.run(&["-T"])?;
+        let of_all = blocks.next().unwrap_or_default();
+        in_effect(of_all, &general)?;
+        // One account stands for all: their lines differ in the name alone.
+        let Some((account, lines)) = blocks.next().and_then(|block| block.split_once('\n')) else {
+            return Ok(());
+        };
+        let connection = format!("user={account},host=localhost,addr=127.0.0.1");
+        in_effect(lines, &self.run(&["-T", "-C", &connection])?)
+    }
+
+    /// Tells the server that runs, if one does, to read its configuration again.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(super) fn reload(&self) -> io::Result<()> {
+        let said = self.run(&["-T"])?;
+        let file = said.lines().find_map(|line| line.strip_prefix("pidfile /"));
+        let Some(file) = file else { return Ok(()) };
+        let file = self.root.place(file)?;
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()), // it does not run
+            Err(error) => return Err(error),
+        };
+        let Ok(pid) = text.trim().parse::<i32>() else { return Ok(()) };
+        // The number may be somebody else's by now.
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.trim_end() != PROCESS {
+            return Ok(());
+        }
+        // It removes the file, starts itself anew, and writes the file when it listens.
+        let before = fs::metadata(&file)?.modified()?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let back = || fs::metadata(&file).and_then(|it| it.modified()).is_ok_and(|it| it != before);
+        kill(Pid::from_raw(pid), Signal::SIGHUP)?;
+        match watch::until(folder, LISTENS_WITHIN, back)? {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("it does not listen within {LISTENS_WITHIN:?}"))),
+        }
+    }
+
+    /// What the server prints.
+    fn run(&self, arguments: &[&str]) -> io::Result<String> {
+        let program = format!("/{SSHD_PROGRAM}");
+        let mut command = match self.root.folder() {
+            root if root == Path::new("/") => Command::new(program),
+            root => {
+                let mut command = Command::new("chroot");
+                command.arg(root).arg(program);
+                command
+            }
+        };
+        let ran = command.args(arguments).stdin(Stdio::null()).output()?;
+        match ran {
+            Output { status, stdout, .. } if status.success() => {
+                Ok(String::from_utf8_lossy(&stdout).into_owned())
+            }
+            Output { stderr, status, .. } => {
+                let words: String =
+                    String::from_utf8_lossy(&stderr).trim().chars().take(MAX_WORDS).collect();
+                Err(io::Error::other(format!("sshd does not take it ({status}): {words}")))
+            }
+        }
+    }
+}
+
+/// Whether the server says of itself what our lines say. It writes its keywords in small letters.
+fn in_effect(lines: &str, said: &str) -> io::Result<()> {
+    for line in lines.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
+        let (keyword, argument) = line.split_once(' ').unwrap_or((line, ""));
+        let keyword = keyword.to_ascii_lowercase();
+        let is_it = |it: &str| it.split_once(' ') == Some((keyword.as_str(), argument));
+        if said.lines().any(is_it) {
+            continue;
+        }
+        let found = said.lines().find(|it| it.starts_with(&format!("{keyword} ")));
+        return Err(io::Error::other(format!(
+            "`{line}` is not in effect (the server says `{}`): /{CONFIG} has to include /etc/ssh/sshd_config.d/*.conf in its \
+             first line",
+            found.unwrap_or("nothing")
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_line_overrides_is_noticed() {
+        let said = "port 22\npasswordauthentication no\nhostkey /a\nhostkey /b\nauthorizedkeysfile /k/alice\n";
+        let ours = "# comment\nPasswordAuthentication no\nHostKey /b\n";
+        in_effect(ours, said).unwrap();
+        in_effect("    AuthorizedKeysFile /k/alice\n", said).unwrap();
+        let wrong = in_effect("PasswordAuthentication yes\n", said).unwrap_err().to_string();
+        assert!(wrong.contains("the server says `passwordauthentication no`"), "{wrong}");
+        let missing = in_effect("TrustedUserCAKeys /x\n", said).unwrap_err().to_string();
+        assert!(missing.contains("`TrustedUserCAKeys /x` is not in effect"), "{missing}");
+    }
+}

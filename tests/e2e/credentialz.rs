@@ -1,0 +1,334 @@
+//! gNSI credentialz on a real OpenSSH server: who gets in, by what, and who no longer does.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::v1::password_request::crypto_hash::HashType;
+use holdfast_proto::gnsi::credentialz::v1::password_request::{
+    self, CryptoHash, Password, password,
+};
+use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
+use holdfast_proto::gnsi::credentialz::v1::rotate_host_parameters_request::Request as Host;
+use holdfast_proto::gnsi::credentialz::v1::server_keys_request::AuthenticationArtifacts;
+use holdfast_proto::gnsi::credentialz::v1::user_policy::{
+    SshAuthorizedPrincipal, SshAuthorizedPrincipals,
+};
+use holdfast_proto::gnsi::credentialz::v1::{self as wire, account_credentials::AuthorizedKey};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::Credentials;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, Proof, SshBox};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+type Client = CredentialzClient<InterceptedService<Channel, Credentials>>;
+
+/// A box with an SSH server that is up, and an agent on it.
+async fn started() -> (Netns, SshBox, AgentProcess) {
+    let net = Netns::enter();
+    let mut ssh = SshBox::new();
+    let agent = AgentProcess::start_behind(&net, &ssh.command(), "/".as_ref()).await;
+    ssh.serve().await;
+    (net, ssh, agent)
+}
+
+async fn client(agent: &AgentProcess) -> Client {
+    CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
+}
+
+/// A rotation of accounts or of the host. Dropping it breaks the stream.
+struct Rotation<Q, A> {
+    requests: mpsc::Sender<Q>,
+    answers: Streaming<A>,
+}
+
+impl<Q, A> Rotation<Q, A> {
+    async fn send(&mut self, request: Q) -> Result<Option<A>, Status> {
+        // When the stream has ended, its answer says why.
+        let _ = self.requests.send(request).await;
+        self.answers.message().await
+    }
+}
+
+type Accounts =
+    Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
+type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
+
+async fn accounts(client: &mut Client) -> Accounts {
+    let (requests, stream) = mpsc::channel(1);
+    let answers = client.rotate_account_credentials(ReceiverStream::new(stream)).await.unwrap();
+    Rotation { requests, answers: answers.into_inner() }
+}
+
+async fn hosts(client: &mut Client) -> Hosts {
+    let (requests, stream) = mpsc::channel(1);
+    let answers = client.rotate_host_parameters(ReceiverStream::new(stream)).await.unwrap();
+    Rotation { requests, answers: answers.into_inner() }
+}
+
+impl Accounts {
+    async fn asks(&mut self, request: Account) {
+        let request =
+            wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() };
+        self.send(request).await.unwrap().expect("an upload is answered");
+    }
+
+    async fn finalize(mut self) {
+        let request = Some(Account::Finalize(wire::FinalizeRequest {}));
+        let request = wire::RotateAccountCredentialsRequest { request, ..Default::default() };
+        assert!(self.send(request).await.unwrap().is_none(), "the stream ends");
+    }
+}
+
+impl Hosts {
+    async fn asks(&mut self, request: Host) -> wire::RotateHostParametersResponse {
+        let request = wire::RotateHostParametersRequest { request: Some(request) };
+        self.send(request).await.unwrap().expect("an upload is answered")
+    }
+
+    async fn finalize(mut self) {
+        let request = Some(Host::Finalize(wire::FinalizeRequest {}));
+        let request = wire::RotateHostParametersRequest { request };
+        assert!(self.send(request).await.unwrap().is_none(), "the stream ends");
+    }
+}
+
+fn password(version: &str, value: password::Value) -> Account {
+    let account = password_request::Account {
+        account: ACCOUNT.to_owned(),
+        password: Some(Password { value: Some(value) }),
+        version: version.to_owned(),
+        created_on: 1,
+    };
+    Account::Password(wire::PasswordRequest { accounts: vec![account] })
+}
+
+fn plain(version: &str, text: &str) -> Account {
+    password(version, password::Value::Plaintext(text.to_owned()))
+}
+
+fn keys(version: &str, files: &[&PathBuf]) -> Account {
+    let key = |file: &&PathBuf| AuthorizedKey {
+        authorized_key: std::fs::read(file.with_extension("pub")).unwrap().into(),
+        ..Default::default()
+    };
+    let credentials = wire::AccountCredentials {
+        account: ACCOUNT.to_owned(),
+        authorized_keys: files.iter().map(key).collect(),
+        version: version.to_owned(),
+        created_on: 1,
+    };
+    Account::Credential(wire::AuthorizedKeysRequest { credentials: vec![credentials] })
+}
+
+fn principals(version: &str, names: &[&str]) -> Account {
+    let principal = |name: &&str| SshAuthorizedPrincipal {
+        authorized_user: (*name).to_owned(),
+        ..Default::default()
+    };
+    let authorized_principals = names.iter().map(principal).collect();
+    let policy = wire::UserPolicy {
+        account: ACCOUNT.to_owned(),
+        authorized_principals: Some(SshAuthorizedPrincipals { authorized_principals }),
+        version: version.to_owned(),
+        created_on: 1,
+    };
+    Account::User(wire::AuthorizedUsersRequest { policies: vec![policy] })
+}
+
+async fn gets_in(ssh: &SshBox, proof: Proof<'_>) {
+    eventually("the client gets in", || ssh.lets_in(proof)).await;
+}
+
+/// When the credential is not in force any more: nobody waits for it to come.
+async fn stays_out(ssh: &SshBox, proof: Proof<'_>) {
+    eventually("the client stays out", || !ssh.lets_in(proof)).await;
+}
+
+async fn locked_out<T, F: Future<Output = Result<T, Status>>>(what: F) -> Status {
+    what.await.err().expect("it is refused")
+}
+
+// proves 5.85, 5.89
+#[tokio::test]
+async fn passwords_log_in_and_no_longer_after_a_roll_back() {
+    let (_net, ssh, agent) = started().await;
+    assert!(ssh.lets_in(Proof::Password(OWN_PASSWORD)));
+    let mut client = client(&agent).await;
+
+    let mut first = accounts(&mut client).await;
+    first.asks(plain("1", "plain one")).await;
+    assert!(ssh.lets_in(Proof::Password("plain one")), "tried, and in force");
+    assert!(!ssh.lets_in(Proof::Password(OWN_PASSWORD)));
+    drop(first);
+    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    assert!(!ssh.lets_in(Proof::Password("plain one")), "what the box had before is back");
+
+    let mut second = accounts(&mut client).await;
+    second.asks(plain("2", "plain two")).await;
+    second.finalize().await;
+    assert!(ssh.lets_in(Proof::Password("plain two")));
+
+    // A hash that another tool made: `openssl passwd -6 -salt saltstring 'correct horse'`.
+    let hash = "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/";
+    let mut third = accounts(&mut client).await;
+    let value =
+        CryptoHash { hash_type: HashType::CryptSha2512.into(), hash_value: hash.to_owned() };
+    third.asks(password("3", password::Value::CryptoHash(value))).await;
+    assert!(ssh.lets_in(Proof::Password("correct horse")));
+    drop(third);
+    gets_in(&ssh, Proof::Password("plain two")).await;
+    assert!(!ssh.lets_in(Proof::Password("correct horse")));
+    let shadow = ssh.read("etc/shadow");
+    assert!(shadow.starts_with("root:*:19000:0:99999:7:::\n"), "others' lines are as they were");
+    for secret in ["plain one", "plain two", "$6$"] {
+        assert!(!agent.log().contains(secret), "no secret is in the log");
+    }
+}
+
+// proves 5.82, 5.84, 5.86, 5.89
+#[tokio::test]
+async fn keys_and_certificates_log_in_and_no_longer_after_a_roll_back() {
+    let (_net, ssh, agent) = started().await;
+    let [one, other, authority] = ["one", "other", "authority"].map(|name| ssh.place(name));
+    [&one, &other, &authority].into_iter().for_each(|file| ssh.make_key(file, "test"));
+    let mut client = client(&agent).await;
+    assert!(!ssh.lets_in(Proof::Key(&one)));
+
+    let mut first = accounts(&mut client).await;
+    first.asks(keys("1", &[&one])).await;
+    gets_in(&ssh, Proof::Key(&one)).await;
+    first.asks(keys("2", &[&other])).await;
+    assert!(
+        ssh.lets_in(Proof::Key(&other)) && !ssh.lets_in(Proof::Key(&one)),
+        "lists are replaced"
+    );
+    first.asks(keys("3", &[])).await;
+    assert!(!ssh.lets_in(Proof::Key(&other)), "an empty one clears");
+    first.asks(keys("4", &[&one])).await;
+    drop(first);
+    stays_out(&ssh, Proof::Key(&one)).await;
+    assert!(!ssh.place("etc/ssh/sshd_config.d/00-holdfast.conf").exists(), "all is as it was");
+
+    let mut host = hosts(&mut client).await;
+    let key = wire::PublicKey {
+        public_key: std::fs::read(authority.with_extension("pub")).unwrap().into(),
+        key_type: wire::KeyType::Ed25519.into(),
+        description: String::new(),
+    };
+    let request = wire::CaPublicKeyRequest {
+        ssh_ca_public_keys: vec![key],
+        version: "1".to_owned(),
+        created_on: 1,
+    };
+    host.asks(Host::SshCaPublicKey(request)).await;
+    host.finalize().await;
+    ssh.sign(&authority, &one, "operator", false);
+    let mut second = accounts(&mut client).await;
+    second.asks(principals("1", &["operator"])).await;
+    gets_in(&ssh, Proof::Key(&one)).await;
+    second.asks(principals("2", &["somebody-else"])).await;
+    assert!(!ssh.lets_in(Proof::Key(&one)), "the certificate's principal is not in the list");
+    second.asks(principals("3", &["operator"])).await;
+    second.finalize().await;
+    assert!(ssh.lets_in(Proof::Key(&one)));
+}
+
+// proves 5.86, 5.88, 5.89, 5.90
+#[tokio::test]
+async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not_final() {
+    let (_net, ssh, agent) = started().await;
+    let authority = ssh.place("authority");
+    ssh.make_key(&authority, "authority");
+    let mut client = client(&agent).await;
+    let own = client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap().into_inner();
+    let own_line = ssh.read("etc/ssh/ssh_host_ed25519_key.pub");
+    assert!(own_line.as_bytes().starts_with(&own.public_keys[0].public_key), "the box's own");
+
+    let mut host = hosts(&mut client).await;
+    let request = wire::GenerateKeysRequest {
+        key_params: vec![wire::KeyGen::SshKeyTypeEddsaEd25519.into()],
+        version: "1".to_owned(),
+        created_on: 1,
+    };
+    let answer = host.asks(Host::GenerateKeys(request)).await;
+    host.finalize().await;
+    use wire::rotate_host_parameters_response::Response;
+    let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
+    let line = String::from_utf8(made.public_keys[0].public_key.to_vec()).unwrap();
+    let known = ssh.place("known_hosts");
+    std::fs::write(&known, format!("[127.0.0.1]:2222 {line}\n")).unwrap();
+    let strict = format!("UserKnownHostsFile={}", known.display());
+    let trusted = |options: &[&str]| {
+        let options = [&["StrictHostKeyChecking=yes", strict.as_str()], options].concat();
+        ssh.log_in(Proof::Password(OWN_PASSWORD), &options).status.success()
+    };
+    eventually("the server shows the key that was made", || trusted(&[])).await;
+
+    // The certificate alone, for the key that is there. The client trusts nothing but the authority.
+    let key = ssh.place("shown");
+    std::fs::write(key.with_extension("pub"), format!("{line}\n")).unwrap();
+    ssh.sign(&authority, &key, "127.0.0.1", true);
+    let public = std::fs::read_to_string(authority.with_extension("pub")).unwrap();
+    std::fs::write(&known, format!("@cert-authority [127.0.0.1]:2222 {public}")).unwrap();
+    assert!(!trusted(&[]), "there is no certificate yet");
+    let mut host = hosts(&mut client).await;
+    let certificate = std::fs::read(ssh.place("shown-cert.pub")).unwrap().into();
+    let artefact = AuthenticationArtifacts { certificate, ..Default::default() };
+    let request = wire::ServerKeysRequest {
+        auth_artifacts: vec![artefact],
+        version: "2".to_owned(),
+        created_on: 2,
+    };
+    host.asks(Host::ServerKeys(request)).await;
+    eventually("the server shows the certificate", || trusted(&[])).await;
+    host.finalize().await;
+    assert!(trusted(&[]));
+
+    // Only keys get in over SSH; the shadow file, which the console asks, is as it was.
+    let shadow = ssh.read("etc/shadow");
+    let mut host = hosts(&mut client).await;
+    let ways = vec![wire::AuthenticationType::Pubkey.into()];
+    let request = wire::AllowedAuthenticationRequest { authentication_types: ways };
+    host.asks(Host::AuthenticationAllowed(request)).await;
+    stays_out(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    assert_eq!(ssh.read("etc/shadow"), shadow);
+    drop(host);
+    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+}
+
+// proves 5.1, 5.7, 5.89, 3.37
+#[tokio::test]
+async fn a_kill_in_a_rotation_leaves_what_was_final() {
+    let (_net, ssh, mut agent) = started().await;
+    let key = ssh.place("key");
+    ssh.make_key(&key, "test");
+    let mut first = accounts(&mut client(&agent).await).await;
+    first.asks(plain("1", "final")).await;
+    first.finalize().await;
+
+    let mut client_of_first_run = client(&agent).await;
+    let mut second = accounts(&mut client_of_first_run).await;
+    second.asks(plain("2", "tried")).await;
+    second.asks(keys("2", &[&key])).await;
+    gets_in(&ssh, Proof::Key(&key)).await;
+    agent.kill();
+    assert!(ssh.lets_in(Proof::Password("tried")), "nobody is there to take it back");
+    agent.restart().await;
+    gets_in(&ssh, Proof::Password("final")).await;
+    stays_out(&ssh, Proof::Key(&key)).await;
+    assert!(!ssh.lets_in(Proof::Password("tried")));
+
+    // The version is kept as well.
+    let mut third = accounts(&mut client(&agent).await).await;
+    let request = wire::RotateAccountCredentialsRequest {
+        request: Some(plain("1", "again")),
+        ..Default::default()
+    };
+    assert_eq!(locked_out(third.send(request)).await.code(), Code::AlreadyExists);
+}
