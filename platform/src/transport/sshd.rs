@@ -45,7 +45,7 @@ impl<'r> Sshd<'r> {
         let folder = self.root.place(FOLDER)?;
         files::make_folder(&folder)?;
         files::make_folder(&self.root.place(RUN)?)?;
-        let [ours, whole] = [CANDIDATE, CANDIDATE_WHOLE].map(|name| files::beside(name));
+        let [ours, whole] = [CANDIDATE, CANDIDATE_WHOLE].map(files::beside);
         let both = format!("Include /{FOLDER}/{ours}\nInclude /{CONFIG}\n");
         files::replace(&folder.join(&ours), text.as_bytes(), Attributes::PUBLIC)?;
         files::replace(&folder.join(&whole), both.as_bytes(), Attributes::PUBLIC)?;

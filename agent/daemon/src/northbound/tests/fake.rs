@@ -70,10 +70,6 @@ impl Fake {
         }))
     }
 
-    pub(super) fn gnsi(&self) -> Gnsi {
-        self.0.gnsi.clone()
-    }
-
     pub(super) fn reboots(&self) -> Reboots {
         self.0.reboots.clone()
     }
