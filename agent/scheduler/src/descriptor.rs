@@ -112,6 +112,13 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What the system shows when `released` was given back, where that is not all of `restore`: what the value never
+    /// set is somebody else's business.
+    fn given_back(&self, released: &Self::Value, restore: &Self::Value) -> Option<Self::Value> {
+        let _ = (released, restore);
+        None
+    }
+
     /// What the system goes on to show after a delete, for what can be reset but never goes: a setting of something else.
     fn remainder(&self, deleted: &Self::Value) -> Option<Self::Value> {
         let _ = deleted;
@@ -166,6 +173,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
     fn owned(&self, observed: &dyn Value) -> bool;
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn given_back(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue>;
     fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue>;
     fn put_back(
         &self,
@@ -237,6 +245,11 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
         let value = Descriptor::restore(self, typed(self, observed))?;
+        Some(Arc::new(value))
+    }
+
+    fn given_back(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue> {
+        let value = Descriptor::given_back(self, typed(self, released), typed(self, restore))?;
         Some(Arc::new(value))
     }
 

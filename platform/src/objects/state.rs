@@ -47,6 +47,16 @@ impl StateEntry {
             leaves.map(move |(leaf, value)| (branch.join(Step::node(*leaf)), value))
         })
     }
+
+    /// Whether both have the same leaves, whatever their values.
+    pub fn has_leaves_of(&self, other: &Self) -> bool {
+        let leaves = |entry: &Self| {
+            let groups = entry.groups.iter();
+            let leaf = |group: &StateGroup| group.leaves.iter().map(|(leaf, _)| *leaf).collect();
+            groups.map(|it| (it.entry.clone(), leaf(it))).collect::<Vec<(_, Vec<NodeId>)>>()
+        };
+        leaves(self) == leaves(other)
+    }
 }
 
 impl StateGroup {
@@ -98,13 +108,30 @@ impl Registry {
             kinds::NETWORK_INSTANCE => Some(self.instance_state(planes.applied()?)),
             kinds::STATIC_PROTOCOL => Some(self.protocol_state(planes.applied()?)),
             kinds::STATIC_ROUTE => Some(self.static_state(planes.applied()?)),
-            kinds::ROUTE => self.route_state(planes.applied()?, planes.observed()?),
+            kinds::ROUTE => {
+                let observed: &KernelRoute = planes.observed()?;
+                self.route_state(planes.applied()?, |hop| in_kernel(hop, &observed.target))
+            }
             kinds::HOSTNAME => {
                 let hostname: &Hostname = planes.observed()?;
                 self.system_leaf(self.nodes.system.state_hostname, &hostname.name)
             }
             kinds::TEXT_FILE => self.file_state(planes.observed()?),
             _ => None,
+        }
+    }
+
+    /// All leaves that can be shown of an object whose state is what was applied, when that is what is wanted. Their
+    /// values mean nothing.
+    pub fn most_of(&self, key: &Key, wanted: &dyn holdfast_scheduler::Value) -> Option<StateEntry> {
+        let planes =
+            Planes { intended: Some(wanted), applied: Some(wanted), observed: Some(wanted) };
+        match key.kind() {
+            // Which link a next hop leaves by is for the kernel to say.
+            kinds::ROUTE => self.route_state(planes.applied()?, |hop| {
+                Some((hop.target != NextHopTarget::Drop).then(SmolStr::default))
+            }),
+            _ => self.state(key, planes),
         }
     }
 
@@ -229,15 +256,19 @@ impl Registry {
         leaves.entry(path)
     }
 
-    /// The configured next hops that the kernel has.
-    fn route_state(&self, applied: &KernelRoute, observed: &KernelRoute) -> Option<StateEntry> {
+    /// The configured next hops that the kernel has, each with the link it leaves by: what `shown` says of them.
+    fn route_state(
+        &self,
+        applied: &KernelRoute,
+        shown: impl Fn(&NextHop) -> Option<Option<SmolStr>>,
+    ) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
         let prefix = text_value(&applied.prefix.to_string());
         let path = self.route_path(&source.instance, &source.protocol, prefix);
         let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
-            let Some(link) = in_kernel(next_hop, &observed.target) else { continue };
+            let Some(link) = shown(next_hop) else { continue };
             let keys = Keys::single(Value::Str(next_hop.index.clone()));
             let mut leaves = Leaves::within(Some(Step::entry(nodes.hop, keys)), nodes.hop_state);
             leaves.text(nodes.hop_state_index, &next_hop.index);
@@ -250,7 +281,7 @@ impl Registry {
                 },
             );
             leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
-            leaves.put(nodes.hop_state_metric, Value::Uint(observed.metric.into()));
+            leaves.put(nodes.hop_state_metric, Value::Uint(applied.metric.into()));
             groups.append(&mut leaves.groups);
         }
         Some(StateEntry { path, groups })

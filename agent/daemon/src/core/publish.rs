@@ -209,17 +209,17 @@ impl Publisher {
         keys.sort(); // runs that are sorted already are only merged
         keys.dedup();
         let states = parallel::map(keys, |key| {
-            let state = objects.registry.state(&key, planes(engine, &key));
-            (key, state)
+            let now = objects.registry.state(&key, planes(engine, &key));
+            let applied = SHOWN_AS_APPLIED.contains(&key.kind());
+            let before = applied.then(|| applied_before(objects, engine, &key, now.as_ref()));
+            (key, now, before)
         });
-        let shown = states.into_iter().map(|(key, now)| {
+        let shown = states.into_iter().map(|(key, now, before)| {
             let kind = key.kind();
-            let before = match &now {
-                _ if SHOWN_AS_APPLIED.contains(&kind) => {
-                    applied_before(objects, engine, &key, &now)
-                }
-                Some(now) => self.shown.insert(key, now.clone()),
-                None => self.shown.remove(&key),
+            let before = match (before, &now) {
+                (Some(before), _) => before,
+                (None, Some(now)) => self.shown.insert(key, now.clone()),
+                (None, None) => self.shown.remove(&key),
             };
             Shown { kind, before, now }
         });
@@ -228,19 +228,16 @@ impl Publisher {
     }
 }
 
-/// What may have been shown of an object that is shown as applied: if it goes, what would be shown if all were as
-/// wanted covers that; else it is replaced.
+/// What may have been shown of an object that is shown as applied, unless all of that is replaced.
 fn applied_before(
     objects: &Objects,
     engine: &Engine,
     key: &Key,
-    now: &Option<StateEntry>,
+    now: Option<&StateEntry>,
 ) -> Option<StateEntry> {
-    if now.is_some() {
-        return None;
-    }
-    let wanted = planes(engine, key).intended;
-    objects.registry.state(key, Planes { intended: wanted, applied: wanted, observed: wanted })
+    let most = objects.registry.most_of(key, planes(engine, key).intended?)?;
+    let replaced = now.is_some_and(|now| now.has_leaves_of(&most));
+    (!replaced).then_some(most)
 }
 
 impl Update<'_> {

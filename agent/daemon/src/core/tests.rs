@@ -98,6 +98,15 @@ impl Agent {
         String::from_utf8(text.unwrap_or_default()).unwrap()
     }
 
+    /// Time passes: what is due is done, and nothing else.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::pause();
+        tokio::time::advance(time).await;
+        tokio::time::resume();
+        // The core answers after it has looked at what is due.
+        self.handle.statuses(true).await.unwrap();
+    }
+
     pub(crate) async fn stop(self) {
         self.core.shutdown().await;
         self.store.close().await.unwrap();
@@ -201,6 +210,31 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
         revisions.changed().await.unwrap();
     }
     agent.stop().await;
+}
+
+/// What is shown of an object goes with it, also when it goes because of another one.
+#[tokio::test]
+async fn what_is_shown_does_not_depend_on_the_way_there() {
+    const SETTLED: Duration = Duration::from_secs(10);
+    for gone in [
+        "/interfaces/interface[name=eth0]/subinterfaces",
+        "/interfaces/interface[name=eth0]",
+        "/interfaces",
+        "/network-instances",
+        "/network-instances/network-instance[name=DEFAULT]/protocols",
+    ] {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.update(BOX).await.unwrap();
+        assert!(agent.shown().contains("interface-ref"));
+        agent.delete(gone).await.unwrap();
+        agent.pass(SETTLED).await;
+        let shown = agent.shown();
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        assert_eq!(agent.shown(), shown, "without {gone}");
+        agent.stop().await;
+    }
 }
 
 pub(crate) fn caller() -> Caller {

@@ -198,6 +198,13 @@ pub(super) fn is_seen(graph: &Graph, flight: &Flight) -> bool {
         }
         // The object itself may have gone together with what we gave back.
         (Action::Release, _, None) => true,
+        (Action::Release, Some(restore), Some(observed)) => {
+            let old = flight.op.old.as_ref();
+            let back = old.and_then(|old| {
+                guarded(|| descriptor.given_back(&**old, &**restore)).ok().flatten()
+            });
+            graph.satisfied(&flight.op.key, back.as_ref().unwrap_or(restore), observed)
+        }
         (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),
         _ => false,
     }

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
-use super::fresh_mtu;
+use super::{fresh_mtu, given_back};
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
@@ -27,7 +27,9 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             set(new, links, Attributes::between(old, new))
         }
         Op::Delete(old) => remove(old, links),
-        Op::Release { old, restore } => set(old, links, Attributes::back(old, restore)),
+        Op::Release { old, restore } => {
+            set(old, links, Attributes::between(old, &given_back(old, restore)))
+        }
     }
 }
 
@@ -172,25 +174,6 @@ impl Attributes {
             mac: wanted.mac.filter(|mac| Some(*mac) != old.mac),
             bridge: params(old, new),
         }
-    }
-
-    /// What puts back the attributes that `old` set.
-    fn back(old: &Link, restore: &Link) -> Self {
-        let before = Attributes::before_us(restore);
-        Self {
-            enabled: before.enabled.filter(|enabled| *enabled != old.enabled),
-            description: before.description.filter(|_| old.description.is_some()),
-            mtu: before.mtu.filter(|mtu| old.mtu.is_some_and(|old| old != *mtu)),
-            mac: before.mac.filter(|mac| old.mac.is_some_and(|old| old != *mac)),
-            bridge: params(old, restore),
-        }
-    }
-
-    /// An observed link as attributes to set: no alias is an empty one.
-    fn before_us(restore: &Link) -> Self {
-        let mut attributes = Attributes::of(restore);
-        attributes.description = Some(restore.description.clone().unwrap_or_default());
-        attributes
     }
 
     fn put(self, message: &mut LinkMessage) {

@@ -185,6 +185,10 @@ impl Descriptor for LinkDescriptor {
         (!observed.is_ours()).then(|| observed.clone())
     }
 
+    fn given_back(&self, released: &Link, restore: &Link) -> Option<Link> {
+        Some(given_back(released, restore))
+    }
+
     /// As it was before us, or as on a fresh link. A made-up MAC address of a link that we made
     /// cannot be asked for again, so the one that was set stays.
     fn put_back(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
@@ -203,6 +207,19 @@ impl Descriptor for LinkDescriptor {
             filled.mac = before.and_then(|before| before.mac);
         }
         (filled != *new).then_some(filled)
+    }
+}
+
+/// A link as it was before us, as far as `released` set something: no alias before is an empty one to set. All of it,
+/// where `released` is what the kernel shows and nobody knows any more what was set.
+fn given_back(released: &Link, before: &Link) -> Link {
+    let all = released.facts.is_some();
+    let description = before.description.clone().unwrap_or_default();
+    Link {
+        description: (all || released.description.is_some()).then_some(description),
+        mtu: before.mtu.filter(|_| all || released.mtu.is_some()),
+        mac: before.mac.filter(|_| all || released.mac.is_some()),
+        ..before.clone()
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_scheduler::{Completion, Fact, Key, Operation, OperationError, Scope, SharedValue};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
 };
@@ -170,10 +170,19 @@ impl SimulatedKernel {
 
     /// Someone sets the MTU of a link.
     pub fn set_mtu(&self, name: &str, mtu: u32) {
+        self.set_attribute(name, LinkAttribute::Mtu(mtu));
+    }
+
+    /// Someone sets the alias of a link; an empty one is none.
+    pub fn set_alias(&self, name: &str, alias: &str) {
+        self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
+    }
+
+    fn set_attribute(&self, name: &str, attribute: LinkAttribute) {
         self.externally(|machine| {
             let mut message = LinkMessage::default();
             message.header.index = machine.by_name(name).unwrap_or(0);
-            message.attributes = vec![netlink_packet_route::link::LinkAttribute::Mtu(mtu)];
+            message.attributes = vec![attribute];
             machine.request_by_hand(Message::SetLink(message));
         });
     }

@@ -350,6 +350,41 @@ fn a_port_gets_back_what_it_had_before_us() {
     check(true);
 }
 
+/// The kernel says nothing of an alias on a link that is down: what was given back is read, or the engine would go on
+/// seeing the alias, and take it for what the port had before us.
+#[test]
+fn an_alias_that_was_given_back_is_not_seen_any_more() {
+    for (before, down) in [("", true), ("theirs", true), ("", false), ("theirs", false)] {
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        kernel.set_alias("eth0", before);
+        kernel.set_up("eth0", !down);
+        let mut agent = Box_::on(kernel);
+        let contents = agent.contents();
+        let config = if down { "port eth0 down alias x" } else { "port eth0 alias x" };
+        for again in [false, true] {
+            commit(&mut agent, NOTHING, config);
+            commit(&mut agent, config, NOTHING);
+            let what = format!("{config} after `{before}`, again: {again}");
+            assert_same(&agent.contents(), &contents, &what);
+            let key = descriptors::link::key("eth0");
+            let seen = agent.engine.planes(&key)[2].cloned().unwrap();
+            assert!(seen.same(&*agent.kernel.observed(&key).unwrap()), "{what}: {seen:?}");
+        }
+    }
+}
+
+/// What the configuration never set is not compared either.
+#[test]
+fn a_port_is_given_back_whatever_others_did_to_the_rest_of_it() {
+    let mut agent = Box_::new(&["eth0"]);
+    commit(&mut agent, NOTHING, "port eth0 mtu 1400");
+    agent.kernel.set_alias("eth0", "theirs");
+    agent.settle();
+    commit(&mut agent, "port eth0 mtu 1400", NOTHING);
+    let contents = agent.contents().join("\n");
+    assert!(contents.contains("theirs") && !contents.contains("1400"), "{contents}");
+}
+
 #[test]
 fn what_others_do_to_our_objects_is_repaired() {
     let config = "port eth0 mtu 1400
