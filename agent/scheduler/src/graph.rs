@@ -17,8 +17,9 @@ use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId};
-use crate::operation::{OpId, TxnId};
+use crate::operation::{Action, OpId, TxnId};
 use crate::options::{IntentSource, Retry};
+use crate::plan::PlannedOperation;
 use crate::policy::DriftPolicy;
 use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
@@ -432,6 +433,20 @@ impl Graph {
         let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
         Arc::ptr_eq(expected, observed)
             || guarded(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
+    }
+
+    /// What the system is to show when an operation is done: what was asked for, with what was to be put back.
+    pub(crate) fn outcome(&self, op: &PlannedOperation) -> Option<SharedValue> {
+        let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
+        let back = match op.action {
+            Action::Update => old.and_then(|old| self.put_back(&op.key, old, new)),
+            Action::Release => old.and_then(|old| {
+                let descriptor = self.registry.descriptor(op.key.kind())?;
+                guarded(|| descriptor.given_back(&**old, &**new)).ok().flatten()
+            }),
+            _ => None,
+        };
+        Some(back.unwrap_or_else(|| new.clone()))
     }
 
     /// What an update from `applied` to `new` has to put back, if anything.

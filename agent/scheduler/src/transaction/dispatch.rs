@@ -60,12 +60,9 @@ impl Engine {
                     action: flight.op.action,
                     key: flight.op.key.clone(),
                     old: flight.op.old.clone(),
-                    new: match (flight.op.action, &flight.op.old, &flight.op.new) {
-                        (Action::Update, Some(old), Some(new)) => {
-                            let filled = self.graph.put_back(&flight.op.key, old, new);
-                            Some(filled.unwrap_or_else(|| new.clone()))
-                        }
-                        (_, _, new) => new.clone(),
+                    new: match flight.op.action {
+                        Action::Update => self.graph.outcome(&flight.op),
+                        _ => flight.op.new.clone(),
                     },
                     transport: flight.op.transport,
                 });

@@ -189,23 +189,18 @@ pub(super) fn is_seen(graph: &Graph, flight: &Flight) -> bool {
     if !descriptor.observable() || descriptor.effect() == Effect::Property {
         return true;
     }
-    match (flight.op.action, &flight.op.new, &node.observed) {
-        (Action::Delete, _, None) => true,
-        (Action::Delete, _, Some(observed)) => {
+    match (flight.op.action, &node.observed) {
+        (Action::Delete, None) => true,
+        (Action::Delete, Some(observed)) => {
             let old = flight.op.old.as_ref();
             let rest = old.and_then(|old| guarded(|| descriptor.remainder(&**old)).ok().flatten());
             rest.is_some_and(|rest| graph.satisfied(&flight.op.key, &rest, observed))
         }
         // The object itself may have gone together with what we gave back.
-        (Action::Release, _, None) => true,
-        (Action::Release, Some(restore), Some(observed)) => {
-            let old = flight.op.old.as_ref();
-            let back = old.and_then(|old| {
-                guarded(|| descriptor.given_back(&**old, &**restore)).ok().flatten()
-            });
-            graph.satisfied(&flight.op.key, back.as_ref().unwrap_or(restore), observed)
-        }
-        (_, Some(new), Some(observed)) => graph.satisfied(&flight.op.key, new, observed),
+        (Action::Release, None) => true,
+        (_, Some(observed)) => graph
+            .outcome(&flight.op)
+            .is_some_and(|expected| graph.satisfied(&flight.op.key, &expected, observed)),
         _ => false,
     }
 }

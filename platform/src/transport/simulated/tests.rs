@@ -361,14 +361,18 @@ fn an_alias_that_was_given_back_is_not_seen_any_more() {
         let mut agent = Box_::on(kernel);
         let contents = agent.contents();
         let config = if down { "port eth0 down alias x" } else { "port eth0 alias x" };
-        for again in [false, true] {
-            commit(&mut agent, NOTHING, config);
-            commit(&mut agent, config, NOTHING);
-            let what = format!("{config} after `{before}`, again: {again}");
-            assert_same(&agent.contents(), &contents, &what);
-            let key = descriptors::link::key("eth0");
-            let seen = agent.engine.planes(&key)[2].cloned().unwrap();
-            assert!(seen.same(&*agent.kernel.observed(&key).unwrap()), "{what}: {seen:?}");
+        let open = config.trim_end_matches(" alias x");
+        for ways in [&[config][..], &[config], &[open, config, open], &[config, open]] {
+            let mut from = NOTHING;
+            for to in ways.iter().chain([&NOTHING]) {
+                let what = format!("{from} => {to} of {ways:?} after `{before}`");
+                commit(&mut agent, from, to);
+                let key = descriptors::link::key("eth0");
+                let seen = agent.engine.planes(&key)[2].cloned().unwrap();
+                assert!(seen.same(&*agent.kernel.observed(&key).unwrap()), "{what}: {seen:?}");
+                from = to;
+            }
+            assert_same(&agent.contents(), &contents, &format!("{ways:?} after `{before}`"));
         }
     }
 }
