@@ -11,7 +11,7 @@ use crate::instance::InstancePath;
 use crate::layer::LayerKey;
 use crate::models::Models;
 use crate::resolve::Pattern;
-use crate::schema::{Origin, Schema};
+use crate::schema::{NodeId, Origin, Schema};
 use crate::union::Problem;
 use crate::value::Value;
 
@@ -107,6 +107,13 @@ impl<'a> Attribution<'a> {
                 let openconfig = self.models.map.up_path(&native).into_iter().next();
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
                 self.error(subject, Cause::Incomplete)
+            }
+            Problem::MissingAll { native, one_of } => {
+                let name = |leaf: &NodeId| self.models.native.node(*leaf).name.to_string();
+                let names = one_of.iter().map(name).collect::<Vec<_>>().join("` or `");
+                let openconfig = self.models.map.up_path(&native).into_iter().next();
+                let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
+                self.error(subject, Cause::NoneOf(names))
             }
             Problem::Conflict { native, openconfig, sides } => {
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };

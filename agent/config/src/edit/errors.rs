@@ -79,6 +79,8 @@ pub enum Cause {
     /// What the entry cannot do without.
     #[error("it is needed, and missing")]
     Incomplete,
+    #[error("it means nothing without `{0}`")]
+    NoneOf(String),
 }
 
 /// Both sides of a conflict.

@@ -345,11 +345,13 @@ fn add_anchor(
     anchors: &mut Vec<Anchor>,
 ) {
     let id = anchors.len();
+    let one_of = node.one_of.iter().filter_map(|name| native.child(node.id, None, name)).collect();
     anchors.push(Anchor {
         parent,
         native: way,
         openconfig: None,
         leaves: Vec::new(),
+        one_of,
         implied: Vec::new(),
         constants: Vec::new(),
         never: Vec::new(),

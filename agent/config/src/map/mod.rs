@@ -59,6 +59,8 @@ pub(crate) struct Anchor {
     pub(crate) native: Vec<NodeId>,
     pub(crate) openconfig: Option<Counterpart>,
     pub(crate) leaves: Vec<OwnLeaf>,
+    /// Leaves without any of which an entry means nothing.
+    pub(crate) one_of: Vec<NodeId>,
     /// OpenConfig leaves that follow from the keys alone.
     pub(crate) implied: Vec<Implied>,
     /// OpenConfig leaves that mean nothing here and can have one value only.

@@ -326,6 +326,7 @@ fn root() -> Node {
         atomic: false,
         hashed: false,
         object: None,
+        one_of: Vec::new(),
         polled: false,
     }
 }
@@ -342,6 +343,10 @@ fn kind(from: &SchemaNode<'_>) -> NodeKind {
 fn mark(node: &mut Node, extension: &raw::RawExtension) {
     match (extension.module.as_str(), extension.name.as_str()) {
         (OWN_EXTENSIONS, "object") => node.object.clone_from(&extension.argument),
+        (OWN_EXTENSIONS, "one-of") => {
+            let leaves = extension.argument.iter().flat_map(|it| it.split_whitespace());
+            node.one_of = leaves.map(SmolStr::new).collect();
+        }
         (OWN_EXTENSIONS, "polled") => node.polled = true,
         (OPENCONFIG_EXTENSIONS, "telemetry-on-change") => node.on_change = true,
         (OPENCONFIG_EXTENSIONS, "telemetry-atomic") => node.atomic = true,

@@ -107,6 +107,8 @@ pub struct Node {
     pub hashed: bool,
     /// One entry of this node is one kernel-side object of the kind named here (native models only).
     pub object: Option<SmolStr>,
+    /// An entry means nothing without at least one of these leaves of it (native models only).
+    pub one_of: Vec<SmolStr>,
     /// Changes without an event to tell of it (counters, clocks): read when asked, never kept.
     pub polled: bool,
 }

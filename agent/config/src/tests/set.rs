@@ -340,7 +340,8 @@ fn what_this_device_cannot_do_is_refused() {
         ),
         (
             format!(
-                "update {ROUTES}/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=a]/interface-ref/config/subinterface 3"
+                "update {ROUTES}/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=a] \
+                 {{\"interface-ref\":{{\"config\":{{\"interface\":\"eth7\",\"subinterface\":3}}}}}}"
             ),
             "cannot update `/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC]\
              [name=s]/static-routes/static[prefix=10.0.0.0\\/8]/next-hops/next-hop[index=a]/interface-ref/config/subinterface`: \

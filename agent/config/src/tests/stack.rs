@@ -252,6 +252,31 @@ fn what_another_origin_leaves_incomplete_is_no_error() {
     assert_eq!(pending, 1, "the address stays, without its prefix length");
 }
 
+#[test]
+fn an_entry_that_needs_one_of_its_leaves_is_refused_without() {
+    const ROUTE: &str = "/network-instances/network-instance[name=DEFAULT]/static[name=static]/route[prefix=10.0.0.0/8]";
+    const STATIC: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes/static[prefix=10.0.0.0/8]";
+    let hop = format!("{STATIC}/next-hops/next-hop[index=0]");
+    for request in [
+        format!("update {hop}/config/metric 5"),
+        format!("update {hop} {{}}"),
+        format!("update native:{ROUTE}/next-hop[index=0]/metric 5"),
+    ] {
+        let told = refused(&[&request]).join(" ");
+        assert!(
+            told.contains("next-hop[index=0]") && told.contains("`next-hop` or `interface`"),
+            "{told}"
+        );
+    }
+    // One origin names the way, the other its metric: what is left when the way goes waits.
+    let both = after(&[
+        &format!("update {hop}/config/next-hop \"192.0.2.2\""),
+        &format!("update native:{ROUTE}/next-hop[index=0]/metric 5"),
+    ]);
+    then(&both, &format!("delete {hop}"));
+    after(&[&format!("update {hop}/interface-ref/config/interface \"eth0\"")]);
+}
+
 /// Case 6: what reads and the union make of it; refusals come with admission.
 #[test]
 fn boot_wins_over_clients_and_hides_nothing_of_theirs() {

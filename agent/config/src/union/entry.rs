@@ -43,6 +43,7 @@ impl<'a> Union<'a> {
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();
         self.own_leaves(it, inputs, &mut effective, &mut overlays);
+        self.check_one_of(it, inputs, &effective);
         self.check_constants(it, inputs);
         self.check_reserved(it, inputs);
         if absent {
@@ -79,7 +80,9 @@ impl<'a> Union<'a> {
     /// What is missing in an entry that is not there is not missed.
     fn forgive(&mut self, from: usize) {
         let found = self.problems.split_off(from);
-        let missing = |problem: &Problem| matches!(problem, Problem::Missing { .. });
+        let missing = |problem: &Problem| {
+            matches!(problem, Problem::Missing { .. } | Problem::MissingAll { .. })
+        };
         self.problems.extend(found.into_iter().filter(|problem| !missing(problem)));
     }
 
@@ -166,8 +169,21 @@ impl<'a> Union<'a> {
     }
 
     /// An entry is incomplete by its own origin's doing only if a layer that changed still has it.
+    fn is_own_doing(inputs: &[Pair<'a>]) -> bool {
+        inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same())
+    }
+
+    fn check_one_of(&mut self, anchor: &Anchor, inputs: &[Pair<'a>], entry: &Branch<Prov>) {
+        let missed = !anchor.one_of.is_empty()
+            && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
+        if missed && Self::is_own_doing(inputs) {
+            let (native, one_of) = (self.native_path(), anchor.one_of.clone());
+            self.problems.push(Problem::MissingAll { native, one_of });
+        }
+    }
+
     fn missing(&mut self, leaf: &OwnLeaf, inputs: &[Pair<'a>]) {
-        if inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same()) {
+        if Self::is_own_doing(inputs) {
             let mut native = self.native_path();
             native.0.extend(leaf.native.iter().copied().map(Step::node));
             self.problems.push(Problem::Missing { native });

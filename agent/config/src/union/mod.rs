@@ -16,7 +16,7 @@ use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 use crate::map::AnchorId;
 use crate::models::Models;
-use crate::schema::Origin;
+use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
 
@@ -67,6 +67,8 @@ pub(crate) enum Problem {
     },
     /// A leaf without which the entry means nothing.
     Missing { native: InstancePath },
+    /// An entry means nothing without one of these leaves.
+    MissingAll { native: InstancePath, one_of: Vec<NodeId> },
 }
 
 /// Computes the images of `new`, given those of `old`.

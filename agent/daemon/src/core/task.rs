@@ -363,8 +363,11 @@ impl CoreTask {
     /// A transaction of the engine ended: the client's, or one of its own (drift, wake-up), which only shows in state.
     fn conclude(&mut self, outcome: Outcome) {
         let Some(transaction) = &mut self.transaction else { return };
-        let Stage::Executing { txn, .. } = &transaction.stage else { return };
-        let stage_txn = *txn;
+        let stage_txn = match &transaction.stage {
+            Stage::TakingBack { txn, .. } if *txn == outcome.txn() => return self.taken_back(),
+            Stage::Executing { txn, .. } => *txn,
+            _ => return,
+        };
         let error = match outcome {
             Outcome::Done { txn, .. } if txn == stage_txn => None,
             Outcome::Cancelled { txn, .. } if txn == stage_txn => Some(CommitError::Stopped),
@@ -424,12 +427,7 @@ impl CoreTask {
                     };
                     transaction.ticket.answer(Ok(done));
                 }
-                Err(error) => {
-                    // The kernel has it, the disk has it as unconfirmed: a restart takes it back, so this run must too.
-                    self.publisher.release();
-                    self.take_back(&configuration, &transaction.logins);
-                    transaction.ticket.answer(Err(CommitError::Store(error)));
-                }
+                Err(error) => self.take_back(transaction, &configuration, error),
             },
             Stage::Aborting { error } => {
                 self.publisher.release();
@@ -439,7 +437,10 @@ impl CoreTask {
                 transaction.ticket.answer(Err(error));
             }
             Stage::Confirming => self.confirmed(transaction.ticket, result),
-            Stage::Examining | Stage::Recording { .. } | Stage::Executing { .. } => {}
+            Stage::Examining
+            | Stage::Recording { .. }
+            | Stage::Executing { .. }
+            | Stage::TakingBack { .. } => {}
         }
     }
 
@@ -449,23 +450,39 @@ impl CoreTask {
         Logins { values: gone.collect(), taken_back: true }
     }
 
-    fn take_back(&mut self, from: &Configuration, logins: &Logins) {
+    /// The kernel has a change that the store could not make final, and rolls back: the kernel follows. Nobody sees
+    /// anything of it meanwhile.
+    fn take_back(&mut self, mut transaction: Transaction, from: &Configuration, error: StoreError) {
         let now = self.now();
-        let changes = match self.objects.changes(from, &self.configuration, true) {
-            Ok(changes) => changes,
-            Err(error) => {
-                return tracing::error!(error = %Chain(&error), "cannot work out the way back");
+        let changes = self.objects.changes(from, &self.configuration, true);
+        let before = |(key, _): &(Key, _)| (key.clone(), self.logins.get(key).cloned());
+        let planned = changes.and_then(|changes| {
+            let mut values = values(&changes);
+            values.extend(transaction.logins.values.iter().map(before));
+            let delta = Delta::new(values).best_effort().described("not recorded");
+            self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
+        });
+        let step = match planned {
+            Ok(plan) => {
+                let (txn, step) = self.engine.start(plan, now);
+                transaction.stage = Stage::TakingBack { error, txn };
+                self.transaction = Some(transaction);
+                step
+            }
+            Err(fault) => {
+                tracing::error!(error = %Chain(&fault), "cannot plan the way back");
+                self.publisher.release();
+                return transaction.ticket.answer(Err(CommitError::Store(error)));
             }
         };
-        let before = |(key, _): &(Key, _)| (key.clone(), self.logins.get(key).cloned());
-        let mut values = values(&changes);
-        values.extend(logins.values.iter().map(before));
-        match self.engine.plan(Delta::new(values).best_effort().described("not recorded")) {
-            Ok(plan) => {
-                let (_, step) = self.engine.start(plan, now);
-                self.follow(step);
-            }
-            Err(error) => tracing::error!(%error, "cannot plan the way back"),
+        self.follow(step);
+    }
+
+    fn taken_back(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let stage = std::mem::replace(&mut transaction.stage, Stage::Examining);
+        if let Stage::TakingBack { error, .. } = stage {
+            self.refuse(CommitError::Store(error));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::auth::Users;
 use crate::caller::{Role, Source};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
-use crate::store::Store;
+use crate::store::{Store, tests as disk};
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
@@ -163,6 +163,28 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
         agent.update(BOX).await.unwrap();
         agent.stop().await;
     }
+}
+
+/// The disk refuses the last write of a commit: it was not made, and the next one is.
+#[tokio::test]
+async fn a_commit_that_the_disk_refuses_is_taken_back() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let before = (kernel.contents(), agent.shown());
+    agent.store.refuse(disk::Fault::Lost).await.unwrap();
+    let refused = agent.update(BOX).await.unwrap_err();
+    assert!(matches!(refused, CommitError::Store(_)), "{refused}");
+    agent.pass(Duration::from_secs(10)).await;
+    assert_eq!((kernel.contents(), agent.shown()), before);
+    agent.update(BOX).await.unwrap();
+    let made = (kernel.contents(), agent.shown());
+    agent.store.refuse(disk::Fault::Misreported).await.unwrap();
+    agent.delete("/network-instances").await.unwrap();
+    agent.update(BOX).await.unwrap();
+    agent.stop().await;
+    let agent = Agent::start(&kernel, folder.path()).await;
+    assert_eq!((kernel.contents(), agent.shown()), made);
+    agent.stop().await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
-use crate::store::Unconfirmed;
+use crate::store::{StoreError, Unconfirmed};
 
 /// The answer channel of a request, and what logs call it.
 #[derive(Debug)]
@@ -76,6 +76,8 @@ pub(super) enum Stage {
     Committing { configuration: Configuration },
     /// The store takes it back; this will be the answer.
     Aborting { error: CommitError },
+    /// The store could not make it final: the engine takes it back.
+    TakingBack { error: StoreError, txn: TxnId },
     /// The store makes the commit that waits to be confirmed final.
     Confirming,
 }

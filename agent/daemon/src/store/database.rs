@@ -52,9 +52,14 @@ pub struct Database {
     /// The disk refused: `redb` answers nothing any more until it is opened again.
     failed: bool,
     prepared: Option<u64>,
+    /// The end of the prepared transaction could not be recorded: it is rolled back when the disk answers again.
+    given_up: bool,
     rolled_back: Option<u64>,
     /// By row of the layers: what it held before opening rolled something back.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// What becomes of the next commit.
+    #[cfg(test)]
+    pub(super) fault: Option<super::tests::Fault>,
 }
 
 impl Database {
@@ -71,8 +76,11 @@ impl Database {
             redb,
             failed: false,
             prepared: None,
+            given_up: false,
             rolled_back: None,
             taken_back: BTreeMap::new(),
+            #[cfg(test)]
+            fault: None,
         };
         database.check_format()?;
         database.make_later_tables()?;
@@ -96,7 +104,12 @@ impl Database {
         self.redb = None; // it holds the lock
         self.redb = Some(open_file(&self.path)?);
         self.prepared = self.unfinished()?;
-        self.failed = false;
+        if let Some(transaction) = self.prepared.filter(|_| self.given_up) {
+            self.undo(transaction, |_| true)?;
+            self.prepared = None;
+            info!(transaction, "rolled back what could not be made final");
+        }
+        (self.failed, self.given_up) = (false, false);
         Ok(())
     }
 
@@ -160,10 +173,33 @@ impl Database {
         Ok(())
     }
 
+    /// Makes the prepared transaction final, or rolls it back.
+    ///
     /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses: it is then still prepared.
+    /// When this transaction is not the prepared one, or the disk refuses: it is rolled back then, at the latest when the
+    /// disk answers again.
     pub fn commit(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
         self.expect_prepared("commit", transaction)?;
+        let Err(error) = self.make_final(transaction, unconfirmed) else { return Ok(()) };
+        (self.failed, self.given_up) = (true, true);
+        // The disk may have taken the write and failed to say so.
+        match self.made_final(transaction) {
+            Ok(true) => {
+                (self.prepared, self.given_up) = (None, false);
+                Ok(())
+            }
+            Ok(false) | Err(_) => Err(error),
+        }
+    }
+
+    /// Whether the end of a transaction reached the disk: looked up after it was opened again.
+    fn made_final(&mut self, transaction: u64) -> Result<bool, StoreError> {
+        self.redb = None; // it holds the lock
+        self.redb = Some(open_file(&self.path)?);
+        Ok(self.unfinished()? != Some(transaction))
+    }
+
+    fn make_final(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
         let write = self.begin("commit a transaction")?;
         match unconfirmed {
             Unconfirmed::Stays => {}
@@ -171,6 +207,10 @@ impl Database {
             Unconfirmed::Ends => unconfirmed::forget(&write)?,
         }
         forget_record(&write, transaction)?;
+        #[cfg(test)]
+        if let Some(fault) = self.fault.take() {
+            return fault.strike(write);
+        }
         finish(write, "commit a transaction")?;
         self.prepared = None;
         Ok(())
@@ -187,10 +227,13 @@ impl Database {
     }
 
     /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses: it is then still prepared.
+    /// When this transaction is not the prepared one, or the disk refuses: it is rolled back then when the disk answers
+    /// again.
     pub fn abort(&mut self, transaction: u64) -> Result<(), StoreError> {
         self.expect_prepared("abort", transaction)?;
+        self.given_up = true;
         self.undo(transaction, |_| true)?;
+        self.given_up = false;
         self.prepared = None;
         Ok(())
     }

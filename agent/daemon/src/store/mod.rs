@@ -206,15 +206,48 @@ impl Consented {
 
 #[derive(Debug)]
 enum Command {
-    Prepare { transaction: u64, changes: Vec<Change>, consent: Consented, answer: Reply<()> },
-    Commit { transaction: u64, unconfirmed: Unconfirmed, answer: Reply<()> },
-    Confirm { answer: Reply<()> },
-    Abort { transaction: u64, answer: Reply<()> },
-    Write { changes: Vec<Change>, answer: Reply<()> },
-    WriteArtefacts { changes: Vec<ArtefactChange>, answer: Reply<()> },
-    SetUser { user: User, answer: Reply<()> },
-    DeleteUser { name: SmolStr, answer: Reply<bool> },
-    Close { answer: Reply<()> },
+    Prepare {
+        transaction: u64,
+        changes: Vec<Change>,
+        consent: Consented,
+        answer: Reply<()>,
+    },
+    Commit {
+        transaction: u64,
+        unconfirmed: Unconfirmed,
+        answer: Reply<()>,
+    },
+    Confirm {
+        answer: Reply<()>,
+    },
+    Abort {
+        transaction: u64,
+        answer: Reply<()>,
+    },
+    Write {
+        changes: Vec<Change>,
+        answer: Reply<()>,
+    },
+    WriteArtefacts {
+        changes: Vec<ArtefactChange>,
+        answer: Reply<()>,
+    },
+    SetUser {
+        user: User,
+        answer: Reply<()>,
+    },
+    DeleteUser {
+        name: SmolStr,
+        answer: Reply<bool>,
+    },
+    #[cfg(test)]
+    Refuse {
+        fault: tests::Fault,
+        answer: Reply<()>,
+    },
+    Close {
+        answer: Reply<()>,
+    },
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -300,6 +333,12 @@ impl Store {
         self.send(|answer| Command::Close { answer })
     }
 
+    /// Lets the next commit fail.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self, fault: tests::Fault) -> Answer<()> {
+        self.send(|answer| Command::Refuse { fault, answer })
+    }
+
     fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Answer<T> {
         let (answer_tx, answer_rx) = oneshot::channel();
         Answer(match self.command_tx.try_send(command(answer_tx)) {
@@ -353,6 +392,11 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
             Command::DeleteUser { name, answer } => {
                 carry_out(database, answer, |database| database.delete_user(&name));
             }
+            #[cfg(test)]
+            Command::Refuse { fault, answer } => carry_out(database, answer, |database| {
+                database.fault = Some(fault);
+                Ok(())
+            }),
             Command::Close { answer } => {
                 closing = Some(answer);
                 break;
@@ -380,4 +424,4 @@ fn carry_out<T>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,6 +12,51 @@ use super::*;
 /// Set in the child process of the crash test: the folder it works in.
 const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
 
+/// How the disk fails a commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Nothing is written.
+    Lost,
+    /// It is written, and reported as an error.
+    Misreported,
+}
+
+impl Fault {
+    pub(super) fn strike(self, write: redb::WriteTransaction) -> Result<(), StoreError> {
+        if let Self::Misreported = self {
+            write.commit().unwrap();
+        }
+        let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
+        Err(StoreError::Access { attempt: "commit a transaction", source })
+    }
+}
+
+#[test]
+fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
+    for (fault, unconfirmed, made) in [
+        (Fault::Lost, Unconfirmed::Stays, false),
+        (Fault::Lost, Unconfirmed::Begins, false),
+        (Fault::Misreported, Unconfirmed::Stays, true),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let mut database = Database::open(folder.path()).unwrap();
+        database.prepare(1, &[change("a=1")]).unwrap();
+        database.fault = Some(fault);
+        let result = database.commit(1, unconfirmed);
+        assert_eq!(result.is_ok(), made, "{fault:?}: {result:?}");
+        database.note(&result);
+        // The next one finds its way free.
+        database.mend().unwrap();
+        database.prepare(2, &[change("b=1")]).unwrap();
+        database.commit(2, Unconfirmed::Stays).unwrap();
+        let want = if made { "a=1 b=1" } else { "b=1" };
+        assert_eq!(text(&database.load().unwrap().layers), want, "{fault:?}");
+        drop(database);
+        let mut database = Database::open(folder.path()).unwrap();
+        assert_eq!(text(&database.load().unwrap().layers), want, "{fault:?}");
+    }
+}
+
 #[test]
 fn rows_follow_prepare_commit_and_abort() {
     // what happens, layer rows afterwards
