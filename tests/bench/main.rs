@@ -2,7 +2,12 @@
 //!
 //! One table: each row has the agent's number, its yardstick, their ratio and the target. A missed target is
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
-#![allow(clippy::print_stdout, reason = "the table is what this program is for")]
+//! `--all` adds the sizes of a release, `--quick` makes everything small.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the table is what this program is for"
+)]
 
 mod engine;
 mod system;
@@ -19,16 +24,51 @@ use holdfast_tests::gnmi::{GnmiClient, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-/// Routes of the large table.
-const ROUTES: u32 = 100_000;
+/// How much of everything is measured.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Routes of the large table.
+    routes: u32,
+    /// Sets of one leaf that are timed.
+    sets: u32,
+    /// Virtual cables of a union_replace; each is two interfaces.
+    cables: u32,
+    /// Routes of a union_replace.
+    tables: &'static [u32],
+    /// Routes, and pairs of links that go at once, of the rows beside another engine's numbers.
+    system: Option<(u32, u32)>,
+}
 
-/// Sets of one leaf that are timed.
-const SETS: u32 = 300;
+impl Sizes {
+    /// What ends within minutes on two processors, for every change.
+    const USUAL: Self =
+        Self { routes: 100_000, sets: 300, cables: 100, tables: &[10_000], system: None };
+    /// `--all`: what is measured before a release.
+    const ALL: Self = Self {
+        cables: 500,
+        tables: &[10_000, 100_000],
+        system: Some((20_000, 1_000)),
+        ..Self::USUAL
+    };
+    /// `--quick`: whether each row comes to its end, also of an agent that is not optimised.
+    const QUICK: Self =
+        Self { routes: 500, sets: 20, cables: 10, tables: &[200], system: Some((500, 20)) };
+
+    fn asked() -> Self {
+        let asked = |option: &str| std::env::args().any(|argument| argument == option);
+        match (asked("--all"), asked("--quick")) {
+            (true, _) => Self::ALL,
+            (_, true) => Self::QUICK,
+            _ => Self::USUAL,
+        }
+    }
+}
 
 const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
+    let sizes = Sizes::asked();
     let mut table = Table::default();
     table.engine()?;
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -40,7 +80,7 @@ async fn main() -> Result<ExitCode> {
     let client = agent.gnmi().await;
     client.update("/interfaces", port()).await.context("the port")?;
     let disk = yardstick::synced_write()?;
-    let empty = one_leaf_sets(&client).await?;
+    let empty = one_leaf_sets(&client, sizes.sets).await?;
     table.time("one leaf at 0 routes, p50", percentile(&empty, 50), "one synced write", disk, None);
     table.time(
         "one leaf at 0 routes, p99",
@@ -50,28 +90,27 @@ async fn main() -> Result<ExitCode> {
         Some(10.0),
     );
 
-    // These take many minutes still: only when asked for.
-    let all = std::env::args().any(|argument| argument == "--all");
-    if all {
-        system::rows(&mut table, &client, &net).await?;
+    if let Some((routes, pairs)) = sizes.system {
+        system::rows(&mut table, &client, &net, routes, pairs).await?;
     }
 
-    let raw = yardstick::routes(&net, ROUTES)?;
-    let set = many_routes(&client, &net, ROUTES).await?;
-    table.ratio(&format!("{ROUTES} routes in one Set"), set, "batched netlink", raw, 4.0);
+    let count = sizes.routes;
+    let raw = yardstick::routes(&net, count)?;
+    let set = many_routes(&client, &net, count).await?;
+    table.ratio(&format!("{count} routes in one Set"), set, "batched netlink", raw, 4.0);
     table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
 
-    let full = one_leaf_sets(&client).await?;
+    let full = one_leaf_sets(&client, sizes.sets).await?;
     let name = "the same at 0 routes";
     table.time(
-        &format!("one leaf at {ROUTES} routes, p50"),
+        &format!("one leaf at {count} routes, p50"),
         percentile(&full, 50),
         name,
         percentile(&empty, 50),
         None,
     );
     table.time(
-        &format!("one leaf at {ROUTES} routes, p99"),
+        &format!("one leaf at {count} routes, p99"),
         percentile(&full, 99),
         name,
         percentile(&empty, 99),
@@ -80,16 +119,14 @@ async fn main() -> Result<ExitCode> {
 
     agent.restart().await;
     table.time(
-        &format!("start, {ROUTES} routes in sync"),
+        &format!("start, {count} routes in sync"),
         agent.start_time(),
         "exec alone",
         yardstick::exec()?,
         None,
     );
     agent.kill();
-    if all {
-        union::rows(&mut table).await?;
-    }
+    union::rows(&mut table, sizes.cables, sizes.tables).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
     Ok(if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -132,9 +169,9 @@ fn routes(count: u32) -> Value {
 }
 
 /// How long each of many small Sets takes, sorted.
-async fn one_leaf_sets(client: &GnmiClient) -> Result<Vec<Duration>> {
+async fn one_leaf_sets(client: &GnmiClient, sets: u32) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
-    for number in 0..SETS {
+    for number in 0..sets {
         let description = format!("number {number}");
         let started = Instant::now();
         client.update("/interfaces/interface[name=eth0]/config/description", description).await?;
@@ -243,7 +280,9 @@ impl Table {
                 format!("<= {target} {unit}, MISSED")
             }
         };
-        self.rows.push(format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}"));
+        let row = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}");
+        eprintln!("{}", row.trim_end()); // at once: who waits sees what it waits for
+        self.rows.push(row);
     }
 
     /// Prints it; false when a target was missed.

@@ -12,29 +12,34 @@ use serde_json::json;
 
 use super::{STATIC_ROUTES, Table, many_routes, yardstick};
 
-/// Routes of the middling table.
-const ROUTES: u32 = 20_000;
-/// Both ends of each pair are configured.
-const PAIRS: u32 = 1_000;
 /// The group into which links are put to be deleted by one message.
 const GROUP: u32 = 4_711;
 
-/// Measures both, and leaves the system as it was.
-pub(super) async fn rows(table: &mut Table, client: &GnmiClient, net: &Netns) -> Result<()> {
-    let raw = yardstick::routes(net, ROUTES)?;
-    let set = many_routes(client, net, ROUTES).await?;
-    table.time(&format!("{ROUTES} routes in one Set"), set, "batched netlink", raw, Some(110.0));
+/// Measures both, and leaves the system as it was. Both ends of each pair are configured.
+pub(super) async fn rows(
+    table: &mut Table,
+    client: &GnmiClient,
+    net: &Netns,
+    routes: u32,
+    pairs: u32,
+) -> Result<()> {
+    let raw = yardstick::routes(net, routes)?;
+    let set = many_routes(client, net, routes).await?;
+    table.time(&format!("{routes} routes in one Set"), set, "batched netlink", raw, Some(110.0));
     client.delete(STATIC_ROUTES).await.context("the routes go")?;
 
-    let raw = raw_teardown(net)?;
-    make_pairs(client).await?;
+    let raw = raw_teardown(net, pairs)?;
+    make_pairs(client, pairs).await?;
     let started = Instant::now();
-    let names = (0..PAIRS).flat_map(|number| [format!("p{number}"), format!("q{number}")]);
+    let names = (0..pairs).flat_map(|number| [format!("p{number}"), format!("q{number}")]);
     let delete = names.map(|name| parse_path(&native(&name))).collect();
     client.set(SetRequest { delete, ..Default::default() }).await.context("the pairs go")?;
     let took = started.elapsed();
-    ensure!(net.find_link("p0").is_none() && net.find_link("q999").is_none(), "pairs are left");
-    table.time(&format!("{PAIRS} veth pairs torn down"), took, "by link group", raw, Some(500.0));
+    ensure!(
+        net.find_link("p0").is_none() && net.find_link(&format!("q{}", pairs - 1)).is_none(),
+        "pairs are left"
+    );
+    table.time(&format!("{pairs} veth pairs torn down"), took, "by link group", raw, Some(500.0));
     Ok(())
 }
 
@@ -42,7 +47,7 @@ fn native(name: &str) -> String {
     format!("holdfast_native:/interfaces/interface[name={name}]")
 }
 
-async fn make_pairs(client: &GnmiClient) -> Result<()> {
+async fn make_pairs(client: &GnmiClient, pairs: u32) -> Result<()> {
     let pair = |number: u32| {
         let (near, far) = (format!("p{number}"), format!("q{number}"));
         let end = |name: &str, peer: &str| {
@@ -50,15 +55,15 @@ async fn make_pairs(client: &GnmiClient) -> Result<()> {
         };
         [end(&near, &far), end(&far, &near)]
     };
-    let update = (0..PAIRS).flat_map(pair).collect();
+    let update = (0..pairs).flat_map(pair).collect();
     client.set(SetRequest { update, ..Default::default() }).await.context("the pairs")?;
     Ok(())
 }
 
 /// Makes the pairs by `ip`, puts them into one group, and deletes the group by one message.
-fn raw_teardown(net: &Netns) -> Result<Duration> {
+fn raw_teardown(net: &Netns, pairs: u32) -> Result<Duration> {
     let mut commands = String::new();
-    for number in 0..PAIRS {
+    for number in 0..pairs {
         writeln!(commands, "link add p{number} type veth peer name q{number}")?;
         writeln!(commands, "link set p{number} group {GROUP}")?;
     }

@@ -13,30 +13,25 @@ use holdfast_tests::netns::Netns;
 
 use crate::{STATIC_ROUTES, Table, port, routes, yardstick};
 
-/// Virtual cables; each is two interfaces.
-const CABLES: u32 = 500;
-/// Sizes of the routing table.
-const TABLES: [u32; 2] = [10_000, 100_000];
-
 /// All rows, each configuration on an agent of its own.
-pub(crate) async fn rows(table: &mut Table) -> Result<()> {
-    interfaces(table).await?;
-    for count in TABLES {
-        routing(table, count).await?;
+pub(crate) async fn rows(table: &mut Table, cables: u32, tables: &[u32]) -> Result<()> {
+    interfaces(table, cables).await?;
+    for count in tables {
+        routing(table, *count).await?;
     }
     Ok(())
 }
 
-async fn interfaces(table: &mut Table) -> Result<()> {
+async fn interfaces(table: &mut Table, cables: u32) -> Result<()> {
     let net = Netns::enter();
-    let raw = yardstick::cables(CABLES)?;
+    let raw = yardstick::cables(cables)?;
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
     let text = |last: &str| {
         let mut text = String::new();
-        for number in 0..CABLES {
+        for number in 0..cables {
             let (one, other) = (format!("a{number}"), format!("b{number}"));
             for (end, peer) in [(&one, &other), (&other, &one)] {
-                let description = if number + 1 == CABLES { last } else { "cable" };
+                let description = if number + 1 == cables { last } else { "cable" };
                 let _ = write!(
                     text,
                     "interface {end}\n  type veth\n  description {description}\n  veth\n    peer {peer}\n"
@@ -45,7 +40,7 @@ async fn interfaces(table: &mut Table) -> Result<()> {
         }
         vec![cli(text)]
     };
-    let what = format!("union of {} interfaces", 2 * CABLES);
+    let what = format!("union of {} interfaces", 2 * cables);
     measure(
         table,
         &what,
@@ -55,7 +50,7 @@ async fn interfaces(table: &mut Table) -> Result<()> {
         [text("cable"), text("changed")],
     )
     .await?;
-    ensure!(net.find_link(&format!("b{}", CABLES - 1)).is_some(), "the interfaces are there");
+    ensure!(net.find_link(&format!("b{}", cables - 1)).is_some(), "the interfaces are there");
     agent.kill();
     Ok(())
 }
