@@ -538,8 +538,25 @@ fn a_lease_gives_way_and_comes_back() {
         &empty(),
         LayerKey::LEASE,
         "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9]/prefix-length 24; \
-         update native:/interfaces/interface[name=eth0]/ipv6/address[ip=2001:db8::9]/prefix-length 64",
+         update native:/interfaces/interface[name=eth0]/ipv6/address[ip=2001:db8::9]/prefix-length 64; \
+         update native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/route[prefix=0.0.0.0\\/0]/next-hop[index=0] {\"next-hop\":\"10.0.0.254\",\"interface\":\"eth0\"}; \
+         update native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/route[prefix=::\\/0]/next-hop[index=0] {\"next-hop\":\"fe80::1\",\"interface\":\"eth0\"}",
     );
+    let routes = |configuration: &Configuration| -> String {
+        let lines = below(&lines_effective(configuration), "/network-instances");
+        let families = [("v4", "0.0.0.0"), ("v6", "::")];
+        let there = |prefix: &str| {
+            lines.iter().any(|line| {
+                line.contains(&format!("[prefix={prefix}")) && line.contains("next-hop=")
+            })
+        };
+        families
+            .iter()
+            .filter(|(_, it)| there(it))
+            .map(|(family, _)| *family)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     let described = then(&leased, "union cli: interface eth0\n  description uplink");
     let (four, six) = (
         "/ipv4/address[ip=10.0.0.9]/prefix-length=24",
@@ -549,10 +566,14 @@ fn a_lease_gives_way_and_comes_back() {
         let lines = below(&lines_effective(configuration), port);
         lines.into_iter().filter(|line| line.contains("address")).collect()
     };
-    assert_eq!(addresses(&described), [four, six]);
+    assert_eq!(
+        (addresses(&described), &*routes(&described)),
+        (vec![four.into(), six.into()], "v4 v6")
+    );
     let own = "cli: interface eth0\n  ipv4\n    address 10.0.0.1\n      prefix-length 24";
     let named = then(&described, &format!("update {own}"));
     assert_eq!(addresses(&named), ["/ipv4/address[ip=10.0.0.1]/prefix-length=24", six]);
+    assert_eq!(routes(&named), "v6", "the route goes with the addresses of its family");
     let openconfig = then(
         &described,
         "update /interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/\
@@ -560,7 +581,7 @@ fn a_lease_gives_way_and_comes_back() {
     );
     assert_eq!(addresses(&openconfig), ["/ipv4/address[ip=10.0.0.2]/prefix-length=24", six]);
     let back = then(&named, "union cli: interface eth0\n  description uplink");
-    assert_eq!(addresses(&back), [four, six]);
+    assert_eq!((addresses(&back), &*routes(&back)), (vec![four.into(), six.into()], "v4 v6"));
     assert!(back.effective() == described.effective());
 }
 

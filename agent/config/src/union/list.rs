@@ -6,14 +6,11 @@ use smallvec::SmallVec;
 
 use super::{Outputs, Pair, Prov, Union};
 use crate::instance::Keys;
-use crate::layer::{LayerKey, Mark};
+use crate::layer::Mark;
 use crate::map::{Anchor, AnchorId};
 use crate::parallel;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Found, List};
-
-/// The kind of object of which a lease holds some that give way.
-const ADDRESS: &str = "address";
 
 /// What becomes of a list.
 #[derive(Debug, Default)]
@@ -145,27 +142,7 @@ impl<'a> Union<'a> {
             old: of(at, pair.old),
             new: of(at, pair.new),
         };
-        let mut pairs: Vec<_> = inputs.iter().enumerate().map(pair).collect();
-        self.hide_leased(anchor, &mut pairs);
-        pairs
-    }
-
-    /// Leased addresses of a family give way to any that is asked for on the same port, and come back.
-    fn hide_leased(&self, anchor: &Anchor, pairs: &mut [ListPair<'a>]) {
-        let lease = self.slots.iter().position(|slot| slot.layer == LayerKey::LEASE);
-        let kind = anchor.list().and_then(|list| self.models.native.node(list).object.as_deref());
-        let Some(lease) = lease.filter(|_| kind == Some(ADDRESS)) else { return };
-        let asked = |list: fn(&ListPair<'a>) -> &'a List<Mark>| {
-            let others = pairs.iter().enumerate().filter(|(at, _)| *at != lease);
-            others.flat_map(|(_, pair)| list(pair).iter()).any(|(_, entry)| is_asked_for(entry))
-        };
-        let (before, now) = (asked(|pair| pair.old), asked(|pair| pair.new));
-        if before {
-            pairs[lease].old = self.empty;
-        }
-        if now {
-            pairs[lease].new = self.empty;
-        }
+        inputs.iter().enumerate().map(pair).collect()
     }
 
     /// What changed in any layer, the changes of one entry side by side.
@@ -233,7 +210,7 @@ impl Draft<'_> {
 }
 
 /// More than something that the factory set, or that is to be absent.
-fn is_asked_for(entry: &Branch<Mark>) -> bool {
+pub(super) fn is_asked_for(entry: &Branch<Mark>) -> bool {
     let explicit =
         |child: &Child<Mark>| matches!(child, Child::Leaf(it) if it.meta == Mark::Explicit);
     entry.children().iter().any(|(_, child)| explicit(child))
@@ -281,7 +258,7 @@ impl<'o> View<'o> {
     }
 }
 
-fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
+pub(super) fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
     let (list, containers) = way.split_last()?;
     let mut branch = entry;
     for container in containers {
@@ -290,7 +267,10 @@ fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b L
     branch.list(*list)
 }
 
-fn openconfig_list<'b>(entry: &'b Arc<Branch<Mark>>, anchor: &Anchor) -> Option<&'b List<Mark>> {
+pub(super) fn openconfig_list<'b>(
+    entry: &'b Arc<Branch<Mark>>,
+    anchor: &Anchor,
+) -> Option<&'b List<Mark>> {
     let counterpart = anchor.openconfig.as_ref()?;
     match Found::Branch(entry).get(&counterpart.above)? {
         Found::Branch(branch) => branch.list(counterpart.list),

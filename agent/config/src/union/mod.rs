@@ -6,6 +6,7 @@
 //! From scratch is the change from nothing.
 
 mod entry;
+mod lease;
 mod list;
 mod reserved;
 mod resolve;
@@ -81,6 +82,8 @@ pub(crate) fn unite(
     // A switch changes the rank of everything a layer holds: begin anew.
     let (old, images) = if old.0.off == new.off { old } else { (&nothing, &no_images) };
     let empty = List::default();
+    let (old, new) = (lease::visible(models, old), lease::visible(models, new));
+    let (old, new) = (&*old, &*new);
     let mut union = Union::new(models, old, new, &empty);
     let inputs = union.roots(old, new);
     let outputs = union.entry(0, &inputs, &Outputs::of(images));

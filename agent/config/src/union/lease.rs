@@ -1,0 +1,125 @@
+//! What a lease holds and does not show, because somebody asks for something else.
+
+use std::borrow::Cow;
+
+use super::list::{is_asked_for, native_list, openconfig_list};
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::{LayerKey, Layers};
+use crate::models::Models;
+use crate::schema::Origin;
+use crate::value::Value;
+
+/// Kinds of objects, as the native model calls them.
+const LINK: &str = "link";
+const ADDRESS: &str = "address";
+const ROUTE: &str = "static-route";
+/// The leaf of a next hop that names the link.
+const LEAVES_BY: &str = "interface";
+
+/// The layers with the lease as it shows: without the addresses and routes of a family that were leased for a link
+/// on which somebody else asks for an address of that family. They stay stored, and so come back by themselves.
+pub(super) fn visible<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers> {
+    let lease = layers.tree(LayerKey::LEASE);
+    let mut leaves: Vec<(InstancePath, Value)> = Vec::new();
+    lease.walk(&mut |path, leaf| leaves.push((path.clone(), leaf.value.clone())));
+    let given_up = given_up(models, layers, &leaves);
+    if given_up.is_empty() {
+        return Cow::Borrowed(layers);
+    }
+    let mut shown = layers.clone();
+    let tree = shown.tree_mut(LayerKey::LEASE);
+    for (path, value) in &leaves {
+        if let Some(object) = is_given_up(models, &given_up, path, value) {
+            tree.remove(&models.native, &object);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Links on which leased addresses of a family give way.
+fn given_up(
+    models: &Models,
+    layers: &Layers,
+    leaves: &[(InstancePath, Value)],
+) -> Vec<(Value, Family)> {
+    let mut found = Vec::new();
+    for (path, _) in leaves {
+        let (Some(link), Some(address)) =
+            (object(models, path, LINK), object(models, path, ADDRESS))
+        else {
+            continue;
+        };
+        let given_up = key(&link).zip(key(&address).map(Family::of));
+        let given_up = given_up.filter(|it| !found.contains(it));
+        found.extend(given_up.filter(|_| is_asked(models, layers, &link, &address)));
+    }
+    found
+}
+
+/// The leased object that a leaf is in, if it gives way.
+fn is_given_up(
+    models: &Models,
+    given_up: &[(Value, Family)],
+    path: &InstancePath,
+    value: &Value,
+) -> Option<InstancePath> {
+    if let Some(address) = object(models, path, ADDRESS) {
+        let link = object(models, path, LINK).and_then(|link| key(&link))?;
+        let family = Family::of(key(&address)?);
+        return given_up.contains(&(link, family)).then_some(address);
+    }
+    let route = object(models, path, ROUTE)?;
+    let by = path.last().is_some_and(|leaf| models.native.node(leaf.node).name == LEAVES_BY);
+    let family = Family::of(key(&route)?);
+    (by && given_up.contains(&(value.clone(), family))).then_some(route)
+}
+
+/// Whether any other layer asks for an address on this link, of the family of `address`.
+fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &InstancePath) -> bool {
+    let map = &models.map;
+    let (Some(list), Some(keys)) = (address.last(), link.last().and_then(|it| it.keys.as_ref()))
+    else {
+        return false;
+    };
+    let Some(anchor) = map.anchors.iter().find(|anchor| anchor.list() == Some(list.node)) else {
+        return false;
+    };
+    let openconfig = anchor.parent.and_then(|parent| map.openconfig_entry(parent, &[keys]));
+    LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::LEASE).any(|layer| {
+        let tree = layers.tree(layer);
+        let asked = match layer.origin {
+            Origin::Native => tree.branch(link).and_then(|it| native_list(it, &anchor.native)),
+            Origin::OpenConfig => {
+                let entry = openconfig.as_ref().and_then(|path| tree.branch(path));
+                entry.and_then(|it| openconfig_list(it, anchor))
+            }
+        };
+        asked.is_some_and(|list| list.iter().any(|(_, entry)| is_asked_for(entry)))
+    })
+}
+
+/// The path of the object of this kind that `path` is in, or of.
+fn object(models: &Models, path: &InstancePath, kind: &str) -> Option<InstancePath> {
+    let is = |step: &Step| models.native.node(step.node).object.as_deref() == Some(kind);
+    let at = path.0.iter().position(is)?;
+    Some(InstancePath(path.0[..=at].to_vec()))
+}
+
+/// The one key of the entry at the end of a path.
+fn key(path: &InstancePath) -> Option<Value> {
+    let keys: &Keys = path.last()?.keys.as_ref()?;
+    keys.0.first().cloned()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// Of an address or prefix.
+    fn of(text: Value) -> Self {
+        if text.to_string().contains(':') { Self::V6 } else { Self::V4 }
+    }
+}
