@@ -1,6 +1,8 @@
 //! union_replace over a real channel and on a real kernel: UNION.md section 6, and the examples of
 //! the document with features that we have.
 
+use std::fs;
+
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::update_result::Operation;
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port, route};
+use crate::union_cases::tried;
 
 /// The kernel takes fifteen octets.
 const TOO_LONG: &str = "interface-name-too-long";
@@ -177,7 +180,7 @@ async fn a_feature_moves_to_openconfig_and_back_unnoticed() {
         (openconfig(), "openconfig", "holdfast_native"),
         (vec![text()], "holdfast_native", "openconfig"),
     ] {
-        union(&client, entries).await.unwrap();
+        tried(&client, entries, kernel).await.unwrap();
         assert!(config(&client, owner).await.to_string().contains("192.0.2.1"), "{owner}");
         assert!(!config(&client, other).await.to_string().contains("192.0.2.1"), "{other}");
     }
@@ -196,6 +199,7 @@ async fn an_address_moves_between_ports_in_one_union() {
         cli(&format!("interface {port}\n  ipv4\n    address 192.0.2.1\n      prefix-length 24"))
     };
     let openconfig = |name: &str| interfaces(json!([port(name, &["192.0.2.1/24"])]));
+    let kernel = || (net.addresses("eth0"), net.addresses("eth1"));
     for (entry, holder, other) in [
         (text("eth0"), "eth0", "eth1"),
         (text("eth1"), "eth1", "eth0"),
@@ -203,7 +207,7 @@ async fn an_address_moves_between_ports_in_one_union() {
         (openconfig("eth1"), "eth1", "eth0"),
         (text("eth0"), "eth0", "eth1"),
     ] {
-        union(&client, vec![entry]).await.unwrap();
+        tried(&client, vec![entry], kernel).await.unwrap();
         assert_eq!(
             (net.addresses(holder), net.addresses(other)),
             (vec!["192.0.2.1/24".to_owned()], Vec::new())
@@ -243,6 +247,34 @@ async fn native_paths_replace_what_they_name() {
     assert_eq!(net.link("eth0"), eth0);
 }
 
+/// Case 5: the knob that only the native model has stays when an OpenConfig path clears the entry it is in.
+// proves 2.19, 2.48
+#[tokio::test]
+async fn a_native_knob_stays_beside_an_openconfig_path_to_its_entry() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let kernel = || {
+        let details = net.ip("link show eth0");
+        (net.link("eth0").mtu, net.link("eth0").alias, details.contains("master br0"))
+    };
+    let openconfig = |config: Value| update("/interfaces/interface[name=eth0]/config", config);
+    let bridge = native("/interfaces/interface[name=br0]", json!({"type": "bridge"}));
+    let knob = native("/interfaces/interface[name=eth0]/master", "br0");
+    let first = openconfig(json!({"mtu": 1414, "description": "first"}));
+    for entries in [vec![bridge.clone(), knob.clone(), first.clone()], vec![first, knob, bridge]] {
+        tried(&client, entries, kernel).await.unwrap();
+        assert_eq!(kernel(), (1400, "first".to_owned(), true));
+    }
+    let elsewhere = native("/system/motd-banner", "hello");
+    let whole = update(
+        "/interfaces/interface[name=eth0]",
+        json!({"name": "eth0", "config": {"name": "eth0", "mtu": 1314}}),
+    );
+    tried(&client, vec![elsewhere, whole], kernel).await.unwrap();
+    assert_eq!(kernel(), (1300, String::new(), true), "cleared but for the knob");
+}
+
 /// Case 3: the origins agree, or the request is refused with both sides, and nothing changes.
 // proves 2.29, 2.30, 2.31, 2.36, 2.37, 2.43
 #[tokio::test]
@@ -252,7 +284,7 @@ async fn conflicts_name_both_sides() {
     let client = agent.gnmi().await;
     let text = || cli("! the uplink\ninterface eth0\n  mtu 1400\n  description one");
     let mtu = |octets: u32| update(&format!("{}/mtu", config_of("eth0")), octets);
-    union(&client, vec![text(), mtu(1414)]).await.unwrap();
+    tried(&client, vec![text(), mtu(1414)], || net.link("eth0").mtu).await.unwrap();
     let before = (
         config(&client, "openconfig").await,
         config(&client, "holdfast_native").await,
@@ -313,7 +345,9 @@ async fn a_negation_beside_openconfig_is_refused() {
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     let hostname = || update("/system/config/hostname", "edge");
-    let refusal = union(&client, vec![cli("no system hostname"), hostname()]).await.unwrap_err();
+    let banner = || fs::read_to_string(agent.root().join("etc/motd")).unwrap_or_default();
+    let both = vec![cli("no system hostname"), hostname()];
+    let refusal = tried(&client, both, banner).await.unwrap_err();
     check_refusal(
         &refusal,
         Code::InvalidArgument,
@@ -328,7 +362,13 @@ async fn a_negation_beside_openconfig_is_refused() {
         &["line 1: no system hostname", "/system/config/hostname", "edge"],
     );
     client.set(plain("system motd-banner hi")).await.unwrap();
+    assert_eq!(banner(), "hi\n");
     client.set(plain("no system motd-banner")).await.unwrap();
+    assert_eq!(banner(), "");
+    // What nobody else asks for can be negated, and what the negation replaced comes back with the window.
+    tried(&client, vec![cli("system motd-banner hi"), hostname()], banner).await.unwrap();
+    tried(&client, vec![cli("no system motd-banner"), hostname()], banner).await.unwrap();
+    assert_eq!(banner(), "");
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge");
 }
 

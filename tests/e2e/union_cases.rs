@@ -27,7 +27,7 @@ const FACTORY: &str = r#"{
     "holdfast:system": {"motd-banner": "fresh"}}"#;
 
 /// A union_replace that is made, taken back, and made again.
-async fn tried<K: PartialEq + Debug>(
+pub(crate) async fn tried<K: PartialEq + Debug>(
     client: &GnmiClient,
     entries: Vec<Update>,
     kernel: impl Fn() -> K,
