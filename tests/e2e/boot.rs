@@ -78,7 +78,7 @@ async fn a_boot_configuration_is_in_force_at_once_and_after_a_power_cut() {
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1500, vec![]));
 }
 
-// proves 3.37, 4.80, 4.81
+// proves 4.80, 4.81
 #[tokio::test]
 async fn a_kill_during_a_trial_brings_back_what_was_before() {
     let net = Netns::enter().with_veth("eth0", "peer0");

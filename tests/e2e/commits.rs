@@ -71,7 +71,8 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     assert!(late.contains("FailedPrecondition"), "{late}");
 }
 
-// proves 1.135
+/// Of what a restart must not resurrect, the commits; rotations are in the tests of gNSI.
+// proves 1.135, 3.37
 #[tokio::test]
 async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {
     let net = Netns::enter().with_veth("eth0", "peer0");

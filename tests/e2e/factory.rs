@@ -2,11 +2,14 @@
 
 use std::fs;
 
+use holdfast_proto::gnmi::SetRequest;
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::gnmi_ext::{self as ext, Extension, commit::Action};
 use holdfast_proto::gnoi::factory_reset::StartRequest;
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
-use holdfast_tests::gnmi::connect;
+use holdfast_tests::gnmi::{connect, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tempfile::TempDir;
@@ -52,7 +55,18 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert_eq!(net.link("eth0").mtu, 1300);
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
     let ca = fs::read_to_string(agent.ca_file()).unwrap();
-
+    // A commit waits to be confirmed: a reset is the end of that as well.
+    let waits = ext::Commit {
+        id: "tried".into(),
+        action: Some(Action::Commit(ext::CommitRequest::default())),
+    };
+    let trial = SetRequest {
+        update: vec![update("/system/config/motd-banner", "tried")],
+        extension: vec![Extension { ext: Some(Ext::Commit(waits)) }],
+        ..Default::default()
+    };
+    client.set(trial).await.unwrap();
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "tried\n");
     let mut reset =
         FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
     reset.start(StartRequest::default()).await.unwrap();
@@ -65,6 +79,8 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
         .await;
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    let again = update("/system/config/login-banner", "nothing waits to be confirmed");
+    agent.gnmi().await.set(SetRequest { update: vec![again], ..Default::default() }).await.unwrap();
     let users = agent.user(&["list"], "");
     assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");
 }

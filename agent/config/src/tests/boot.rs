@@ -99,7 +99,7 @@ fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
     }
 }
 
-// proves 3.18, 3.28
+// proves 3.18
 #[test]
 fn a_switched_off_owner_gives_its_items_back() {
     let off = booted().switched(Service::Bootz, false);

@@ -287,6 +287,33 @@ fn folder_and_file_are_the_owners_alone() {
     assert_eq!(mode(&others), 0o755);
 }
 
+/// What a running agent still needs goes when the file is opened next, the history with it.
+#[test]
+fn a_factory_reset_is_finished_by_the_next_opening() {
+    for retain in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let (history, identity) =
+            (folder.path().join(JOURNAL_NAME), folder.path().join(IDENTITY_FOLDER));
+        let mut database = Database::open(folder.path()).unwrap();
+        database.prepare(1, &[change("a=1")]).unwrap();
+        database.commit(1, Unconfirmed::Begins).unwrap();
+        database.set_user(&user("ada")).unwrap();
+        fs::write(&history, "what was done").unwrap();
+        create_private_folder(&identity).unwrap();
+        database.prepare(2, &[change("a="), Change::factory_reset(retain)]).unwrap();
+        database.commit(2, Unconfirmed::Ends).unwrap();
+        assert!(history.exists(), "until then it is in use");
+        drop(database);
+        let mut database = Database::open(folder.path()).unwrap();
+        let loaded = database.load().unwrap();
+        assert_eq!(
+            (text(&loaded.layers), loaded.users, loaded.notes),
+            (String::new(), vec![], vec![])
+        );
+        assert_eq!((history.exists(), identity.exists()), (false, retain));
+    }
+}
+
 #[test]
 fn a_refusal_of_the_disk_is_not_the_end() {
     let folder = TempDir::new().unwrap();

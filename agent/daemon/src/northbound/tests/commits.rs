@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use holdfast_config::layer::Service;
+use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::{LayerKey, Layers};
+use holdfast_config::{LayerKey, Layers, Models};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::{gnmi, holdfast};
@@ -20,6 +21,8 @@ use super::harness::*;
 use crate::core::Intent;
 use crate::core::tests::{Agent, BOX, caller};
 use crate::northbound::Datastore;
+use crate::store::{Change, Store};
+use crate::telemetry::commits::MAX_BOUNDARIES;
 
 const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 
@@ -430,6 +433,37 @@ async fn each_commit_is_told_by_itself_also_to_who_reads_late() {
     rig.agent.stop().await;
 }
 
+/// What it did not read is memory of ours, so a follower has a number of commits to fall behind.
+#[tokio::test]
+async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
+    use gnmi::subscription_list::Mode;
+    /// Octets of one change, so that few of them fill what the connection holds for a client that does not read.
+    const LARGE: usize = 100_000;
+    let mut rig = Rig::new().await;
+    let request = gnmi::SubscribeRequest {
+        extension: extensions("config"),
+        ..subscribe(list(Mode::Stream, &["change /system/config/motd-banner"]))
+    };
+    let mut follower = Subscription::open(&mut rig.client.clone(), request).await;
+    follower.until_sync().await;
+    let commits = 3 * MAX_BOUNDARIES;
+    for commit in 0..commits {
+        let banner = commit.to_string().repeat(LARGE);
+        rig.ask(&format!(r#"update /system/config/motd-banner "{banner}""#), "").await.unwrap();
+    }
+    let mut told = 0;
+    let end = loop {
+        match follower.next().await.as_str() {
+            "done" => told += 1,
+            text if text.starts_with('/') => {}
+            end => break end.to_owned(),
+        }
+    };
+    assert_eq!(end, "ResourceExhausted");
+    assert!(told > 0 && told + MAX_BOUNDARIES < commits, "{told} of {commits}");
+    rig.agent.stop().await;
+}
+
 // proves 1.132
 #[tokio::test]
 async fn a_reader_sees_a_rollback_once() {
@@ -471,6 +505,64 @@ async fn what_the_kernel_is_silent_about_is_taken_back_as_well() {
         }
         rig.agent.stop().await;
     }
+}
+
+const LEASED_PORT: &str = "holdfast_native:/interfaces/interface[name=eth0]";
+
+/// The state folder of a box whose port got an address and a route by DHCP.
+async fn leased() -> TempDir {
+    const ROUTE: &str = "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/route[prefix=0.0.0.0\\/0]";
+    let (kernel, elsewhere) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let agent = Agent::start(&kernel, elsewhere.path()).await;
+    let mut client = client(&agent).await;
+    let got = format!(
+        r#"update {LEASED_PORT}/ipv4/address[ip=192.0.2.9] {{"prefix-length": 24}}; update {ROUTE}/next-hop[index=0] {{"next-hop": "192.0.2.254", "interface": "eth0"}}"#
+    );
+    client.set(set_request(&got)).await.unwrap();
+    let models = Models::load().unwrap();
+    let mut layers = Layers::new();
+    let configuration = agent.handle.configuration();
+    *layers.tree_mut(LayerKey::LEASE) =
+        configuration.layers().tree(LayerKey::CLIENT_NATIVE).clone();
+    let folder = TempDir::new().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let rows = layer_rows_diff(&models, &Layers::new(), &layers);
+    store.write(rows.into_iter().map(Change::from).collect()).await.unwrap();
+    store.close().await.unwrap();
+    agent.stop().await;
+    folder
+}
+
+/// Case 9 of the union: what was leased gives way to an address that a client asks for, and comes back with the
+/// commit that asked.
+#[tokio::test]
+async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
+    const ADDRESS: &str = "address 192.0.2.9/24 of eth0";
+    const ROUTE: &str = "route 0.0.0.0/0 metric 0";
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), leased().await);
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let client = client(&agent).await;
+    let mut rig = Rig { kernel, folder, agent, client };
+    let described = format!(r#"union {LEASED_PORT} {{"description": "uplink"}}"#);
+    let own = format!(
+        r#"union {LEASED_PORT} {{"description": "uplink", "ipv4": {{"address": [{{"ip": "192.0.2.1", "prefix-length": 24}}]}}}}"#
+    );
+    rig.ask(&described, "").await.unwrap();
+    let before = rig.seen();
+    assert_eq!(rig.kernel.describe(), [ADDRESS, "link eth0", "link lo", ROUTE]);
+    for end in ["cancel", "time", "restart"] {
+        rig.ask(&own, "begin a").await.unwrap();
+        rig.pass(Duration::from_secs(10)).await;
+        // Also the route goes, whose gateway the new address would reach.
+        assert_eq!(rig.kernel.describe(), ["address 192.0.2.1/24 of eth0", "link eth0", "link lo"]);
+        match end {
+            "cancel" => drop(rig.ask("", "cancel a").await.unwrap()),
+            "time" => rig.pass(minutes(11)).await,
+            _ => rig = rig.restart().await,
+        }
+        rig.until(&before).await;
+    }
+    rig.agent.stop().await;
 }
 
 /// Changes to choose from: in both origins, of ports that are there and that are not, of routes and of nothing.

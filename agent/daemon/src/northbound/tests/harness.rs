@@ -163,6 +163,7 @@ pub(super) fn set_request(operations: &str) -> gnmi::SetRequest {
             (Some("delete"), Some(at), None) => request.delete.push(path(at)),
             (Some("replace"), Some(at), Some(json)) => request.replace.push(update(at, json)),
             (Some("update"), Some(at), Some(json)) => request.update.push(update(at, json)),
+            (Some("union"), Some(at), Some(json)) => request.union_replace.push(update(at, json)),
             _ => panic!("no operation: {operation}"),
         }
     }
