@@ -2,6 +2,7 @@
 
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
+use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, Configuration, EditErrors, Layers};
 use holdfast_scheduler::{Key, SharedValue};
 
@@ -46,6 +47,14 @@ impl Intent {
             Self::Rollback(_) => "rollback",
             Self::Logins(_) => "credentials",
             Self::FactoryReset { .. } => "factory reset",
+        }
+    }
+
+    /// The model in which it speaks: OpenConfig, unless it is a Set of the native model alone.
+    pub(super) fn origin(&self) -> Origin {
+        match self {
+            Self::Edit(edit) if edit.origins().eq([Origin::Native]) => Origin::Native,
+            _ => Origin::OpenConfig,
         }
     }
 

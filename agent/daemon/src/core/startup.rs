@@ -238,7 +238,7 @@ impl Objects {
                 Ok(value) => values.push(value),
                 // It was accepted once, so another version was here. The rest of the box must come up all the same.
                 Err(error) => {
-                    tracing::error!(path = %self.shown(&error.path), error = %Chain(&error), "stored configuration is not carried out");
+                    tracing::error!(path = %self.shown(&error.path, Origin::OpenConfig), error = %Chain(&error), "stored configuration is not carried out");
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Objects {
             || self.changes(old, &configuration, intent.is_admitted()),
             || layer_rows_diff(&self.models, old.layers(), configuration.layers()),
         );
-        let changes = changes?;
+        let changes = changes.map_err(|error| self.refused(&error, intent.origin()))?;
         let rows = rows.into_iter().map(store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
         Ok(Candidate { configuration, changes, rows, differences })
@@ -270,7 +270,7 @@ impl Objects {
         old: &Configuration,
         new: &Configuration,
         admitted: bool,
-    ) -> Result<Vec<Changed>, CommitError> {
+    ) -> Result<Vec<Changed>, ObjectError> {
         let changed = parallel::map(changed_objects(old, new), |change| {
             let (key, value) = match &change.new {
                 None => (self.registry.key(&change.path)?, None),
@@ -285,18 +285,18 @@ impl Objects {
             };
             Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
         });
-        let changed = changed.into_iter().collect::<Result<_, ObjectError>>();
-        changed.map_err(|error| self.refused(&error))
+        changed.into_iter().collect()
     }
 
-    pub(super) fn refused(&self, error: &ObjectError) -> CommitError {
-        CommitError::Object { path: self.shown(&error.path), reason: error.reason.clone() }
+    /// The refusal of an object, in the words of a request in this model.
+    pub(super) fn refused(&self, error: &ObjectError, origin: Origin) -> CommitError {
+        CommitError::Object { path: self.shown(&error.path, origin), reason: error.reason.clone() }
     }
 
-    /// A native path as its OpenConfig counterpart where there is one: most requests speak OpenConfig.
-    fn shown(&self, native: &InstancePath) -> String {
+    /// A native path; for who speaks OpenConfig, its counterpart where there is one.
+    fn shown(&self, native: &InstancePath, origin: Origin) -> String {
         let models = &self.models;
-        match models.map.up_path(native).first() {
+        match models.map.up_path(native).first().filter(|_| origin == Origin::OpenConfig) {
             Some(path) => path.to_path(models.schema(Origin::OpenConfig)).to_string(),
             None => native.to_path(models.schema(Origin::Native)).to_string(),
         }

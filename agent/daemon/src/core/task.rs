@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_config::Configuration;
+use holdfast_config::schema::Origin;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
@@ -164,6 +165,7 @@ impl CoreTask {
             Intent::FactoryReset { .. } => self.no_logins(),
             _ => Logins::default(),
         };
+        transaction.origin = intent.origin();
         self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
         let examined =
@@ -236,7 +238,7 @@ impl CoreTask {
         values.extend(transaction.logins.values.iter().cloned());
         let delta = Delta::new(values);
         if !transaction.is_rollback {
-            self.admit_values(changes)?;
+            self.admit_values(changes, transaction.origin)?;
         }
         let ticket = &transaction.ticket;
         let delta = delta.described(ticket.what).by(ticket.author());
@@ -250,13 +252,13 @@ impl CoreTask {
         self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
     }
 
-    fn admit_values(&self, changes: &[Changed]) -> Result<(), CommitError> {
+    fn admit_values(&self, changes: &[Changed], origin: Origin) -> Result<(), CommitError> {
         for Changed { path, key, value, .. } in changes {
             let [.., observed] = self.engine.planes(key);
             if let Some(value) = value {
                 let admitted =
                     self.objects.registry.admit(path, &**value, observed.map(|it| &**it));
-                admitted.map_err(|error| self.objects.refused(&error))?;
+                admitted.map_err(|error| self.objects.refused(&error, origin))?;
             }
         }
         Ok(())
@@ -456,6 +458,7 @@ impl CoreTask {
         let now = self.now();
         let changes = self.objects.changes(from, &self.configuration, true);
         let before = |(key, _): &(Key, _)| (key.clone(), self.logins.get(key).cloned());
+        let changes = changes.map_err(|error| self.objects.refused(&error, transaction.origin));
         let planned = changes.and_then(|changes| {
             let mut values = values(&changes);
             values.extend(transaction.logins.values.iter().map(before));

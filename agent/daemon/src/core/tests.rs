@@ -234,6 +234,26 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
     agent.stop().await;
 }
 
+#[tokio::test]
+async fn a_refused_object_is_named_in_the_model_of_the_request() {
+    const NATIVE: &str = "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]/next-hop[index=0]";
+    const OPENCONFIG: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=s]/static-routes/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=0]/config";
+    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    for (origin, path, named) in
+        [(Origin::Native, NATIVE, "/static["), (Origin::OpenConfig, OPENCONFIG, "/static-routes/")]
+    {
+        let target = Target { origin, path: path.parse().unwrap() };
+        let text = br#"{"next-hop": "224.0.0.1"}"#.to_vec();
+        let updates = vec![(target, Payload::Json { text, ietf: true })];
+        let edit = Edit { updates, ..Edit::default() };
+        let refused = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(named) && error.contains("no gateway"), "{error}");
+    }
+    agent.stop().await;
+}
+
 /// What is shown of an object goes with it, also when it goes because of another one.
 #[tokio::test]
 async fn what_is_shown_does_not_depend_on_the_way_there() {

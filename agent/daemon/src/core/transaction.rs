@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, KeySet, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
@@ -58,6 +59,8 @@ pub(super) struct Transaction {
     pub(super) logins: Logins,
     /// The store is not asked: it changes nothing that the core keeps over restarts.
     pub(super) is_unrecorded: bool,
+    /// The model in which its author speaks.
+    pub(super) origin: Origin,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
     pub(super) withheld: KeySet,
@@ -90,6 +93,7 @@ impl Transaction {
             ticket,
             options,
             is_rollback: false,
+            origin: Origin::OpenConfig,
             logins: Logins::default(),
             is_unrecorded: false,
             changes,
