@@ -6,6 +6,7 @@
 mod authz;
 mod boot;
 mod capabilities;
+mod certz;
 mod clients;
 mod commits;
 mod credentialz;

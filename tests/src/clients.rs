@@ -43,6 +43,31 @@ impl Gnmic {
         Self { options: options.map(ToOwned::to_owned).into() }
     }
 
+    /// The same without a user: who it is says the certificate, in files.
+    pub fn with_certificate(
+        agent: &AgentProcess,
+        ca: &Path,
+        certificate: &Path,
+        key: &Path,
+    ) -> Self {
+        let file = |path: &Path| path.display().to_string();
+        let (address, ca) = (agent.address().to_string(), file(ca));
+        let (certificate, key) = (file(certificate), file(key));
+        let options = [
+            "--address",
+            &address,
+            "--tls-ca",
+            &ca,
+            "--tls-cert",
+            &certificate,
+            "--tls-key",
+            &key,
+            "--timeout",
+            "30s",
+        ];
+        Self { options: options.map(ToOwned::to_owned).into() }
+    }
+
     /// Runs a command that must succeed; returns what it prints.
     ///
     /// # Panics

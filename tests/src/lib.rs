@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod browser;
+pub mod certificates;
 pub mod clients;
 pub mod eventually;
 pub mod gnmi;

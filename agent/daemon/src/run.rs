@@ -17,19 +17,15 @@ use holdfast_config::{Models, ModelsError, Service};
 use holdfast_platform::netns::NetnsSetting;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
-use rustls::ServerConfig;
-use tokio::{
-    runtime,
-    sync::{oneshot, watch},
-    time::timeout,
-};
+use tokio::{runtime, sync::oneshot, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     core::{Core, Parts, StartError},
-    gnsi::{Gnsi, ModelError},
+    gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
@@ -37,10 +33,10 @@ use crate::{
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
-    settings::{RunSettings, TlsSettings},
-    store::{Journal, Loaded, Store, StoreError},
+    settings::RunSettings,
+    store::{ArtefactTable, Journal, Loaded, Store, StoreError},
     telemetry::view::now_ns,
-    tls::{self, Listener, TlsError},
+    tls::{Listener, TlsError},
 };
 
 /// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
@@ -82,6 +78,8 @@ pub enum RunError {
     Models(#[from] ModelsError),
     #[error("cannot begin gNSI")]
     Gnsi(#[from] ModelError),
+    #[error("the native model has no gRPC server")]
+    NoServer,
     #[error("cannot manage the box")]
     Platform(#[from] PlatformError),
     #[error("cannot start from what is stored")]
@@ -133,6 +131,8 @@ struct Running {
     introspection: Router,
     journal: Journal,
     gnsi: Gnsi,
+    /// Shows which TLS profile is bound.
+    _following: AbortOnDropHandle<()>,
 }
 
 async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
@@ -150,11 +150,14 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     }
     let listener = Listener::bind(&settings.listen)?;
     let addresses = listener.addresses();
-    let identity = Identity::read(settings, &addresses)?;
+    let stored = loaded.artefacts.remove(&ArtefactTable::Certz).unwrap_or_default();
+    let state_dir = settings.state.path().to_owned();
+    let profiles = TlsProfiles::new(settings.tls.clone(), state_dir, &addresses, &stored)?;
+    drop(stored); // it holds keys
 
     let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, store, loaded, &addresses, &reboots, &users) => running?,
+        running = start_core(settings, store, loaded, &addresses, &profiles, &reboots, &users) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
@@ -170,7 +173,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     };
     let authenticator = Authenticator::new(users, settings.certificate_role, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
-    let incoming = listener.accept(&identity.config_tx.subscribe());
+    let incoming = listener.accept(&profiles);
     let stop = async move { drop(stop_rx.await) };
     let gnsi = running.gnsi.clone();
     let mut server =
@@ -185,7 +188,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let end = loop {
         tokio::select! {
             told = signals.next() => match told {
-                Told::Reload => identity.reload(),
+                Told::Reload => profiles.reload(),
                 Told::End => break End::Told,
             },
             _ = &mut due => break End::Reboot(settings.reboot),
@@ -217,12 +220,14 @@ async fn start_core(
     store: &Store,
     loaded: Loaded,
     addresses: &[SocketAddr],
+    profiles: &TlsProfiles,
     reboots: &Reboots,
     users: &Users,
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
-    let gnsi = Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root)?;
+    let gnsi =
+        Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?;
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;
@@ -232,14 +237,15 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let polled = gnsi.polled();
     let logins = gnsi.logins.values();
+    let (polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
     let parts = Parts {
         models,
         transport,
         events,
         collector,
         polled,
+        profiles: Some(bindable),
         store,
         loaded,
         listening,
@@ -248,8 +254,11 @@ async fn start_core(
     };
     let core = Core::start(parts).await?;
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+    let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
+    let following = gnsi.follow_binding(bound, core.handle());
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     Ok(Running {
+        _following: following,
         routes: northbound::routes(core.handle(), reboots.clone(), &gnsi).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
@@ -278,33 +287,5 @@ async fn close(store: &Store) {
         Ok(Ok(())) | Ok(Err(StoreError::Stopped)) => {}
         Ok(Err(error)) => error!(error = %Chain(&error), "cannot close the database"),
         Err(_) => error!("the disk did not answer in time; what was answered is safe"),
-    }
-}
-
-/// The TLS settings in use, and the files they came from.
-struct Identity {
-    config_tx: watch::Sender<Arc<ServerConfig>>,
-    files: TlsSettings,
-    state_dir: PathBuf,
-    addresses: Vec<std::net::IpAddr>,
-}
-
-impl Identity {
-    fn read(settings: &RunSettings, addresses: &[SocketAddr]) -> Result<Self, TlsError> {
-        let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
-        let (files, state_dir) = (settings.tls.clone(), settings.state.path().to_owned());
-        let config = tls::server_config(&files, &state_dir, &addresses)?;
-        Ok(Self { config_tx: watch::Sender::new(Arc::new(config)), files, state_dir, addresses })
-    }
-
-    /// Takes new files into use for new connections; keeps the old ones when the new ones are not usable.
-    fn reload(&self) {
-        match tls::server_config(&self.files, &self.state_dir, &self.addresses) {
-            Ok(config) => {
-                self.config_tx.send_replace(Arc::new(config));
-                info!("TLS files read again");
-            }
-            Err(error) => error!(error = %Chain(&error), "the TLS files stay as they were"),
-        }
     }
 }

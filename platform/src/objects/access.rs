@@ -10,7 +10,7 @@ use super::{Entry, ObjectError, Registry, ip_text};
 use crate::values::{GrpcServer, User};
 
 /// The TLS profile that always exists: the identity of the box.
-pub const DEFAULT_PROFILE: &str = "system_default_profile";
+const DEFAULT_PROFILE: &str = "system_default_profile";
 /// The one gRPC server of the agent (the default of its name in OpenConfig).
 pub const GRPC_SERVER: &str = "DEFAULT";
 
@@ -23,6 +23,23 @@ pub struct Listening {
     pub port: u16,
     /// Short names of the families of services it has: `gnmi`, `gnoi`.
     pub services: Vec<&'static str>,
+}
+
+/// The TLS profiles that the gRPC server may be bound to.
+pub trait Profiles: std::fmt::Debug + Send + Sync {
+    /// Why it may not be bound to the profile of this id.
+    fn refusal(&self, id: &str) -> Option<String>;
+}
+
+/// Of a box without other profiles.
+#[derive(Debug)]
+pub(super) struct DefaultProfile;
+
+impl Profiles for DefaultProfile {
+    fn refusal(&self, id: &str) -> Option<String> {
+        (id != DEFAULT_PROFILE)
+            .then(|| format!("there is no TLS profile `{id}`, only `{DEFAULT_PROFILE}`"))
+    }
 }
 
 impl Registry {
@@ -43,8 +60,7 @@ impl Registry {
     ) -> Result<GrpcServer, ObjectError> {
         let leaf = self.nodes.server.certificate_id;
         let certificate_id = entry.text(leaf);
-        if let Some(profile) = certificate_id.as_ref().filter(|it| *it != DEFAULT_PROFILE) {
-            let reason = format!("there is no TLS profile `{profile}`, only `{DEFAULT_PROFILE}`");
+        if let Some(reason) = certificate_id.as_ref().and_then(|id| self.profiles.refusal(id)) {
             return Err(entry.leaf_error(leaf, reason));
         }
         Ok(GrpcServer { name: name.clone(), certificate_id })
@@ -65,7 +81,6 @@ impl Registry {
         let path = self.in_system(nodes.entry, GRPC_SERVER);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, GRPC_SERVER);
-        leaves.text(nodes.state_certificate_id, DEFAULT_PROFILE);
         leaves.put(nodes.state_port, Value::Uint(listening.port.into()));
         let mut addresses: Vec<Value> = listening.addresses.iter().copied().map(ip_text).collect();
         addresses.sort();

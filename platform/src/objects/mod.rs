@@ -26,7 +26,7 @@ use crate::descriptors;
 use crate::values::{Address, Family, Link, LinkKind, MacAddr, Neighbor, System};
 use nodes::Nodes;
 
-pub use access::{DEFAULT_PROFILE, GRPC_SERVER, Listening};
+pub use access::{GRPC_SERVER, Listening, Profiles};
 pub use nodes::ModelError;
 
 /// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
@@ -48,6 +48,8 @@ pub struct ObjectError {
 #[derive(Clone, Debug)]
 pub struct Registry {
     nodes: Nodes,
+    /// Where the names of TLS profiles are looked up.
+    profiles: Arc<dyn Profiles>,
 }
 
 impl Registry {
@@ -56,7 +58,12 @@ impl Registry {
     /// # Errors
     /// When the model lacks one of them.
     pub fn new(native: &Schema) -> Result<Self, ModelError> {
-        Ok(Self { nodes: Nodes::find(native)? })
+        Ok(Self { nodes: Nodes::find(native)?, profiles: Arc::new(access::DefaultProfile) })
+    }
+
+    /// The same with TLS profiles beside the default one.
+    pub fn with_profiles(self, profiles: Arc<dyn Profiles>) -> Self {
+        Self { profiles, ..self }
     }
 
     /// The value of one native object and its key: `path` is its entry, `branch` what stands in it.

@@ -61,7 +61,6 @@ nodes!(
         certificate_id: "/certificate-id",
         state: "/state",
         state_name: "/state/name",
-        state_certificate_id: "/state/certificate-id",
         state_port: "/state/port",
         state_services: "/state/services",
         state_listen_addresses: "/state/listen-addresses",

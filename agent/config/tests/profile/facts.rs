@@ -11,10 +11,31 @@ use serde_json::{Value as Json, json};
 use crate::table::{Row, name, parent, plain, read};
 
 /// Rows with conditions whose condition the profile leaves out, and why.
-const DROPPED_WHENS: [(&str, &str); 1] = [(
-    "/system/grpc-servers/grpc-server[name]/authz-policy-counters",
-    "depends on the services that are asked for, which is no configuration here: all of them are there",
-)];
+const DROPPED_WHENS: [(&str, &str); 12] = [
+    (
+        "/system/grpc-servers/grpc-server[name]/authz-policy-counters",
+        "depends on the services that are asked for, which is no configuration here: all of them are there",
+    ),
+    ("/system/grpc-servers/grpc-server[name]/state/authentication-policy-created-on", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/authentication-policy-version", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/ca-trust-bundle-created-on", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/ca-trust-bundle-version", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/certificate-created-on", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/certificate-expires-on", TLS_ALWAYS),
+    (
+        "/system/grpc-servers/grpc-server[name]/state/certificate-revocation-list-bundle-created-on",
+        TLS_ALWAYS,
+    ),
+    (
+        "/system/grpc-servers/grpc-server[name]/state/certificate-revocation-list-bundle-version",
+        TLS_ALWAYS,
+    ),
+    ("/system/grpc-servers/grpc-server[name]/state/certificate-version", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/counters", TLS_ALWAYS),
+    ("/system/grpc-servers/grpc-server[name]/state/ssl-profile-id", TLS_ALWAYS),
+];
+
+const TLS_ALWAYS: &str = "they ask for transport security, without which there is no server";
 
 #[test]
 fn each_node_is_what_its_row_says() {

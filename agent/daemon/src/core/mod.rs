@@ -7,6 +7,7 @@
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
+mod binding;
 mod confirm;
 mod election;
 mod inside;
@@ -41,6 +42,7 @@ use crate::northbound::Datastore;
 use crate::store::StoreError;
 use crate::telemetry::{Boundaries, BoundarySender, Revision};
 
+pub use binding::CertificateId;
 pub use confirm::ConfirmError;
 pub use election::ElectionError;
 pub(crate) use inside::{Inside, ShortStatus, Told};
@@ -188,6 +190,11 @@ impl CoreHandle {
     pub fn switch(&self, service: Service) -> impl Fn() -> bool + Send + Sync + use<> {
         let configuration_rx = self.configuration_rx.clone();
         move || configuration_rx.borrow().layers().is_on(service)
+    }
+
+    /// The TLS profile of the server by the configuration in force.
+    pub fn certificate_id(&self) -> Option<CertificateId> {
+        CertificateId::new(&self.models, self.configuration_rx.clone())
     }
 
     async fn change_with(

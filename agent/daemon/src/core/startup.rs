@@ -8,7 +8,7 @@ use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tree, parallel};
-use holdfast_platform::objects::{Listening, ObjectError, Registry};
+use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, SharedValue, TxnId};
@@ -38,6 +38,8 @@ pub struct Parts {
     pub collector: Option<Collector>,
     /// What the agent itself counts.
     pub polled: Vec<Arc<dyn Polled>>,
+    /// What the gRPC server may be bound to; without it, the default profile.
+    pub profiles: Option<Arc<dyn Profiles>>,
     pub store: Store,
     pub loaded: Loaded,
     /// Where clients reach the services.
@@ -80,8 +82,8 @@ impl Core {
     /// When what is stored cannot be understood.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
-        let Parts { polled, store, loaded, listening, factory, logins, .. } = parts;
-        let objects = Arc::new(Objects::new(Arc::clone(&models))?);
+        let Parts { polled, profiles, store, loaded, listening, factory, logins, .. } = parts;
+        let objects = Arc::new(Objects::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = objects.before_rollbacks(&loaded)?;
         let stored = objects.read(loaded.layers)?;
@@ -165,8 +167,11 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    fn new(models: Arc<Models>) -> Result<Self, StartError> {
-        let registry = Registry::new(&models.native)?;
+    fn new(models: Arc<Models>, profiles: Option<Arc<dyn Profiles>>) -> Result<Self, StartError> {
+        let mut registry = Registry::new(&models.native)?;
+        if let Some(profiles) = profiles {
+            registry = registry.with_profiles(profiles);
+        }
         Ok(Self { models, registry })
     }
 

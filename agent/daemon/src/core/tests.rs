@@ -8,13 +8,14 @@ use holdfast_config::tree::Found;
 use holdfast_config::{Models, json};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::auth::Users;
 use crate::caller::{Role, Source};
-use crate::gnsi::Gnsi;
+use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::reboot::Reboots;
-use crate::store::{Store, tests as disk};
+use crate::store::{ArtefactTable, Store, tests as disk};
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
@@ -43,6 +44,7 @@ pub(crate) struct Agent {
     pub(crate) handle: CoreHandle,
     pub(crate) reboots: Reboots,
     pub(crate) gnsi: Gnsi,
+    _following: AbortOnDropHandle<()>,
     store: Store,
 }
 
@@ -53,15 +55,19 @@ impl Agent {
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
         let reboots = Reboots::new(&loaded.notes, store.clone());
+        let stored = loaded.artefacts.get(&ArtefactTable::Certz).cloned().unwrap_or_default();
+        let profiles = TlsProfiles::of_box(folder, &stored);
         let transport = Box::new(transport);
         let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
-        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder).unwrap();
+        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder, profiles.clone())
+            .unwrap();
         let parts = Parts {
             models,
             transport,
             events,
             collector: None,
             polled: gnsi.polled(),
+            profiles: Some(Arc::new(profiles)),
             store: store.clone(),
             loaded,
             listening: Listening::default(),
@@ -73,7 +79,13 @@ impl Agent {
             users.follow(roles);
         }
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
-        Self { handle: core.handle(), core, reboots, gnsi, store }
+        let bound = core.handle().certificate_id().unwrap();
+        let _following = gnsi.follow_binding(bound, core.handle());
+        Self { handle: core.handle(), core, reboots, gnsi, _following, store }
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        self.store.clone()
     }
 
     async fn update(&self, document: &str) -> Result<Committed, CommitError> {

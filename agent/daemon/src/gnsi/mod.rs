@@ -6,11 +6,13 @@
 //! [`crate::northbound::Datastore::show_state`], what is counted is [`Polled`].
 
 mod authz;
+pub(crate) mod certz;
 mod host_key;
 mod layer;
 mod logins;
 pub mod pathz;
 mod rotations;
+mod server_state;
 mod vault;
 
 use std::path::Path as Folder;
@@ -18,15 +20,19 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
+pub(crate) use self::certz::Certz;
+pub use self::certz::{Binding, TlsProfiles};
 pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
 pub use self::logins::{Logins, difference};
 use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
+pub(crate) use self::server_state::ServerState;
 use crate::auth::Users;
-use crate::core::Polled;
+use crate::core::{CertificateId, Polled};
 use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
 
@@ -34,6 +40,7 @@ use crate::store::{Artefacts, Store};
 #[derive(Clone, Debug)]
 pub struct Gnsi {
     pub(crate) authz: Arc<Authz>,
+    pub(crate) certz: Certz,
     pub(crate) pathz: Pathz,
     pub logins: Logins,
     pub rotations: Rotations,
@@ -55,16 +62,18 @@ impl Gnsi {
         store: &Store,
         artefacts: &Artefacts,
         root: &Folder,
+        profiles: TlsProfiles,
     ) -> Result<Self, ModelError> {
         let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let authz = Authz::new(&models.native, store.clone(), artefacts)?;
+        let certz = Certz::new(&models.native, store.clone(), profiles)?;
         let (authz, pathz, rotations) = (Arc::new(authz), Pathz::default(), Rotations::default());
-        Ok(Self { authz, pathz, logins, rotations })
+        Ok(Self { authz, certz, pathz, logins, rotations })
     }
 
     /// What is counted.
     pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
-        vec![self.authz.clone()]
+        vec![self.authz.clone(), Arc::new(self.certz.state.clone())]
     }
 
     /// Shows readers what is in force, and follows the operator's switch from now on.
@@ -75,6 +84,21 @@ impl Gnsi {
     ) {
         self.authz.follow(Box::new(switch));
         core.show_state(self.authz.first_state()).await;
+    }
+
+    /// The TLS profiles that the gRPC server may be bound to.
+    pub fn profiles(&self) -> &TlsProfiles {
+        &self.certz.profiles
+    }
+
+    /// Has the configuration say which of them new connections meet, and shows that until the handle is dropped.
+    pub fn follow_binding(
+        &self,
+        bound: CertificateId,
+        core: impl Datastore,
+    ) -> AbortOnDropHandle<()> {
+        self.certz.profiles.follow(bound.clone());
+        AbortOnDropHandle::new(tokio::spawn(self.certz.state.clone().follow(bound, core)))
     }
 }
 

@@ -85,6 +85,7 @@ impl Asked {
             events,
             collector: None,
             polled: Vec::new(),
+            profiles: None,
             store: store.clone(),
             loaded,
             factory: None,

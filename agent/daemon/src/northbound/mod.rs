@@ -33,6 +33,7 @@ use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
+use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
 use http::HeaderValue;
 use prost::Message;
@@ -45,7 +46,7 @@ use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
-use self::gnsi::{AuthzService, CredentialzService};
+use self::gnsi::{AuthzService, CertzService, CredentialzService};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 
@@ -57,13 +58,14 @@ pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 7] = [
+const SERVED: [&str; 8] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
     <SystemServer<()> as NamedService>::NAME,
     <AuthzServer<()> as NamedService>::NAME,
     <CredentialzServer<()> as NamedService>::NAME,
+    <CertzServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
 ];
 
@@ -81,6 +83,9 @@ pub async fn routes(
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
     let system = SystemServer::new(SystemService::new(reboots));
+    // A bundle of 20 000 authorities is a message of tens of megabytes.
+    let certz = CertzServer::new(CertzService::new(core.clone(), gnsi))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE);
     let authz = AuthzServer::new(AuthzService::new(core.clone(), gnsi));
     let credentialz = CredentialzService::server(core.clone(), gnsi);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
@@ -93,12 +98,14 @@ pub async fn routes(
     health_of(&reporter, &system).await;
     health_of(&reporter, &authz).await;
     health_of(&reporter, &credentialz).await;
+    health_of(&reporter, &certz).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
     routes.add_service(gnmi).add_service(health);
     routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
     routes.add_service(credentialz);
+    routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

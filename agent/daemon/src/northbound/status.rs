@@ -10,6 +10,7 @@ use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Path, PathError};
 use holdfast_proto::google::rpc;
+use holdfast_security::certz::{CertzError, Kind};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -79,6 +80,19 @@ impl Refusal {
     /// What the stream was opened under is no longer so: the client may open it again.
     pub(super) fn superseded(text: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, text)
+    }
+
+    /// What is wrong with a TLS profile, or with what is asked about one.
+    pub(super) fn certz(error: &CertzError) -> Self {
+        let code = match error.kind {
+            Kind::Invalid => Code::InvalidArgument,
+            Kind::NotFound => Code::NotFound,
+            Kind::Exists => Code::AlreadyExists,
+            Kind::Precondition => Code::FailedPrecondition,
+            Kind::Unsupported => Code::Unimplemented,
+            Kind::Internal => Code::Internal,
+        };
+        Self::new(code, error.to_string())
     }
 
     /// The agent is at fault.

@@ -17,6 +17,7 @@ use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tracing::{info, warn};
 use x509_parser::extensions::GeneralName;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::{TlsError, parse};
 use crate::store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
@@ -79,6 +80,19 @@ fn make(folder: &Path, names: &Names) -> Result<(), TlsError> {
     write_private_file(&folder.join(KEY_FILE), key.serialize_pem().as_bytes())?;
     let chain = certificate.pem() + &authority.pem;
     Ok(write_private_file(&folder.join(CERTIFICATE_FILE), chain.as_bytes())?)
+}
+
+/// A certificate for this box that signs itself, and its key in PEM.
+pub(crate) fn self_signed(
+    addresses: &[IpAddr],
+) -> Result<(CertificateDer<'static>, Zeroizing<String>), TlsError> {
+    let mut key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = Names::of_this_box(addresses).certificate_params()?;
+    params.use_authority_key_identifier_extension = false; // it has no authority
+    let certificate = params.self_signed(&key)?.der().clone();
+    let pem = Zeroizing::new(key.serialize_pem());
+    key.zeroize();
+    Ok((certificate, pem))
 }
 
 fn create_private_folder_for_identity(folder: &Path) -> Result<(), TlsError> {

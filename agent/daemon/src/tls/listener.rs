@@ -10,12 +10,11 @@ use std::{
 };
 
 use nix::errno::Errno;
-use rustls::ServerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{mpsc, watch},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -29,7 +28,7 @@ use super::{
     limits::{Limits, Permit},
     peer::{Peer, PeerCertificate},
 };
-use crate::northbound::Dscp;
+use crate::{gnsi::TlsProfiles, northbound::Dscp};
 
 /// A client that has not finished its handshake by then is gone, or never meant to.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,14 +83,14 @@ impl Listener {
         self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
     }
 
-    /// Starts to accept. The configuration may be replaced while connections come in; those made before keep theirs.
-    pub fn accept(self, config_rx: &watch::Receiver<Arc<ServerConfig>>) -> Incoming {
+    /// Starts to accept. The profiles may change while connections come in; those made before keep what they have.
+    pub fn accept(self, profiles: &TlsProfiles) -> Incoming {
         let (connection_tx, connection_rx) = mpsc::channel(QUEUE_DEPTH);
         let limits = Arc::new(Limits::default());
         let accepting = self.sockets.into_iter().map(|socket| {
             let task = AcceptTask {
                 socket,
-                config_rx: config_rx.clone(),
+                profiles: profiles.clone(),
                 connection_tx: connection_tx.clone(),
                 limits: limits.clone(),
             };
@@ -129,7 +128,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// The loop of one listening socket.
 struct AcceptTask {
     socket: TcpListener,
-    config_rx: watch::Receiver<Arc<ServerConfig>>,
+    profiles: TlsProfiles,
     connection_tx: mpsc::Sender<Connection>,
     limits: Arc<Limits>,
 }
@@ -147,15 +146,22 @@ impl AcceptTask {
             };
             let Some(permit) = self.limits.admit(address.ip()) else {
                 warn!(peer = %address, "connection refused: too many are open");
+                self.profiles.connections().rejected();
                 continue;
             };
-            let acceptor = TlsAcceptor::from(self.config_rx.borrow().clone());
+            let profiles = self.profiles.clone();
             let connection_tx = self.connection_tx.clone();
             tokio::spawn(async move {
-                let connected = connect(acceptor, stream, address, permit).await;
-                match connected {
-                    Ok(connection) => drop(connection_tx.send(connection).await), // refused only when we are ending
-                    Err(error) => debug!(peer = %address, %error, "TLS handshake failed"),
+                let acceptor = TlsAcceptor::from(profiles.server_config());
+                match connect(acceptor, stream, address, permit).await {
+                    Ok(connection) => {
+                        profiles.connections().accepted();
+                        drop(connection_tx.send(connection).await); // refused only when we are ending
+                    }
+                    Err(error) => {
+                        profiles.connections().rejected();
+                        debug!(peer = %address, %error, "TLS handshake failed");
+                    }
                 }
             });
         }

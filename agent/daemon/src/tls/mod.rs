@@ -1,13 +1,15 @@
 //! Everything that arrives over the network arrives here, encrypted: there is no cleartext listener.
 //!
-//! [`server_config`] makes the TLS settings from the operator's certificate, or from the identity the agent made for
-//! itself on its first start. [`Listener`] accepts connections with them and hands on those whose handshake is done.
-//! With client certificates configured, a connection without a valid one ends here.
+//! What is shown and who is asked is decided by [`TlsProfiles`]: by the profile that the server is bound to, else by the
+//! operator's certificate, or the identity the agent made for itself on its first start. [`Listener`] accepts
+//! connections so and hands on those whose handshake is done. Where a profile trusts somebody, a connection without a
+//! valid certificate ends here.
 
 mod identity;
 mod limits;
 mod listener;
 mod peer;
+mod verifier;
 
 use std::{
     fs::Permissions,
@@ -18,10 +20,10 @@ use std::{
     sync::Arc,
 };
 
+use holdfast_security::certz::{CertzError, Clients, TrustBundle};
 use rustls::{
-    RootCertStore, ServerConfig,
+    ServerConfig,
     crypto::{CryptoProvider, aws_lc_rs},
-    server::WebPkiClientVerifier,
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use rustls_pki_types::{
@@ -32,8 +34,12 @@ use tracing::warn;
 use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
 
 pub use self::identity::ca_file;
+pub(crate) use self::identity::self_signed;
 pub use self::listener::{Connection, Incoming, Listener};
 pub use self::peer::{Peer, PeerCertificate};
+use self::verifier::ClientVerifier;
+#[cfg(doc)]
+use crate::gnsi::TlsProfiles;
 use crate::{settings::TlsSettings, store::StoreError};
 
 /// HTTP/2 is all we speak; RFC 7540 section 3.3 asks for its name in the handshake.
@@ -60,7 +66,9 @@ pub enum TlsError {
     #[error("cannot use the key in `{}`", path.display())]
     BadKey { path: PathBuf, source: rustls::Error },
     #[error("cannot trust the client certificate authorities in `{}`", path.display())]
-    ClientAuthorities { path: PathBuf, source: rustls::server::VerifierBuilderError },
+    ClientAuthorities { path: PathBuf, source: CertzError },
+    #[error("cannot use the identity of this box for a profile")]
+    Profile { source: CertzError },
     #[error("cannot make an identity for this box")]
     Generate(#[from] rcgen::Error),
     #[error("cannot keep the identity of this box")]
@@ -71,40 +79,52 @@ pub enum TlsError {
     Listen { address: std::net::SocketAddr, source: io::Error },
 }
 
+/// What the box shows, and whom it asks for a certificate, as long as nobody says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) certified: Arc<CertifiedKey>,
+    pub(crate) clients: Option<Clients>,
+}
+
 /// Reads the operator's files, or else reads or makes the agent's own identity in the state folder.
 ///
 /// `addresses` are those under which clients may reach the box; an identity of our own names them.
 ///
 /// # Errors
 /// When a file is missing, expired, or does not fit another; the message names the file.
-pub fn server_config(
+pub(crate) fn own(
     settings: &TlsSettings,
     state_dir: &Path,
     addresses: &[IpAddr],
-) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+) -> Result<Own, TlsError> {
+    let provider = aws_lc_rs::default_provider();
     let certified = match (&settings.tls_cert, &settings.tls_key) {
         (Some(certificate), Some(key)) => operators_identity(certificate, key, &provider)?,
         _ => identity::own(state_dir, addresses, &provider)?,
     };
+    let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
+    Ok(Own { certified: Arc::new(certified), clients: clients.map(Clients::of) })
+}
+
+/// The settings of a handshake that shows `certified`. With `clients`, one without a certificate of theirs fails.
+///
+/// # Errors
+/// When the library refuses its own defaults: a mistake of ours.
+pub(crate) fn server_config(
+    certified: &CertifiedKey,
+    clients: Option<Clients>,
+) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
-    let builder = match &settings.tls_client_ca {
+    let builder = match clients {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            // A client is not told which authorities we accept: with a few thousand of them the handshake message
-            // outgrows what peers read, and nobody picks a certificate by it.
-            let verifier = WebPkiClientVerifier::builder_with_provider(
-                client_authorities(path)?.into(),
-                provider,
-            )
-            .clear_root_hint_subjects()
-            .build()
-            .map_err(|source| TlsError::ClientAuthorities { path: path.clone(), source })?;
-            builder.with_client_cert_verifier(verifier)
+        Some(clients) => {
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier::new(clients, provider)))
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    let shown = SingleCertAndKey::from(certified.clone());
+    let mut config = builder.with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(config)
 }
@@ -130,12 +150,9 @@ fn operators_identity(
     })
 }
 
-fn client_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for (index, certificate) in read_certificates(path)?.into_iter().enumerate() {
-        roots.add(certificate).map_err(|source| bad_certificate(path, index, source))?;
-    }
-    Ok(roots)
+fn client_authorities(path: &Path) -> Result<TrustBundle, TlsError> {
+    TrustBundle::new("the file", read_certificates(path)?)
+        .map_err(|source| TlsError::ClientAuthorities { path: path.into(), source })
 }
 
 /// All certificates of a PEM file; at least one.

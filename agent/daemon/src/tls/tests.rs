@@ -20,7 +20,7 @@ fn complaint(
         tls_key: Some(files.path().join(key)),
         tls_client_ca: client_ca.map(|name| files.path().join(name)),
     };
-    let error = server_config(&settings, files.path(), &[]).err()?;
+    let error = own(&settings, files.path(), &[]).err()?;
     Some(Chain(&error).to_string().replace(&format!("{}/", files.path().display()), ""))
 }
 
@@ -55,7 +55,12 @@ fn unusable_files_are_named() {
             "the key in `other-key.pem` does not belong to the certificate in `good.pem`",
         ),
         ("good.pem", "key.pem", Some("empty.pem"), "`empty.pem` holds no certificate"),
-        ("good.pem", "key.pem", Some("broken.pem"), "certificate 1 in `broken.pem` is not usable"),
+        (
+            "good.pem",
+            "key.pem",
+            Some("broken.pem"),
+            "cannot trust the client certificate authorities in `broken.pem`: the file: certificate 1",
+        ),
     ] {
         let said = complaint(&files, certificate, key, client_ca).unwrap_or_default();
         assert!(
@@ -71,7 +76,7 @@ fn the_own_identity_lasts_and_follows_the_addresses() {
     let file = |name: &str| state.path().join("tls").join(name);
     let start = |addresses: &[&str]| {
         let addresses: Vec<_> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        server_config(&TlsSettings::default(), state.path(), &addresses).unwrap();
+        own(&TlsSettings::default(), state.path(), &addresses).unwrap();
         [fs::read(file("ca.pem")).unwrap(), fs::read(file("cert.pem")).unwrap()]
     };
     let first = start(&["127.0.0.1"]);

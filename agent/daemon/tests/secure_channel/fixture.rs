@@ -1,11 +1,11 @@
 //! An agent's network side with a toy gNMI service behind it, and clients for it.
 
-use std::{fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin};
 
 use holdfast::{
     auth::{Authenticator, Password, Users},
     caller::{Caller, Role},
-    gnsi::Gnsi,
+    gnsi::{Gnsi, TlsProfiles},
     server,
     settings::TlsSettings,
     store::{Artefact, ArtefactTable, Store},
@@ -20,7 +20,6 @@ use holdfast_proto::gnmi::{
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tokio_stream::Stream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{
@@ -70,7 +69,6 @@ pub(crate) struct Agent {
     pub(crate) users: Users,
     state: TempDir,
     _server: AbortOnDropHandle<()>,
-    _config_tx: watch::Sender<Arc<rustls::ServerConfig>>,
 }
 
 impl Agent {
@@ -114,8 +112,6 @@ impl Agent {
             policies.insert("policy".to_owned(), policy);
         }
         let users = Users::new(loaded.users, store.clone()).unwrap();
-        let models = Models::load().unwrap();
-        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path()).unwrap();
         let tls_client_ca = authority.map(|authority| {
             let path = state.path().join("clients.pem");
             fs::write(&path, &authority.pem).unwrap();
@@ -124,9 +120,12 @@ impl Agent {
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = listener.addresses()[0];
         let settings = TlsSettings { tls_client_ca, ..TlsSettings::default() };
-        let config = tls::server_config(&settings, state.path(), &[address.ip()]).unwrap();
-        let (config_tx, config_rx) = watch::channel(Arc::new(config));
-        let incoming = listener.accept(&config_rx);
+        let folder = state.path().to_owned();
+        let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
+        let incoming = listener.accept(&profiles);
+        let models = Models::load().unwrap();
+        let gnsi =
+            Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path(), profiles).unwrap();
         let authenticator = Authenticator::new(users.clone(), certificate_role, gnsi.clone());
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
@@ -134,7 +133,7 @@ impl Agent {
         let serving =
             server::serve(incoming, authenticator, gnsi, routes.routes(), std::future::pending());
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
-        Self { address, users, state, _server: server, _config_tx: config_tx }
+        Self { address, users, state, _server: server }
     }
 
     async fn and_users(self) -> Self {

@@ -102,6 +102,10 @@ impl Chain {
         &self.0.certified
     }
 
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// True when it follows the identity of the box.
     pub fn is_identity(&self) -> bool {
         matches!(self.0.key, Key::Identity)

@@ -14,6 +14,7 @@ mod pkcs7;
 mod policy;
 mod profile;
 mod revocation;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -28,4 +29,5 @@ pub use self::profile::{
     SYSTEM_DEFAULT_PROFILE, StoredEntity, Upload, Versioned,
 };
 pub use self::revocation::RevocationLists;
+pub use self::rules::{Change, Reply, Rules, State};
 pub use self::trust::{Clients, Rejection, TrustBundle};

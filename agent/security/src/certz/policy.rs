@@ -74,6 +74,10 @@ impl AuthenticationPolicy {
         Ok(Self(rules.into()))
     }
 
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub fn rules(&self) -> &[Rule] {
         &self.0
     }

@@ -161,6 +161,20 @@ impl Profiles {
         self.0.iter()
     }
 
+    /// With another identity of the box, for the profiles that show it.
+    ///
+    /// # Errors
+    /// When its certificate cannot be parsed.
+    pub fn following(&self, identity: &Arc<CertifiedKey>) -> Result<Self, CertzError> {
+        let mut all = BTreeMap::clone(&self.0);
+        for profile in all.values_mut() {
+            if let Some(chain) = profile.chain.as_mut().filter(|it| it.value.is_identity()) {
+                chain.value = Chain::identity("the identity of the box", identity.clone())?;
+            }
+        }
+        Ok(Self(Arc::new(all)))
+    }
+
     /// With this profile, whatever was there under its id.
     pub fn with(&self, id: SmolStr, profile: Profile) -> Self {
         let mut all = BTreeMap::clone(&self.0);
@@ -376,6 +390,33 @@ impl Profile {
             EntityKind::TrustBundle => self.trust.as_ref().map(|it| &it.freshness),
             EntityKind::RevocationLists => self.revoked.as_ref().map(|it| &it.freshness),
             EntityKind::AuthenticationPolicy => self.policy.as_ref().map(|it| &it.freshness),
+        }
+    }
+
+    /// True when both have the same entity of this kind, not merely one that looks alike.
+    pub fn shares(&self, other: &Self, kind: EntityKind) -> bool {
+        fn both<T>(
+            one: &Option<Versioned<T>>,
+            other: &Option<Versioned<T>>,
+            is_same: impl Fn(&T, &T) -> bool,
+        ) -> bool {
+            match (one, other) {
+                (None, None) => true,
+                (Some(one), Some(other)) => {
+                    one.freshness == other.freshness && is_same(&one.value, &other.value)
+                }
+                _ => false,
+            }
+        }
+        match kind {
+            EntityKind::CertificateChain => both(&self.chain, &other.chain, Chain::is_same),
+            EntityKind::TrustBundle => both(&self.trust, &other.trust, TrustBundle::is_same),
+            EntityKind::RevocationLists => {
+                both(&self.revoked, &other.revoked, RevocationLists::is_same)
+            }
+            EntityKind::AuthenticationPolicy => {
+                both(&self.policy, &other.policy, AuthenticationPolicy::is_same)
+            }
         }
     }
 

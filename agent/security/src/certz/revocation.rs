@@ -91,6 +91,10 @@ impl RevocationLists {
         self.0.der.concat()
     }
 
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &CertRevocationList<'static>> {
         self.0.lists.iter()
     }

@@ -73,6 +73,10 @@ impl TrustBundle {
         self.0.certificates.iter().flat_map(|der| der.as_ref()).copied().collect()
     }
 
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How many authorities there are.
     pub fn len(&self) -> usize {
         self.0.anchors.len()

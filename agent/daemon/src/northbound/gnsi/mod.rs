@@ -4,6 +4,7 @@
 //! [`crate::gnsi`] for what is in force. [`rotate`] drives the streams of all that rotate.
 
 mod authz;
+mod certz;
 mod credentialz;
 pub(super) mod rotate;
 mod seed;
@@ -11,6 +12,7 @@ mod seed;
 use holdfast_config::layer;
 
 pub(super) use self::authz::AuthzService;
+pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
 pub(crate) use self::seed::{Artefacts, Seeds};
 use super::datastore::Datastore;

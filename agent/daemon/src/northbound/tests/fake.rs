@@ -1,6 +1,6 @@
 //! A datastore of configuration without a kernel: a commit publishes at once, state is what a test says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::auth::Users;
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
-use crate::gnsi::Gnsi;
 use crate::gnsi::pathz::Pathz;
+use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::Datastore;
 use crate::reboot::Reboots;
 use crate::store::Store;
@@ -49,6 +49,7 @@ impl Fake {
         let configuration = Configuration::new(MODELS.clone(), Layers::new());
         let folder = tempfile::tempdir().unwrap();
         let (store, loaded) = Store::open(folder.path()).unwrap();
+        let profiles = TlsProfiles::of_box(folder.path(), &BTreeMap::new());
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
@@ -62,6 +63,7 @@ impl Fake {
                 &store,
                 &loaded.artefacts,
                 folder.path(),
+                profiles,
             )
             .unwrap(),
             reboots: Reboots::new(&loaded.notes, store.clone()),

@@ -2,6 +2,7 @@
 //! their extensions over the core and the simulated kernel.
 
 mod authz;
+mod certz;
 mod commits;
 mod credentialz;
 mod extensions;

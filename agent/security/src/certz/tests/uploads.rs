@@ -1,6 +1,9 @@
 //! What an upload makes of a profile, and what is refused.
 
+use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
+
 use super::*;
+use crate::rotation::Rotating;
 
 /// What an upload to a profile that trusts `root` and shows a certificate of it comes to.
 #[track_caller]
@@ -196,6 +199,52 @@ fn a_version_is_in_use_by_the_entity_of_the_same_kind() {
     assert_eq!(profiles.version_in_use(&upload).as_deref(), Some("trust-bundle `v1`"));
     let list = to_p(vec![revoked(&[root.revokes(&[1], 1)])]);
     assert_eq!(profiles.version_in_use(&list), None);
+}
+
+// proves 5.64, 5.67
+#[test]
+fn a_stream_is_about_one_profile_and_its_key() {
+    let root = Authority::new("root");
+    let profiles = Profiles::default().with_added("p").unwrap().with_added("q").unwrap();
+    let request = |profile: &str| {
+        let suite = Some(Suite::Ecdsa(Curve::P256, Hash::Sha256));
+        let generated = CsrParams { suite, ..CsrParams::default() }.generate().unwrap();
+        Change::Request { profile: profile.into(), generated }
+    };
+    let upload = |profile: &str, content: Content| Change::Upload {
+        upload: Upload { profile: profile.into(), ..to_p(vec![content]) },
+        identity: Arc::new(TestBox::new()),
+        now: now(),
+    };
+    let begun = Rules.apply(&State::from(profiles.clone()), request("p")).unwrap();
+    let (asked, Reply::Request(pem)) = begun else { panic!("a request is answered by one") };
+    assert_eq!(asked.profiles.profile("p").unwrap().freshness(EntityKind::CertificateChain), None);
+    let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
+    let key = {
+        let parsed = X509CertificationRequest::from_der(&block.contents).unwrap().1;
+        rcgen::SubjectPublicKeyInfo::from_der(parsed.certification_request_info.subject_pki.raw)
+    };
+    let signed = named("p", &[]).signed_by(&key.unwrap(), &root.issuer).unwrap();
+    let chain = || {
+        let source = ChainSource::Given(vec![signed.der().clone()]);
+        Content::Chain(source, KeySource::Generated)
+    };
+    let (taken, reply) = Rules.apply(&asked, upload("p", chain())).unwrap();
+    assert_eq!(reply, Reply::Uploaded);
+    assert!(taken.profiles.profile("p").unwrap().chain.is_some());
+    let (again, _) = Rules.apply(&taken, upload("p", trust(&[&root]))).unwrap();
+    for (state, change) in [
+        (&asked, request("q")),
+        (&asked, upload("q", chain())),
+        (&again, upload("q", trust(&[&root]))),
+        (&asked, request("")),
+    ] {
+        let refused = Rules.apply(state, change).unwrap_err();
+        assert_eq!((refused.kind, refused.what.as_str()), (Kind::Invalid, "ssl_profile_id"));
+    }
+    // The next stream knows nothing of that key.
+    let next = State::from(profiles);
+    assert_eq!(Rules.apply(&next, upload("p", chain())).unwrap_err().kind, Kind::Invalid);
 }
 
 #[test]

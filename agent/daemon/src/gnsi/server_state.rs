@@ -1,0 +1,115 @@
+//! What readers see of the TLS profile that the gRPC server uses, and of its connections.
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_security::certz::{EntityKind, Freshness};
+use holdfast_security::rotation::created_on_ns;
+
+use super::certz::TlsProfiles;
+use super::{ModelError, native_path};
+use crate::core::{CertificateId, Polled, ServiceState};
+use crate::northbound::Datastore;
+
+/// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Leaves below the state of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerState {
+    profiles: TlsProfiles,
+    certificate_id: InstancePath,
+    profile_id: InstancePath,
+    expires_on: InstancePath,
+    /// Version and age of each kind of entity.
+    entities: [(EntityKind, InstancePath, InstancePath); 4],
+    /// Count and time of the connections accepted and of those rejected.
+    connections: [(InstancePath, InstancePath); 2],
+}
+
+impl ServerState {
+    pub(super) fn new(native: &Schema, profiles: TlsProfiles) -> Result<Self, ModelError> {
+        let leaf = |name: &str| path(native, &format!("state/{name}"));
+        let entity = |kind, name: &str| {
+            Ok((kind, leaf(&format!("{name}-version"))?, leaf(&format!("{name}-created-on"))?))
+        };
+        let counted = |what: &str| {
+            let count = leaf(&format!("counters/connection-{what}s"))?;
+            Ok((count, leaf(&format!("counters/last-connection-{what}"))?))
+        };
+        Ok(Self {
+            profiles,
+            certificate_id: leaf("certificate-id")?,
+            profile_id: leaf("ssl-profile-id")?,
+            expires_on: leaf("certificate-expires-on")?,
+            entities: [
+                entity(EntityKind::CertificateChain, "certificate")?,
+                entity(EntityKind::TrustBundle, "ca-trust-bundle")?,
+                entity(EntityKind::RevocationLists, "certificate-revocation-list-bundle")?,
+                entity(EntityKind::AuthenticationPolicy, "authentication-policy")?,
+            ],
+            connections: [counted("accept")?, counted("reject")?],
+        })
+    }
+
+    /// Shows what the next connection meets.
+    pub(crate) async fn show(&self, core: &impl Datastore) {
+        core.show_state(self.leaves()).await;
+    }
+
+    /// Shows it now, and again whenever the configuration binds the server to another profile.
+    pub(crate) async fn follow(self, mut binding: CertificateId, core: impl Datastore) {
+        let mut shown = None;
+        loop {
+            let serving = self.profiles.serving().id;
+            if shown.as_ref() != Some(&serving) {
+                tracing::info!(profile = %serving, "new connections meet this TLS profile");
+                shown = Some(serving);
+                self.show(&core).await;
+            }
+            if !binding.changed().await {
+                return;
+            }
+        }
+    }
+
+    fn leaves(&self) -> ServiceState {
+        let serving = self.profiles.serving();
+        let id = || Some(Value::Str(serving.id.clone()));
+        let ns = |value: Option<u64>| value.map(Value::Uint);
+        let expires_on = serving.expires_on.and_then(|s| s.checked_mul(NS_PER_S));
+        let mut leaves = vec![
+            (self.certificate_id.clone(), id()),
+            (self.profile_id.clone(), id()),
+            (self.expires_on.clone(), ns(expires_on)),
+        ];
+        for (kind, version, created_on) in &self.entities {
+            let freshness = serving.profile.freshness(*kind);
+            let text = |it: &Freshness| Value::Str(it.version.as_str().into());
+            leaves.push((version.clone(), freshness.map(text)));
+            let age = freshness.and_then(|it| created_on_ns(it.created_on));
+            leaves.push((created_on.clone(), ns(age)));
+        }
+        leaves
+    }
+}
+
+impl Polled for ServerState {
+    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+        let counts = self.profiles.connections().counts();
+        let mut leaves = Vec::new();
+        for ((count, last), (number, time)) in self.connections.iter().zip(counts) {
+            leaves.push((count.clone(), Value::Uint(number)));
+            leaves.extend(time.map(|time| (last.clone(), Value::Uint(time))));
+        }
+        leaves
+    }
+}
+
+/// A leaf below the entry of the server.
+fn path(native: &Schema, below: &str) -> Result<InstancePath, ModelError> {
+    let entry: &[(&str, &str)] = &[("name", GRPC_SERVER)];
+    let mut elems = vec![("system", &[][..]), ("grpc-server", entry)];
+    elems.extend(below.split('/').map(|name| (name, &[][..])));
+    native_path(native, &elems)
+}

@@ -1,0 +1,277 @@
+//! gnsi.certz: the TLS profiles of the box.
+//!
+//! The wire becomes domain in [`wire_entities`]; what an upload means is decided by `holdfast_security::certz`, what new
+//! connections meet is in [`TlsProfiles`]. One RPC of the service at a time, as its protocol says.
+
+mod wire_entities;
+
+use std::sync::Arc;
+
+use holdfast_proto::gnsi::certz::v1 as wire;
+use holdfast_proto::gnsi::certz::v1::certz_server::Certz as Service;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
+use holdfast_security::certz::{CertzError, Change, Profiles, Reply, Rules, Upload};
+use rustls_pki_types::UnixTime;
+use tokio::task::spawn_blocking;
+use tonic::{Request, Response, Status, Streaming};
+
+use self::wire_entities::{csr_params, entities};
+use super::rotate::{self, Answers, Command, Rotated, State};
+use super::switched_on;
+use crate::caller::Caller;
+use crate::gnsi::certz::{added, differences, removed};
+use crate::gnsi::{Certz, Gnsi, Held, Rotations, ServerState, TlsProfiles, Turn};
+use crate::logging::Chain;
+use crate::northbound::Datastore;
+use crate::northbound::status::Refusal;
+use crate::store::{ArtefactChange, Store};
+
+/// Serves gnsi.certz.
+#[derive(Debug)]
+pub(in crate::northbound) struct CertzService<D> {
+    face: Arc<Face<D>>,
+    turn: Turn,
+    rotations: Rotations,
+}
+
+/// What a rotation needs.
+#[derive(Debug)]
+pub(in crate::northbound) struct Face<D> {
+    profiles: TlsProfiles,
+    state: ServerState,
+    store: Store,
+    core: D,
+}
+
+impl<D: Datastore> CertzService<D> {
+    pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
+        let Certz { profiles, state, store, turn } = gnsi.certz.clone();
+        let face = Arc::new(Face { profiles, state, store, core });
+        Self { face, turn, rotations: gnsi.rotations.clone() }
+    }
+
+    /// The right to be the one RPC of the service, for one that may read, or with `attempt` change.
+    fn begin<T>(&self, request: &Request<T>, attempt: Option<&str>) -> Result<Held, Status> {
+        let caller = Caller::authenticated(request)?;
+        if let Some(attempt) = attempt {
+            caller.require_admin(attempt)?;
+        }
+        switched_on(&self.face.core)?;
+        let busy = || Refusal::busy("another RPC of gnsi.certz is in progress");
+        Ok(self.turn.take().ok_or_else(busy)?)
+    }
+
+    /// Changes the list of profiles: durable when it is done. An RPC whose client has gone is carried out all the same.
+    async fn change_list(
+        &self,
+        held: Held,
+        now: Profiles,
+        changes: Vec<ArtefactChange>,
+    ) -> Result<(), Status> {
+        let face = Arc::clone(&self.face);
+        let changed = tokio::spawn(async move {
+            let done = face.change_list(now, changes).await;
+            drop(held);
+            done
+        });
+        let failed = |_| Refusal::internal("changing the profiles panicked");
+        Ok(changed.await.map_err(failed)??)
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> Service for CertzService<D> {
+    type RotateStream = Answers<Face<D>>;
+
+    async fn rotate(
+        &self,
+        request: Request<Streaming<wire::RotateCertificateRequest>>,
+    ) -> Result<Response<Self::RotateStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNSI certz Rotate")?;
+        switched_on(&self.face.core)?;
+        let face = Arc::clone(&self.face);
+        let stream = request.into_inner();
+        rotate::serve(face, &self.rotations, &self.turn, caller, stream).map(Response::new)
+    }
+
+    async fn add_profile(
+        &self,
+        request: Request<wire::AddProfileRequest>,
+    ) -> Result<Response<wire::AddProfileResponse>, Status> {
+        let held = self.begin(&request, Some("gNSI certz AddProfile"))?;
+        let id = request.into_inner().ssl_profile_id;
+        let now = self.face.profiles.last().with_added(&id).map_err(refused)?;
+        self.change_list(held, now, added(&id)).await?;
+        Ok(Response::new(wire::AddProfileResponse {}))
+    }
+
+    async fn delete_profile(
+        &self,
+        request: Request<wire::DeleteProfileRequest>,
+    ) -> Result<Response<wire::DeleteProfileResponse>, Status> {
+        let held = self.begin(&request, Some("gNSI certz DeleteProfile"))?;
+        let id = request.into_inner().ssl_profile_id;
+        let in_use = self.face.profiles.bound().is_some_and(|bound| bound == id);
+        let now = self.face.profiles.last().without(&id, in_use).map_err(refused)?;
+        self.change_list(held, now, removed(&id)).await?;
+        Ok(Response::new(wire::DeleteProfileResponse {}))
+    }
+
+    async fn get_profile_list(
+        &self,
+        request: Request<wire::GetProfileListRequest>,
+    ) -> Result<Response<wire::GetProfileListResponse>, Status> {
+        let _held = self.begin(&request, None)?;
+        let ssl_profile_ids = self.face.profiles.last().ids().map(str::to_owned).collect();
+        Ok(Response::new(wire::GetProfileListResponse { ssl_profile_ids }))
+    }
+
+    async fn can_generate_csr(
+        &self,
+        request: Request<wire::CanGenerateCsrRequest>,
+    ) -> Result<Response<wire::CanGenerateCsrResponse>, Status> {
+        let _held = self.begin(&request, None)?;
+        let params = request.into_inner().params.unwrap_or_default();
+        let can_generate = csr_params(params).can_generate();
+        Ok(Response::new(wire::CanGenerateCsrResponse { can_generate }))
+    }
+
+    async fn get_integrity_manifest(
+        &self,
+        request: Request<wire::GetIntegrityManifestRequest>,
+    ) -> Result<Response<wire::GetIntegrityManifestResponse>, Status> {
+        Caller::authenticated(&request)?;
+        let reason = "gnsi.certz GetIntegrityManifest: this box has no root of trust that measures";
+        Err(Refusal::unimplemented(reason).into())
+    }
+}
+
+impl<D: Datastore> Face<D> {
+    async fn change_list(
+        &self,
+        now: Profiles,
+        changes: Vec<ArtefactChange>,
+    ) -> Result<(), Refusal> {
+        self.store.write_artefacts(changes).await.map_err(unwritten)?;
+        self.profiles.settle(&now);
+        self.bring_into_force(&now).await
+    }
+
+    /// What is connected already goes on with what it has.
+    async fn bring_into_force(&self, profiles: &Profiles) -> Result<(), Refusal> {
+        let taken = self.profiles.bring_into_force(profiles);
+        taken.map_err(|error| Refusal::internal(Chain(&error).to_string()))?;
+        self.state.show(&self.core).await;
+        Ok(())
+    }
+}
+
+impl<D: Datastore> Rotated for Face<D> {
+    type Rules = Rules;
+    type Request = wire::RotateCertificateRequest;
+    type Response = wire::RotateCertificateResponse;
+    const NAME: &'static str = "gnsi.certz";
+
+    fn rules(&self) -> &Rules {
+        &Rules
+    }
+
+    fn last(&self) -> State<Self> {
+        self.profiles.last().into()
+    }
+
+    async fn read(
+        &self,
+        _caller: &Caller,
+        current: &State<Self>,
+        request: Self::Request,
+    ) -> Result<Command<Self>, Refusal> {
+        let wire::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
+            request;
+        let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
+        current.admits(&profile).map_err(refused)?; // before a key is made for it
+        match rotate_request {
+            Some(Asked::GenerateCsr(asked)) => {
+                if !asked.integrities.is_empty() {
+                    let reason =
+                        "generate_csr.integrities: this box has no root of trust that measures";
+                    return Err(Refusal::unimplemented(reason));
+                }
+                let params = csr_params(asked.params.unwrap_or_default());
+                let generated = in_background(move || params.generate()).await?;
+                Ok(Command::Upload { upload: Change::Request { profile, generated }, overwrite })
+            }
+            Some(Asked::Certificates(upload)) => {
+                // A bundle of 20 000 authorities takes a second to take apart.
+                let entities = in_background(move || entities(upload.entities)).await?;
+                let (upload, identity) = (Upload { profile, entities }, self.profiles.identity());
+                let change = Change::Upload { upload, identity, now: UnixTime::now() };
+                Ok(Command::Upload { upload: change, overwrite })
+            }
+            Some(Asked::FinalizeRotation(wire::FinalizeRequest {})) => Ok(Command::Finalize),
+            None => Err(Refusal::invalid(
+                "the message has neither generate_csr nor certificates nor finalize_rotation",
+            )),
+        }
+    }
+
+    fn answer(&self, reply: Reply) -> Self::Response {
+        let told = match reply {
+            Reply::Uploaded => Told::Certificates(wire::UploadResponse {}),
+            Reply::Request(pem) => {
+                let request = wire::CertificateSigningRequest {
+                    r#type: wire::CertificateType::X509.into(),
+                    encoding: wire::CertificateEncoding::Pem.into(),
+                    certificate_signing_request: pem.into(),
+                };
+                Told::GeneratedCsr(wire::GenerateCsrResponse {
+                    certificate_signing_request: Some(request),
+                    integrities: Vec::new(),
+                })
+            }
+        };
+        wire::RotateCertificateResponse { rotate_response: Some(told) }
+    }
+
+    fn refused(&self, refusal: &CertzError) -> Refusal {
+        Refusal::certz(refusal)
+    }
+
+    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        self.bring_into_force(&now.profiles).await
+    }
+
+    async fn write(&self, before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        let changes = differences(&before.profiles, &now.profiles);
+        self.store.write_artefacts(changes).await.map_err(unwritten)
+    }
+
+    async fn settle(&self, now: &State<Self>) {
+        self.profiles.settle(&now.profiles);
+    }
+
+    async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
+        if let Err(refusal) = self.bring_into_force(&to.profiles).await {
+            tracing::error!(reason = %refusal.text(), "the TLS profiles stay as they were tried");
+        }
+    }
+}
+
+/// Work of the processor for so long that the other tasks of a thread must not wait for it.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CertzError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = spawn_blocking(work).await;
+    let done = done.map_err(|_| Refusal::internal("reading the message panicked"))?;
+    done.map_err(refused)
+}
+
+fn refused(error: CertzError) -> Refusal {
+    Refusal::certz(&error)
+}
+
+fn unwritten(error: crate::store::StoreError) -> Refusal {
+    Refusal::internal(Chain(&error).to_string())
+}

@@ -1,0 +1,83 @@
+//! Asks `holdfast_security` about the certificate of a client, in the handshake.
+
+use std::sync::Arc;
+
+use holdfast_security::certz::{Clients, Rejection};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+/// Requires a certificate that [`Clients`] take.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    clients: Clients,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientVerifier {
+    pub(super) fn new(clients: Clients, provider: Arc<CryptoProvider>) -> Self {
+        Self { clients, provider }
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    /// A client is not told which authorities we accept: with a few thousand of them the handshake message outgrows
+    /// what peers read, and nobody picks a certificate by it.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.clients.verify(leaf, intermediates, now) {
+            Ok(()) => Ok(ClientCertVerified::assertion()),
+            Err(rejection) => Err(Error::InvalidCertificate(alert(rejection))),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What the client reads in the alert (RFC 8446 section 6.2); the log has the rest.
+fn alert(rejection: Rejection) -> CertificateError {
+    match rejection {
+        Rejection::Policy => CertificateError::ApplicationVerificationFailure,
+        Rejection::Certificate(error) => match error {
+            webpki::Error::CertExpired { .. } => CertificateError::Expired,
+            webpki::Error::CertNotValidYet { .. } => CertificateError::NotValidYet,
+            webpki::Error::CertRevoked => CertificateError::Revoked,
+            webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+            error => CertificateError::Other(OtherError(Arc::new(error))),
+        },
+    }
+}

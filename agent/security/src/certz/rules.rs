@@ -1,0 +1,120 @@
+//! The profiles as a rotation changes them.
+
+use std::{fmt, sync::Arc};
+
+use rustls_pki_types::UnixTime;
+use smol_str::SmolStr;
+
+use super::{BoxIdentity, CertzError, Generated, PrivateKey, Profiles, Upload};
+use crate::rotation::Rotating;
+
+/// What a rotation of profiles may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules;
+
+/// All profiles, and what the stream that changes them is about.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub profiles: Profiles,
+    /// Nothing before the first message of a stream.
+    stream: Option<Stream>,
+}
+
+#[derive(Clone, Debug)]
+struct Stream {
+    /// All messages of a stream are about one profile.
+    profile: SmolStr,
+    /// The key of the last request that was made.
+    key: Option<PrivateKey>,
+}
+
+/// One message of a stream.
+pub enum Change {
+    /// A key was made, with the request for its certificate.
+    Request { profile: SmolStr, generated: Generated },
+    Upload {
+        upload: Upload,
+        identity: Arc<dyn BoxIdentity + Send + Sync>,
+        /// The time of the message.
+        now: UnixTime,
+    },
+}
+
+/// What the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The request, in PEM.
+    Request(String),
+    Uploaded,
+}
+
+impl From<Profiles> for State {
+    fn from(profiles: Profiles) -> Self {
+        Self { profiles, stream: None }
+    }
+}
+
+impl State {
+    /// Refuses a message about a profile that this stream cannot change.
+    ///
+    /// # Errors
+    /// As of an upload to it.
+    pub fn admits(&self, profile: &SmolStr) -> Result<(), CertzError> {
+        self.about(profile).map(drop)
+    }
+
+    /// The state after a message about this profile.
+    ///
+    /// # Errors
+    /// When it may not be changed, or the stream was about another one until now.
+    fn about(&self, profile: &SmolStr) -> Result<Stream, CertzError> {
+        self.profiles.changeable(profile)?;
+        match &self.stream {
+            Some(stream) if stream.profile != *profile => Err(CertzError::invalid(
+                "ssl_profile_id",
+                format!("this stream is about profile `{}`, not `{profile}`", stream.profile),
+            )),
+            Some(stream) => Ok(stream.clone()),
+            None => Ok(Stream { profile: profile.clone(), key: None }),
+        }
+    }
+}
+
+impl Rotating for Rules {
+    type State = State;
+    type Upload = Change;
+    type Reply = Reply;
+    type Refusal = CertzError;
+
+    fn version_in_use(&self, state: &State, change: &Change) -> Option<String> {
+        match change {
+            Change::Request { .. } => None,
+            Change::Upload { upload, .. } => state.profiles.version_in_use(upload),
+        }
+    }
+
+    fn apply(&self, state: &State, change: Change) -> Result<(State, Reply), CertzError> {
+        match change {
+            Change::Request { profile, generated } => {
+                let stream = Stream { key: Some(generated.key), ..state.about(&profile)? };
+                let state = State { profiles: state.profiles.clone(), stream: Some(stream) };
+                Ok((state, Reply::Request(generated.pem)))
+            }
+            Change::Upload { upload, identity, now } => {
+                let stream = state.about(&upload.profile)?;
+                let key = stream.key.as_ref();
+                let profiles = state.profiles.with_upload(&upload, key, &*identity, now)?;
+                Ok((State { profiles, stream: Some(stream) }, Reply::Uploaded))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request { .. } => "Request",
+            Self::Upload { .. } => "Upload",
+        })
+    }
+}

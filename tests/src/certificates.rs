@@ -1,0 +1,180 @@
+//! Authorities, the pairs that they sign, and TLS profiles made of them over gnsi.certz.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use holdfast_proto::gnsi::certz::v1 as wire;
+use holdfast_proto::gnsi::certz::v1::certificate::{
+    CertificateType as Shown, PrivateKeyType as Secret,
+};
+use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Status, Streaming};
+
+use crate::gnmi::Credentials;
+
+/// Messages of one rotation that may wait to be sent.
+const REQUESTS: usize = 4;
+
+/// Signs servers and clients.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub pem: String,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Authority {
+    /// # Panics
+    /// When no key can be made.
+    pub fn new(name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key can be made");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).expect("it signs for itself").pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A server on this host.
+    pub fn server(&self) -> Pair {
+        self.pair("server", &["localhost", "127.0.0.1"])
+    }
+
+    /// A client with this common name.
+    pub fn client(&self, name: &str) -> Pair {
+        self.pair(name, &[])
+    }
+
+    fn pair(&self, name: &str, hosts: &[&str]) -> Pair {
+        let key = KeyPair::generate().expect("a key can be made");
+        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).expect("plain names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("it signs").pem();
+        Pair { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// A connection to a server that one of `authorities` (PEM) signed.
+///
+/// # Errors
+/// When there is none, or either side does not take the other's certificate.
+pub async fn connect(address: SocketAddr, authorities: &[&str], client: &Pair) -> Result<Channel> {
+    let trusted: Vec<_> = authorities.iter().map(Certificate::from_pem).collect();
+    let identity = Identity::from_pem(&client.certificate, &client.key);
+    let tls =
+        ClientTlsConfig::new().ca_certificates(trusted).domain_name("localhost").identity(identity);
+    let endpoint = Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?;
+    endpoint.connect().await.context("cannot connect")
+}
+
+/// gnsi.certz as one user.
+#[derive(Debug)]
+pub struct Certz(CertzClient<InterceptedService<Channel, Credentials>>);
+
+impl Certz {
+    pub fn over(channel: Channel, credentials: Credentials) -> Self {
+        Self(CertzClient::with_interceptor(channel, credentials))
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn add(&mut self, profile: &str) -> Result<(), Status> {
+        let request = wire::AddProfileRequest { ssl_profile_id: profile.to_owned() };
+        self.0.add_profile(request).await.map(drop)
+    }
+
+    /// Begins to change a profile.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn rotate(&mut self, profile: &str) -> Result<Rotation, Status> {
+        let (requests, sent) = mpsc::channel(REQUESTS);
+        let answers = self.0.rotate(ReceiverStream::new(sent)).await?.into_inner();
+        Ok(Rotation { profile: profile.to_owned(), requests, answers })
+    }
+}
+
+/// One open stream.
+#[derive(Debug)]
+pub struct Rotation {
+    profile: String,
+    requests: mpsc::Sender<wire::RotateCertificateRequest>,
+    answers: Streaming<wire::RotateCertificateResponse>,
+}
+
+impl Rotation {
+    /// Shows `server`, trusts `clients`.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn upload(
+        &mut self,
+        version: &str,
+        server: &Pair,
+        clients: &[&Authority],
+    ) -> Result<(), Status> {
+        let shown = certificate(&server.certificate, Some(&server.key));
+        let shown = wire::CertificateChain { certificate: Some(shown), parent: None };
+        let trusted = clients.iter().rev().fold(None, |parent: Option<_>, authority| {
+            let parent = parent.map(Box::new);
+            let certificate = Some(certificate(&authority.pem, None));
+            Some(wire::CertificateChain { certificate, parent })
+        });
+        let entity = |entity| wire::Entity {
+            version: version.to_owned(),
+            created_on: 1_700_000_000,
+            entity: Some(entity),
+        };
+        let entities = vec![
+            entity(wire::entity::Entity::CertificateChain(shown)),
+            entity(wire::entity::Entity::TrustBundle(trusted.unwrap_or_default())),
+        ];
+        self.send(Asked::Certificates(wire::UploadRequest { entities })).await;
+        self.answers.message().await.map(drop)
+    }
+
+    /// # Errors
+    /// What the server answers.
+    pub async fn finalize(mut self) -> Result<(), Status> {
+        self.ask_to_finalize().await;
+        self.answers.message().await.map(drop)
+    }
+
+    /// Says that it is to be kept, and does not wait for what becomes of that.
+    pub async fn ask_to_finalize(&self) {
+        self.send(Asked::FinalizeRotation(wire::FinalizeRequest {})).await;
+    }
+
+    async fn send(&self, asked: Asked) {
+        let request = wire::RotateCertificateRequest {
+            force_overwrite: false,
+            ssl_profile_id: self.profile.clone(),
+            rotate_request: Some(asked),
+        };
+        // A server that has gone is seen when its answer is read.
+        let _gone = self.requests.send(request).await;
+    }
+}
+
+fn certificate(pem: &str, key: Option<&str>) -> wire::Certificate {
+    wire::Certificate {
+        r#type: wire::CertificateType::X509.into(),
+        encoding: wire::CertificateEncoding::Pem.into(),
+        certificate_type: Some(Shown::RawCertificate(pem.to_owned().into())),
+        private_key_type: key.map(|key| Secret::RawPrivateKey(key.to_owned().into())),
+        ..wire::Certificate::default()
+    }
+}
