@@ -277,7 +277,7 @@ async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
     Rotation::open(&mut client).await.unwrap().close().await.unwrap();
 }
 
-// proves 5.3, 5.5, 5.6, 5.8, 5.13, 5.25
+// proves 5.3, 5.6, 5.8, 5.13
 #[tokio::test]
 async fn what_cannot_be_is_refused_and_changes_nothing() {
     let core = Fake::new();
