@@ -2,7 +2,7 @@
 //!
 //! One table: each row has the agent's number, its yardstick, their ratio and the target. A missed target is
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
-//! `--all` adds the sizes of a release, `--quick` makes everything small.
+//! `--all` adds the sizes of a release, `--quick` makes everything small but the rows of the engine alone.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
