@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::configuration::Configuration;
 use crate::document;
-use crate::edit::{Attribution, Cause, EditError, EditErrors, Operation};
+use crate::edit::{Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::layer::{LayerKey, Layers};
+use crate::path::Path;
 use crate::schema::Origin;
 
 /// A boot configuration as its owner set it. All of it replaces all of what was set before.
@@ -20,11 +21,22 @@ pub struct Boot {
     pub record: Vec<u8>,
 }
 
+/// What a box is given once, when it is bootstrapped: clients may change it afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seeds {
+    /// The native part, as [`Boot::vendor`].
+    pub vendor: Vec<u8>,
+    /// The OpenConfig part: a JSON document. Nothing when empty.
+    pub openconfig: Vec<u8>,
+}
+
 /// How a boot configuration changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootChange {
     /// For good; without one, nothing is reserved for boot any more.
     Set(Option<Arc<Boot>>),
+    /// For good, together with what clients find in their layers.
+    Bootstrap(Arc<Boot>, Arc<Seeds>),
     /// Until it is confirmed: a restart, or [`BootChange::GoBack`], brings back what was before.
     Try(Arc<Boot>),
     /// What is tried stays.
@@ -61,7 +73,7 @@ impl Configuration {
     pub fn boot_changed(&self, change: &BootChange) -> Result<Self, EditErrors> {
         let tried = &self.layers().boot_before;
         match (change, tried) {
-            (BootChange::Set(_) | BootChange::Try(_), Some(_)) => {
+            (BootChange::Set(_) | BootChange::Bootstrap(..) | BootChange::Try(_), Some(_)) => {
                 Err(EditErrors(vec![EditError {
                     operation: Operation::Boot(Origin::Native),
                     path: "/".to_owned(),
@@ -69,6 +81,7 @@ impl Configuration {
                 }]))
             }
             (BootChange::Set(boot), None) => self.booted(boot.as_ref()),
+            (BootChange::Bootstrap(boot, seeds), None) => self.booted(Some(boot))?.seeded(seeds),
             (BootChange::Try(boot), None) => {
                 let mut tried = self.booted(Some(boot))?;
                 tried.layers_mut().boot_before = Some(self.layers().boot.clone());
@@ -80,6 +93,27 @@ impl Configuration {
             }
             (BootChange::GoBack, None) => Ok(self.clone()),
         }
+    }
+
+    /// What this would be after a client had sent the seeds: they are merged into what the client's layers hold, and
+    /// what boot holds is refused in them by name.
+    fn seeded(&self, seeds: &Seeds) -> Result<Self, EditErrors> {
+        let mut edit = Edit::default();
+        let mut origins = Vec::new();
+        let parts = [(Origin::Native, &seeds.vendor), (Origin::OpenConfig, &seeds.openconfig)];
+        for (origin, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            let target = Target { origin, path: Path::root() };
+            edit.updates.push((target, payload(origin, text)?));
+            origins.push(origin);
+        }
+        let blamed = |error: EditError| match error.operation {
+            Operation::Update(at) => EditError { operation: Operation::Seed(origins[at]), ..error },
+            _ => error,
+        };
+        if origins.is_empty() {
+            return Ok(self.clone());
+        }
+        self.edit(&edit).map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))
     }
 
     fn without_way_back(&self) -> Self {
@@ -104,4 +138,17 @@ impl Configuration {
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.factory().clone();
         Self::new(self.shared_models().clone(), layers).with_factory(self.factory().clone())
     }
+}
+
+/// A document, or for the native part text of the command line.
+fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
+    if origin == Origin::OpenConfig || document::is_document(text) {
+        return Ok(Payload::Json { text: text.to_vec(), ietf: true });
+    }
+    let text = String::from_utf8(text.to_vec()).map_err(|error| {
+        let cause = Cause::Malformed(error.to_string());
+        let operation = Operation::Seed(origin);
+        EditErrors(vec![EditError { operation, path: "/".to_owned(), cause }])
+    })?;
+    Ok(Payload::Cli { text })
 }

@@ -68,7 +68,7 @@ pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErr
     }
 }
 
-fn is_document(text: &[u8]) -> bool {
+pub(crate) fn is_document(text: &[u8]) -> bool {
     text.iter().find(|octet| !octet.is_ascii_whitespace()) == Some(&b'{')
 }
 

@@ -25,7 +25,7 @@ pub mod tree;
 pub mod union;
 pub mod value;
 
-pub use boot::{Boot, BootChange};
+pub use boot::{Boot, BootChange, Seeds};
 pub use changes::{ObjectChange, changed_objects};
 pub use configuration::Configuration;
 pub use edit::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};

@@ -30,6 +30,8 @@ pub enum Operation {
     UnionReplace(usize),
     /// The part of a boot configuration in this origin.
     Boot(Origin),
+    /// The part in this origin of what a box is given once, when it is bootstrapped.
+    Seed(Origin),
     /// What the box is delivered with.
     Factory,
 }
@@ -152,6 +154,8 @@ impl fmt::Display for Operation {
             Self::Factory => "be delivered with",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
+            Self::Seed(Origin::Native) => "begin with dynamic_vendor_config at",
+            Self::Seed(Origin::OpenConfig) => "begin with dynamic_oc_config at",
         })
     }
 }

@@ -36,6 +36,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
     ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
     ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),
+    ("openconfig-system-bootz", include_str!("../../yang/openconfig-system-bootz.yang")),
     ("openconfig-system-grpc", include_str!("../../yang/openconfig-system-grpc.yang")),
     ("openconfig-gnsi-authz", include_str!("../../yang/openconfig-gnsi-authz.yang")),
     ("openconfig-gnsi-certz", include_str!("../../yang/openconfig-gnsi-certz.yang")),

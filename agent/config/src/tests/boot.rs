@@ -1,6 +1,7 @@
 //! What boot holds, what of it clients may name, and the way back.
 
 use super::*;
+use crate::boot::Seeds;
 use crate::edit::Cause;
 use crate::layer::Service;
 
@@ -242,6 +243,42 @@ fn gnsi_goes_before_boot_and_boot_before_clients() {
     assert_eq!(of(&layers), ["client"]);
     *layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
     assert_eq!(of(&layers), ["gnsi"], "switched off, they still go before nothing at all");
+}
+
+// proves 3.28, 3.29, 4.82
+#[test]
+fn a_bootstrap_seeds_what_clients_may_change_and_is_refused_as_a_whole() {
+    let bootstrap = |native: &str, seeds: (&str, &str)| {
+        let seeds = Seeds { vendor: seeds.0.into(), openconfig: seeds.1.into() };
+        let change = BootChange::Bootstrap(boot(native, ""), Arc::new(seeds));
+        Configuration::new(models().clone(), Layers::new()).boot_changed(&change)
+    };
+    let hostname = r#"{"holdfast:system":{"hostname":"boot"}}"#;
+    let seed = r#"{"openconfig-system:system":{"config":{"motd-banner":"seed"}}}"#;
+    let text = "system motd-banner seed\n";
+    for seeds in [("", seed), (text, ""), (r#"{"holdfast:system":{"motd-banner":"seed"}}"#, "")] {
+        let seeded = bootstrap(hostname, seeds).unwrap();
+        let effective = lines_effective(&seeded).join("\n");
+        assert!(
+            effective.contains("boot") && effective.contains("motd-banner=seed"),
+            "{effective}"
+        );
+        let replaced = then(&seeded, r#"replace / {}"#);
+        let effective = lines_effective(&replaced).join("\n");
+        assert!(effective.contains("boot") && !effective.contains("seed"), "{effective}");
+    }
+    for (seeds, want) in [
+        ((r#"{"holdfast:system":{"hostname":"mine"}}"#, ""), "begin with dynamic_vendor_config at"),
+        (
+            ("", r#"{"openconfig-system:system":{"config":{"x":1}}}"#),
+            "begin with dynamic_oc_config at",
+        ),
+        (("system motd", ""), "begin with dynamic_vendor_config at"),
+        (("system motd-banner other\n", seed), "motd-banner"),
+    ] {
+        let errors = bootstrap(hostname, seeds).unwrap_err();
+        assert!(errors.to_string().contains(want), "{want}: {errors}");
+    }
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl From<&EditErrors> for Refusal {
         let first = errors.first();
         let code = match (&first.cause, first.operation) {
             // Nothing but the message itself names the path.
-            (Cause::UnknownPath, Operation::Boot(_)) => Code::InvalidArgument,
+            (Cause::UnknownPath, Operation::Boot(_) | Operation::Seed(_)) => Code::InvalidArgument,
             (Cause::UnknownPath, _) => Code::NotFound,
             (Cause::Unconfirmed, _) => Code::FailedPrecondition,
             (Cause::Reserved { .. } | Cause::Denied, _) => Code::PermissionDenied,
@@ -205,6 +205,8 @@ impl From<&EditErrors> for Refusal {
                 Operation::Factory => "factory".to_owned(),
                 Operation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 Operation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
+                Operation::Seed(Origin::Native) => "boot_config.dynamic_vendor_config".to_owned(),
+                Operation::Seed(Origin::OpenConfig) => "boot_config.dynamic_oc_config".to_owned(),
             };
             Offender { place, reason: error.to_string() }
         };
