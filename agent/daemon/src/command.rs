@@ -15,8 +15,8 @@ use crate::{
     local::{Client, ClientError},
     prompt::{self, PromptError},
     settings::{
-        FactoryResetSettings, Position, ShowSettings, StateDir, SwitchSettings, UserAction,
-        UserSettings,
+        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ShowSettings, StateDir,
+        SwitchSettings, UserAction, UserSettings,
     },
     store::{Database, FILE_NAME, StoreError, User},
 };
@@ -86,6 +86,22 @@ pub fn switch(settings: &SwitchSettings) -> Result<(), CommandError> {
 pub fn factory_reset(settings: &FactoryResetSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     Ok(asynchronously(client.factory_reset(settings.retain_certificates))??)
+}
+
+/// Starts, ends or shows a bootstrap.
+///
+/// # Errors
+/// When no agent runs, or it cannot do it.
+pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    match &settings.action {
+        BootzAction::Start { bootz_uri, src_interface } => {
+            Ok(asynchronously(client.start_bootz(bootz_uri, src_interface))??)
+        }
+        BootzAction::Status => print(&asynchronously(client.text("/bootz"))??),
+        BootzAction::Terminate => Ok(asynchronously(client.terminate_bootz())??),
+        BootzAction::Reset => Ok(asynchronously(client.reset_bootz())??),
+    }
 }
 
 /// Makes, removes or lists users.

@@ -8,6 +8,7 @@
 //! request is that request's status and nothing else.
 
 pub mod auth;
+pub mod bootz;
 pub mod caller;
 pub mod command;
 pub mod core;

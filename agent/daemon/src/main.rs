@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Show(settings) => briefly(command::show(&settings)),
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),
+        Command::Bootz(settings) => briefly(command::bootz(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
     }
 }

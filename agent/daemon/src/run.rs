@@ -24,6 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
+    bootz::{self, BootzError},
     core::{Core, Parts, StartError},
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
@@ -86,6 +87,8 @@ pub enum RunError {
     Core(#[from] StartError),
     #[error("cannot describe the services")]
     Reflection(#[from] tonic_reflection::server::Error),
+    #[error("cannot bootstrap the box")]
+    Bootz(#[from] BootzError),
     #[error("the server has stopped")]
     Server(#[from] tonic::transport::Error),
 }
@@ -127,6 +130,8 @@ struct Running {
     inspect: Arc<dyn Inspect>,
     /// More paths on the local socket.
     local_routes: Router,
+    /// The bootstrap client ends with it.
+    bootz: Option<AbortOnDropHandle<()>>,
     /// Of these, those that may be on TCP as well.
     introspection: Router,
     journal: Journal,
@@ -206,6 +211,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open
     }
+    drop(running.bootz);
     // After the last request, before the store is closed.
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start takes it back");
@@ -257,13 +263,18 @@ async fn start_core(
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let following = gnsi.follow_binding(bound, core.handle());
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
+    let (state, bootz) = (settings.state.path(), &settings.bootz);
+    let (bootz, client) =
+        bootz::start(bootz, state, core.handle(), gnsi.clone(), reboots.clone()).await?.unzip();
     Ok(Running {
         _following: following,
         routes: northbound::routes(core.handle(), reboots.clone(), &gnsi).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()
-            .merge(local::maintenance(core.handle(), reboots.clone())),
+            .merge(local::maintenance(core.handle(), reboots.clone()))
+            .merge(local::bootz(bootz)),
+        bootz: client,
         introspection,
         journal,
         core,

@@ -43,6 +43,8 @@ pub enum Command {
     User(UserSettings),
     /// Switch a service's namespace: while it is off, its items are the clients'
     Switch(SwitchSettings),
+    /// Bootstrap the box from a server of its owner
+    Bootz(BootzCommandSettings),
     /// Bring the box back to what it was delivered with, and start the agent anew
     FactoryReset(FactoryResetSettings),
 }
@@ -80,6 +82,83 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
+    #[command(flatten)]
+    pub bootz: BootzSettings,
+}
+
+/// What a box is bootstrapped with. Without an IDevID it is not.
+#[derive(Clone, Debug, Args)]
+pub struct BootzSettings {
+    /// IDevID of the box, PEM: the certificate that its vendor gave it, then those above it
+    #[arg(long, value_name = "FILE")]
+    pub bootz_idevid_cert: Option<PathBuf>,
+    /// Key of the IDevID, PEM
+    #[arg(long, value_name = "FILE")]
+    pub bootz_idevid_key: Option<PathBuf>,
+    /// Certificates of the vendor, PEM: what ownership vouchers have to lead to
+    #[arg(long, value_name = "FILE")]
+    pub bootz_vendor_ca: Option<PathBuf>,
+    /// Serial number of the box, as vouchers name it
+    #[arg(long, value_name = "SERIAL")]
+    pub bootz_serial: Option<String>,
+    /// Who made the box
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub bootz_manufacturer: String,
+    /// What its maker calls it
+    #[arg(long, value_name = "NUMBER", default_value = "")]
+    pub bootz_part_number: String,
+    /// Which RPC the bootstrap server is asked by
+    #[arg(long, value_enum, default_value_t = BootzRpc::Either)]
+    pub bootz_rpc: BootzRpc,
+    /// For laboratories: believe any server, without a voucher
+    #[arg(long)]
+    pub bootz_trust_any_server: bool,
+    /// Program that installs an image: run with its file and its version once the digest is right. It ends with 0 when
+    /// the image runs, with 100 when it runs after a reboot. Without it, images are skipped and reported so
+    #[arg(long, value_name = "PROGRAM")]
+    pub bootz_image_command: Option<PathBuf>,
+    /// Version of the software that runs
+    #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
+    pub bootz_image_version: String,
+}
+
+/// Which RPC a bootstrap server is asked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum BootzRpc {
+    /// BootstrapStreamV1, and GetBootstrapData where the server has no stream for this box
+    #[default]
+    Either,
+    /// BootstrapStreamV1
+    Stream,
+    /// GetBootstrapData
+    Unary,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct BootzCommandSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    #[command(subcommand)]
+    pub action: BootzAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum BootzAction {
+    /// Bootstrap from this server, again and again until it succeeds
+    Start {
+        /// The server
+        #[arg(long, alias = "bootz_uri", value_name = "bootz://HOST:PORT")]
+        bootz_uri: String,
+        /// The interface to go out by; it has to be configured
+        #[arg(long, alias = "src_interface", value_name = "NAME")]
+        src_interface: String,
+    },
+    /// What was done, and where it stands
+    Status,
+    /// Stop, and leave the configuration as it is
+    Terminate,
+    /// Bring the box back to the factory, and bootstrap from there
+    Reset,
 }
 
 /// Certificates made by the operator. Without them the agent makes an identity of its own.

@@ -15,7 +15,7 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::maintain::ResetToFactory;
-use super::{Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
+use super::{BootzStart, Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
 use crate::{auth::Password, caller::Role};
 
 /// How long an answer may take. The longest is the state of a large box.
@@ -106,6 +106,29 @@ impl Client {
     /// When no agent runs, or the box cannot be brought back.
     pub async fn factory_reset(&self, retain_certificates: bool) -> Result<(), ClientError> {
         self.post("/factory-reset", &ResetToFactory { retain_certificates }).await
+    }
+
+    /// # Errors
+    /// When no agent runs, it has no IDevID, or the URI names no server.
+    pub async fn start_bootz(
+        &self,
+        bootz_uri: &str,
+        src_interface: &str,
+    ) -> Result<(), ClientError> {
+        let (bootz_uri, src_interface) = (bootz_uri.to_owned(), src_interface.to_owned());
+        self.post("/bootz/start", &BootzStart { bootz_uri, src_interface }).await
+    }
+
+    /// # Errors
+    /// When no agent runs, or it has no IDevID.
+    pub async fn terminate_bootz(&self) -> Result<(), ClientError> {
+        self.post("/bootz/terminate", &()).await
+    }
+
+    /// # Errors
+    /// When no agent runs, or it has no IDevID.
+    pub async fn reset_bootz(&self) -> Result<(), ClientError> {
+        self.post("/bootz/reset", &()).await
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {

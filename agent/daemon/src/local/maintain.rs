@@ -74,14 +74,27 @@ async fn factory_reset<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(ResetToFactory { retain_certificates }): Json<ResetToFactory>,
 ) -> Response {
-    let reset = it.core.change(&caller, Intent::FactoryReset { retain_certificates }).await;
-    if reset.is_ok() {
-        it.reboots.cancel();
-        if let Err(error) = it.reboots.ask(Duration::ZERO, "factory reset".to_owned()) {
-            return failure(StatusCode::CONFLICT, error.to_string());
-        }
+    match reset_to_factory(&it.core, &it.reboots, &caller, retain_certificates).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(why) => failure(StatusCode::CONFLICT, why),
     }
-    done(reset.map(drop))
+}
+
+/// Brings the box back to what it was delivered with, and has the agent start anew.
+///
+/// # Errors
+/// Why it cannot be done, for people.
+pub async fn reset_to_factory(
+    core: &impl Datastore,
+    reboots: &Reboots,
+    caller: &Caller,
+    retain_certificates: bool,
+) -> Result<(), String> {
+    let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
+    reset.map_err(|error| Chain(&error).to_string())?;
+    reboots.cancel();
+    let asked = reboots.ask(Duration::ZERO, "factory reset".to_owned());
+    asked.map_err(|error| error.to_string())
 }
 
 fn done(result: Result<(), CommitError>) -> Response {

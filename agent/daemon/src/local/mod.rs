@@ -4,6 +4,7 @@
 //! root and the user the agent runs as are answered. What can be shown comes from an [`Inspect`]; users are changed
 //! here, because nobody can log in over the network before the first one exists.
 
+mod bootz;
 mod client;
 mod inspect;
 mod maintain;
@@ -32,9 +33,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 use zeroize::{Zeroize, Zeroizing};
 
+pub use self::bootz::{BootzStart, routes as bootz};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector, Statuses};
-pub use self::maintain::{SwitchEntry, routes as maintenance};
+pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
 use crate::{
     auth::{Password, UserError, Users},
     caller::{Caller, Role, Source},

@@ -6,6 +6,7 @@
 //! Absent on purpose: authentication (a layer in front puts the caller into each request), and
 //! configuration semantics (the core's).
 
+mod bootstrap;
 mod capabilities;
 mod datastore;
 mod dscp;
@@ -24,6 +25,7 @@ mod subscribe;
 #[cfg(test)]
 mod tests;
 
+pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;
 

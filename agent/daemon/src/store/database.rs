@@ -12,7 +12,8 @@ use tracing::{info, warn};
 use super::{
     ArtefactChange, Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
     folder::{
-        IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file, remove_folder,
+        BOOTZ_FOLDER, IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file,
+        remove_folder,
     },
     journal::JOURNAL_NAME,
     notes::{self, NOTES},
@@ -362,6 +363,7 @@ impl Database {
         if !retain_certificates {
             remove_folder(&folder.join(IDENTITY_FOLDER))?;
         }
+        remove_folder(&folder.join(BOOTZ_FOLDER))?;
         remove_file(&folder.join(JOURNAL_NAME))?; // opened after this database
         let write = self.begin(ATTEMPT)?;
         let erased = || -> Result<u64, redb::Error> {

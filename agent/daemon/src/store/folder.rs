@@ -12,6 +12,9 @@ use super::{FILE_NAME, StoreError};
 /// The TLS identity that the agent made for itself, within the state folder.
 pub const IDENTITY_FOLDER: &str = "tls";
 
+/// How far a bootstrap got, within the state folder.
+pub const BOOTZ_FOLDER: &str = "bootz";
+
 /// Read, write and enter for the owner alone.
 const PRIVATE_FOLDER: u32 = 0o700;
 /// Read and write for the owner alone.

@@ -72,6 +72,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfig")?;
         let (boot, artefacts) = read(request.into_inner())?;
+        let boot = boot.map(|boot| BootChange::Set(Some(Arc::new(boot))));
         let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
         // A task of its own: what is tried is kept or taken back also when the client is gone.
         let set = tokio::spawn(async move { set(&core, &gnsi, &caller, boot, artefacts).await });
@@ -191,11 +192,11 @@ async fn change(core: &impl Datastore, caller: &Caller, change: BootChange) -> R
 }
 
 /// Sets the boot configuration and what is gNSI's, all or nothing.
-async fn set(
+pub(in crate::northbound) async fn set(
     core: &impl Datastore,
     gnsi: &Gnsi,
     caller: &Caller,
-    boot: Option<Boot>,
+    boot: Option<BootChange>,
     artefacts: Option<Artefacts>,
 ) -> Result<(), Refusal> {
     let seeds = match artefacts {
@@ -203,7 +204,7 @@ async fn set(
         None => Seeds::default(),
     };
     if let Some(boot) = boot
-        && let Err(refusal) = change(core, caller, BootChange::Set(Some(Arc::new(boot)))).await
+        && let Err(refusal) = change(core, caller, boot).await
     {
         seeds.undo(&refusal).await;
         return Err(refusal);
@@ -231,6 +232,7 @@ fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Option<Artefacts
     Ok((request.boot_config.map(read_boot).transpose()?, artefacts))
 }
 
+/// What a client says the box is to boot with.
 fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
     for (name, given) in [
         ("dynamic_vendor_config", !config.dynamic_vendor_config.is_empty()),
@@ -240,10 +242,18 @@ fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
             return Err(Refusal::invalid(format!("`{name}` is for bootstrapping only")));
         }
     }
+    boot_of(&config)
+}
+
+/// The part of it that is kept, and given back to whoever asks; what is for bootstrapping only is left out.
+pub(in crate::northbound) fn boot_of(config: &bootz::BootConfig) -> Result<Boot, Refusal> {
     if config.bootloader_config.is_some() {
         return Err(Refusal::invalid("`bootloader_config` is not supported"));
     }
-    let record = config.encode_to_vec();
+    let mut kept = config.clone();
+    kept.dynamic_vendor_config.clear();
+    kept.dynamic_oc_config.clear();
+    let record = kept.encode_to_vec();
     let (vendor, openconfig) = (config.vendor_config.to_vec(), config.oc_config.to_vec());
     Ok(Boot { vendor, openconfig, record })
 }

@@ -9,6 +9,6 @@ mod boot_config;
 mod factory_reset;
 mod system;
 
-pub(super) use boot_config::BootConfigService;
+pub(super) use boot_config::{BootConfigService, boot_of, set as set_boot};
 pub(super) use factory_reset::FactoryResetService;
 pub(super) use system::SystemService;

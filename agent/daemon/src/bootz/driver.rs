@@ -1,0 +1,309 @@
+//! The loop: an event to the client, its actions to the world.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_lc_rs::rand;
+use holdfast_bootz::{
+    client::{Action, Client, Connect, Event, Outcome, Surroundings, Task, Work},
+    image::Image,
+    payload::Payload,
+    wire::{Connection, Exchange, Refused},
+};
+use holdfast_config::schema::Origin;
+use rustls_pki_types::UnixTime;
+use smol_str::SmolStr;
+use tokio::{
+    sync::{mpsc, watch},
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep_until},
+};
+use tonic::Code;
+use tracing::{error, info, warn};
+
+use super::{Ask, Equipment, Shown, connect, image, keep};
+use crate::{
+    caller::{Caller, Role, Source},
+    gnsi::Gnsi,
+    local::reset_to_factory,
+    logging::Chain,
+    northbound::{self, Datastore},
+    reboot::Reboots,
+};
+
+/// What a piece of work ends with: its outcome, and what the next one needs of it.
+struct Ended {
+    work: Work,
+    outcome: Outcome,
+    connection: Option<Connection>,
+    exchange: Option<Exchange>,
+}
+
+impl Ended {
+    fn with(work: Work, outcome: Outcome) -> Self {
+        Self { work, outcome, connection: None, exchange: None }
+    }
+}
+
+/// Owns the client and everything that it has begun.
+pub(super) struct Driver<D> {
+    client: Client,
+    equipment: Arc<Equipment>,
+    core: D,
+    gnsi: Gnsi,
+    reboots: Reboots,
+    tasks: JoinSet<Ended>,
+    connection: Option<Connection>,
+    exchange: Option<Exchange>,
+    due: Option<(Work, Instant)>,
+    shown_tx: watch::Sender<Shown>,
+}
+
+impl<D: Datastore> Driver<D> {
+    pub(super) fn new(
+        client: Client,
+        equipment: Equipment,
+        core: D,
+        gnsi: Gnsi,
+        reboots: Reboots,
+    ) -> (Self, watch::Receiver<Shown>) {
+        let (shown_tx, shown_rx) = watch::channel(Shown::new(client.record().clone()));
+        let driver = Self {
+            client,
+            equipment: Arc::new(equipment),
+            core,
+            gnsi,
+            reboots,
+            tasks: JoinSet::new(),
+            connection: None,
+            exchange: None,
+            due: None,
+            shown_tx,
+        };
+        (driver, shown_rx)
+    }
+
+    /// Awaits nothing but the next event.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Ask>) {
+        self.show().await;
+        self.step(Event::Started).await;
+        loop {
+            let due = self.due;
+            let event = tokio::select! {
+                ask = commands.recv() => match ask {
+                    Some(Ask { command, taken }) => {
+                        let _asker_is_gone = taken.send(());
+                        Event::Command(command)
+                    }
+                    None => return,
+                },
+                Some(ended) = self.tasks.join_next() => match self.ended(ended) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Some(work) = elapsed(due) => {
+                    self.due = None;
+                    Event::TimerDue(work)
+                }
+            };
+            self.step(event).await;
+        }
+    }
+
+    /// A task that panicked is told by its deadline.
+    fn ended(&mut self, ended: Result<Ended, JoinError>) -> Option<Event> {
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => return None,
+            Err(error) => {
+                error!(%error, "a piece of a bootstrap has failed");
+                return None;
+            }
+        };
+        if ended.connection.is_some() {
+            self.connection = ended.connection;
+        }
+        self.exchange = ended.exchange;
+        Some(Event::Done(ended.work, ended.outcome))
+    }
+
+    async fn step(&mut self, event: Event) {
+        for action in decide(&mut self.client, event) {
+            self.carry_out(action).await;
+        }
+    }
+
+    async fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Save(record) => {
+                if let Err(error) = keep::write(&self.equipment.folder, &record) {
+                    error!(error = %Chain(&error), "cannot keep how far the bootstrap got");
+                }
+                self.shown_tx.send_modify(|shown| shown.set(record));
+                self.show().await; // each status is seen, however short it lasts
+            }
+            Action::Tell(what) => {
+                info!(target: "holdfast::bootz", "{what}");
+                self.shown_tx.send_modify(|shown| shown.tell(&what));
+            }
+            Action::Abandon => {
+                self.tasks.abort_all();
+                (self.connection, self.exchange, self.due) = (None, None, None);
+            }
+            Action::Begin(work, task) => self.begin(work, task),
+            Action::Wait(work, wait) => self.due = Some((work, Instant::now() + wait)),
+            Action::Reboot => self.reboot(),
+            Action::Reset => self.reset().await,
+        }
+    }
+
+    async fn show(&self) {
+        let leaves = self.shown_tx.borrow().leaves(self.core.schema(Origin::Native));
+        self.core.show_state(leaves).await;
+    }
+
+    fn begin(&mut self, work: Work, task: Task) {
+        let equipment = self.equipment.clone();
+        match task {
+            Task::Lease => {
+                let why = "DHCP is not supported yet: name the server with `holdfast bootz start`";
+                let outcome = Outcome::Leased(Err(why.to_owned()));
+                self.tasks.spawn(async move { Ended::with(work, outcome) });
+            }
+            Task::Connect(how) => {
+                self.tasks.spawn(reach(work, equipment, how));
+            }
+            Task::GetData(request) => {
+                let connection = self.connection.clone();
+                self.tasks.spawn(async move {
+                    let answer = match connection {
+                        Some(mut connection) => connection.data(request).await.map(Box::new),
+                        None => Err(not_connected()),
+                    };
+                    Ended::with(work, Outcome::Data(answer))
+                });
+            }
+            Task::Report(request) => {
+                let connection = self.connection.clone();
+                self.tasks.spawn(async move {
+                    let answer = match connection {
+                        Some(mut connection) => connection.report(request).await,
+                        None => Err(not_connected()),
+                    };
+                    Ended::with(work, Outcome::Reported(answer))
+                });
+            }
+            Task::OpenStream(first) => {
+                let connection = self.connection.clone();
+                self.tasks.spawn(async move {
+                    let opened = match connection {
+                        Some(mut connection) => connection.stream(first).await,
+                        None => Err(not_connected()),
+                    };
+                    answer(work, opened).await
+                });
+            }
+            Task::Send(message) => {
+                let exchange = self.exchange.take();
+                self.tasks.spawn(async move {
+                    if let Some(exchange) = &exchange {
+                        exchange.send(message).await;
+                    }
+                    answer(work, exchange.ok_or_else(not_connected)).await
+                });
+            }
+            Task::Sign(octets) => {
+                let exchange = self.exchange.take(); // the stream outlives the signature
+                self.tasks.spawn_blocking(move || {
+                    let signed = equipment.key.sign(&octets);
+                    let outcome = Outcome::Signed(signed.map_err(|error| error.to_string()));
+                    Ended { exchange, ..Ended::with(work, outcome) }
+                });
+            }
+            Task::Install(wanted) => {
+                self.tasks.spawn(install(work, equipment, wanted));
+            }
+            Task::Apply(payload) => {
+                let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
+                self.tasks.spawn(apply(work, core, gnsi, payload));
+            }
+        }
+    }
+
+    fn reboot(&self) {
+        if let Err(error) = self.reboots.ask(Duration::ZERO, "a new image".to_owned()) {
+            warn!(%error, "cannot reboot into the new image");
+        }
+    }
+
+    async fn reset(&self) {
+        if let Err(error) = reset_to_factory(&self.core, &self.reboots, &caller(), false).await {
+            error!(error, "cannot reset to the factory");
+        }
+    }
+}
+
+/// What the client wants done about an event that happened now.
+fn decide(client: &mut Client, event: Event) -> Vec<Action> {
+    let mut random = |octets: &mut [u8]| {
+        rand::fill(octets).expect("the system has random numbers"); // as for every handshake
+    };
+    client.step(event, &mut Surroundings { now: UnixTime::now(), random: &mut random })
+}
+
+/// The work whose time is over; never, when nothing has a deadline.
+async fn elapsed(due: Option<(Work, Instant)>) -> Option<Work> {
+    let (work, at) = due?;
+    sleep_until(at).await;
+    Some(work)
+}
+
+async fn reach(work: Work, equipment: Arc<Equipment>, how: Connect) -> Ended {
+    match connect::connect(&equipment.tls, how).await {
+        Ok(connection) => {
+            Ended { connection: Some(connection), ..Ended::with(work, Outcome::Connected(Ok(()))) }
+        }
+        Err(error) => Ended::with(work, Outcome::Connected(Err(error.told()))),
+    }
+}
+
+/// The next message of a stream.
+async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
+    match exchange {
+        Ok(mut exchange) => {
+            let message = exchange.answer().await.map(Box::new);
+            let outcome = Outcome::Message(message);
+            Ended { exchange: Some(exchange), ..Ended::with(work, outcome) }
+        }
+        Err(refused) => Ended::with(work, Outcome::Message(Err(refused))),
+    }
+}
+
+async fn install(work: Work, equipment: Arc<Equipment>, wanted: Image) -> Ended {
+    let installed = match &equipment.image_command {
+        Some(command) => image::install(&wanted, command, &equipment.folder)
+            .await
+            .map_err(|error| Chain(&error).to_string()),
+        None => Err("this box has no command that installs images".to_owned()),
+    };
+    Ended::with(work, Outcome::Installed(installed))
+}
+
+/// All of it, or nothing.
+async fn apply(work: Work, core: impl Datastore, gnsi: Gnsi, payload: Box<Payload>) -> Ended {
+    let applied = northbound::bootstrap(&core, &gnsi, &caller(), &payload).await;
+    Ended::with(work, Outcome::Applied(applied))
+}
+
+fn not_connected() -> Refused {
+    Refused { code: Code::Unavailable, message: "the connection is gone".to_owned() }
+}
+
+/// In whose name the box configures itself.
+fn caller() -> Caller {
+    Caller {
+        name: SmolStr::new_static("bootz"),
+        role: Role::Admin,
+        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        peer: None,
+    }
+}

@@ -1,0 +1,166 @@
+//! Carries out what the bootstrap client decides, and shows how far it got.
+//!
+//! Start at [`driver`] for the loop. Everything that is believed, refused, repeated or given up is decided in the crate
+//! `holdfast-bootz`; here are its sockets, its clock, its files and its way to the core.
+
+mod connect;
+mod driver;
+mod image;
+mod keep;
+mod shown;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use holdfast_bootz::{
+    client::{Client, Command, Flows, Profile},
+    identity::{Chain, IdentityError, SigningKey},
+    image::Slot,
+    retry::Backoff,
+};
+use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::driver::Driver;
+pub use self::shown::Shown;
+use crate::{
+    gnsi::Gnsi,
+    northbound::Datastore,
+    reboot::Reboots,
+    settings::{BootzRpc, BootzSettings},
+    store::StoreError,
+};
+
+/// Commands of the operator that wait for the loop to come round.
+const COMMAND_QUEUE_DEPTH: usize = 4;
+
+/// Why the box cannot be bootstrapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootzError {
+    #[error("`{option}` is needed to bootstrap this box")]
+    Missing { option: &'static str },
+    #[error("cannot read `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot read the certificates of the vendor from `{}`", path.display())]
+    Vendor { path: PathBuf, source: pem::Error },
+    #[error("`{}` holds no certificate of the vendor", path.display())]
+    NoVendor { path: PathBuf },
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("cannot use the IDevID for connections")]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("`{}` cannot be understood", path.display())]
+    Record { path: PathBuf, source: serde_json::Error },
+}
+
+/// The running client; clones share it. It ends with the process.
+#[derive(Clone, Debug)]
+pub struct Bootz {
+    command_tx: mpsc::Sender<Ask>,
+    shown_rx: watch::Receiver<Shown>,
+}
+
+/// A command, and whom its acceptance is told.
+#[derive(Debug)]
+struct Ask {
+    command: Command,
+    taken: oneshot::Sender<()>,
+}
+
+/// What the driver works with, read once.
+#[derive(Debug)]
+struct Equipment {
+    key: SigningKey,
+    tls: connect::Handshakes,
+    image_command: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+/// Starts the client of a box that has an IDevID; a box without one is not bootstrapped.
+///
+/// # Errors
+/// When a setting is missing, or a file cannot be used.
+pub async fn start(
+    settings: &BootzSettings,
+    state: &Path,
+    core: impl Datastore,
+    gnsi: Gnsi,
+    reboots: Reboots,
+) -> Result<Option<(Bootz, AbortOnDropHandle<()>)>, BootzError> {
+    let Some((profile, equipment)) = equip(settings, state)? else { return Ok(None) };
+    let record = keep::read(&equipment.folder)?;
+    let client = Client::new(profile, record);
+    let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);
+    let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, reboots);
+    let task = tokio::spawn(driver.run(command_rx));
+    Ok(Some((Bootz { command_tx, shown_rx }, AbortOnDropHandle::new(task))))
+}
+
+impl Bootz {
+    /// Hands a command over; true when it was taken.
+    pub async fn command(&self, command: Command) -> bool {
+        let (taken, answered) = oneshot::channel();
+        self.command_tx.send(Ask { command, taken }).await.is_ok() && answered.await.is_ok()
+    }
+
+    pub fn shown(&self) -> Shown {
+        self.shown_rx.borrow().clone()
+    }
+}
+
+fn equip(
+    settings: &BootzSettings,
+    state: &Path,
+) -> Result<Option<(Profile, Equipment)>, BootzError> {
+    let Some(certificate) = &settings.bootz_idevid_cert else { return Ok(None) };
+    let missing = |option| BootzError::Missing { option };
+    let key = settings.bootz_idevid_key.as_ref().ok_or_else(|| missing("--bootz-idevid-key"))?;
+    let vendor = settings.bootz_vendor_ca.as_ref().ok_or_else(|| missing("--bootz-vendor-ca"))?;
+    let serial = settings.bootz_serial.clone().ok_or_else(|| missing("--bootz-serial"))?;
+    let chain = Chain::from_pem(&read(certificate)?)?;
+    let key = zeroize::Zeroizing::new(read(key)?);
+    let equipment = Equipment {
+        tls: connect::Handshakes::new(&chain, &key)?,
+        key: SigningKey::from_pem(&key, &chain)?,
+        image_command: settings.bootz_image_command.clone(),
+        folder: keep::folder(state)?,
+    };
+    let profile = Profile {
+        manufacturer: settings.bootz_manufacturer.clone(),
+        part_number: settings.bootz_part_number.clone(),
+        serial,
+        idevid: chain,
+        vendor: read_vendor(vendor)?,
+        checks_ownership: !settings.bootz_trust_any_server,
+        flows: match settings.bootz_rpc {
+            BootzRpc::Either => Flows::Either,
+            BootzRpc::Stream => Flows::Stream,
+            BootzRpc::Unary => Flows::Unary,
+        },
+        slot: Slot {
+            running: settings.bootz_image_version.clone(),
+            installs: settings.bootz_image_command.is_some(),
+        },
+        backoff: Backoff::default(),
+    };
+    Ok(Some((profile, equipment)))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BootzError> {
+    fs::read(path).map_err(|source| BootzError::File { path: path.to_owned(), source })
+}
+
+fn read_vendor(path: &Path) -> Result<Vec<CertificateDer<'static>>, BootzError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
+    let vendor = read.map_err(|source| BootzError::Vendor { path: path.to_owned(), source })?;
+    if vendor.is_empty() {
+        return Err(BootzError::NoVendor { path: path.to_owned() });
+    }
+    Ok(vendor)
+}

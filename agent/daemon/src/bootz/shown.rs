@@ -1,0 +1,74 @@
+//! What people and readers see of a bootstrap.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use holdfast_bootz::client::{Record, Stage};
+use holdfast_config::{Elem, InstancePath, Path, Schema, Value};
+
+/// Lines of the account that are kept: a few attempts, each of ten steps or so.
+const ACCOUNT: usize = 64;
+
+/// The account of the last steps, and where the client stands.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    account: VecDeque<Arc<str>>,
+    record: Record,
+}
+
+impl Shown {
+    pub(super) fn new(record: Record) -> Self {
+        Self { account: VecDeque::new(), record }
+    }
+
+    pub(super) fn tell(&mut self, line: &str) {
+        if self.account.len() == ACCOUNT {
+            self.account.pop_front();
+        }
+        self.account.push_back(line.into());
+    }
+
+    pub(super) fn set(&mut self, record: Record) {
+        self.record = record;
+    }
+
+    /// The leaves of `/system/bootz/state`, in the native model.
+    pub(super) fn leaves(&self, native: &Schema) -> Vec<(InstancePath, Option<Value>)> {
+        let telemetry = &self.record.telemetry;
+        let checksum = (!telemetry.checksum.is_empty()).then_some(telemetry.checksum.as_str());
+        let leaves = [
+            ("status", Some(Value::Enum(telemetry.status.name().into()))),
+            ("checksum", checksum.map(|checksum| Value::Str(checksum.into()))),
+            ("error-count", Some(Value::Uint(telemetry.error_count))),
+            ("last-boot-attempt", telemetry.last_attempt.map(Value::Uint)),
+        ];
+        let leaves = leaves.into_iter();
+        leaves.filter_map(|(name, value)| Some((path(native, name)?, value))).collect()
+    }
+}
+
+fn path(native: &Schema, leaf: &str) -> Option<InstancePath> {
+    let elem = |name: &str| Elem { name: name.to_owned(), keys: Vec::new() };
+    let elems = ["system", "state", "bootz", leaf].map(elem).into();
+    native.resolve_write(&Path { elems }).ok()
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.account {
+            writeln!(f, "  {line}")?;
+        }
+        let telemetry = &self.record.telemetry;
+        match &self.record.parameters {
+            None => writeln!(f, "bootz: nothing to do")?,
+            Some(parameters) => {
+                let stage = match parameters.stage {
+                    Stage::Attempting => "attempting",
+                    Stage::Reporting { .. } => "reporting",
+                };
+                writeln!(f, "bootz: {stage} by {}", parameters.entry)?;
+            }
+        }
+        writeln!(f, "status: {}", telemetry.status.name())?;
+        writeln!(f, "failed attempts: {}", telemetry.error_count)
+    }
+}

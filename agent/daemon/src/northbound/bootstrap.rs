@@ -1,0 +1,59 @@
+//! What a bootstrap server tells the box, as one change of its configuration and of what gNSI keeps.
+
+use std::sync::Arc;
+
+use holdfast_bootz::payload::Payload;
+use holdfast_config::{Boot, BootChange, Seeds};
+
+use super::Datastore;
+use super::gnoi::{boot_of, set_boot};
+use super::gnsi::Artefacts;
+use super::status::Refusal;
+use crate::caller::Caller;
+use crate::gnsi::Gnsi;
+
+/// Brings all of it into force, or nothing; returns what has to be reported as left undone.
+///
+/// # Errors
+/// Names the field that this box cannot carry out, and why.
+pub async fn bootstrap(
+    core: &impl Datastore,
+    gnsi: &Gnsi,
+    caller: &Caller,
+    payload: &Payload,
+) -> Result<Vec<String>, String> {
+    let told = |refusal: Refusal| refusal.text().to_owned();
+    let (boot, artefacts) = read(payload).map_err(told)?;
+    let seeds = Seeds {
+        vendor: payload.boot_config.dynamic_vendor_config.to_vec(),
+        openconfig: payload.boot_config.dynamic_oc_config.to_vec(),
+    };
+    let change = BootChange::Bootstrap(Arc::new(boot), Arc::new(seeds));
+    set_boot(core, gnsi, caller, Some(change), artefacts).await.map_err(told)?;
+    let mut notes = Vec::new();
+    if !payload.response.boot_password_hash.is_empty() {
+        notes.push("boot_password_hash is not applied: this box manages no boot loader".to_owned());
+    }
+    Ok(notes)
+}
+
+/// An empty message brings as little as none: there is nothing yet that it could take away.
+fn read(payload: &Payload) -> Result<(Boot, Option<Artefacts>), Refusal> {
+    let response = &payload.response;
+    for (name, given) in [
+        ("credentials", response.credentials.as_ref().is_some_and(|it| *it != Default::default())),
+        ("pathz", response.pathz.as_ref().is_some_and(|it| *it != Default::default())),
+        (
+            "certz_profiles",
+            response.certz_profiles.as_ref().is_some_and(|it| !it.profiles.is_empty()),
+        ),
+    ] {
+        if given {
+            let why = format!("{name}: this box cannot take it from a bootstrap server yet");
+            return Err(Refusal::invalid(why));
+        }
+    }
+    let authz = response.authz.clone().filter(|it| *it != Default::default());
+    let artefacts = authz.map(|authz| Artefacts { authz: Some(authz) });
+    Ok((boot_of(&payload.boot_config)?, artefacts))
+}
