@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try test test-unit trace e2e bench gnmic
+.PHONY: help setup build try try-bootz test test-unit trace e2e bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -14,6 +14,11 @@ build: setup ## the agent, optimised: target/release/holdfast
 try: ## configure a live Linux box: a private network namespace, the agent, and commands to paste
 	tests/scripts/setup.sh try
 	tests/scripts/try.sh
+
+try-bootz: ## bootstrap a factory-new box from the public server emulator (needs Go)
+	tests/scripts/setup.sh try
+	tests/scripts/clients.sh bootz
+	tests/scripts/try-bootz.sh
 
 test: ## everything that must hold before a change lands
 	tests/scripts/setup.sh test

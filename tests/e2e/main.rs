@@ -5,6 +5,7 @@
 
 mod authz;
 mod boot;
+mod bootz;
 mod capabilities;
 mod certz;
 mod clients;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|grpcurl|python]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|grpcurl|python|bootz]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -39,6 +39,24 @@ python() {
     python3 -m venv "$folder/venv"
     "$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/requirements.txt"
     echo "$pinned" >"$folder/venv/pinned"
+}
+
+# The bootstrap server emulator, and a program of ours around its helper packages.
+bootz() {
+    if ! command -v go >/dev/null; then
+        echo "clients: the bootstrap servers are built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    pinned=$(cat "$here/clients/bootz/go.mod" "$here/clients/bootz/main.go" | cksum)
+    if [ -x "$folder/bootz-emulator" ] && [ "$(cat "$folder/bootz.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: building the bootstrap servers"
+    (
+        cd "$here/clients/bootz"
+        CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/bootz" .
+        CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/bootz-emulator" \
+            github.com/openconfig/bootz/server/emulator
+    )
+    echo "$pinned" >"$folder/bootz.pinned"
 }
 
 for client in "${@:-gnmic}"; do

@@ -39,7 +39,7 @@ step unit cargo test --workspace --locked --lib --bins --test '[!e]*' --test 'e[
 step fuzz env BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --workspace --test fuzz --locked
 step build cargo build --workspace --bins --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
-step clients tests/scripts/clients.sh gnmic grpcurl python
+step clients tests/scripts/clients.sh gnmic grpcurl python bootz
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked
 step bench make bench
 

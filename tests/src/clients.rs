@@ -217,13 +217,13 @@ pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> 
 ///
 /// # Panics
 /// When it is not there.
-fn client(name: &str) -> PathBuf {
+pub(crate) fn client(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients");
     let folder = std::env::var_os("CLIENTS").map_or(target, PathBuf::from);
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python",
+        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz",
         program.display()
     );
     program

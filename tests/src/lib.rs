@@ -8,6 +8,7 @@
 //! named in the manifest.
 
 pub mod agent;
+pub mod bootz;
 pub mod browser;
 pub mod certificates;
 pub mod clients;

@@ -1,0 +1,268 @@
+//! Bootstraps against the public server emulator, and against servers that are wrong in one place.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use holdfast_proto::gnmi::SubscriptionMode;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::bootz::{Bootstrap, Given, bootz, start};
+use holdfast_tests::eventually::{eventually, eventually_async};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::boot::{boots, get_boot};
+use crate::factory::serves;
+
+const STATE: &str = "/system/bootz/state";
+
+const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#;
+const VENDOR: &str = r#"{"holdfast:system":{"login-banner":"of the owner"}}"#;
+const DYNAMIC: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"seeded"}}}"#;
+const AUTHZ: &str = r#"version: "of the owner" created_on: 7
+    policy: '{"name":"all","allow_rules":[{"name":"all"}]}'"#;
+
+fn given(streaming: bool) -> Given<'static> {
+    let (openconfig, vendor, dynamic) = (OPENCONFIG, VENDOR, DYNAMIC);
+    Given { streaming, openconfig, vendor, dynamic, ..Given::default() }
+}
+
+async fn boxed(net: &Netns, bootstrap: &Bootstrap, more: &[&str]) -> AgentProcess {
+    let options = bootstrap.options();
+    let options: Vec<&str> =
+        options.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    AgentProcess::start_with(net, &options).await
+}
+
+async fn leaf(agent: &AgentProcess, name: &str) -> Value {
+    agent.gnmi().await.read(&format!("{STATE}/{name}")).await.unwrap_or_default()
+}
+
+async fn until_status(agent: &AgentProcess, status: &str) {
+    eventually_async(status, || async { leaf(agent, "status").await == json!(status) }).await;
+}
+
+// proves 4.1, 4.6, 4.9, 4.11, 4.12, 4.15, 4.32, 4.33, 4.34, 4.36, 4.40, 4.45, 4.52, 4.53, 4.54, 4.59, 4.61, 4.63
+// proves 4.64, 4.65, 4.66, 3.28, 3.29
+#[tokio::test]
+async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::new(&net, Given { authz: AUTHZ, ..given(true) });
+    let server = bootstrap.emulator().await;
+    let agent = boxed(&net, &bootstrap, &[]).await;
+    let path = (&*format!("{STATE}/status"), SubscriptionMode::OnChange);
+    let mut statuses =
+        agent.gnmi().await.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
+    statuses.until_sync().await;
+
+    start(&agent);
+    for status in ["SENT", "RECEIVED", "CONFIGURATION_APPLIED", "OK"] {
+        statuses.until(&format!("BOOTZ_{status}")).await;
+    }
+    let log = server.log();
+    assert!(!log.contains("Client provided 1 TLS certificate"), "{log}");
+    assert!(log.contains("Bootstrap Status: BOOTSTRAP_STATUS_SUCCESS"), "{log}");
+    assert!(log.contains("boot_password_hash is not applied"), "{log}");
+    assert!(log.contains("Control card HF-1 changed status to CONTROL_CARD_STATUS_INITIALIZED"));
+
+    let client = agent.gnmi().await;
+    assert_eq!(client.read("/system/state/hostname").await.unwrap(), json!("bootstrapped"));
+    assert_eq!(client.read("/system/state/motd-banner").await.unwrap(), json!("seeded"));
+    assert_eq!(fs::read_to_string(agent.root().join("etc/motd")).unwrap(), "seeded\n");
+    let boot = get_boot(&mut boots(&agent).await).await.unwrap();
+    assert_eq!(
+        (&boot.oc_config[..], &boot.vendor_config[..]),
+        (OPENCONFIG.as_bytes(), VENDOR.as_bytes())
+    );
+    assert!(boot.dynamic_oc_config.is_empty());
+    // What boot holds is the owner's, what it seeded is the clients'.
+    assert!(client.update("/system/config/hostname", "mine").await.is_err());
+    client.replace("/system/config/motd-banner", "mine").await.unwrap();
+
+    let version = "/system/aaa/authorization/state/grpc-authz-policy-version";
+    assert_eq!(client.read(version).await.unwrap(), json!("of the owner"));
+
+    assert_eq!(leaf(&agent, "checksum").await.as_str().unwrap().len(), 128);
+    assert_eq!(leaf(&agent, "error-count").await, json!("0"));
+    assert!(!leaf(&agent, "last-boot-attempt").await.is_null());
+    assert!(!agent.state_dir().join("bootz/parameters.json").exists());
+    let account = bootz(&agent, &["status"]);
+    assert!(account.contains("bootstrapped: the server knows"), "{account}");
+    assert!(agent.log().contains("starting to bootstrap by bootz://192.0.2.1:15006 through mgmt0"));
+}
+
+// proves 4.14, 4.16, 4.17, 4.20, 4.24, 4.27, 4.47, 4.53, 4.69
+#[tokio::test]
+async fn a_server_without_streams_is_asked_by_the_unary_rpc() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::new(&net, given(false));
+    let server = bootstrap.emulator().await;
+    let mut agent = boxed(&net, &bootstrap, &[]).await;
+    start(&agent);
+    until_status(&agent, "BOOTZ_OK").await;
+    let log = server.log();
+    assert_eq!(log.matches("Client provided 1 TLS certificate").count(), 2, "{log}"); // data, report
+    assert!(log.contains("Bootstrap Status: BOOTSTRAP_STATUS_SUCCESS"), "{log}");
+    let checksum = leaf(&agent, "checksum").await;
+    agent.kill();
+    agent.restart().await;
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_OK"));
+    assert_eq!(leaf(&agent, "checksum").await, checksum);
+}
+
+// proves 4.7, 4.21, 4.23, 4.24, 4.28, 4.30, 4.48, 4.53, 4.60, 4.66, 4.67
+#[tokio::test]
+async fn servers_that_are_wrong_in_one_place_change_nothing() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::new(&net, given(false));
+    let agent = boxed(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
+    let hostname = agent.gnmi().await.read("/system/state/hostname").await.unwrap();
+    for (fault, status, why) in [
+        ("voucher", "BOOTZ_OV_INVALID", "no chain to a trusted certificate"),
+        ("signature", "BOOTZ_OV_INVALID", "the signature of the bootstrap data is not valid"),
+        ("nonce", "BOOTZ_OV_INVALID", "another nonce"),
+        ("serial", "BOOTZ_CONFIGURATION_INVALID", "no response for serial number `HF-1`"),
+    ] {
+        let _server = bootstrap.faulty(fault).await;
+        start(&agent);
+        until_status(&agent, status).await;
+        let account = bootz(&agent, &["status"]);
+        assert!(account.contains(why), "{fault}: {account}");
+        bootz(&agent, &["terminate"]);
+        until_status(&agent, "BOOTZ_UNSPECIFIED").await;
+        assert!(!agent.state_dir().join("bootz/parameters.json").exists());
+    }
+    assert_eq!(leaf(&agent, "error-count").await, json!("4"));
+    assert_eq!(agent.gnmi().await.read("/system/state/hostname").await.unwrap(), hostname);
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+
+    // Data that is right, from a server that cannot show the certificate which the data names.
+    let _server = bootstrap.faulty("trust").await;
+    start(&agent);
+    until_status(&agent, "BOOTZ_CONFIGURATION_APPLIED").await;
+    eventually("the report is refused", || {
+        bootz(&agent, &["status"]).contains("no TLS connection")
+    })
+    .await;
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_CONFIGURATION_APPLIED"));
+}
+
+// proves 4.6, 4.8, 4.13, 4.22, 4.57, 4.60, 4.62
+#[tokio::test]
+async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_cannot_have() {
+    let net = Netns::enter();
+    let broken =
+        Given { openconfig: r#"{"openconfig-system:system":{"config":{"x":1}}}"#, ..given(false) };
+    let bootstrap = Bootstrap::new(&net, broken);
+    let mut agent = boxed(&net, &bootstrap, &[]).await;
+    bootz(&agent, &["start", "--bootz-uri", "bootz://192.0.2.1:15006", "--src-interface", "none0"]);
+    let bound = || bootz(&agent, &["status"]).contains("cannot go out by interface `none0`");
+    eventually("the interface is missed", bound).await;
+    start(&agent);
+    eventually("nobody is there", || bootz(&agent, &["status"]).contains("cannot connect")).await;
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
+    assert!(agent.state_dir().join("bootz/parameters.json").exists());
+
+    agent.kill();
+    let server = bootstrap.emulator().await;
+    agent.restart().await; // and begins at once
+    until_status(&agent, "BOOTZ_CONFIGURATION_INVALID").await;
+    eventually("the server is told", || {
+        let log = server.log();
+        log.contains("BOOTSTRAP_STATUS_FAILURE") && log.contains("NOT_INITIALIZED")
+    })
+    .await;
+    let banner = agent.gnmi().await.read("/system/state/login-banner").await;
+    assert!(banner.is_err(), "half of it is applied: {banner:?}");
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert!(bootz(&agent, &["status"]).contains("/system/config/x"));
+}
+
+/// SHA-256 of `an image`, as sha256sum(1) prints it.
+const IMAGE_SHA256: &str = "a5df3fde7b200c3fa2791144c7e05c5c2bced4c6ad863d3a4cf76c972c1712f9";
+
+// proves 4.49, 4.50, 4.51
+#[tokio::test]
+async fn an_image_is_installed_when_its_digest_is_right() {
+    let (agent, installed) = with_image(IMAGE_SHA256).await;
+    until_status(&agent, "BOOTZ_OK").await;
+    assert_eq!(fs::read_to_string(installed.path().join("image")).unwrap(), "an image");
+    assert_eq!(fs::read_to_string(installed.path().join("version")).unwrap(), "2\n");
+}
+
+// proves 4.51
+#[tokio::test]
+async fn an_image_with_another_digest_never_reaches_the_command() {
+    let (agent, installed) = with_image(&IMAGE_SHA256.replace('0', "1")).await;
+    until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
+    assert!(!installed.path().join("image").exists());
+    assert!(bootz(&agent, &["status"]).contains("another SHA-256 digest"));
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+}
+
+/// A box that is told to run version 2, and the folder into which its command installs.
+async fn with_image(sum: &str) -> (AgentProcess, TempDir) {
+    let net = Netns::enter();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/image", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _asked = stream.read(&mut request).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nan image";
+            let _sent = stream.write_all(answer).await;
+        }
+    });
+    let image = format!(
+        "name: \"os\" version: \"2\" url: \"{url}\" os_image_hash: \"{sum}\"
+         hash_algorithm: \"ietf-sztp-conveyed-info:sha-256\""
+    );
+    let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(false) });
+    let installed = TempDir::new().unwrap();
+    let command = installed.path().join("install");
+    let folder = installed.path().display();
+    fs::write(
+        &command,
+        format!("#!/bin/sh\ncp \"$1\" {folder}/image && echo \"$2\" >{folder}/version\n"),
+    )
+    .unwrap();
+    fs::set_permissions(&command, Permissions::from_mode(0o700)).unwrap();
+    let options =
+        ["--bootz-image-command", command.to_str().unwrap(), "--bootz-image-version", "1"];
+    let agent = boxed(&net, &bootstrap, &options).await;
+    let server = bootstrap.emulator().await;
+    start(&agent);
+    let ended = || {
+        bootz(&agent, &["status"])
+            .lines()
+            .any(|line| line.ends_with("BOOTZ_OK") || line.ends_with("BOOTZ_OS_INVALID_IMAGE"))
+    };
+    eventually("the bootstrap ends", ended).await;
+    drop(server);
+    (agent, installed)
+}
+
+// proves 4.10
+#[tokio::test]
+async fn a_reset_goes_back_to_the_factory() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::new(&net, given(false));
+    let _server = bootstrap.emulator().await;
+    let agent = boxed(&net, &bootstrap, &[]).await;
+    start(&agent);
+    until_status(&agent, "BOOTZ_OK").await;
+    let ca = fs::read_to_string(agent.ca_file()).unwrap();
+    bootz(&agent, &["reset"]);
+    eventually("the box has an identity of its own again", || {
+        fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
+    })
+    .await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
+    assert!(!agent.state_dir().join("bootz/parameters.json").exists());
+}
