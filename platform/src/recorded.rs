@@ -9,8 +9,9 @@ use serde_json::Value as Json;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Address, Connected, Forwarding, GrpcServer, Hostname, KernelRoute, Link, LinkMaster, LinkUp,
-    Neighbor, NetworkInstance, Port, StaticProtocol, StaticRoute, System, TextFile, User,
+    Account, Address, Connected, CredentialFile, Forwarding, GlomeLogin, GrpcServer, Hostname,
+    KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance, Password, Port, Program,
+    SshServer, StaticProtocol, StaticRoute, System, TextFile, User,
 };
 
 /// A document holds no value of its kind.
@@ -43,6 +44,12 @@ const FORMS: &[Form] = &[
     form::<TextFile>(kinds::TEXT_FILE),
     form::<User>(kinds::USER),
     form::<GrpcServer>(kinds::GRPC_SERVER),
+    form::<Program>(kinds::PROGRAM),
+    form::<Account>(kinds::ACCOUNT),
+    form::<CredentialFile>(kinds::CREDENTIAL_FILE),
+    form::<SshServer>(kinds::SSH_SERVER),
+    form::<GlomeLogin>(kinds::GLOME_LOGIN),
+    form::<Password>(kinds::PASSWORD),
     form::<Port>(kinds::PORT),
     form::<Link>(kinds::LINK),
     form::<LinkUp>(kinds::LINK_UP),
@@ -102,6 +109,8 @@ mod tests {
             kinds::LINK,
             Link { mac, ..Link::new("br0", LinkKind::Bridge(BridgeParams::default())) },
         );
+        let digest = holdfast_security::credentialz::Digest::of(b"hash");
+        check(kinds::PASSWORD, crate::values::Password { account: "alice".into(), digest });
         let ip = "2001:db8::1".parse().unwrap();
         check(kinds::ADDRESS, Address { link: "eth0".into(), ip, prefix_len: 64, facts: None });
         let hop = Hop { gateway: Some(ip), link: None };

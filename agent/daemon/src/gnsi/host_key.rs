@@ -61,7 +61,11 @@ impl Parts {
     /// A positive number: without zeros in front, but with one where the first bit would make it negative.
     fn number(&mut self, digits: &[u8]) {
         let zeros = digits.iter().take_while(|octet| **octet == 0).count();
-        let digits = &digits[zeros..];
+        self.fixed(&digits[zeros..]);
+    }
+
+    /// The same with the zeros in front, without which `ssh-key` does not read the private half of an elliptic curve.
+    fn fixed(&mut self, digits: &[u8]) {
         let sign: &[u8] = if digits.first().is_some_and(|it| it & 0x80 != 0) { &[0] } else { &[] };
         self.string(&[sign, digits]);
     }
@@ -84,7 +88,7 @@ fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm, curve: &str) -> Result<Parts
     let mut parts = Parts::new();
     parts.string(&[curve.as_bytes()]);
     parts.string(&[pair.public_key().as_ref()]);
-    parts.number(private.as_ref());
+    parts.fixed(private.as_ref());
     Ok(parts)
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use ssh_key::HashAlg;
 use zeroize::Zeroizing;
@@ -44,7 +45,8 @@ const NAME_OCTETS: usize = 8;
 const MAX_ACCOUNT_OCTETS: usize = 32;
 
 /// SHA-256 of the content of a file, or of a hash in the shadow file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -69,6 +71,20 @@ impl fmt::Debug for Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = DigestError;
+
+    fn try_from(text: String) -> Result<Self, DigestError> {
+        text.parse()
     }
 }
 
