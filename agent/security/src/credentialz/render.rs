@@ -251,12 +251,14 @@ impl Credentials {
                 let path = format!("{AUTHORIZED_KEYS_FOLDER}/{name}");
                 let _ = writeln!(lines, "    AuthorizedKeysFile /{path}");
                 let text: String = keys.value.iter().map(AuthorizedKey::line).collect();
+                server.files.push(path.clone());
                 rendered.files.push(public(path, &text));
             }
             if let Some(list) = account.principals.as_ref().filter(|it| !it.value.is_empty()) {
                 let path = format!("{PRINCIPALS_FOLDER}/{name}");
                 let _ = writeln!(lines, "    AuthorizedPrincipalsFile /{path}");
                 let text: String = list.value.iter().map(Principal::line).collect();
+                server.files.push(path.clone());
                 rendered.files.push(public(path, &text));
             }
             if !lines.is_empty() {
