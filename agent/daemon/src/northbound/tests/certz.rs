@@ -593,7 +593,7 @@ async fn what_is_wrong_with_a_message_has_its_code() {
         ("empty", vec![existing("p", bundle), trust("v2", &[&root])], Err(invalid)),
         ("empty", vec![existing("p", bundle)], Ok(())),
         ("empty", vec![chain_entity(&[idevid.clone(), keyless.clone()])], Err(invalid)),
-        ("empty", vec![chain_entity(&[keyless.clone()])], Err(invalid)),
+        ("empty", vec![chain_entity(std::slice::from_ref(&keyless))], Err(invalid)),
         ("empty", vec![chain_entity(&[unnamed])], Err(invalid)),
         (
             "empty",
