@@ -5,6 +5,7 @@
 //!
 //! Start at [`rotation`] to follow how something new comes into force.
 
+pub mod acctz;
 pub mod authz;
 pub mod certz;
 pub mod credentialz;

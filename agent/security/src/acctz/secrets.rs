@@ -1,0 +1,185 @@
+//! What of a request is never written down.
+//!
+//! Deny by default: a value is withheld when its name sounds like a secret, and when it cannot be read well enough to
+//! tell.
+
+use holdfast_config::reserved;
+use serde_json::Value;
+
+/// What stands in the place of a secret.
+pub const WITHHELD: &str = "(withheld)";
+
+/// Words in the names of fields, leaves and members that hold secrets.
+const WORDS: [&str; 13] = [
+    "cleartext",
+    "community",
+    "credential",
+    "credentials",
+    "hashed",
+    "passphrase",
+    "passwd",
+    "password",
+    "passwords",
+    "private",
+    "psk",
+    "secret",
+    "secrets",
+];
+
+/// True of the name of a field, a leaf or a member whose value nobody may read; a module in front of it does not
+/// matter. The leaves that credentialz keeps to itself are such names, whatever they are called.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.rsplit(':').next().unwrap_or(name).to_ascii_lowercase();
+    let kept = reserved::TABLE.iter().filter_map(|row| row.openconfig.rsplit('/').next());
+    kept.into_iter().any(|leaf| leaf == name)
+        || name.split(['-', '_', '.']).any(|word| WORDS.contains(&word))
+}
+
+/// A JSON document without the values of secret members; nothing when it cannot be read.
+pub fn json(document: &[u8]) -> Option<Vec<u8>> {
+    let mut value = serde_json::from_slice(document).ok()?;
+    withhold(&mut value);
+    serde_json::to_vec(&value).ok()
+}
+
+fn withhold(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(withhold),
+        Value::Object(members) => {
+            for (name, value) in members {
+                if is_secret(name) {
+                    *value = Value::String(WITHHELD.to_owned());
+                } else {
+                    withhold(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Text of the command line: of a line with a secret name in it nothing stays behind that, nor of what stands below it.
+pub fn text(lines: &str) -> String {
+    let mut kept = String::with_capacity(lines.len());
+    let mut below = None;
+    for line in lines.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start().len();
+        let blank = line.trim().is_empty();
+        if below.is_some_and(|secret| blank || indent > secret) {
+            continue;
+        }
+        below = None;
+        match end_of_secret_name(line) {
+            None => kept.push_str(line),
+            Some(end) => {
+                below = Some(indent);
+                kept.push_str(&line[..end]);
+                kept.push(' ');
+                kept.push_str(WITHHELD);
+                kept.push('\n');
+            }
+        }
+    }
+    kept
+}
+
+/// Where the first word that is a secret name ends.
+fn end_of_secret_name(line: &str) -> Option<usize> {
+    let words = line.split(|letter: char| !letter.is_alphanumeric() && !"-_:.".contains(letter));
+    let secret = words.into_iter().find(|word| is_secret(word))?;
+    let start = secret.as_ptr() as usize - line.as_ptr() as usize;
+    Some(start + secret.len())
+}
+
+/// True of a text that may carry a name and password inside of an address, as in `sftp://user:word@host/file`.
+pub fn may_carry_password(text: &str, whole: bool) -> bool {
+    text.contains("://") && (!whole || text.contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_tell_secrets() {
+        for (name, secret) in [
+            ("password", true),
+            ("openconfig-system:password-hashed", true),
+            ("ssh-key", true),
+            ("boot_password_hash", true),
+            ("private_key", true),
+            ("Secret", true),
+            ("hostname", false),
+            ("key", false),
+            ("passwordless", false),
+            ("", false),
+        ] {
+            assert_eq!(is_secret(name), secret, "{name}");
+        }
+    }
+
+    // proves 5.101
+    #[test]
+    fn json_keeps_its_shape() {
+        for (document, want) in [
+            (r#"{"a":1,"oc:password":"x"}"#, Some(r#"{"a":1,"oc:password":"(withheld)"}"#)),
+            (r#"[{"secrets":{"a":["x"]}}]"#, Some(r#"[{"secrets":"(withheld)"}]"#)),
+            (r#"{"passw\u006frd":"x"}"#, Some(r#"{"password":"(withheld)"}"#)),
+            (r#""plain""#, Some(r#""plain""#)),
+            (r#"{"password":"x"#, None),
+            ("", None),
+        ] {
+            let got = json(document.as_bytes()).map(|it| String::from_utf8(it).unwrap());
+            assert_eq!(got.as_deref(), want, "{document}");
+        }
+    }
+
+    // proves 5.101
+    #[test]
+    fn lines_end_at_a_secret_name() {
+        for (lines, want) in [
+            ("system hostname edge\n", "system hostname edge\n"),
+            ("user ada password hunter2\nmtu 1400", "user ada password (withheld)\nmtu 1400"),
+            (
+                "user ada\n  password\n    x\n\n    y\n  role admin\n",
+                "user ada\n  password (withheld)\n  role admin\n",
+            ),
+            ("a \"password\" \"x y\"", "a \"password (withheld)\n"),
+            ("secret=x", "secret (withheld)\n"),
+        ] {
+            assert_eq!(text(lines), want);
+        }
+    }
+
+    #[test]
+    fn an_address_may_carry_a_password() {
+        for (text, whole, want) in [
+            ("sftp://me:x@host/file", true, true),
+            ("https://host/file", true, false),
+            ("sftp://me:x", false, true),
+            ("me@host", true, false),
+        ] {
+            assert_eq!(may_carry_password(text, whole), want, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_document_gives_a_secret_away(word in "[a-z]{12}", depth in 0..5_usize, name in "(oc:)?(password|ssh-key|my-secret)") {
+            let inner = format!(r#"{{"{name}":["{word}",{{"a":"{word}"}}],"b":2}}"#);
+            let document = (0..depth).fold(inner, |inner, _| format!(r#"{{"a":[{inner}]}}"#));
+            let kept = String::from_utf8(json(document.as_bytes()).unwrap()).unwrap();
+            prop_assert!(!kept.contains(&word), "{}", kept);
+            let line = format!("{}{name} {word}\n{}{word}\n", " ".repeat(depth), " ".repeat(depth + 1));
+            prop_assert!(!text(&line).contains(&word));
+        }
+
+        #[test]
+        fn no_input_is_too_strange(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+            json(&octets);
+            text(&String::from_utf8_lossy(&octets));
+        }
+    }
+}
