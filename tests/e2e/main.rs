@@ -3,6 +3,7 @@
 //! One module a feature. Each test has a namespace of its own, which ends with its thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod accounts;
 mod authz;
 mod boot;
 mod bootz;

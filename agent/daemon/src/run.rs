@@ -23,6 +23,7 @@ use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
+    accounting::Accounts,
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     bootz::{self, BootzError},
     core::{Core, Parts, StartError},
@@ -35,7 +36,7 @@ use crate::{
     reboot::{Extent, Reboots},
     server,
     settings::RunSettings,
-    store::{ArtefactTable, Journal, Loaded, Store, StoreError},
+    store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
     telemetry::view::now_ns,
     tls::{Listener, TlsError},
 };
@@ -50,6 +51,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long rotations that nobody finalized get to be taken back: a reload of the SSH server is the longest of it.
 const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the last records of accounting get to be written.
+const ACCOUNTS_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long threads get to notice the end, before the process goes without them.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -160,16 +163,24 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let profiles = TlsProfiles::new(settings.tls.clone(), state_dir, &addresses, &stored)?;
     drop(stored); // it holds keys
 
+    let ledger = Ledger::open(settings.state.path())?;
+    let accounts = ledger.keep(settings.accounting_history, now_ns())?;
     let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, store, loaded, &addresses, &profiles, &reboots, &users) => running?,
+        running = start_core(settings, store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
         users.follow(roles);
     }
     let socket = settings.state.socket();
-    let _local = local::start(&socket, running.inspect, users.clone(), running.local_routes)?;
+    let listened = local::Served {
+        inspect: running.inspect,
+        users: users.clone(),
+        accounts: accounts.clone(),
+        more: running.local_routes,
+    };
+    let _local = local::start(&socket, listened)?;
     let _introspection = match settings.introspect {
         Some(address) => {
             Some(tcp::start(address, settings.state.path(), running.introspection).await?)
@@ -216,7 +227,10 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start takes it back");
     }
-    tokio::task::block_in_place(|| running.journal.flush(JOURNAL_TIMEOUT));
+    tokio::task::block_in_place(|| {
+        running.journal.flush(JOURNAL_TIMEOUT);
+        accounts.end(ACCOUNTS_TIMEOUT);
+    });
     Ok(end)
 }
 
@@ -228,12 +242,13 @@ async fn start_core(
     addresses: &[SocketAddr],
     profiles: &TlsProfiles,
     reboots: &Reboots,
-    users: &Users,
+    (users, accounts): (&Users, &Accounts),
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi =
-        Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?;
+        Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?
+            .accounting(accounts.clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;

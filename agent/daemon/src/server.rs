@@ -1,11 +1,12 @@
-//! The gRPC server: HTTP/2 over the connections of the listener, with authentication and authorization in front of
-//! every service.
+//! The gRPC server: HTTP/2 over the connections of the listener, with accounting, authentication and authorization in
+//! front of every service.
 
 use std::{future::Future, time::Duration};
 
 use tonic::{service::Routes, transport::Server};
 
 use crate::{
+    accounting,
     auth::{Authenticator, Layer},
     gnsi::{self, Gnsi},
     tls::Incoming,
@@ -39,6 +40,7 @@ pub async fn serve(
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .layer(accounting::Layer::new(gnsi.accounts.clone()))
         .layer(Layer(authenticator))
         .layer(gnsi::Layer(gnsi))
         .add_routes(routes)

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_config::layer::Service;
 use smol_str::SmolStr;
 
+use crate::accounting::{DEFAULT_HISTORY, MIN_HISTORY};
 use crate::caller::Role;
 use crate::introspect::address::Query;
 use crate::reboot::Extent;
@@ -79,6 +80,9 @@ pub struct RunSettings {
     /// What a reboot that is asked for over gNOI starts anew
     #[arg(long, value_enum, default_value_t = Extent::Agent)]
     pub reboot: Extent,
+    /// Octets that the records of accounting may take; the oldest make place
+    #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
+    pub accounting_history: usize,
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
@@ -480,6 +484,14 @@ pub enum UserAction {
 }
 
 /// `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may stand in brackets.
+fn accounting_history(text: &str) -> Result<usize, String> {
+    let octets: usize = text.parse().map_err(|_| format!("`{text}` is no number of octets"))?;
+    if octets < MIN_HISTORY {
+        return Err(format!("less than {MIN_HISTORY} octets do not hold a handful of records"));
+    }
+    Ok(octets)
+}
+
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if let Ok(address) = text.parse() {

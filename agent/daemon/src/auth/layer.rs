@@ -13,7 +13,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::{Authenticator, Credentials, Password, Refusal, check_name};
-use crate::{caller::Caller, tls::Peer};
+use crate::{accounting::Login, caller::Caller, tls::Peer};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
 const USERNAME: &str = "username";
@@ -96,11 +96,16 @@ async fn admit(
     authenticator: &Authenticator,
     request: &mut Request<Body>,
 ) -> Result<Caller, Status> {
-    let credentials = take_credentials(request.headers_mut())?;
+    let login = request.extensions().get::<Login>().cloned().unwrap_or_default();
+    let credentials = take_credentials(request.headers_mut());
+    let credentials = credentials.inspect_err(|refusal| login.refused(None, refusal))?;
     // The listener puts a peer on every request. Without one, nothing is known about the connection.
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
-    let caller = authenticator.identify(credentials, &peer).await?;
+    let tried = credentials.name.clone();
+    let identified = authenticator.identify(credentials, &peer).await;
+    let caller = identified.inspect_err(|refusal| login.refused(tried, refusal))?;
+    login.identified(&caller);
     if !open_to_readers(request.uri().path()) {
         caller.require_admin(method_name(request.uri().path()))?;
     }

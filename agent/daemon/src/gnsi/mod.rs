@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
+use holdfast_security::acctz::History;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
@@ -31,14 +32,17 @@ pub use self::logins::{Logins, difference};
 use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
 pub(crate) use self::server_state::ServerState;
+use crate::accounting::{Accounts, DEFAULT_HISTORY};
 use crate::auth::Users;
 use crate::core::{CertificateId, Polled};
 use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
+use crate::telemetry::view::now_ns;
 
 /// Everything of gNSI that outlives a request; clones share it.
 #[derive(Clone, Debug)]
 pub struct Gnsi {
+    pub(crate) accounts: Accounts,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
     pub(crate) pathz: Pathz,
@@ -52,7 +56,8 @@ pub struct Gnsi {
 pub struct ModelError(String);
 
 impl Gnsi {
-    /// Takes what the store holds into force. `root` is where the box has its files; needs a runtime.
+    /// Takes what the store holds into force; accounts are in memory alone. `root` is where the box has its files; needs a
+    /// runtime.
     ///
     /// # Errors
     /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
@@ -68,7 +73,17 @@ impl Gnsi {
         let authz = Authz::new(&models.native, store.clone(), artefacts)?;
         let certz = Certz::new(&models.native, store.clone(), profiles)?;
         let (authz, pathz, rotations) = (Arc::new(authz), Pathz::default(), Rotations::default());
-        Ok(Self { authz, certz, pathz, logins, rotations })
+        let accounts = Accounts::new(History::new(DEFAULT_HISTORY, now_ns()));
+        Ok(Self { accounts, authz, certz, pathz, logins, rotations })
+    }
+
+    /// The same with accounts that outlive a run.
+    pub fn accounting(self, accounts: Accounts) -> Self {
+        Self { accounts, ..self }
+    }
+
+    pub fn accounts(&self) -> Accounts {
+        self.accounts.clone()
     }
 
     /// What is counted.

@@ -4,12 +4,14 @@
 //! root and the user the agent runs as are answered. What can be shown comes from an [`Inspect`]; users are changed
 //! here, because nobody can log in over the network before the first one exists.
 
+mod account;
 mod bootz;
 mod client;
 mod inspect;
 mod maintain;
 
 use std::{
+    fmt,
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt,
@@ -38,6 +40,7 @@ pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector, Statuses};
 pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
 use crate::{
+    accounting::Accounts,
     auth::{Password, UserError, Users},
     caller::{Caller, Role, Source},
     logging::Chain,
@@ -65,20 +68,32 @@ impl Drop for Local {
     }
 }
 
-/// Serves on `path`; `more` are routes of other parts, under paths of their own, for the same callers.
+/// What the socket leads to.
+pub struct Served {
+    pub inspect: Arc<dyn Inspect>,
+    pub users: Users,
+    /// Where what is asked for is taken down.
+    pub accounts: Accounts,
+    /// Routes of other parts, under paths of their own, for the same callers.
+    pub more: Router,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("accounts", &self.accounts).finish_non_exhaustive()
+    }
+}
+
+/// Serves on `path`.
 ///
 /// A file that is there already is of an agent that was killed: the database is locked by now, so no other runs.
 ///
 /// # Errors
 /// When the socket cannot be made.
-pub fn start(
-    path: &Path,
-    inspect: Arc<dyn Inspect>,
-    users: Users,
-    more: Router,
-) -> Result<Local, LocalError> {
+pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
     let failed = |source| LocalError { path: path.into(), source };
     let listener = bind(path).map_err(failed)?;
+    let Served { inspect, users, accounts, more } = served;
     let routes = Router::new()
         .route("/show/config", get(|agent| show(agent, Shown::Config)))
         .route("/show/state", get(|agent| show(agent, Shown::State)))
@@ -89,7 +104,8 @@ pub fn start(
         .route("/users/delete", post(delete_user))
         .with_state(LocalAgent { inspect, users })
         .merge(more)
-        .layer(middleware::from_fn(admit));
+        .layer(middleware::from_fn(admit))
+        .layer(middleware::from_fn_with_state(accounts, account::account));
     let service = routes.into_make_service_with_connect_info::<LocalPeer>();
     let task = tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, service).await {
@@ -121,25 +137,32 @@ impl Connected<IncomingStream<'_, UnixListener>> for LocalPeer {
     }
 }
 
-/// Lets in root and the user the agent runs as, as a [`Caller`] in the request's extensions.
+impl LocalPeer {
+    /// Root and the user the agent runs as may use the socket.
+    fn caller(self) -> Option<Caller> {
+        let own = nix::unistd::geteuid().as_raw();
+        let uid = self.uid.filter(|uid| *uid == 0 || *uid == own)?;
+        Some(Caller {
+            name: SmolStr::new_static("local"),
+            role: Role::Admin,
+            source: Source::Local { uid },
+            peer: None,
+        })
+    }
+}
+
+/// Lets in who may use the socket, as a [`Caller`] in the request's extensions.
 async fn admit(
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let own = nix::unistd::geteuid().as_raw();
-    match peer.uid {
-        Some(uid) if uid == 0 || uid == own => {
-            let caller = Caller {
-                name: SmolStr::new_static("local"),
-                role: Role::Admin,
-                source: Source::Local { uid },
-                peer: None,
-            };
+    match peer.caller() {
+        Some(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        _ => failure(
+        None => failure(
             StatusCode::FORBIDDEN,
             "only root and the user of the agent may use this socket".to_owned(),
         ),
@@ -237,6 +260,7 @@ fn failure(status: StatusCode, error: String) -> Response {
 mod tests {
     use std::error::Error;
 
+    use holdfast_security::acctz::{AuthzOutcome, Deed, History, Text};
     use tempfile::TempDir;
 
     use super::*;
@@ -254,6 +278,7 @@ mod tests {
         }
     }
 
+    // proves 5.95, 5.101
     #[tokio::test]
     async fn the_command_line_reaches_the_agent() {
         let state = TempDir::new().unwrap();
@@ -261,7 +286,14 @@ mod tests {
         let (store, loaded) = Store::open(state.path()).unwrap();
         fs::write(&path, "left by an agent that was killed").unwrap();
         let users = Users::new(loaded.users, store).unwrap();
-        let local = start(&path, Arc::new(Toy), users.clone(), Router::new()).unwrap();
+        let accounts = Accounts::new(History::new(1 << 20, 1));
+        let served = Served {
+            inspect: Arc::new(Toy),
+            users: users.clone(),
+            accounts: accounts.clone(),
+            more: Router::new(),
+        };
+        let local = start(&path, served).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         let client = Client::new(&path);
@@ -288,6 +320,34 @@ mod tests {
             client.delete_user("ada").await.unwrap_err().to_string(),
             "there is no user `ada`"
         );
+
+        let mut reader = accounts.read(0);
+        for (command, arguments, detail) in [
+            ("GET /show/config", "", ""),
+            ("GET /show/state", "", "500 Internal Server Error"),
+            ("POST /users/set", r#"{"name":"ada","password":"(withheld)","role":"admin"}"#, ""),
+            (
+                "POST /users/set",
+                r#"{"name":"cert-only","password":"(withheld)","role":"read-only"}"#,
+                "",
+            ),
+            ("GET /users", "", ""),
+            (
+                "POST /users/set",
+                r#"{"name":"a b","password":"(withheld)","role":"admin"}"#,
+                "400 Bad Request",
+            ),
+            ("POST /users/delete", r#"{"name":"ada"}"#, ""),
+            ("POST /users/delete", r#"{"name":"ada"}"#, "404 Not Found"),
+        ] {
+            let record = reader.next().await.record;
+            assert_eq!(record.account.session.user.identity.as_str(), "local");
+            let Deed::Command(done) = &record.account.deed else { panic!("{record:?}") };
+            let given = done.arguments.iter().map(Text::as_str).collect::<String>();
+            let told = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
+            assert_eq!(told, (command, arguments, detail));
+            assert_eq!(done.authz.outcome, AuthzOutcome::Permit);
+        }
 
         drop(local);
         assert!(matches!(client.text("/show/config").await, Err(ClientError::NotRunning { .. })));

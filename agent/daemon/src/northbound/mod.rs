@@ -6,6 +6,7 @@
 //! Absent on purpose: authentication (a layer in front puts the caller into each request), and
 //! configuration semantics (the core's).
 
+mod accounting;
 mod bootstrap;
 mod capabilities;
 mod datastore;
@@ -16,6 +17,7 @@ mod get;
 mod gnmi;
 mod gnoi;
 mod gnsi;
+mod outlet;
 mod path;
 mod request;
 mod set;
@@ -25,6 +27,7 @@ mod subscribe;
 #[cfg(test)]
 mod tests;
 
+pub use accounting::{MAX_PAYLOAD, Method, Methods};
 pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;
@@ -34,6 +37,7 @@ use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
+use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
@@ -48,7 +52,7 @@ use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
-use self::gnsi::{AuthzService, CertzService, CredentialzService};
+use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 
@@ -60,12 +64,13 @@ pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 8] = [
+const SERVED: [&str; 9] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
     <SystemServer<()> as NamedService>::NAME,
     <AuthzServer<()> as NamedService>::NAME,
+    <AcctzStreamServer<()> as NamedService>::NAME,
     <CredentialzServer<()> as NamedService>::NAME,
     <CertzServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
@@ -90,6 +95,7 @@ pub async fn routes(
         .max_decoding_message_size(MAX_MESSAGE_SIZE);
     let authz = AuthzServer::new(AuthzService::new(core.clone(), gnsi));
     let credentialz = CredentialzService::server(core.clone(), gnsi);
+    let acctz = AcctzStreamServer::new(AcctzService::new(core.clone(), gnsi.accounts.clone()));
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -101,6 +107,7 @@ pub async fn routes(
     health_of(&reporter, &authz).await;
     health_of(&reporter, &credentialz).await;
     health_of(&reporter, &certz).await;
+    health_of(&reporter, &acctz).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -108,6 +115,7 @@ pub async fn routes(
     routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
     routes.add_service(credentialz);
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
+    routes.add_service(acctz);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

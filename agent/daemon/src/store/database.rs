@@ -10,7 +10,9 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    ArtefactChange, Change, Loaded, Row, StoreError, Table, Unconfirmed, User, artefacts,
+    ArtefactChange, Change, Loaded, Row, StoreError, Table, Unconfirmed, User,
+    accounts::ACCOUNTS_NAME,
+    artefacts,
     folder::{
         BOOTZ_FOLDER, IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file,
         remove_folder,
@@ -364,7 +366,9 @@ impl Database {
             remove_folder(&folder.join(IDENTITY_FOLDER))?;
         }
         remove_folder(&folder.join(BOOTZ_FOLDER))?;
-        remove_file(&folder.join(JOURNAL_NAME))?; // opened after this database
+        // Opened after this database.
+        remove_file(&folder.join(JOURNAL_NAME))?;
+        remove_file(&folder.join(ACCOUNTS_NAME))?;
         let write = self.begin(ATTEMPT)?;
         let erased = || -> Result<u64, redb::Error> {
             let artefacts = artefacts::clear(&write, retain_certificates)?;
@@ -376,7 +380,7 @@ impl Database {
         };
         let artefacts = erased().map_err(&failed)?;
         finish(write, ATTEMPT)?;
-        info!(artefacts, "factory reset: users, credentials, history and notes are erased");
+        info!(artefacts, "factory reset: users, credentials, histories and notes are erased");
         Ok(())
     }
 

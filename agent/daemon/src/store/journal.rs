@@ -10,13 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use redb::{
-    Builder, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError,
-};
+use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError};
 use tracing::{error, warn};
 
-use super::StoreError;
-use super::folder::{create_private_folder, open_private_file};
+use super::{StoreError, beside};
 use crate::logging::Chain;
 
 /// The file within the state folder.
@@ -27,8 +24,6 @@ const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("tran
 
 /// Octets of all entries together: some thousands of small transactions.
 const JOURNAL_OCTETS: usize = 8 << 20;
-/// Octets of pages kept in memory: it is read when somebody asks.
-const CACHE_OCTETS: usize = 1 << 20;
 /// Entries that wait for the disk. Of a burst beyond that only the memory of this run tells.
 const QUEUE_DEPTH: usize = 1024;
 /// How long entries are gathered before they are written in one go.
@@ -61,22 +56,11 @@ impl Journal {
     /// # Errors
     /// When no file can be made there.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        create_private_folder(folder)?;
-        let path = folder.join(JOURNAL_NAME);
-        let redb = open_file(&path).or_else(|broken| {
-            if matches!(broken, StoreError::Locked { .. }) {
-                return Err(broken);
-            }
-            warn!(error = %Chain(&broken), "the history of earlier runs cannot be read and is put aside");
-            let aside = path.with_extension("broken");
-            let moved = std::fs::rename(&path, aside);
-            moved.map_err(|source| StoreError::File {
-                action: "put aside",
-                path: path.clone(),
-                source,
-            })?;
-            open_file(&path)
-        })?;
+        let table = |write: &redb::WriteTransaction| {
+            write.open_table(TRANSACTIONS)?;
+            Ok(())
+        };
+        let redb = beside::open(folder, JOURNAL_NAME, table)?;
         let redb = Arc::new(redb);
         let octets = total(&redb).map_err(StoreError::accessing("read the history"))?;
         let (entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
@@ -84,7 +68,10 @@ impl Journal {
         thread::Builder::new()
             .name("history".to_owned())
             .spawn(move || writer.serve(&entry_rx))
-            .map_err(|source| StoreError::File { action: "start the thread of", path, source })?;
+            .map_err(|source| {
+                let path = folder.join(JOURNAL_NAME);
+                StoreError::File { action: "start the thread of", path, source }
+            })?;
         Ok(Self { entry_tx, redb })
     }
 
@@ -137,19 +124,6 @@ impl Journal {
         };
         read().map_err(StoreError::accessing("read the history"))
     }
-}
-
-fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
-    let file = open_private_file(path)?;
-    let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_file(file);
-    let redb = opened.map_err(|error| StoreError::opening(path, error))?;
-    let made = || -> Result<(), redb::Error> {
-        let write = redb.begin_write()?;
-        write.open_table(TRANSACTIONS)?;
-        Ok(write.commit()?)
-    };
-    made().map_err(StoreError::accessing("make the table of the history"))?;
-    Ok(redb)
 }
 
 /// Octets of all entries.

@@ -8,7 +8,9 @@
 //! database is opened was never answered to anyone, so it is rolled back before anything else happens. So is, after it,
 //! a commit that waits to be confirmed: [`Unconfirmed`] says how one begins and ends.
 
+mod accounts;
 mod artefacts;
+mod beside;
 mod database;
 mod folder;
 mod journal;
@@ -31,6 +33,7 @@ use holdfast_config::RowChange;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
 pub use self::database::{Database, FILE_NAME};
 pub use self::folder::{BOOTZ_FOLDER, IDENTITY_FOLDER, create_private_folder, write_private_file};

@@ -183,7 +183,15 @@ async fn connect(
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate =
         certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
-    let peer = Peer { address, certificate, remembered: Arc::default(), dscp: Dscp::default() };
+    let local = stream.get_ref().0.local_addr()?;
+    let peer = Peer {
+        address,
+        local,
+        calls: Arc::default(),
+        certificate,
+        remembered: Arc::default(),
+        dscp: Dscp::default(),
+    };
     Ok(Connection { stream, peer, marked: None, _permit: permit })
 }
 

@@ -1,6 +1,13 @@
 //! Who is at the other end of a connection.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use rustls_pki_types::CertificateDer;
 use smol_str::SmolStr;
@@ -25,12 +32,23 @@ const MAX_COMMON_NAME_BYTES: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
+    /// Where it arrived.
+    pub local: SocketAddr,
+    /// How many calls came over it.
+    pub(super) calls: Arc<AtomicU64>,
     /// The client's certificate, when it was asked for; the handshake has verified it.
     pub certificate: Option<Arc<PeerCertificate>>,
     /// What the authentication layer remembers about this connection.
     pub remembered: Arc<Remembered>,
     /// How its packets are to be marked.
     pub dscp: Dscp,
+}
+
+impl Peer {
+    /// The number of the next call on this connection, from 0.
+    pub(crate) fn next_call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// A verified client certificate.

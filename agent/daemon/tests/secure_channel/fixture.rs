@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin};
 
 use holdfast::{
+    accounting::Accounts,
     auth::{Authenticator, Password, Users},
     caller::{Caller, Role},
     gnsi::{Gnsi, TlsProfiles},
@@ -18,6 +19,7 @@ use holdfast_proto::gnmi::{
     g_nmi_client::GNmiClient,
     g_nmi_server::{GNmi, GNmiServer},
 };
+use holdfast_proto::gnoi::system::{PingRequest, system_client::SystemClient};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
 use tokio_stream::Stream;
@@ -67,6 +69,7 @@ impl Authority {
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
     pub(crate) users: Users,
+    pub(crate) accounts: Accounts,
     state: TempDir,
     _server: AbortOnDropHandle<()>,
 }
@@ -130,10 +133,10 @@ impl Agent {
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
         routes.add_service(GNmiServer::new(Toy)).add_service(health);
-        let serving =
-            server::serve(incoming, authenticator, gnsi, routes.routes(), std::future::pending());
+        let (pending, accounts) = (std::future::pending(), gnsi.accounts());
+        let serving = server::serve(incoming, authenticator, gnsi, routes.routes(), pending);
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
-        Self { address, users, state, _server: server }
+        Self { address, users, accounts, state, _server: server }
     }
 
     async fn and_users(self) -> Self {
@@ -190,6 +193,13 @@ impl Client {
         Ok(answer.map_err(|status| failed(&status))?.into_inner().prefix.unwrap().target)
     }
 
+    /// A call of a service that the toy does not have.
+    pub(crate) async fn ping(&self, metadata: &str) -> Result<(), Code> {
+        let mut client = SystemClient::new(self.0.clone());
+        let answer = client.ping(request(PingRequest::default(), metadata)).await;
+        answer.map(drop).map_err(|status| status.code())
+    }
+
     pub(crate) async fn health(&self, metadata: &str) -> Result<(), Code> {
         let mut client = tonic_health::pb::health_client::HealthClient::new(self.0.clone());
         let answer =
@@ -205,7 +215,7 @@ fn failed(status: &Status) -> Code {
     status.code()
 }
 
-fn request<T>(message: T, metadata: &str) -> Request<T> {
+pub(crate) fn request<T>(message: T, metadata: &str) -> Request<T> {
     let mut request = Request::new(message);
     for line in metadata.lines() {
         let (key, value) = line.split_once(' ').unwrap();
@@ -249,8 +259,20 @@ impl GNmi for Toy {
 
     async fn subscribe(
         &self,
-        _: Request<Streaming<SubscribeRequest>>,
+        request: Request<Streaming<SubscribeRequest>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        Err(Status::unimplemented("the toy has no subscriptions"))
+        let mut requests = request.into_inner();
+        let (answer_tx, answer_rx) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Ok(Some(asked)) = requests.message().await {
+                if asked.request.is_none() {
+                    answer_tx.closed().await; // goes on until the client is gone
+                }
+                if answer_tx.send(Ok(SubscribeResponse::default())).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(answer_rx))))
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod accounts;
 mod fixture;
 
 use std::time::Duration;

@@ -3,6 +3,7 @@
 //! Each service is a face: it translates messages, hands them to `holdfast_security` for what they mean and to
 //! [`crate::gnsi`] for what is in force. [`rotate`] drives the streams of all that rotate.
 
+mod acctz;
 mod authz;
 mod certz;
 mod credentialz;
@@ -11,6 +12,7 @@ mod seed;
 
 use holdfast_config::layer;
 
+pub(super) use self::acctz::AcctzService;
 pub(super) use self::authz::AuthzService;
 pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;

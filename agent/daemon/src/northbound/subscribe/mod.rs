@@ -21,15 +21,16 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
 
+use self::outlet::Outlet;
 pub(super) use self::outlet::Updates;
-use self::outlet::{End, Outlet};
+#[cfg(test)]
+pub(super) use self::plan::DEFAULT_SAMPLE_INTERVAL;
 use self::plan::Plan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
-#[cfg(test)]
-pub(super) use self::{outlet::STUCK_CLIENT, plan::DEFAULT_SAMPLE_INTERVAL};
 use super::datastore::Datastore;
 use super::dscp::Dscp;
+use super::outlet::{End, channel};
 use super::status::Refusal;
 use crate::caller::Caller;
 use crate::gnsi::pathz::Policies;
@@ -63,7 +64,7 @@ where
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin + 'static,
 {
     let dscp = extensions.get::<Peer>().map(|peer| peer.dscp.clone());
-    let (outlet, mut updates) = outlet::channel();
+    let (outlet, mut updates) = channel();
     let task = tokio::spawn(async move {
         let end = serve(&sampler, reader, dscp, requests, outlet.clone()).await;
         outlet.close(end);

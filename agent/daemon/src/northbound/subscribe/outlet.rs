@@ -1,8 +1,4 @@
-//! Out of the task, into messages: bundles leaves of one instant, and notices who does not read.
-
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+//! Out of the task, into messages: bundles leaves of one instant.
 
 use holdfast_config::Step;
 use holdfast_config::schema::Schema;
@@ -12,68 +8,24 @@ use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{ConfigSubscription, ConfigSubscriptionSyncDone, Extension};
 use prost::Message;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
-use tokio_stream::Stream;
-use tokio_util::task::AbortOnDropHandle;
-use tonic::Status;
 
 use super::super::encoding::Encoding;
+use super::super::outlet::{self, End};
 use super::super::path::to_wire;
-use super::super::status::Refusal;
 use crate::telemetry::{Boundary, Item, Walk};
 
-/// Messages that wait for the transport. What a client has not read beyond these waits in the
-/// datastore, where it costs a pointer.
-const MESSAGE_QUEUE_DEPTH: usize = 4;
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.
 const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = 1024 * 1024;
-/// How long a message may wait for the client to read. What the stream was told last is held all
-/// that time, and with it the memory of everything that changed since.
-pub(in super::super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
-
-/// Why a stream ended before its time.
-#[derive(Debug)]
-pub(super) enum End {
-    /// The client is gone, nobody is left to be told.
-    Gone,
-    Refused(Refusal),
-}
-
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-/// The sending half. The last one to close it says how the stream ends.
-#[derive(Clone, Debug)]
-pub(super) struct Outlet {
-    message_tx: mpsc::Sender<SubscribeResponse>,
-    end_tx: std::sync::Arc<std::sync::Mutex<Option<oneshot::Sender<Status>>>>,
-}
-
-/// The messages of one Subscribe RPC, then its status. Dropping it stops the task that feeds it.
-#[derive(Debug)]
-pub(in super::super) struct Updates {
-    message_rx: mpsc::Receiver<SubscribeResponse>,
-    end_rx: Option<oneshot::Receiver<Status>>,
-    task: Option<AbortOnDropHandle<()>>,
-}
-
-pub(super) fn channel() -> (Outlet, Updates) {
-    let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
-    let (end_tx, end_rx) = oneshot::channel();
-    let end_tx = std::sync::Arc::new(std::sync::Mutex::new(Some(end_tx)));
-    let updates = Updates { message_rx, end_rx: Some(end_rx), task: None };
-    (Outlet { message_tx, end_tx }, updates)
-}
+/// What one Subscribe RPC is told.
+pub(super) type Outlet = outlet::Outlet<SubscribeResponse>;
+/// The messages of one Subscribe RPC, then its status.
+pub(in super::super) type Updates = outlet::Messages<SubscribeResponse>;
 
 impl Outlet {
     pub(super) async fn sync(&self) -> Result<(), End> {
-        self.send(Some(Response::SyncResponse(true)), Vec::new()).await
+        self.respond(Some(Response::SyncResponse(true)), Vec::new()).await
     }
 
     /// All that one commit changed is told.
@@ -85,55 +37,19 @@ impl Outlet {
         };
         let action = Some(Action::SyncDone(done));
         let ext = Some(Ext::ConfigSubscription(ConfigSubscription { action }));
-        self.send(None, vec![Extension { ext }]).await
+        self.respond(None, vec![Extension { ext }]).await
     }
 
     pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), End> {
-        self.send(Some(Response::Update(notification)), Vec::new()).await
+        self.respond(Some(Response::Update(notification)), Vec::new()).await
     }
 
-    async fn send(&self, response: Option<Response>, extension: Vec<Extension>) -> Result<(), End> {
-        let message = SubscribeResponse { response, extension };
-        match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(Refusal::stuck(format!("nothing was read for {STUCK_CLIENT:?}")).into()),
-        }
-    }
-
-    /// Ends the stream; after its messages the client gets the status.
-    pub(super) fn close(self, end: Result<(), End>) {
-        let status = match end {
-            Ok(()) | Err(End::Gone) => return,
-            Err(End::Refused(refusal)) => Status::from(refusal),
-        };
-        let mut end_tx = self.end_tx.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(end_tx) = end_tx.take() {
-            // A client that hung up does not want to know.
-            let _ = end_tx.send(status);
-        }
-    }
-}
-
-impl Updates {
-    pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
-        self.task = Some(task);
-    }
-}
-
-impl Stream for Updates {
-    type Item = Result<SubscribeResponse, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.message_rx.poll_recv(cx) {
-            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(None) => {
-                let Some(mut end_rx) = self.end_rx.take() else { return Poll::Ready(None) };
-                // All senders are gone, so the word is there or will never be.
-                Poll::Ready(end_rx.try_recv().ok().map(Err))
-            }
-        }
+    async fn respond(
+        &self,
+        response: Option<Response>,
+        extension: Vec<Extension>,
+    ) -> Result<(), End> {
+        self.send(SubscribeResponse { response, extension }).await
     }
 }
 

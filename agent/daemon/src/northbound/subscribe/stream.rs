@@ -8,8 +8,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::datastore::Datastore;
+use super::super::outlet::End;
 use super::super::status::Refusal;
-use super::outlet::{End, Outlet, Tell, Teller, Time};
+use super::outlet::{Outlet, Tell, Teller, Time};
 use super::plan::{Pace, Part, Plan};
 use super::sampler::{Sample, Sampler};
 use crate::telemetry::commits::MAX_BOUNDARIES;

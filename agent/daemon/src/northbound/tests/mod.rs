@@ -1,6 +1,7 @@
 //! The services through a real channel, over a small datastore that has configuration and no kernel; commits and
 //! their extensions over the core and the simulated kernel.
 
+mod acctz;
 mod authz;
 mod certz;
 mod commits;

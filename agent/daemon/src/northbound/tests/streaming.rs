@@ -9,7 +9,8 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use super::fake::Fake;
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
 use crate::northbound::Datastore;
-use crate::northbound::subscribe::{DEFAULT_SAMPLE_INTERVAL, STUCK_CLIENT};
+use crate::northbound::outlet::STUCK_CLIENT;
+use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
 use crate::telemetry::view::now_ns;
 
 const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";

@@ -1,0 +1,76 @@
+//! Takes down what comes through the local socket: the commands of people on the box.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+use holdfast_security::acctz::{
+    Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
+    Session, Stage, Text, User, secrets,
+};
+
+use super::{LocalPeer, failure};
+use crate::accounting::{self, Accounts};
+use crate::caller::Caller;
+
+/// Octets of the body of one request. The largest is a user with a password.
+const MAX_BODY: usize = 64 * 1024;
+
+/// Passes a request on, and takes it down with its outcome.
+pub(super) async fn account(
+    State(accounts): State<Accounts>,
+    ConnectInfo(peer): ConnectInfo<LocalPeer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let command = format!("{} {}", head.method, head.uri);
+    let caller = peer.caller();
+    let (arguments, response) = match to_bytes(body, MAX_BODY).await {
+        Ok(body) => {
+            let arguments = arguments(&body, caller.is_some());
+            (arguments, next.run(Request::from_parts(head, Body::from(body))).await)
+        }
+        Err(error) => (Vec::new(), failure(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())),
+    };
+    let authz = authz(caller.is_some(), response.status());
+    let kind = CommandKind::Cli;
+    let deed = Deed::Command(Command { kind, command: command.into(), arguments, authz });
+    accounts.record(Account { session: session(caller.as_ref(), peer), deed });
+    response
+}
+
+/// What was said beside the path, if it can be read; nothing of somebody who may say nothing here.
+fn arguments(body: &[u8], admitted: bool) -> Vec<Text> {
+    if body.is_empty() || !admitted {
+        return Vec::new();
+    }
+    let read = secrets::json(body).and_then(|json| String::from_utf8(json).ok());
+    vec![read.unwrap_or_else(|| secrets::WITHHELD.to_owned()).into()]
+}
+
+fn session(caller: Option<&Caller>, peer: LocalPeer) -> Session {
+    let (user, authn) = match caller {
+        Some(caller) => (accounting::user(caller), accounting::authn(caller)),
+        None => {
+            let uid = peer.uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
+            let cause = format!("uid {uid} may not use the local socket").into();
+            let (kind, outcome) = (AuthnKind::None, AuthnOutcome::Fail);
+            (User::default(), Authn { kind, outcome, cause })
+        }
+    };
+    Session {
+        transport: None,
+        channel: Text::default(),
+        stage: Stage::Once,
+        user,
+        authn: Some(authn),
+    }
+}
+
+fn authz(admitted: bool, status: StatusCode) -> Authz {
+    let outcome = if admitted { AuthzOutcome::Permit } else { AuthzOutcome::Deny };
+    let detail = if status.is_success() { String::new() } else { status.to_string() };
+    Authz { outcome, detail: detail.into() }
+}

@@ -1,0 +1,178 @@
+//! What accounting knows of the wire: the methods there are, and what of a request may be written down.
+//!
+//! [`Methods`] is read once from the descriptors of the protocols. [`Methods::payload`] copies a request field by
+//! field, leaves out what is secret or does not fit, and gives a message of the same type.
+
+mod rules;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::HashMap;
+
+use holdfast_proto::FILE_DESCRIPTOR_SET;
+use holdfast_security::acctz::{Family, Payload};
+use prost::Message as _;
+use prost::encoding::WireType;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+
+use self::rules::Rule;
+use self::walk::Walk;
+
+/// Octets of one request that are looked at and kept. More would let one Set fill the history, and costs every call.
+pub const MAX_PAYLOAD: usize = 8 * 1024;
+
+/// Every method of every service that the protocols describe.
+#[derive(Debug)]
+pub struct Methods {
+    methods: HashMap<String, Method>,
+    messages: Vec<Message>,
+}
+
+/// One method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Method {
+    /// Either side sends more than one message.
+    pub streams: bool,
+    request: usize,
+}
+
+/// One message: its fields by number, and what becomes of each.
+#[derive(Debug, Default)]
+struct Message {
+    name: String,
+    fields: HashMap<u32, Field>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Message(usize),
+    Number { wire: WireType, repeated: bool },
+    Octets(Rule),
+}
+
+impl Methods {
+    /// Reads the descriptors in the binary.
+    ///
+    /// # Panics
+    /// When they are broken: a mistake of ours, found by the first test.
+    pub fn new() -> Self {
+        let sets = [
+            FILE_DESCRIPTOR_SET,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ];
+        let decoded =
+            |set| FileDescriptorSet::decode(set).expect("the descriptors are compiled in");
+        let files: Vec<_> = sets.into_iter().flat_map(|set| decoded(set).file).collect();
+        let mut reader = Reader::default();
+        for file in &files {
+            reader.name_messages(file);
+        }
+        for file in &files {
+            reader.read(file);
+        }
+        Self { methods: reader.methods, messages: reader.messages }
+    }
+
+    /// The method of a path of HTTP/2, as in `/gnmi.gNMI/Set`; nothing when no protocol has it.
+    pub fn method(&self, path: &str) -> Option<&Method> {
+        self.methods.get(path)
+    }
+
+    /// The family of services that a path belongs to, whether or not there is such a method.
+    pub fn family(path: &str) -> Family {
+        let package = path.trim_start_matches('/').split(['.', '/']).next();
+        match package {
+            Some("gnmi") => Family::Gnmi,
+            Some("gnoi") => Family::Gnoi,
+            Some("gnsi") => Family::Gnsi,
+            _ => Family::Other,
+        }
+    }
+
+    /// What may be written down of a request, of which `octets` are the beginning and `whole` says whether that is all.
+    pub fn payload(&self, method: &Method, octets: &[u8], whole: bool) -> Payload {
+        let message = &self.messages[method.request];
+        let mut walk = Walk::new(&self.messages, MAX_PAYLOAD);
+        let octets = walk.copy(message, octets, whole);
+        Payload { message: message.name.clone(), octets, cut: walk.cut }
+    }
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    methods: HashMap<String, Method>,
+    messages: Vec<Message>,
+    places: HashMap<String, usize>,
+}
+
+impl Reader {
+    fn name_messages(&mut self, file: &FileDescriptorProto) {
+        for message in &file.message_type {
+            self.name_message(file.package(), message);
+        }
+    }
+
+    fn name_message(&mut self, parent: &str, message: &DescriptorProto) {
+        let name = format!("{parent}.{}", message.name());
+        for nested in &message.nested_type {
+            self.name_message(&name, nested);
+        }
+        self.places.insert(format!(".{name}"), self.messages.len());
+        self.messages.push(Message { name, fields: HashMap::new() });
+    }
+
+    fn read(&mut self, file: &FileDescriptorProto) {
+        for message in &file.message_type {
+            self.read_fields(file.package(), file.package(), message);
+        }
+        for service in &file.service {
+            for method in &service.method {
+                let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                let streams = method.client_streaming() || method.server_streaming();
+                let request = self.places[method.input_type()];
+                self.methods.insert(path, Method { streams, request });
+            }
+        }
+    }
+
+    fn read_fields(&mut self, package: &str, parent: &str, message: &DescriptorProto) {
+        let name = format!("{parent}.{}", message.name());
+        for nested in &message.nested_type {
+            self.read_fields(package, &name, nested);
+        }
+        let fields = message.field.iter().filter_map(|field| {
+            let number = u32::try_from(field.number()).ok()?;
+            let read = match field.r#type() {
+                Type::Message => Field::Message(*self.places.get(field.type_name())?),
+                Type::String => Field::Octets(rules::of_string(package, &name, field.name())),
+                Type::Bytes => Field::Octets(rules::of_bytes(&name, field.name())),
+                Type::Group => return None,
+                number => {
+                    let repeated = field.label() == Label::Repeated;
+                    Field::Number { wire: wire_of(number), repeated }
+                }
+            };
+            Some((number, read))
+        });
+        self.messages[self.places[&format!(".{name}")]].fields = fields.collect();
+    }
+}
+
+/// How a number is written.
+fn wire_of(number: Type) -> WireType {
+    match number {
+        Type::Fixed64 | Type::Sfixed64 | Type::Double => WireType::SixtyFourBit,
+        Type::Fixed32 | Type::Sfixed32 | Type::Float => WireType::ThirtyTwoBit,
+        _ => WireType::Varint,
+    }
+}

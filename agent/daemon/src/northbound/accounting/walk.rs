@@ -1,0 +1,226 @@
+//! Copies a message field by field, without what is secret and what does not fit.
+//!
+//! What comes out is a message of the same type whatever went in: a field that nobody knows, or that ends too early,
+//! is left out and counts as cut.
+
+use bytes::Buf;
+use holdfast_proto::gnmi;
+use holdfast_security::acctz::secrets::{self, WITHHELD};
+use prost::Message as _;
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
+
+use super::rules::Rule;
+use super::{Field, Message};
+
+/// Messages within messages that are followed. Ours nest half as deep; the rest only wants to cost us time.
+const MAX_DEPTH: usize = 16;
+/// Octets that the key and the length of a field take at most.
+const FRAME: usize = 10;
+/// What stands for a JSON document that is not all there.
+const CUT_JSON: &[u8] = br#""(cut)""#;
+
+/// One copy in the making.
+pub(super) struct Walk<'m> {
+    messages: &'m [Message],
+    /// Octets that may still be written.
+    left: usize,
+    /// Something was left out for its size, or because it is not known.
+    pub(super) cut: bool,
+    /// The path in front of all paths of a SetRequest, when it is known.
+    prefix: Option<gnmi::Path>,
+}
+
+/// Where the walk is.
+#[derive(Clone, Copy)]
+struct At {
+    depth: usize,
+    /// The path beside this value leads to a secret.
+    secret: bool,
+    /// All octets of the message are here.
+    whole: bool,
+}
+
+impl<'m> Walk<'m> {
+    pub(super) fn new(messages: &'m [Message], left: usize) -> Self {
+        Self { messages, left, cut: false, prefix: None }
+    }
+
+    pub(super) fn copy(&mut self, message: &Message, from: &[u8], whole: bool) -> Vec<u8> {
+        if message.name == "gnmi.SetRequest" && whole {
+            let request = gnmi::SetRequest::decode(from).unwrap_or_default();
+            self.prefix = Some(request.prefix.unwrap_or_default());
+        }
+        let whole = whole && from.len() <= self.left;
+        let from = &from[..from.len().min(self.left)];
+        self.message(message, from, At { depth: 0, secret: false, whole })
+    }
+
+    fn message(&mut self, message: &Message, mut from: &[u8], at: At) -> Vec<u8> {
+        let mut to = Vec::new();
+        let secret = at.secret || message.name == "gnmi.Update" && self.leads_to_secret(from, at);
+        let at = At { secret, ..at };
+        while !from.is_empty() && self.field(message, &mut from, &mut to, at).is_some() {}
+        self.cut |= !from.is_empty() || !at.whole;
+        to
+    }
+
+    /// Copies one field; nothing when the message cannot be followed any further.
+    fn field(
+        &mut self,
+        message: &Message,
+        from: &mut &[u8],
+        to: &mut Vec<u8>,
+        at: At,
+    ) -> Option<()> {
+        let (number, wire) = decode_key(from).ok()?;
+        let field = message.fields.get(&number);
+        if wire != WireType::LengthDelimited {
+            return self.number(field, (number, wire), from, to, at);
+        }
+        let length = usize::try_from(decode_varint(from).ok()?).ok()?;
+        let (here, rest) = from.split_at(length.min(from.len()));
+        *from = rest;
+        let whole = here.len() == length;
+        let Some(field) = field else {
+            self.cut = true; // a newer protocol may keep a secret in it
+            return Some(());
+        };
+        self.left = self.left.checked_sub(FRAME)?;
+        let at = At { whole, ..at };
+        let copied = match *field {
+            Field::Message(_) if at.depth == MAX_DEPTH => return None,
+            Field::Message(place) => {
+                let messages = self.messages;
+                self.message(&messages[place], here, At { depth: at.depth + 1, ..at })
+            }
+            Field::Number { .. } if at.secret => return Some(()),
+            Field::Number { wire, repeated: true } if whole && are_numbers(wire, here) => {
+                self.bounded(here)?
+            }
+            Field::Number { .. } => {
+                self.cut = true;
+                return Some(());
+            }
+            Field::Octets(rule) => self.octets(rule, here, at)?,
+        };
+        encode_key(number, WireType::LengthDelimited, to);
+        encode_varint(copied.len() as u64, to);
+        to.extend_from_slice(&copied);
+        Some(())
+    }
+
+    fn number(
+        &mut self,
+        field: Option<&Field>,
+        (number, wire): (u32, WireType),
+        from: &mut &[u8],
+        to: &mut Vec<u8>,
+        at: At,
+    ) -> Option<()> {
+        let before = *from;
+        skip_number(wire, from)?;
+        let Some(Field::Number { .. }) = field.filter(|field| field.is_written_as(wire)) else {
+            self.cut = true;
+            return Some(());
+        };
+        if at.secret {
+            return Some(());
+        }
+        self.left = self.left.checked_sub(FRAME)?;
+        encode_key(number, wire, to);
+        let value = self.bounded(&before[..before.len() - from.len()])?;
+        to.extend_from_slice(&value);
+        Some(())
+    }
+
+    fn octets(&mut self, rule: Rule, here: &[u8], at: At) -> Option<Vec<u8>> {
+        match rule {
+            _ if at.secret && rule != Rule::Keep => self.bounded(withheld(rule)),
+            Rule::Withhold => self.bounded(withheld(rule)),
+            Rule::Json if at.whole => {
+                let kept = secrets::json(here);
+                let kept = kept.unwrap_or_else(|| withheld(rule).to_vec());
+                let fits = kept.len() <= self.left;
+                self.cut |= !fits;
+                self.bounded(if fits { &kept } else { CUT_JSON })
+            }
+            Rule::Json => self.bounded(CUT_JSON),
+            Rule::Lines => self.text(&secrets::text(&String::from_utf8_lossy(here)), at),
+            Rule::Keep | Rule::Value => self.text(&String::from_utf8_lossy(here), at),
+        }
+    }
+
+    /// As much of a text as fits.
+    fn text(&mut self, text: &str, at: At) -> Option<Vec<u8>> {
+        let end = text.floor_char_boundary(self.left);
+        let whole = at.whole && end == text.len();
+        self.cut |= !whole;
+        if secrets::may_carry_password(&text[..end], whole) {
+            return self.bounded(WITHHELD.as_bytes());
+        }
+        self.bounded(&text.as_bytes()[..end])
+    }
+
+    /// The octets, when they fit.
+    fn bounded(&mut self, octets: &[u8]) -> Option<Vec<u8>> {
+        self.left = self.left.checked_sub(octets.len())?;
+        Some(octets.to_vec())
+    }
+
+    /// True of an update whose path has a secret name in it, or might have.
+    fn leads_to_secret(&self, update: &[u8], at: At) -> bool {
+        let path = if at.whole { path_of(update) } else { first_path_of(update) };
+        let Some(path) = path else { return true };
+        let named = |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
+        match &self.prefix {
+            Some(prefix) => named(prefix) || named(&path),
+            // The prefix may come later. A leaf has its name in its own path, if it has one.
+            None => named(&path) || path.elem.is_empty() && path.origin.is_empty(),
+        }
+    }
+}
+
+impl Field {
+    fn is_written_as(&self, given: WireType) -> bool {
+        matches!(self, Self::Number { wire, .. } if *wire == given)
+    }
+}
+
+fn skip_number(wire: WireType, from: &mut &[u8]) -> Option<()> {
+    match wire {
+        WireType::Varint => drop(decode_varint(from).ok()?),
+        WireType::ThirtyTwoBit if from.len() >= 4 => from.advance(4),
+        WireType::SixtyFourBit if from.len() >= 8 => from.advance(8),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// True of numbers in a row, as a repeated field may be written.
+fn are_numbers(wire: WireType, mut from: &[u8]) -> bool {
+    while !from.is_empty() {
+        if skip_number(wire, &mut from).is_none() {
+            return false;
+        }
+    }
+    true
+}
+
+fn withheld(rule: Rule) -> &'static [u8] {
+    match rule {
+        Rule::Json => br#""(withheld)""#,
+        _ => WITHHELD.as_bytes(),
+    }
+}
+
+fn path_of(update: &[u8]) -> Option<gnmi::Path> {
+    gnmi::Update::decode(update).ok().map(|update| update.path.unwrap_or_default())
+}
+
+/// The path of an update that is not all there, when it is its first field, as everybody sends it.
+fn first_path_of(mut update: &[u8]) -> Option<gnmi::Path> {
+    let (number, wire) = decode_key(&mut update).ok()?;
+    let path = (number, wire) == (1, WireType::LengthDelimited);
+    let length = usize::try_from(decode_varint(&mut update).ok()?).ok()?;
+    gnmi::Path::decode(update.get(..length)?).ok().filter(|_| path)
+}

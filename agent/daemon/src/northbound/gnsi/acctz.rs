@@ -1,0 +1,203 @@
+//! gNSI acctz: records of accounting for collectors, those that were kept and those to come.
+
+use std::net::SocketAddr;
+
+use holdfast_proto::gnsi::acctz::v1 as wire;
+use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStream;
+use holdfast_security::acctz::{
+    Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed, Family, Rpc,
+    Session, Stage, Text, Told, User,
+};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Request, Response, Status};
+
+use super::switched_on;
+use crate::accounting::{Accounts, Reader};
+use crate::caller::Caller;
+use crate::northbound::Datastore;
+use crate::northbound::outlet::{self, End, Messages, Outlet};
+use crate::northbound::status::Refusal;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+/// The number of TCP in headers of IP.
+const TCP: u32 = 6;
+
+/// Serves gnsi.acctz.
+#[derive(Debug)]
+pub(in crate::northbound) struct AcctzService<D> {
+    core: D,
+    accounts: Accounts,
+}
+
+impl<D> AcctzService<D> {
+    pub(in crate::northbound) fn new(core: D, accounts: Accounts) -> Self {
+        Self { core, accounts }
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> AcctzStream for AcctzService<D> {
+    type RecordSubscribeStream = Messages<wire::RecordResponse>;
+
+    async fn record_subscribe(
+        &self,
+        request: Request<wire::RecordRequest>,
+    ) -> Result<Response<Self::RecordSubscribeStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNSI RecordSubscribe")?;
+        switched_on(&self.core)?;
+        let after_ns = after(request.get_ref().timestamp.as_ref())?;
+        let reader = self.accounts.read(after_ns);
+        let (outlet, mut messages) = outlet::channel();
+        let task = tokio::spawn(async move { outlet.clone().close(tell(reader, outlet).await) });
+        messages.own(AbortOnDropHandle::new(task));
+        Ok(Response::new(messages))
+    }
+}
+
+/// Each record when its turn comes, until the client is gone or does not read.
+async fn tell(mut reader: Reader, outlet: Outlet<wire::RecordResponse>) -> Result<(), End> {
+    loop {
+        let told = reader.next().await;
+        outlet.send(to_wire(&told)).await?;
+        reader.sent(&told);
+    }
+}
+
+/// Unit of the answer: nanoseconds since 1970; 0 for all that there is.
+fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
+    let Some(time) = time else { return Ok(0) };
+    let (seconds, nanos) = (u64::try_from(time.seconds).ok(), u64::try_from(time.nanos).ok());
+    let nanos = nanos.filter(|nanos| *nanos < SECOND);
+    let after = seconds.zip(nanos).and_then(|(seconds, nanos)| {
+        seconds.checked_mul(SECOND).and_then(|seconds| seconds.checked_add(nanos))
+    });
+    after.ok_or_else(|| Refusal::invalid(format!("timestamp: {time:?} is no time since 1970")))
+}
+
+fn to_wire(told: &Told) -> wire::RecordResponse {
+    let record = &told.record;
+    let request = match &record.account.deed {
+        Deed::Rpc(rpc) => wire::record_response::ServiceRequest::GrpcService(grpc(rpc)),
+        Deed::Command(command) => wire::record_response::ServiceRequest::CmdService(cmd(command)),
+    };
+    wire::RecordResponse {
+        session_info: Some(session(&record.account.session)),
+        timestamp: Some(timestamp(record.time_ns)),
+        history_istruncated: told.truncated,
+        service_request: Some(request),
+        ..Default::default()
+    }
+}
+
+fn timestamp(time_ns: u64) -> prost_types::Timestamp {
+    let within = "a nanosecond's count of seconds and of nanoseconds is small";
+    prost_types::Timestamp {
+        seconds: i64::try_from(time_ns / SECOND).expect(within),
+        nanos: i32::try_from(time_ns % SECOND).expect(within),
+    }
+}
+
+fn session(session: &Session) -> wire::SessionInfo {
+    let Session { transport, channel, stage, user, authn } = session;
+    let stage = match stage {
+        Stage::Login => wire::session_info::SessionStatus::Login,
+        Stage::Logout => wire::session_info::SessionStatus::Logout,
+        Stage::Once => wire::session_info::SessionStatus::Once,
+    };
+    let User { identity, role, ssh_principal } = user;
+    let user = wire::UserDetail {
+        identity: text(identity),
+        role: text(role),
+        ssh_principal: text(ssh_principal),
+    };
+    let ends = transport.map(|(local, remote)| (end(local), end(remote)));
+    let ((local_address, local_port), (remote_address, remote_port)) = ends.unwrap_or_default();
+    wire::SessionInfo {
+        local_address,
+        local_port,
+        remote_address,
+        remote_port,
+        ip_proto: if transport.is_some() { TCP } else { 0 },
+        channel_id: text(channel),
+        tty: String::new(), // a command comes through a socket, which has none
+        status: stage.into(),
+        user: Some(user),
+        authn: authn.as_ref().map(authn_detail),
+    }
+}
+
+/// An address of IPv4 that a socket of IPv6 carries is one of IPv4.
+fn end(address: SocketAddr) -> (String, u32) {
+    (address.ip().to_canonical().to_string(), address.port().into())
+}
+
+fn authn_detail(authn: &Authn) -> wire::AuthnDetail {
+    use wire::authn_detail::{AuthnStatus, AuthnType};
+    let kind = match authn.kind {
+        AuthnKind::None => AuthnType::None,
+        AuthnKind::Password => AuthnType::Password,
+        AuthnKind::SshKey => AuthnType::Sshkey,
+        AuthnKind::SshCertificate => AuthnType::Sshcert,
+        AuthnKind::TlsCertificate => AuthnType::Tlscert,
+    };
+    let status = match authn.outcome {
+        AuthnOutcome::Success => AuthnStatus::Success,
+        AuthnOutcome::Fail => AuthnStatus::Fail,
+        AuthnOutcome::Error => AuthnStatus::Error,
+    };
+    wire::AuthnDetail { r#type: kind.into(), status: status.into(), cause: text(&authn.cause) }
+}
+
+fn authz_detail(authz: &Authz) -> wire::AuthzDetail {
+    use wire::authz_detail::AuthzStatus;
+    let status = match authz.outcome {
+        AuthzOutcome::Permit => AuthzStatus::Permit,
+        AuthzOutcome::Deny => AuthzStatus::Deny,
+        AuthzOutcome::Error => AuthzStatus::Error,
+    };
+    wire::AuthzDetail { status: status.into(), detail: text(&authz.detail) }
+}
+
+fn grpc(rpc: &Rpc) -> wire::GrpcService {
+    use wire::grpc_service::{GrpcServiceType, Payload};
+    let family = match rpc.family {
+        Family::Other => GrpcServiceType::Unspecified,
+        Family::Gnmi => GrpcServiceType::Gnmi,
+        Family::Gnoi => GrpcServiceType::Gnoi,
+        Family::Gnsi => GrpcServiceType::Gnsi,
+    };
+    let any = rpc.payload.as_ref().map(|payload| prost_types::Any {
+        type_url: format!("type.googleapis.com/{}", payload.message),
+        value: payload.octets.clone(),
+    });
+    wire::GrpcService {
+        service_type: family.into(),
+        rpc_name: text(&rpc.path),
+        payload_istruncated: rpc.payload.as_ref().is_some_and(|payload| payload.cut),
+        authz: Some(authz_detail(&rpc.authz)),
+        payload: any.map(Payload::ProtoVal),
+        ..Default::default()
+    }
+}
+
+fn cmd(command: &Command) -> wire::CommandService {
+    use wire::command_service::CmdServiceType;
+    let kind = match command.kind {
+        CommandKind::Shell => CmdServiceType::Shell,
+        CommandKind::Cli => CmdServiceType::Cli,
+    };
+    wire::CommandService {
+        service_type: kind.into(),
+        cmd: text(&command.command),
+        cmd_args: command.arguments.iter().map(text).collect(),
+        cmd_istruncated: command.command.is_cut(),
+        cmd_args_istruncated: command.arguments.iter().any(Text::is_cut),
+        authz: Some(authz_detail(&command.authz)),
+    }
+}
+
+fn text(text: &Text) -> String {
+    text.as_str().to_owned()
+}

@@ -1,0 +1,110 @@
+//! Out of a task, into the messages of a stream: notices who does not read.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+
+use super::status::Refusal;
+
+/// Messages that wait for the transport. What a client has not read beyond these waits where it came from, where it
+/// costs a pointer.
+const MESSAGE_QUEUE_DEPTH: usize = 4;
+/// How long a message may wait for the client to read. What the stream was told last is held all
+/// that time, and with it the memory of everything that changed since.
+pub(super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
+
+/// Why a stream ended before its time.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client is gone, nobody is left to be told.
+    Gone,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The sending half. The last one to close it says how the stream ends.
+#[derive(Debug)]
+pub(super) struct Outlet<M> {
+    message_tx: mpsc::Sender<M>,
+    end_tx: Arc<Mutex<Option<oneshot::Sender<Status>>>>,
+}
+
+impl<M> Clone for Outlet<M> {
+    fn clone(&self) -> Self {
+        Self { message_tx: self.message_tx.clone(), end_tx: self.end_tx.clone() }
+    }
+}
+
+/// The messages of one RPC, then its status. Dropping it stops the task that feeds it.
+#[derive(Debug)]
+pub(super) struct Messages<M> {
+    message_rx: mpsc::Receiver<M>,
+    end_rx: Option<oneshot::Receiver<Status>>,
+    task: Option<AbortOnDropHandle<()>>,
+}
+
+pub(super) fn channel<M>() -> (Outlet<M>, Messages<M>) {
+    let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
+    let (end_tx, end_rx) = oneshot::channel();
+    let end_tx = Arc::new(Mutex::new(Some(end_tx)));
+    let messages = Messages { message_rx, end_rx: Some(end_rx), task: None };
+    (Outlet { message_tx, end_tx }, messages)
+}
+
+impl<M> Outlet<M> {
+    /// Waits until the client has read enough of what came before.
+    pub(super) async fn send(&self, message: M) -> Result<(), End> {
+        match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(Refusal::stuck(format!("nothing was read for {STUCK_CLIENT:?}")).into()),
+        }
+    }
+
+    /// Ends the stream; after its messages the client gets the status.
+    pub(super) fn close(self, end: Result<(), End>) {
+        let status = match end {
+            Ok(()) | Err(End::Gone) => return,
+            Err(End::Refused(refusal)) => Status::from(refusal),
+        };
+        let mut end_tx = self.end_tx.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(end_tx) = end_tx.take() {
+            // A client that hung up does not want to know.
+            let _ = end_tx.send(status);
+        }
+    }
+}
+
+impl<M> Messages<M> {
+    pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
+        self.task = Some(task);
+    }
+}
+
+impl<M> Stream for Messages<M> {
+    type Item = Result<M, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.message_rx.poll_recv(cx) {
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                let Some(mut end_rx) = self.end_rx.take() else { return Poll::Ready(None) };
+                // All senders are gone, so the word is there or will never be.
+                Poll::Ready(end_rx.try_recv().ok().map(Err))
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The accounts of the device on disk, for the collectors that come after a restart.
+//!
+//! A file and a thread of its own, so that no call waits for it. The thread reads the history like any collector, by a
+//! cursor, and writes what it finds as soon as the disk has taken the records before. What a kill can lose is what
+//! happened while one write was under way, and that no collector was told.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use holdfast_security::acctz::{Cursor, History, Record};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use tracing::{error, warn};
+
+use super::{StoreError, beside};
+use crate::accounting::{Accounts, Batch};
+use crate::logging::Chain;
+
+/// The file within the state folder.
+pub const ACCOUNTS_NAME: &str = "accounts.redb";
+
+/// Records by time, as JSON. Unit of the key: nanoseconds since 1970.
+const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
+/// By [`COMPLETE_AFTER`]: every record after this time is in the file.
+const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("times");
+const COMPLETE_AFTER: &str = "complete-after";
+
+/// Records in one write: what takes longer to write leaves more behind when the agent is killed.
+const MAX_BATCH: usize = 256;
+/// Pause after the disk refused a write; the records wait in memory meanwhile.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// The file with the records of earlier runs.
+#[derive(Debug)]
+pub struct Ledger {
+    redb: redb::Database,
+}
+
+impl Ledger {
+    /// Opens the file in `folder`. One that cannot be read is put aside.
+    ///
+    /// Blocks: call it before the runtime is busy.
+    ///
+    /// # Errors
+    /// When no file can be made there.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let tables = |write: &WriteTransaction| {
+            write.open_table(RECORDS)?;
+            write.open_table(TIMES)?;
+            Ok(())
+        };
+        Ok(Self { redb: beside::open(folder, ACCOUNTS_NAME, tables)? })
+    }
+
+    /// The accounts with what earlier runs left, and from here on kept in the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or there can be no thread.
+    pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<Accounts, StoreError> {
+        let history = self.load(max_octets, now_ns);
+        let history = history.map_err(StoreError::accessing("read the accounts"))?;
+        let accounts = Accounts::new(history);
+        let (own, cursor) = (accounts.clone(), accounts.follow());
+        let keeper = Keeper { redb: self.redb, accounts: own, failing: false };
+        let started = thread::Builder::new().name("accounts".into()).spawn(|| keeper.serve(cursor));
+        started.map_err(|source| StoreError::File {
+            action: "start the thread of",
+            path: ACCOUNTS_NAME.into(),
+            source,
+        })?;
+        Ok(accounts)
+    }
+
+    fn load(&self, max_octets: usize, now_ns: u64) -> Result<History, redb::Error> {
+        let write = self.redb.begin_write()?;
+        let began_ns = {
+            let mut times = write.open_table(TIMES)?;
+            let known = times.get(COMPLETE_AFTER)?.map(|time| time.value());
+            if known.is_none() {
+                times.insert(COMPLETE_AFTER, now_ns)?;
+            }
+            known.unwrap_or(now_ns)
+        };
+        write.commit()?;
+        let mut history = History::new(max_octets, began_ns);
+        let mut unreadable = 0_u64;
+        for row in self.redb.begin_read()?.open_table(RECORDS)?.iter()? {
+            let (time_ns, record) = row?;
+            match serde_json::from_slice::<Record>(record.value()) {
+                Ok(record) => history.restore(record),
+                Err(_) => {
+                    unreadable += 1;
+                    history.lose(time_ns.value());
+                }
+            }
+        }
+        if unreadable > 0 {
+            warn!(unreadable, "records of accounting cannot be read");
+        }
+        Ok(history)
+    }
+}
+
+/// The thread's side.
+struct Keeper {
+    redb: redb::Database,
+    accounts: Accounts,
+    failing: bool,
+}
+
+impl Keeper {
+    fn serve(mut self, mut cursor: Cursor) {
+        while let Some(batch) = self.accounts.wait(&mut cursor, MAX_BATCH) {
+            while let Err(refused) = self.write(&batch) {
+                if !std::mem::replace(&mut self.failing, true) {
+                    error!(error = %Chain(&refused), "accounts are in memory only, until the disk takes them");
+                }
+                self.accounts.not_kept();
+                if !self.accounts.pause(RETRY_PAUSE) {
+                    return;
+                }
+            }
+            self.failing = false;
+            self.accounts.kept(&batch);
+        }
+    }
+
+    fn write(&self, batch: &Batch) -> Result<(), redb::Error> {
+        let write = self.redb.begin_write()?;
+        {
+            let mut table = write.open_table(RECORDS)?;
+            for record in &batch.records {
+                table.insert(record.time_ns, encoded(record).as_slice())?;
+            }
+            // What had to make place in memory makes place here.
+            loop {
+                let first = table.first()?.map(|(time_ns, _)| time_ns.value());
+                if first.is_none_or(|time_ns| time_ns >= batch.oldest_ns) {
+                    break;
+                }
+                table.pop_first()?;
+            }
+            write.open_table(TIMES)?.insert(COMPLETE_AFTER, batch.complete_after_ns)?;
+        }
+        Ok(write.commit()?)
+    }
+}
+
+fn encoded(record: &Arc<Record>) -> Vec<u8> {
+    serde_json::to_vec(&**record).expect("a record has no map and nothing that JSON cannot hold")
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_security::acctz::{
+        Account, Authz, AuthzOutcome, Command, CommandKind, Deed, Session,
+    };
+
+    use super::*;
+
+    /// Enough for what any test keeps.
+    const ROOM: usize = 1 << 20;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn command(name: &str) -> Account {
+        let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
+        let command =
+            Command { kind: CommandKind::Cli, command: name.into(), arguments: vec![], authz };
+        Account { session: Session::default(), deed: Deed::Command(command) }
+    }
+
+    /// Waits until the thread of the last run has closed the file.
+    fn open(folder: &Path, max_octets: usize) -> Accounts {
+        loop {
+            match Ledger::open(folder) {
+                Err(StoreError::Locked { .. }) => thread::yield_now(),
+                opened => break opened.unwrap().keep(max_octets, 1000).unwrap(),
+            }
+        }
+    }
+
+    async fn told(accounts: &Accounts, after_ns: u64, count: usize) -> Vec<(String, bool)> {
+        let mut reader = accounts.read(after_ns);
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let told = reader.next().await;
+            let Deed::Command(command) = &told.record.account.deed else { unreachable!() };
+            all.push((command.command.as_str().to_owned(), told.truncated));
+        }
+        all
+    }
+
+    // proves 5.97, 5.98
+    #[tokio::test]
+    async fn accounts_outlive_a_run_as_far_as_they_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let accounts = open(folder.path(), ROOM);
+        for name in ["a", "b", "c"] {
+            accounts.record(command(name));
+        }
+        accounts.end(PATIENCE);
+        drop(accounts);
+
+        let accounts = open(folder.path(), ROOM);
+        accounts.record(command("d"));
+        let plain = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| ((*name).to_owned(), false)).collect()
+        };
+        assert_eq!(told(&accounts, 0, 4).await, plain(&["a", "b", "c", "d"]));
+        // The first run began at 1000.
+        assert_eq!(told(&accounts, 1000, 1).await, plain(&["a"]));
+        assert_eq!(told(&accounts, 999, 1).await, [("a".to_owned(), true)]);
+        accounts.end(PATIENCE);
+        drop(accounts);
+
+        // Room for two: the file gives up what the memory gives up.
+        let two = 2 * Record { time_ns: 0, account: command("a") }.octets();
+        let accounts = open(folder.path(), two);
+        assert_eq!(told(&accounts, 0, 2).await, plain(&["c", "d"]));
+        accounts.record(command("e"));
+        accounts.end(PATIENCE);
+        drop(accounts);
+        let accounts = open(folder.path(), ROOM);
+        assert_eq!(told(&accounts, 0, 2).await, plain(&["d", "e"]));
+        assert_eq!(told(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
+    }
+
+    #[tokio::test]
+    async fn a_broken_file_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Ledger::open(folder.path()).unwrap()); // the folder is ours from here on
+        std::fs::write(folder.path().join(ACCOUNTS_NAME), "no database at all").unwrap();
+        let accounts = open(folder.path(), ROOM);
+        accounts.record(command("a"));
+        assert_eq!(told(&accounts, 0, 1).await, [("a".to_owned(), false)]);
+        assert!(folder.path().join("accounts.broken").exists());
+    }
+}

@@ -1,0 +1,98 @@
+//! Accounting: what was done outlives the agent, for collectors that come later.
+
+use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::v1::authz_detail::AuthzStatus;
+use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
+use holdfast_proto::gnsi::acctz::v1::{RecordRequest, RecordResponse};
+use holdfast_tests::agent::{ADMIN, AgentProcess};
+use holdfast_tests::gnmi::{Credentials, GnmiClient};
+use holdfast_tests::netns::Netns;
+use prost_types::Timestamp;
+use serde_json::json;
+use tonic::Streaming;
+
+async fn collect(agent: &AgentProcess, after: Option<Timestamp>) -> Streaming<RecordResponse> {
+    let mut client =
+        AcctzStreamClient::with_interceptor(agent.channel().await, agent.credentials());
+    client.record_subscribe(RecordRequest { timestamp: after }).await.unwrap().into_inner()
+}
+
+/// The next record as text: who did what, and whether they were let.
+async fn next(stream: &mut Streaming<RecordResponse>) -> (String, RecordResponse) {
+    let record = stream.message().await.unwrap().unwrap();
+    let session = record.session_info.as_ref().unwrap();
+    let (what, authz) = match record.service_request.as_ref().unwrap() {
+        ServiceRequest::GrpcService(rpc) => (&rpc.rpc_name, rpc.authz.as_ref()),
+        ServiceRequest::CmdService(command) => (&command.cmd, command.authz.as_ref()),
+    };
+    let permitted = authz.unwrap().status() == AuthzStatus::Permit;
+    let who = &session.user.as_ref().unwrap().identity;
+    let mark = if permitted { "" } else { " denied" };
+    (format!("{who} {what}{mark}"), record)
+}
+
+// proves 5.95, 5.96, 5.98, 5.101, 5.102
+#[tokio::test]
+async fn what_was_done_is_told_after_a_kill() {
+    let net = Netns::enter();
+    let mut agent = AgentProcess::start(&net).await;
+    let mut live = collect(&agent, None).await;
+    let subscribed = "admin /gnsi.acctz.v1.AcctzStream/RecordSubscribe";
+    assert_eq!(next(&mut live).await.0, subscribed);
+
+    agent.gnmi().await.update("/system/config", json!({"hostname": "edge"})).await.unwrap();
+    let stranger = Credentials::new(ADMIN, "a guess").unwrap();
+    GnmiClient::over(agent.channel().await, stranger).capabilities().await.unwrap_err();
+    let user = agent.user(&["set", "ada", "--role", "admin"], "a password to hide");
+    assert!(user.status.success(), "{user:?}");
+    let (mut told, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let (text, record) = next(&mut live).await;
+        assert!(!format!("{record:?}").contains("a password to hide"));
+        told.push(text);
+        times.push(record.timestamp.unwrap());
+    }
+    assert_eq!(
+        told,
+        [
+            "admin /gnmi.gNMI/Set",
+            "admin /gnmi.gNMI/Capabilities denied",
+            "local GET /users",
+            "local POST /users/set",
+        ]
+    );
+
+    // What a collector was told is still there when it asks again, whatever happened in between.
+    agent.restart().await;
+    let mut later = collect(&agent, Some(times[0])).await;
+    for want in &told[1..] {
+        let (text, record) = next(&mut later).await;
+        assert_eq!((text.as_str(), record.history_istruncated), (want.as_str(), false));
+    }
+    assert_eq!(next(&mut later).await.0, subscribed, "what was going on at the kill has no end");
+    let mut all = collect(&agent, None).await;
+    assert_eq!(next(&mut all).await.0, subscribed);
+    assert_eq!(next(&mut all).await.0, told[0]);
+}
+
+// proves 5.97, 5.98
+#[tokio::test]
+async fn the_history_is_as_long_as_the_operator_says() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start_with(&net, &["--accounting-history", "65536"]).await;
+    let mut live = collect(&agent, None).await;
+    let first = next(&mut live).await.1.timestamp;
+    let gnmi = agent.gnmi().await;
+    for _ in 0..300 {
+        gnmi.capabilities().await.unwrap();
+    }
+    let mut later = collect(&agent, first).await;
+    assert!(next(&mut later).await.1.history_istruncated);
+    assert!(!next(&mut later).await.1.history_istruncated);
+    let mut all = collect(&agent, None).await;
+    let (text, record) = next(&mut all).await;
+    assert_eq!(
+        (text.as_str(), record.history_istruncated),
+        ("admin /gnmi.gNMI/Capabilities", false)
+    );
+}
