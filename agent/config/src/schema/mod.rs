@@ -40,6 +40,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-system-grpc", include_str!("../../yang/openconfig-system-grpc.yang")),
     ("openconfig-gnsi-authz", include_str!("../../yang/openconfig-gnsi-authz.yang")),
     ("openconfig-gnsi-certz", include_str!("../../yang/openconfig-gnsi-certz.yang")),
+    ("openconfig-gnsi-pathz", include_str!("../../yang/openconfig-gnsi-pathz.yang")),
     ("openconfig-policy-types", include_str!("../../yang/openconfig-policy-types.yang")),
     ("openconfig-local-routing", include_str!("../../yang/openconfig-local-routing.yang")),
     (

@@ -11,11 +11,12 @@ use serde_json::{Value as Json, json};
 use crate::table::{Row, name, parent, plain, read};
 
 /// Rows with conditions whose condition the profile leaves out, and why.
-const DROPPED_WHENS: [(&str, &str); 12] = [
-    (
-        "/system/grpc-servers/grpc-server[name]/authz-policy-counters",
-        "depends on the services that are asked for, which is no configuration here: all of them are there",
-    ),
+const DROPPED_WHENS: [(&str, &str); 16] = [
+    ("/system/gnmi-pathz-policies", GNSI),
+    ("/system/grpc-servers/grpc-server[name]/gnmi-pathz-policy-counters", GNSI),
+    ("/system/grpc-servers/grpc-server[name]/state/gnmi-pathz-policy-created-on", GNSI),
+    ("/system/grpc-servers/grpc-server[name]/state/gnmi-pathz-policy-version", GNSI),
+    ("/system/grpc-servers/grpc-server[name]/authz-policy-counters", GNSI),
     ("/system/grpc-servers/grpc-server[name]/state/authentication-policy-created-on", TLS_ALWAYS),
     ("/system/grpc-servers/grpc-server[name]/state/authentication-policy-version", TLS_ALWAYS),
     ("/system/grpc-servers/grpc-server[name]/state/ca-trust-bundle-created-on", TLS_ALWAYS),
@@ -36,6 +37,7 @@ const DROPPED_WHENS: [(&str, &str); 12] = [
 ];
 
 const TLS_ALWAYS: &str = "they ask for transport security, without which there is no server";
+const GNSI: &str = "depends on the services that are asked for, which is no configuration here: all of them are there";
 
 #[test]
 fn each_node_is_what_its_row_says() {

@@ -35,6 +35,8 @@ const READING_METHODS: &[&str] = &[
     "/gnsi.certz.v1.Certz/CanGenerateCSR",
     "/gnsi.certz.v1.Certz/GetIntegrityManifest",
     "/gnsi.certz.v1.Certz/GetProfileList",
+    "/gnsi.pathz.v1.Pathz/Get",
+    "/gnsi.pathz.v1.Pathz/Probe",
     "/grpc.health.v1.Health/",
     "/grpc.reflection.v1.ServerReflection/",
     "/grpc.reflection.v1alpha.ServerReflection/",

@@ -29,7 +29,7 @@ pub use self::certz::{Binding, TlsProfiles};
 pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
 pub use self::logins::{Logins, difference};
-use self::pathz::Pathz;
+pub(crate) use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
 pub(crate) use self::server_state::ServerState;
 use crate::accounting::{Accounts, DEFAULT_HISTORY};
@@ -45,7 +45,7 @@ pub struct Gnsi {
     pub(crate) accounts: Accounts,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
-    pub(crate) pathz: Pathz,
+    pub(crate) pathz: Arc<Pathz>,
     pub logins: Logins,
     pub rotations: Rotations,
 }
@@ -62,7 +62,7 @@ impl Gnsi {
     /// # Errors
     /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
     pub fn new(
-        models: &Models,
+        models: &Arc<Models>,
         users: &Users,
         store: &Store,
         artefacts: &Artefacts,
@@ -70,11 +70,11 @@ impl Gnsi {
         profiles: TlsProfiles,
     ) -> Result<Self, ModelError> {
         let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
-        let authz = Authz::new(&models.native, store.clone(), artefacts)?;
+        let authz = Arc::new(Authz::new(&models.native, store.clone(), artefacts)?);
         let certz = Certz::new(&models.native, store.clone(), profiles)?;
-        let (authz, pathz, rotations) = (Arc::new(authz), Pathz::default(), Rotations::default());
+        let pathz = Arc::new(Pathz::new(models, store.clone(), artefacts)?);
         let accounts = Accounts::new(History::new(DEFAULT_HISTORY, now_ns()));
-        Ok(Self { accounts, authz, certz, pathz, logins, rotations })
+        Ok(Self { accounts, authz, certz, pathz, logins, rotations: Rotations::default() })
     }
 
     /// The same with accounts that outlive a run.
@@ -88,7 +88,7 @@ impl Gnsi {
 
     /// What is counted.
     pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
-        vec![self.authz.clone(), Arc::new(self.certz.state.clone())]
+        vec![self.authz.clone(), Arc::new(self.certz.state.clone()), self.pathz.clone()]
     }
 
     /// Shows readers what is in force, and follows the operator's switch from now on.
@@ -97,8 +97,13 @@ impl Gnsi {
         core: &impl Datastore,
         switch: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        self.authz.follow(Box::new(switch));
-        core.show_state(self.authz.first_state()).await;
+        let switch = Arc::new(switch);
+        let is_on = Arc::clone(&switch);
+        self.authz.follow(Box::new(move || is_on()));
+        self.pathz.obey(Box::new(move || switch()));
+        let mut state = self.authz.first_state();
+        state.extend(self.pathz.first_state());
+        core.show_state(state).await;
     }
 
     /// The TLS profiles that the gRPC server may be bound to.

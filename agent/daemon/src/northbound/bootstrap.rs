@@ -42,7 +42,6 @@ fn read(payload: &Payload) -> Result<(Boot, Option<Artefacts>), Refusal> {
     let response = &payload.response;
     for (name, given) in [
         ("credentials", response.credentials.as_ref().is_some_and(|it| *it != Default::default())),
-        ("pathz", response.pathz.as_ref().is_some_and(|it| *it != Default::default())),
         (
             "certz_profiles",
             response.certz_profiles.as_ref().is_some_and(|it| !it.profiles.is_empty()),
@@ -54,6 +53,8 @@ fn read(payload: &Payload) -> Result<(Boot, Option<Artefacts>), Refusal> {
         }
     }
     let authz = response.authz.clone().filter(|it| *it != Default::default());
-    let artefacts = authz.map(|authz| Artefacts { authz: Some(authz) });
+    let pathz = response.pathz.clone().filter(|it| *it != Default::default());
+    let artefacts = Artefacts { authz, pathz };
+    let artefacts = (!artefacts.is_empty()).then_some(artefacts);
     Ok((boot_of(&payload.boot_config)?, artefacts))
 }

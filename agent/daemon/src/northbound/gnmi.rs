@@ -14,22 +14,30 @@ use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, Subscribing, Updates};
 use super::{capabilities, get, set};
 use crate::caller::Caller;
-use crate::gnsi::pathz::Pathz;
+use crate::gnsi::pathz::{Pathz, Rights};
 
 /// Serves gNMI from a datastore.
 #[derive(Debug)]
 pub(super) struct GnmiService<D> {
     sampler: Arc<Sampler<D>>,
-    pathz: Pathz,
+    pathz: Arc<Pathz>,
 }
 
 impl<D: Datastore> GnmiService<D> {
-    pub(super) fn new(core: D, pathz: Pathz) -> Self {
+    pub(super) fn new(core: D, pathz: Arc<Pathz>) -> Self {
         Self { sampler: Arc::new(Sampler::new(core)), pathz }
     }
 
     fn core(&self) -> &D {
         self.sampler.core()
+    }
+
+    /// Shows readers what the policy of paths decided for the first time.
+    async fn show_counted(&self, rights: Option<&Rights>) {
+        let fresh = rights.map(|_| self.pathz.fresh_state()).unwrap_or_default();
+        if !fresh.is_empty() {
+            self.core().show_state(fresh).await;
+        }
     }
 }
 
@@ -49,16 +57,19 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.pathz.rights(&caller.name);
-        let answer = get::get(self.core(), rights.as_deref(), request.into_inner()).await?;
-        Ok(Response::new(answer))
+        let answer = get::get(self.core(), rights.as_deref(), request.into_inner()).await;
+        self.show_counted(rights.as_deref()).await;
+        Ok(Response::new(answer?))
     }
 
     async fn set(&self, request: Request<SetRequest>) -> Result<Response<SetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNMI Set")?;
         let rights = self.pathz.rights(&caller.name);
-        let answer = set::set(self.core(), &caller, rights, request.into_inner()).await?;
-        Ok(Response::new(answer))
+        let request = request.into_inner();
+        let answer = set::set(self.core(), &caller, rights.clone(), request).await;
+        self.show_counted(rights.as_deref()).await;
+        Ok(Response::new(answer?))
     }
 
     async fn subscribe(

@@ -41,6 +41,7 @@ use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
+use holdfast_proto::gnsi::pathz::v1::pathz_server::PathzServer;
 use http::HeaderValue;
 use prost::Message;
 use prost_types::FileDescriptorSet;
@@ -52,7 +53,7 @@ use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
-use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService};
+use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use crate::gnsi::Gnsi;
 use crate::reboot::Reboots;
 
@@ -64,7 +65,7 @@ pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 9] = [
+const SERVED: [&str; 10] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
@@ -73,6 +74,7 @@ const SERVED: [&str; 9] = [
     <AcctzStreamServer<()> as NamedService>::NAME,
     <CredentialzServer<()> as NamedService>::NAME,
     <CertzServer<()> as NamedService>::NAME,
+    <PathzServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
 ];
 
@@ -96,6 +98,9 @@ pub async fn routes(
     let authz = AuthzServer::new(AuthzService::new(core.clone(), gnsi));
     let credentialz = CredentialzService::server(core.clone(), gnsi);
     let acctz = AcctzStreamServer::new(AcctzService::new(core.clone(), gnsi.accounts.clone()));
+    let pathz = PathzServer::new(PathzService::new(core.clone(), gnsi))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -108,6 +113,7 @@ pub async fn routes(
     health_of(&reporter, &credentialz).await;
     health_of(&reporter, &certz).await;
     health_of(&reporter, &acctz).await;
+    health_of(&reporter, &pathz).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -116,6 +122,7 @@ pub async fn routes(
     routes.add_service(credentialz);
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
+    routes.add_service(pathz);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())
@@ -131,6 +138,13 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
         response.headers_mut().insert(STATUS, code);
     }
     response
+}
+
+/// The policy of paths in an artefact as it is stored.
+pub(crate) fn pathz_draft(
+    content: &[u8],
+) -> Result<holdfast_security::pathz::Draft, tonic::Status> {
+    self::gnsi::pathz_draft(content)
 }
 
 /// Health asks by the name of a service.

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use holdfast_config::cli;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, Path, Step};
+use holdfast_config::{Elem, NodeId, Path, Step};
 use holdfast_proto::gnmi;
 
 use super::status::Refusal;
+use crate::gnsi::pathz::Scope;
 
 /// What the caller may do with an origin that we do not know decides how it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,19 @@ impl Joined {
     /// The name of its origin in answers.
     pub(super) fn origin_name(&self) -> &'static str {
         if self.cli { cli::ORIGINS[0] } else { self.origin.as_str() }
+    }
+
+    /// Which rules of the policy of paths are about it.
+    pub(super) fn scope(&self) -> Scope {
+        if self.cli { Scope::Text } else { self.origin.into() }
+    }
+
+    /// The node that its elements lead to, before the first name that is left open; none where there is no such node.
+    pub(super) fn node(&self, schema: &Schema) -> Option<NodeId> {
+        let mut literal = self.path.clone();
+        literal.elems.truncate(literal.literal_len());
+        let pattern = schema.resolve_read(&literal).ok()?.pop()?;
+        Some(pattern.last().unwrap_or(schema.root()))
     }
 }
 
@@ -138,7 +152,7 @@ impl Prefix {
 }
 
 /// The elements of a wire path, in whichever of the two forms it has them.
-fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
+pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
     #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
     let old = &wire.element;
     let path = match (old.is_empty(), wire.elem.is_empty()) {

@@ -11,7 +11,7 @@ use super::capabilities;
 use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
-use crate::gnsi::pathz::{NodeView, Rights, Scope};
+use crate::gnsi::pathz::{NodeView, Rights};
 use crate::telemetry::{Class, Filter, Kind, Selection};
 
 /// Prefix and filter of a request, for reading its paths.
@@ -107,7 +107,7 @@ impl<'a, D: Datastore> Reader<'a, D> {
     /// The same for text of the command line, which is shown as a whole or not at all.
     pub(super) fn admit_text(&self, path: &Path) -> Result<(), Refusal> {
         match self.rights {
-            Some(rights) if !rights.reads_all(Scope::Text) => Err(Refusal::unreadable(path)),
+            Some(rights) if !rights.may_ask_text() => Err(Refusal::unreadable(path)),
             _ => Ok(()),
         }
     }

@@ -1,10 +1,11 @@
 //! Set: the operations of one request, as one edit, and the answer to each.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_config::edit::{Edit, Gate, Payload, Target};
+use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
 use holdfast_proto::gnmi;
-use holdfast_proto::gnmi::update_result::Operation;
+use holdfast_proto::gnmi::update_result::Operation as Done;
 
 use super::datastore::Datastore;
 use super::encoding::{self, Supplied};
@@ -12,6 +13,7 @@ use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
 use crate::caller::Caller;
+use crate::core::CommitError;
 use crate::gnsi::pathz::{Rights, Scope};
 use crate::telemetry::view::now_ns;
 
@@ -25,17 +27,50 @@ pub(super) async fn set(
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let (mut edit, origins) = read_edit(&prefix, &request)?;
     let SetWishes { options, dry_run } = wishes;
-    if let Some(rights) = rights {
-        admit(&rights, dry_run)?;
-        edit.gate = Gate::new(rights);
+    if let Some(rights) = &rights {
+        admit(rights, dry_run)?;
+        edit.gate = Gate::new(Arc::clone(rights) as Arc<dyn Admission>);
     }
     if dry_run {
         let preview = core.preview(caller, edit, options).await?;
         let answer = answer(&prefix, request, &origins, now_ns());
         return Ok(gnmi::SetResponse { extension: vec![plan::answer(preview)], ..answer });
     }
-    let committed = core.commit(caller, edit, options).await?;
-    Ok(answer(&prefix, request, &origins, committed.time_ns))
+    let committed = core.commit(caller, edit, options).await;
+    if let Some(rights) = &rights {
+        count(core, rights, &request, &origins, committed.as_ref().err());
+    }
+    Ok(answer(&prefix, request, &origins, committed?.time_ns))
+}
+
+/// Notes what the policy of paths said of each operation: of those that it refused where it refused any, else of all.
+fn count(
+    core: &impl Datastore,
+    rights: &Rights,
+    request: &gnmi::SetRequest,
+    joined: &[Joined],
+    error: Option<&CommitError>,
+) {
+    let (deletes, replaces) = (request.delete.len(), request.replace.len());
+    let place = |operation: Operation| match operation {
+        Operation::Delete(at) | Operation::UnionReplace(at) => Some(at),
+        Operation::Replace(at) => Some(deletes + at),
+        Operation::Update(at) => Some(deletes + replaces + at),
+        Operation::Factory | Operation::Boot(_) | Operation::Seed(_) => None,
+    };
+    let errors = match error {
+        Some(CommitError::Edit(errors)) => errors.0.as_slice(),
+        _ => &[],
+    };
+    let denied = errors.iter().filter(|error| error.cause == Cause::Denied);
+    let denied: BTreeSet<usize> = denied.filter_map(|error| place(error.operation)).collect();
+    for (at, path) in joined.iter().enumerate() {
+        let refused = denied.contains(&at);
+        let node = path.node(core.schema(path.origin));
+        if let Some(node) = node.filter(|_| refused || denied.is_empty()) {
+            rights.count_write(path.scope(), node, !refused);
+        }
+    }
 }
 
 /// A dry run tells what would become of the whole box, with the values of before.
@@ -103,12 +138,12 @@ fn answer(
 ) -> gnmi::SetResponse {
     let common = joined.first().map(Joined::origin_name);
     let common = common.filter(|name| joined.iter().all(|path| path.origin_name() == *name));
-    let deletes = request.delete.into_iter().map(|path| (Some(path), Operation::Delete));
-    let replaces = request.replace.into_iter().map(|it| (it.path, Operation::Replace));
-    let updates = request.update.into_iter().map(|it| (it.path, Operation::Update));
-    let unions = request.union_replace.into_iter().map(|it| (it.path, Operation::UnionReplace));
+    let deletes = request.delete.into_iter().map(|path| (Some(path), Done::Delete));
+    let replaces = request.replace.into_iter().map(|it| (it.path, Done::Replace));
+    let updates = request.update.into_iter().map(|it| (it.path, Done::Update));
+    let unions = request.union_replace.into_iter().map(|it| (it.path, Done::UnionReplace));
     let operations = deletes.chain(replaces).chain(updates).chain(unions);
-    let result = |((path, op), joined): ((Option<gnmi::Path>, Operation), &Joined)| {
+    let result = |((path, op), joined): ((Option<gnmi::Path>, Done), &Joined)| {
         let origin = if common.is_some() { "" } else { joined.origin_name() };
         let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
         gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }

@@ -161,6 +161,11 @@ impl Refusal {
         Self::new(code, error.to_string())
     }
 
+    /// The same, in a rule of a policy.
+    pub(super) fn in_rule(self, id: &str) -> Self {
+        Self { text: format!("rule `{id}`: {}", self.text), ..self }
+    }
+
     /// What is wrong, with the path at which it is.
     pub(super) fn at(self, path: &Path) -> Self {
         Self { text: format!("path `{path}`: {}", self.text), ..self }

@@ -126,7 +126,7 @@ impl Agent {
         let folder = state.path().to_owned();
         let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
         let incoming = listener.accept(&profiles);
-        let models = Models::load().unwrap();
+        let models = Arc::new(Models::load().unwrap());
         let gnsi =
             Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path(), profiles).unwrap();
         let authenticator = Authenticator::new(users.clone(), certificate_role, gnsi.clone());

@@ -8,6 +8,7 @@ use holdfast_config::{Elem, Models, Path, PathError, Pattern, PatternStep, Value
 use holdfast_security::pathz::{self, Action, Entry, Mode, Policy, Rules, Step};
 use smol_str::SmolStr;
 
+use super::counters::Counters;
 use super::rights::{NodeRules, Rights};
 
 /// What a rule can be about on this box.
@@ -101,13 +102,19 @@ impl Judge {
         Ok(Self { models, policy, texts, scopes })
     }
 
-    /// What one user may read and write.
-    pub fn rights(&self, user: &str) -> Rights {
+    /// A policy without rules: nothing is permitted.
+    pub(super) fn closed(models: &Arc<Models>) -> Self {
+        let (texts, scopes) = (Rules::new([]), [(); 3].map(|()| Rules::new([])));
+        Self { models: Arc::clone(models), policy: Policy::default(), texts, scopes }
+    }
+
+    /// What one user may read and write. Answers are counted.
+    pub(crate) fn rights(&self, user: &str, counters: &Arc<Counters>) -> Rights {
         let principals = self.policy.principals(user);
         let view =
             |scope: Scope, mode| Arc::new(self.scopes[scope as usize].view(mode, &principals));
         let views = |mode| [Scope::OpenConfig, Scope::Native, Scope::Text].map(|it| view(it, mode));
-        Rights::new(user.into(), views(Mode::Read), views(Mode::Write))
+        Rights::new(views(Mode::Read), views(Mode::Write), Arc::clone(counters))
     }
 
     /// What the policy says of one path, which may leave keys open. Names that are left open count from there on for

@@ -9,22 +9,25 @@ use holdfast_config::tree::{Change, Found, Leaf, Tree};
 use holdfast_config::{
     Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step, Value,
 };
-use holdfast_security::pathz::{Action, Position, Rules, View};
-use smol_str::SmolStr;
+use holdfast_security::pathz::{Action, Mode, Position, Rules, View};
 
 use super::Scope;
+use super::counters::Counters;
 
 /// Rules by nodes of a schema; keys by their place in the list's `key` statement.
 pub type NodeRules = Rules<NodeId, usize, Value>;
+/// The root of each schema.
+const ROOT: NodeId = NodeId(0);
+
 /// Those of one user.
 pub type NodeView = View<NodeId, usize, Value>;
 
 /// The rights of one user, for as long as one request takes.
 #[derive(Debug)]
 pub struct Rights {
-    pub user: SmolStr,
     read: [Arc<NodeView>; 3],
     write: [Arc<NodeView>; 3],
+    counters: Arc<Counters>,
 }
 
 /// One step down a tree.
@@ -51,19 +54,38 @@ fn permits_pattern(view: &NodeView, pattern: &[PatternStep]) -> bool {
 }
 
 impl Rights {
-    pub(super) fn new(user: SmolStr, read: [Arc<NodeView>; 3], write: [Arc<NodeView>; 3]) -> Self {
-        Self { user, read, write }
+    pub(super) fn new(
+        read: [Arc<NodeView>; 3],
+        write: [Arc<NodeView>; 3],
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { read, write, counters }
     }
 
     /// Whether a request may ask for these steps: there is a permit on them, or above.
     pub fn may_ask(&self, scope: Scope, asked: &[PatternStep]) -> bool {
-        permits_pattern(self.read(scope), asked)
+        let permitted = permits_pattern(self.read(scope), asked);
+        let node = asked.last().map_or(ROOT, |step| step.node);
+        self.counters.count((scope, node), Mode::Read, permitted);
+        permitted
+    }
+
+    /// Notes what became of an operation that names this node.
+    pub fn count_write(&self, scope: Scope, node: NodeId, permitted: bool) {
+        self.counters.count((scope, node), Mode::Write, permitted);
     }
 
     /// Whether everything that there is may be read.
     pub fn reads_all(&self, scope: Scope) -> bool {
         let root = self.read(scope).root();
         permits(&root) && root.is_settled()
+    }
+
+    /// The same, where it is asked for: text of the command line.
+    pub fn may_ask_text(&self) -> bool {
+        let permitted = self.reads_all(Scope::Text);
+        self.counters.count((Scope::Text, ROOT), Mode::Read, permitted);
+        permitted
     }
 
     /// What of an origin may be read.

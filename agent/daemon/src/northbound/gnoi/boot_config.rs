@@ -112,7 +112,7 @@ async fn verified<D: Datastore>(
     let (boot, artefacts) = read(set)?;
     if artefacts.is_some() {
         return Err(Refusal::unimplemented(
-            "`authz` cannot be tried with a boot configuration: rotate it",
+            "`authz` and `pathz` cannot be tried with a boot configuration: rotate them",
         )
         .into());
     }
@@ -218,7 +218,6 @@ fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Option<Artefacts
     let certificates = request.certificates.is_some();
     for (name, given) in [
         ("credentials", request.credentials.is_some()),
-        ("pathz", request.pathz.is_some()),
         ("certificates", certificates),
         ("certz", request.certz.is_some()),
     ] {
@@ -228,7 +227,8 @@ fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Option<Artefacts
             )));
         }
     }
-    let artefacts = request.authz.map(|upload| Artefacts { authz: Some(upload) });
+    let artefacts = Artefacts { authz: request.authz, pathz: request.pathz };
+    let artefacts = (!artefacts.is_empty()).then_some(artefacts);
     Ok((request.boot_config.map(read_boot).transpose()?, artefacts))
 }
 

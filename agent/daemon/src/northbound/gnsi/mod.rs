@@ -7,6 +7,7 @@ mod acctz;
 mod authz;
 mod certz;
 mod credentialz;
+mod pathz;
 pub(super) mod rotate;
 mod seed;
 
@@ -16,6 +17,7 @@ pub(super) use self::acctz::AcctzService;
 pub(super) use self::authz::AuthzService;
 pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
+pub(super) use self::pathz::{PathzService, draft as pathz_draft};
 pub(crate) use self::seed::{Artefacts, Seeds};
 use super::datastore::Datastore;
 use super::status::Refusal;

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use holdfast_proto::gnsi::authz::v1 as authz;
+use holdfast_proto::gnsi::pathz::v1 as pathz;
 
 use super::authz::{Face, upload as authz_upload};
+use super::pathz::{Face as PathzFace, read_upload};
 use super::rotate::{self, Rotated, Trying};
 use crate::caller::Caller;
 use crate::gnsi::Gnsi;
@@ -19,6 +21,7 @@ use crate::northbound::status::Refusal;
 #[derive(Debug, Default)]
 pub(crate) struct Artefacts {
     pub(crate) authz: Option<authz::UploadRequest>,
+    pub(crate) pathz: Option<pathz::UploadRequest>,
 }
 
 /// What is in force of it, and not final yet.
@@ -44,6 +47,13 @@ impl<S: Rotated> Seed for Trying<S> {
     }
 }
 
+impl Artefacts {
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { authz, pathz } = self;
+        authz.is_none() && pathz.is_none()
+    }
+}
+
 impl Seeds {
     /// Brings all of them into force.
     ///
@@ -56,11 +66,21 @@ impl Seeds {
         artefacts: Artefacts,
     ) -> Result<Self, Refusal> {
         let mut seeds = Self::default();
-        let Artefacts { authz } = artefacts;
+        let Artefacts { authz, pathz } = artefacts;
         if let Some(given) = authz {
             let face = Arc::new(Face::new(core.clone(), gnsi));
             let (turn, uploads) = (&gnsi.authz.turn, vec![authz_upload(given)]);
             let tried = rotate::try_uploads(face, turn, caller, uploads).await;
+            seeds.add(tried).await?;
+        }
+        if let Some(given) = pathz {
+            let face = Arc::new(PathzFace::new(core.clone(), gnsi));
+            let tried = match read_upload(given) {
+                Ok(upload) => {
+                    rotate::try_uploads(face, &gnsi.pathz.turn, caller, vec![upload]).await
+                }
+                Err(refusal) => Err(refusal),
+            };
             seeds.add(tried).await?;
         }
         Ok(seeds)

@@ -87,7 +87,12 @@ where
 {
     let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
     let rights = reader.policies.rights(&reader.caller.name);
-    let plan = Plan::read(sampler.core(), rights.as_deref(), first)?;
+    let plan = Plan::read(sampler.core(), rights.as_deref(), first);
+    let fresh = rights.map(|_| reader.policies.fresh_state()).unwrap_or_default();
+    if !fresh.is_empty() {
+        sampler.core().show_state(fresh).await;
+    }
+    let plan = plan?;
     if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
         dscp.wish(marking);
     }

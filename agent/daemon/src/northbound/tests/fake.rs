@@ -13,8 +13,7 @@ use tokio::sync::watch;
 use crate::auth::Users;
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
-use crate::gnsi::pathz::Pathz;
-use crate::gnsi::{Gnsi, TlsProfiles};
+use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::Datastore;
 use crate::reboot::Reboots;
 use crate::store::Store;
@@ -76,11 +75,6 @@ impl Fake {
         self.0.reboots.clone()
     }
 
-    /// The policy of paths that is obeyed.
-    pub(super) fn pathz(&self) -> Pathz {
-        self.0.gnsi.pathz.clone()
-    }
-
     /// Where reboots and artefacts are written down.
     pub(super) fn store(&self) -> &Store {
         &self.0.store
@@ -88,6 +82,11 @@ impl Fake {
 
     pub(super) fn gnsi(&self) -> Gnsi {
         self.0.gnsi.clone()
+    }
+
+    /// The policy of paths that is obeyed.
+    pub(super) fn pathz(&self) -> Arc<Pathz> {
+        Arc::clone(&self.0.gnsi.pathz)
     }
 
     /// The next commit fails.

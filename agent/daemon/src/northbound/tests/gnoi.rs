@@ -112,7 +112,6 @@ async fn what_needs_gnsi_is_refused_by_name() {
             "credentials",
             SetBootConfigRequest { credentials: Some(Default::default()), ..with_boot() },
         ),
-        ("pathz", SetBootConfigRequest { pathz: Some(Default::default()), ..with_boot() }),
         ("certz", SetBootConfigRequest { certz: Some(Default::default()), ..with_boot() }),
     ] {
         let status = client.set_boot_config(request).await.unwrap_err();

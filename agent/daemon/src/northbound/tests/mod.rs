@@ -14,6 +14,7 @@ mod native;
 mod pathz;
 mod reading;
 mod refusals;
+mod rotations_of_pathz;
 mod streaming;
 mod text;
 mod writing;

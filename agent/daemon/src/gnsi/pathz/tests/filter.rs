@@ -43,7 +43,7 @@ proptest! {
     #[test]
     fn readers_see_just_what_is_permitted(rules in vec(rule(), 0..8), leaves in leaves()) {
         let judge = judge(&rules.join("; "));
-        let (rights, tree) = (judge.rights("ada"), tree(&leaves, 1));
+        let (rights, tree) = (rights(&judge, "ada"), tree(&leaves, 1));
         let want: BTreeSet<String> = leaves
             .iter()
             .chain(leaves.iter().filter_map(|leaf| key_of(leaf)).collect::<BTreeSet<_>>().iter())
@@ -74,7 +74,7 @@ proptest! {
         after in leaves(),
     ) {
         let judge = judge(&rules.join("; "));
-        let rights = judge.rights("ada");
+        let rights = rights(&judge, "ada");
         let (old, new) = (tree(&before, 1), tree(&after, 2));
         let mut known = seen(&mut Walk::whole(selection(&rights), &old)).told;
         let compare = crate::telemetry::Compare::Events;
@@ -99,7 +99,7 @@ fn a_reader_pays_for_what_is_read() {
     let tree = tree(&leaves, 1);
     let rules = "user ada + read /interfaces; user ada - read /interfaces/interface[name=p7]";
     let read = |path: &str| {
-        let rights = judge(rules).rights("ada");
+        let rights = rights(&judge(rules), "ada");
         let view = rights.read(Scope::OpenConfig).clone();
         let patterns = MODELS.openconfig.resolve_read(&path.parse().unwrap()).unwrap();
         let selection =

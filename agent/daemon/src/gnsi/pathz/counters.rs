@@ -1,0 +1,110 @@
+//! How often the policy said yes and no, by the schema path that was asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{Models, NodeId};
+use holdfast_security::pathz::Mode;
+use smol_str::SmolStr;
+
+use super::Scope;
+use crate::telemetry::view::now_ns;
+
+/// Answers about one schema path since the start of the agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) reads: Tally,
+    pub(crate) writes: Tally,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) accepts: u64,
+    pub(crate) rejects: u64,
+    /// Nanoseconds since 1970; 0 for never.
+    pub(crate) last_accept_ns: u64,
+    pub(crate) last_reject_ns: u64,
+}
+
+/// What is counted: a node of one origin. There are as many as the models have nodes, and no more.
+pub(crate) type Asked = (Scope, NodeId);
+
+/// All counters, by what was asked for.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// The schema paths of the nodes of both models, in their words.
+    names: [Vec<SmolStr>; 2],
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    by_path: BTreeMap<SmolStr, Counts>,
+    /// Those that nobody was told of yet.
+    fresh: Vec<SmolStr>,
+}
+
+impl Counters {
+    pub(super) fn new(models: &Models) -> Self {
+        let names = [&models.openconfig, &models.native].map(schema_paths);
+        Self { names, counted: Mutex::default() }
+    }
+
+    /// Notes one answer.
+    pub(crate) fn count(&self, (scope, node): Asked, mode: Mode, permitted: bool) {
+        let path = self.name(scope, node);
+        let mut counted = self.counted();
+        if !counted.by_path.contains_key(&path) {
+            counted.fresh.push(path.clone());
+        }
+        let counts = counted.by_path.entry(path).or_default();
+        let tally = match mode {
+            Mode::Read => &mut counts.reads,
+            Mode::Write => &mut counts.writes,
+        };
+        let (times, last) = match permitted {
+            true => (&mut tally.accepts, &mut tally.last_accept_ns),
+            false => (&mut tally.rejects, &mut tally.last_reject_ns),
+        };
+        *times += 1;
+        *last = now_ns();
+    }
+
+    pub(super) fn take_fresh(&self) -> Vec<SmolStr> {
+        std::mem::take(&mut self.counted().fresh)
+    }
+
+    pub(super) fn read(&self) -> Vec<(SmolStr, Counts)> {
+        self.counted().by_path.iter().map(|(path, counts)| (path.clone(), *counts)).collect()
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `/interfaces/interface`, other origins than OpenConfig with their name before it.
+    fn name(&self, scope: Scope, node: NodeId) -> SmolStr {
+        let names = &self.names[usize::from(scope != Scope::OpenConfig)];
+        let path = names.get(node.0 as usize).cloned().unwrap_or_default();
+        match scope {
+            Scope::OpenConfig => path,
+            Scope::Native | Scope::Text => format!("{}:{path}", scope.name()).into(),
+        }
+    }
+}
+
+/// By node.
+fn schema_paths(schema: &Schema) -> Vec<SmolStr> {
+    let mut paths: Vec<SmolStr> = Vec::with_capacity(schema.nodes().len());
+    // Parents come before their children.
+    for node in schema.nodes() {
+        let above = node.parent.map(|parent| paths[parent.0 as usize].as_str());
+        paths.push(match above {
+            None => "/".into(),
+            Some("/") => format!("/{}", node.name).into(),
+            Some(above) => format!("{above}/{}", node.name).into(),
+        });
+    }
+    paths
+}

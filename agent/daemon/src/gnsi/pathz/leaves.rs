@@ -1,0 +1,141 @@
+//! Where readers find the versions of the policies and the counters: leaves of the native model.
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_security::rotation::created_on_ns;
+
+use super::Installed;
+use super::counters::{Counts, Tally};
+use crate::core::ServiceState;
+use crate::gnsi::ModelError;
+
+const ACTIVE: &str = "ACTIVE";
+const SANDBOX: &str = "SANDBOX";
+
+/// The nodes, looked up once.
+#[derive(Debug)]
+pub(super) struct Leaves {
+    system: NodeId,
+    /// The list of the two instances, and in an entry: its name, version, age.
+    policy: NodeId,
+    instance: Vec<Step>,
+    version: Vec<Step>,
+    created_on: Vec<Step>,
+    server: NodeId,
+    /// At the server: version and age of what is in force.
+    server_version: Vec<Step>,
+    server_created_on: Vec<Step>,
+    /// The list of counters, and in an entry: its path, what was read, what was written.
+    path: NodeId,
+    name: Vec<Step>,
+    reads: [Vec<Step>; 4],
+    writes: [Vec<Step>; 4],
+}
+
+impl Leaves {
+    pub(super) fn find(native: &Schema) -> Result<Self, ModelError> {
+        let find = |path: &str| native.find(path).ok_or_else(|| ModelError(path.to_owned()));
+        let below = |top: &str, path: &str| {
+            let mut at = top.to_owned();
+            let step = |name: &str| {
+                at = format!("{at}/{name}");
+                find(&at).map(Step::node)
+            };
+            path.split('/').map(step).collect::<Result<Vec<Step>, ModelError>>()
+        };
+        let (policy, server) = ("/system/pathz-policy", "/system/grpc-server");
+        let path = "/system/grpc-server/pathz-path";
+        let tally = |mode: &str| {
+            Ok([
+                below(path, &format!("state/{mode}/access-accepts"))?,
+                below(path, &format!("state/{mode}/access-rejects"))?,
+                below(path, &format!("state/{mode}/last-access-accept"))?,
+                below(path, &format!("state/{mode}/last-access-reject"))?,
+            ])
+        };
+        Ok(Self {
+            system: find("/system")?,
+            policy: find(policy)?,
+            instance: below(policy, "state/instance")?,
+            version: below(policy, "state/version")?,
+            created_on: below(policy, "state/created-on")?,
+            server: find(server)?,
+            server_version: below(server, "state/pathz-policy-version")?,
+            server_created_on: below(server, "state/pathz-policy-created-on")?,
+            path: find(path)?,
+            name: below(path, "state/name")?,
+            reads: tally("reads")?,
+            writes: tally("writes")?,
+        })
+    }
+
+    /// What is tried, or that nothing is.
+    pub(super) fn sandbox(&self, installed: Option<&Installed>) -> ServiceState {
+        self.of_instance(SANDBOX, installed)
+    }
+
+    /// What is in force, in both places that tell it.
+    pub(super) fn active(&self, installed: Option<&Installed>) -> ServiceState {
+        let mut state = self.of_instance(ACTIVE, installed);
+        let server = self.server();
+        state.push((joined(&server, &self.server_version), version(installed)));
+        state.push((joined(&server, &self.server_created_on), created_on(installed)));
+        state
+    }
+
+    /// The entry of a path that was counted for the first time.
+    pub(super) fn counted(&self, path: &str) -> (InstancePath, Option<Value>) {
+        (joined(&self.entry(path), &self.name), Some(Value::Str(path.into())))
+    }
+
+    pub(super) fn counters(&self, path: &str, counts: &Counts) -> Vec<(InstancePath, Value)> {
+        let entry = self.entry(path);
+        let mut leaves = Vec::new();
+        for (nodes, tally) in [(&self.reads, counts.reads), (&self.writes, counts.writes)] {
+            let Tally { accepts, rejects, last_accept_ns, last_reject_ns } = tally;
+            let values = [Some(accepts), Some(rejects), ever(last_accept_ns), ever(last_reject_ns)];
+            let known = nodes.iter().zip(values).filter_map(|(node, value)| Some((node, value?)));
+            leaves.extend(known.map(|(node, value)| (joined(&entry, node), Value::Uint(value))));
+        }
+        leaves
+    }
+
+    fn of_instance(&self, instance: &str, installed: Option<&Installed>) -> ServiceState {
+        let keys = Keys::single(Value::Enum(instance.into()));
+        let entry = [Step::node(self.system), Step::entry(self.policy, keys)];
+        let name = installed.map(|_| Value::Enum(instance.into()));
+        vec![
+            (joined(&entry, &self.instance), name),
+            (joined(&entry, &self.version), version(installed)),
+            (joined(&entry, &self.created_on), created_on(installed)),
+        ]
+    }
+
+    fn server(&self) -> Vec<Step> {
+        let keys = Keys::single(Value::Str(GRPC_SERVER.into()));
+        vec![Step::node(self.system), Step::entry(self.server, keys)]
+    }
+
+    fn entry(&self, path: &str) -> Vec<Step> {
+        let mut entry = self.server();
+        entry.push(Step::entry(self.path, Keys::single(Value::Str(path.into()))));
+        entry
+    }
+}
+
+fn version(installed: Option<&Installed>) -> Option<Value> {
+    installed.map(|it| Value::Str(it.version.as_str().into()))
+}
+
+fn created_on(installed: Option<&Installed>) -> Option<Value> {
+    installed.and_then(|it| created_on_ns(it.created_on)).map(Value::Uint)
+}
+
+fn ever(time_ns: u64) -> Option<u64> {
+    (time_ns != 0).then_some(time_ns)
+}
+
+fn joined(entry: &[Step], below: &[Step]) -> InstancePath {
+    InstancePath(entry.iter().chain(below).cloned().collect())
+}

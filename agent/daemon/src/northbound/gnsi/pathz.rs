@@ -1,0 +1,249 @@
+//! gnsi.pathz: who may read and write which path.
+
+use std::sync::Arc;
+
+use holdfast_proto::gnmi;
+use holdfast_proto::gnsi::pathz::v1 as wire;
+use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal as Whose;
+use holdfast_proto::gnsi::pathz::v1::pathz_server::Pathz as Service;
+use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::pathz::v1::rotate_response::Response as Told;
+use holdfast_security::pathz::{Action, Draft, DraftRule, Elem, Group, Mode, Path, Principal};
+use prost::Message;
+use smol_str::SmolStr;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::rotate::{self, Answers, Command, Rotated, State};
+use super::switched_on;
+use crate::caller::Caller;
+use crate::gnsi::pathz::{Installed, Pathz, Rules, Upload};
+use crate::gnsi::{Gnsi, Rotations};
+use crate::northbound::Datastore;
+use crate::northbound::path::elements;
+use crate::northbound::status::Refusal;
+
+/// Serves gnsi.pathz.
+#[derive(Debug)]
+pub(in crate::northbound) struct PathzService<D> {
+    face: Arc<Face<D>>,
+    rotations: Rotations,
+}
+
+/// What a rotation needs.
+#[derive(Debug)]
+pub(in crate::northbound) struct Face<D> {
+    pathz: Arc<Pathz>,
+    core: D,
+}
+
+impl<D: Datastore> PathzService<D> {
+    pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
+        Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> Service for PathzService<D> {
+    type RotateStream = Answers<Face<D>>;
+
+    async fn rotate(
+        &self,
+        request: Request<Streaming<wire::RotateRequest>>,
+    ) -> Result<Response<Self::RotateStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNSI pathz Rotate")?;
+        switched_on(&self.face.core)?;
+        let (face, turn) = (Arc::clone(&self.face), &self.face.pathz.turn);
+        rotate::serve(face, &self.rotations, turn, caller, request.into_inner()).map(Response::new)
+    }
+
+    async fn probe(
+        &self,
+        request: Request<wire::ProbeRequest>,
+    ) -> Result<Response<wire::ProbeResponse>, Status> {
+        Caller::authenticated(&request)?;
+        switched_on(&self.face.core)?;
+        let wire::ProbeRequest { user, path, mode, policy_instance } = request.into_inner();
+        if user.is_empty() {
+            return Err(Refusal::invalid("`user` is missing").into());
+        }
+        let asked = path.as_ref().ok_or_else(|| Refusal::invalid("`path` is missing"))?;
+        let mode = read_mode(mode)
+            .ok_or_else(|| Refusal::invalid("`mode` has to be MODE_READ or MODE_WRITE"))?;
+        let Some(installed) = self.face.instance(policy_instance)? else {
+            // Nothing is in force, so everything is allowed.
+            let action = wire::Action::Permit.into();
+            return Ok(Response::new(wire::ProbeResponse { action, version: String::new() }));
+        };
+        let decided = installed.judge.decide(&user, mode, &read_path(asked)?);
+        let action = match decided.map_err(|error| Refusal::invalid(error.to_string()))? {
+            Action::Permit => wire::Action::Permit,
+            Action::Deny => wire::Action::Deny,
+        };
+        let version = installed.version.clone();
+        Ok(Response::new(wire::ProbeResponse { action: action.into(), version }))
+    }
+
+    async fn get(
+        &self,
+        request: Request<wire::GetRequest>,
+    ) -> Result<Response<wire::GetResponse>, Status> {
+        Caller::authenticated(&request)?;
+        switched_on(&self.face.core)?;
+        let none = || Refusal::precondition("there is no policy of paths: everything is allowed");
+        let installed = self.face.instance(request.get_ref().policy_instance)?.ok_or_else(none)?;
+        let policy = wire::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
+            Refusal::internal(format!("the stored policy cannot be read: {error}"))
+        })?;
+        let (version, created_on) = (installed.version.clone(), installed.created_on);
+        Ok(Response::new(wire::GetResponse { version, created_on, policy: Some(policy) }))
+    }
+}
+
+impl<D> Face<D> {
+    pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
+        Self { pathz: Arc::clone(&gnsi.pathz), core }
+    }
+
+    /// The policy of an instance; none where nothing is in force.
+    fn instance(&self, number: i32) -> Result<Option<Arc<Installed>>, Refusal> {
+        match wire::PolicyInstance::try_from(number) {
+            Ok(wire::PolicyInstance::Active) => Ok(self.pathz.active()),
+            Ok(wire::PolicyInstance::Sandbox) => {
+                let none =
+                    || Refusal::precondition("no rotation is in progress that uploaded a policy");
+                self.pathz.sandbox().map(Some).ok_or_else(none)
+            }
+            Ok(wire::PolicyInstance::Unspecified) | Err(_) => {
+                let reason =
+                    "`policy_instance` has to be POLICY_INSTANCE_ACTIVE or POLICY_INSTANCE_SANDBOX";
+                Err(Refusal::invalid(reason))
+            }
+        }
+    }
+}
+
+impl<D: Datastore> Rotated for Face<D> {
+    type Rules = Rules;
+    type Request = wire::RotateRequest;
+    type Response = wire::RotateResponse;
+    const NAME: &'static str = "gnsi.pathz";
+    /// After a finalize the client may try the next policy.
+    const GOES_ON: bool = true;
+
+    fn rules(&self) -> &Rules {
+        &self.pathz.rules
+    }
+
+    fn last(&self) -> State<Self> {
+        self.pathz.active()
+    }
+
+    async fn read(
+        &self,
+        _caller: &Caller,
+        _current: &State<Self>,
+        request: Self::Request,
+    ) -> Result<Command<Self>, Refusal> {
+        match request.rotate_request {
+            Some(Asked::UploadRequest(upload)) => {
+                let upload = read_upload(upload)?;
+                Ok(Command::Upload { upload, overwrite: request.force_overwrite })
+            }
+            Some(Asked::FinalizeRotation(wire::FinalizeRequest {})) => Ok(Command::Finalize),
+            None => Err(Refusal::invalid(
+                "the message has neither upload_request nor finalize_rotation",
+            )),
+        }
+    }
+
+    fn answer(&self, (): ()) -> Self::Response {
+        wire::RotateResponse { response: Some(Told::Upload(wire::UploadResponse {})) }
+    }
+
+    /// The stream goes on, so its end cannot say that it is done: an empty message does.
+    fn finalized(&self) -> Option<Self::Response> {
+        Some(wire::RotateResponse { response: None })
+    }
+
+    /// What is tried decides nothing.
+    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        self.core.show_state(self.pathz.try_out(now)).await;
+        Ok(())
+    }
+
+    async fn write(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        Ok(self.pathz.write(now).await?)
+    }
+
+    async fn settle(&self, now: &State<Self>) {
+        self.core.show_state(self.pathz.settle(now)).await;
+    }
+
+    async fn roll_back(&self, _from: &State<Self>, _to: &State<Self>) {
+        self.core.show_state(self.pathz.try_out(&None)).await;
+    }
+}
+
+/// A policy as it is stored: what was uploaded, in the same octets.
+pub(crate) fn draft(content: &[u8]) -> Result<Draft, Status> {
+    let policy = wire::AuthorizationPolicy::decode(content)
+        .map_err(|error| Refusal::internal(error.to_string()))?;
+    Ok(read_policy(policy)?)
+}
+
+/// A policy on its way in, from wire to domain.
+pub(super) fn read_upload(upload: wire::UploadRequest) -> Result<Upload, Refusal> {
+    let wire::UploadRequest { version, created_on, policy } = upload;
+    let policy = policy.ok_or_else(|| Refusal::invalid("the upload has no policy"))?;
+    let content = policy.encode_to_vec();
+    Ok(Upload { version, created_on, content, draft: read_policy(policy)? })
+}
+
+fn read_policy(policy: wire::AuthorizationPolicy) -> Result<Draft, Refusal> {
+    let group = |group: wire::Group| Group {
+        name: group.name.into(),
+        users: group.users.into_iter().map(|user| user.name.into()).collect(),
+    };
+    let groups = policy.groups.into_iter().map(group).collect();
+    let rules = policy.rules.into_iter().map(read_rule).collect::<Result<_, _>>()?;
+    Ok(Draft { groups, rules })
+}
+
+fn read_rule(rule: wire::AuthorizationRule) -> Result<DraftRule, Refusal> {
+    let wire::AuthorizationRule { id, path, action, mode, principal } = rule;
+    let principal = principal.map(|it| match it {
+        Whose::User(name) => Principal::User(name.into()),
+        Whose::Group(name) => Principal::Group(name.into()),
+    });
+    let action = match wire::Action::try_from(action) {
+        Ok(wire::Action::Permit) => Some(Action::Permit),
+        Ok(wire::Action::Deny) => Some(Action::Deny),
+        Ok(wire::Action::Unspecified) | Err(_) => None,
+    };
+    let path = path.as_ref().map(read_path).transpose();
+    let path = path.map_err(|refusal| refusal.in_rule(&id))?;
+    Ok(DraftRule { id: id.into(), principal, path, action, mode: read_mode(mode) })
+}
+
+fn read_mode(number: i32) -> Option<Mode> {
+    match wire::Mode::try_from(number) {
+        Ok(wire::Mode::Read) => Some(Mode::Read),
+        Ok(wire::Mode::Write) => Some(Mode::Write),
+        Ok(wire::Mode::Unspecified) | Err(_) => None,
+    }
+}
+
+fn read_path(path: &gnmi::Path) -> Result<Path, Refusal> {
+    let elems = elements(path)?;
+    if !path.target.is_empty() {
+        let reason = "a target belongs into the prefix of a request of gNMI";
+        return Err(Refusal::malformed(elems.to_string(), reason));
+    }
+    let word = |text: &str| SmolStr::from(text);
+    let elem = |elem: &holdfast_config::Elem| Elem {
+        name: word(&elem.name),
+        keys: elem.keys.iter().map(|(key, value)| (word(key), word(value))).collect(),
+    };
+    Ok(Path { origin: word(&path.origin), elems: elems.elems.iter().map(elem).collect() })
+}
