@@ -276,7 +276,7 @@ async fn start_core(
     let core = Core::start(parts).await?;
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
-    let following = gnsi.follow_binding(bound, core.handle());
+    let following = gnsi.follow_binding(bound, core.handle()).await;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =

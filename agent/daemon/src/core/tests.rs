@@ -80,7 +80,7 @@ impl Agent {
         }
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
         let bound = core.handle().certificate_id().unwrap();
-        let _following = gnsi.follow_binding(bound, core.handle());
+        let _following = gnsi.follow_binding(bound, core.handle()).await;
         Self { handle: core.handle(), core, reboots, gnsi, _following, store }
     }
 

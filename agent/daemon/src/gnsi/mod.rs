@@ -111,14 +111,17 @@ impl Gnsi {
         &self.certz.profiles
     }
 
-    /// Has the configuration say which of them new connections meet, and shows that until the handle is dropped.
-    pub fn follow_binding(
+    /// Has the configuration say which of them new connections meet. That is shown when this resolves, and from then on
+    /// until the handle is dropped.
+    pub async fn follow_binding(
         &self,
         bound: CertificateId,
         core: impl Datastore,
     ) -> AbortOnDropHandle<()> {
         self.certz.profiles.follow(bound.clone());
-        AbortOnDropHandle::new(tokio::spawn(self.certz.state.clone().follow(bound, core)))
+        let state = self.certz.state.clone();
+        let shown = state.show_serving(&core).await;
+        AbortOnDropHandle::new(tokio::spawn(state.follow(shown, bound, core)))
     }
 }
 

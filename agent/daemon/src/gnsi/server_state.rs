@@ -5,6 +5,7 @@ use holdfast_config::{InstancePath, Value};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::certz::{EntityKind, Freshness};
 use holdfast_security::rotation::created_on_ns;
+use smol_str::SmolStr;
 
 use super::certz::TlsProfiles;
 use super::{ModelError, native_path};
@@ -57,18 +58,24 @@ impl ServerState {
         core.show_state(self.leaves()).await;
     }
 
-    /// Shows it now, and again whenever the configuration binds the server to another profile.
-    pub(crate) async fn follow(self, mut binding: CertificateId, core: impl Datastore) {
-        let mut shown = None;
-        loop {
-            let serving = self.profiles.serving().id;
-            if shown.as_ref() != Some(&serving) {
-                tracing::info!(profile = %serving, "new connections meet this TLS profile");
-                shown = Some(serving);
-                self.show(&core).await;
-            }
-            if !binding.changed().await {
-                return;
+    /// The same, with the profile of it.
+    pub(super) async fn show_serving(&self, core: &impl Datastore) -> SmolStr {
+        let serving = self.profiles.serving().id;
+        tracing::info!(profile = %serving, "new connections meet this TLS profile");
+        self.show(core).await;
+        serving
+    }
+
+    /// Shows it again whenever the configuration binds the server to another profile than `shown`.
+    pub(super) async fn follow(
+        self,
+        mut shown: SmolStr,
+        mut binding: CertificateId,
+        core: impl Datastore,
+    ) {
+        while binding.changed().await {
+            if self.profiles.serving().id != shown {
+                shown = self.show_serving(&core).await;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! An agent's network side with a toy gNMI service behind it, and clients for it.
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 
 use holdfast::{
     accounting::Accounts,
