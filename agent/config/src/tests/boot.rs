@@ -256,14 +256,18 @@ fn a_bootstrap_seeds_what_clients_may_change_and_is_refused_as_a_whole() {
     let hostname = r#"{"holdfast:system":{"hostname":"boot"}}"#;
     let seed = r#"{"openconfig-system:system":{"config":{"motd-banner":"seed"}}}"#;
     let text = "system motd-banner seed\n";
-    for seeds in [("", seed), (text, ""), (r#"{"holdfast:system":{"motd-banner":"seed"}}"#, "")] {
+    for (seeds, replace) in [
+        (("", seed), "replace / {}"),
+        ((text, ""), "replace native:/ {}"),
+        ((r#"{"holdfast:system":{"motd-banner":"seed"}}"#, ""), "replace native:/ {}"),
+    ] {
         let seeded = bootstrap(hostname, seeds).unwrap();
         let effective = lines_effective(&seeded).join("\n");
         assert!(
             effective.contains("boot") && effective.contains("motd-banner=seed"),
             "{effective}"
         );
-        let replaced = then(&seeded, r#"replace / {}"#);
+        let replaced = then(&seeded, replace);
         let effective = lines_effective(&replaced).join("\n");
         assert!(effective.contains("boot") && !effective.contains("seed"), "{effective}");
     }
