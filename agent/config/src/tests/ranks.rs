@@ -89,7 +89,8 @@ fn naive(stack: &Stack, off: bool) -> Option<bool> {
         Says::Factory(value) => Some(Some(value)),
         _ => None,
     };
-    if stack.iter().all(|(_, says)| *says == Says::Nothing) {
+    // That something is to be absent brings no interface about.
+    if stack.iter().all(|(_, says)| matches!(says, Says::Nothing | Says::Absent)) {
         return None;
     }
     let clients = [
