@@ -17,6 +17,7 @@ mod drift;
 mod factory;
 mod get;
 mod gnoi;
+mod lease;
 mod page;
 mod pending;
 mod playground;

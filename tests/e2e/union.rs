@@ -30,7 +30,7 @@ pub(crate) fn cli(text: &str) -> Update {
     Update { path: Some(path), val, ..Default::default() }
 }
 
-fn native(path: &str, value: impl Into<Value>) -> Update {
+pub(crate) fn native(path: &str, value: impl Into<Value>) -> Update {
     update(&format!("holdfast_native:{path}"), value)
 }
 
