@@ -19,6 +19,7 @@ mod get;
 mod gnoi;
 mod lease;
 mod page;
+mod pathz;
 mod pending;
 mod playground;
 mod process;

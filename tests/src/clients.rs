@@ -26,6 +26,11 @@ pub struct GnmicStream {
 
 impl Gnmic {
     pub fn to(agent: &AgentProcess) -> Self {
+        Self::of(agent, ADMIN, PASSWORD)
+    }
+
+    /// The same for another user than the administrator.
+    pub fn of(agent: &AgentProcess, user: &str, password: &str) -> Self {
         let ca = agent.ca_file().display().to_string();
         let address = agent.address().to_string();
         let options = [
@@ -34,9 +39,9 @@ impl Gnmic {
             "--tls-ca",
             &ca,
             "--username",
-            ADMIN,
+            user,
             "--password",
-            PASSWORD,
+            password,
             "--timeout",
             "30s",
         ];

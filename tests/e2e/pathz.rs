@@ -1,0 +1,135 @@
+//! Who may read and write which path: a policy that is rotated in, and a client that it keeps out.
+
+use holdfast_proto::gnmi::SubscriptionMode;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnsi::pathz::v1 as wire;
+use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal;
+use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
+use holdfast_tests::clients::Gnmic;
+use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+
+const GUEST: &str = "guest";
+const GUEST_PASSWORD: &str = "a password of the guest";
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+
+type Client = PathzClient<InterceptedService<Channel, Credentials>>;
+
+/// gnmic as a guest is kept out of everything but one port, in every RPC; also after kill -9.
+// proves 5.7, 5.46, 5.49, 5.50, 5.51, 5.54
+#[tokio::test]
+async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let mut agent = AgentProcess::start(&net).await;
+    let made = agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD);
+    assert!(made.status.success(), "{made:?}");
+    let admin = Gnmic::to(&agent);
+    let guest = Gnmic::of(&agent, GUEST, GUEST_PASSWORD);
+    for port in ["eth0", "eth1"] {
+        let path = format!("/interfaces/interface[name={port}]/config/description");
+        let set = ["-e", "json_ietf", "set", "--update-path", &path, "--update-value", "secret"];
+        admin.run(&set).await;
+    }
+    let changes = ("/interfaces", SubscriptionMode::OnChange);
+    let list = || subscribe_to(Mode::Stream, &[changes]);
+    let mut before = watcher(&agent).await.subscribe(list()).await.unwrap();
+    before.until_sync().await;
+
+    install(&agent, "one").await;
+
+    let ended = before.next().await.unwrap_err();
+    assert_eq!(ended.code(), Code::Unavailable, "{ended}");
+    let mut after = guest.stream(&["-e", "json_ietf", "subscribe", "--path", ETH0]);
+    after.until("secret").await;
+    check(&agent, &guest).await;
+    admin.run(&["-e", "json_ietf", "get", "--path", "/"]).await;
+
+    agent.restart().await;
+    check(&agent, &guest).await;
+    let installed = get(&mut client(&agent).await).await;
+    assert_eq!((installed.version.as_str(), installed.created_on), ("one", 1_700_000_000));
+}
+
+/// Each RPC, refused and not.
+async fn check(agent: &AgentProcess, guest: &Gnmic) {
+    for mode in [Mode::Once, Mode::Poll, Mode::Stream] {
+        let list = subscribe_to(mode, &[("/interfaces", SubscriptionMode::TargetDefined)]);
+        let mut refused = watcher(agent).await.subscribe(list).await.unwrap();
+        assert_eq!(refused.next().await.unwrap_err().code(), Code::PermissionDenied, "{mode:?}");
+    }
+    let all = "/interfaces/interface[name=*]/config/description";
+    let update = ["set", "--update-path", "/system/config/hostname", "--update-value", "mine"];
+    let replace =
+        ["set", "--replace-path", "/interfaces", "--replace-value", r#"{"interface":[]}"#];
+    let text = ["set", "--union-replace", "cli:/:::ascii:::system hostname mine"];
+    let refused: [&[&str]; 8] = [
+        &["get", "--path", "/"],
+        &["get", "--path", all],
+        &["get", "--path", "holdfast_native:/interfaces"],
+        &["-e", "ascii", "get", "--path", "cli:/show/running-config"],
+        &update,
+        &replace,
+        &text,
+        &["set", "--delete", &format!("{ETH0}/config/mtu")],
+    ];
+    for arguments in refused {
+        let complaint = guest.refused(&[&["-e", "json_ietf"], arguments].concat()).await;
+        assert!(complaint.contains("PermissionDenied"), "{arguments:?}: {complaint}");
+    }
+    let seen = guest.run(&["-e", "json_ietf", "get", "--path", ETH0]).await;
+    assert!(seen.contains("oper-status") && !seen.contains("eth1"), "{seen}");
+    let description = format!("{ETH0}/config/description");
+    guest
+        .run(&["-e", "json_ietf", "set", "--update-path", &description, "--update-value", "secret"])
+        .await;
+}
+
+async fn watcher(agent: &AgentProcess) -> GnmiClient {
+    GnmiClient::over(agent.channel().await, Credentials::new(GUEST, GUEST_PASSWORD).unwrap())
+}
+
+/// The administrator may do everything, the guest see one port and describe it.
+async fn install(agent: &AgentProcess, version: &str) {
+    let rule = |id: &str, user: &str, path: &str, mode: wire::Mode| wire::AuthorizationRule {
+        id: id.into(),
+        principal: Some(Principal::User(user.into())),
+        path: Some(parse_path(path)),
+        action: wire::Action::Permit.into(),
+        mode: mode.into(),
+    };
+    let rules = vec![
+        rule("r", ADMIN, "/", wire::Mode::Read),
+        rule("w", ADMIN, "/", wire::Mode::Write),
+        rule("port", GUEST, ETH0, wire::Mode::Read),
+        rule("note", GUEST, &format!("{ETH0}/config/description"), wire::Mode::Write),
+    ];
+    let upload = wire::UploadRequest {
+        version: version.into(),
+        created_on: 1_700_000_000,
+        policy: Some(wire::AuthorizationPolicy { rules, groups: Vec::new() }),
+    };
+    let asked = [Asked::UploadRequest(upload), Asked::FinalizeRotation(wire::FinalizeRequest {})];
+    let requests =
+        asked.map(|it| wire::RotateRequest { rotate_request: Some(it), force_overwrite: false });
+    let answers = client(agent).await.rotate(tokio_stream::iter(requests)).await.unwrap();
+    let answers: Vec<_> = answers.into_inner().collect().await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert!(!answers.is_empty());
+}
+
+async fn get(client: &mut Client) -> wire::GetResponse {
+    let policy_instance = wire::PolicyInstance::Active.into();
+    client.get(wire::GetRequest { policy_instance }).await.unwrap().into_inner()
+}
+
+async fn client(agent: &AgentProcess) -> Client {
+    let credentials = Credentials::new(ADMIN, PASSWORD).unwrap();
+    PathzClient::with_interceptor(agent.channel().await, credentials)
+}
