@@ -12,6 +12,8 @@ use holdfast_tests::bootz::{BOX, Bootstrap, Given, PORT, SERVER, bootz, start};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 
+/// Characters of the server's lines that are shown: the rest are certificates.
+const WIDTH: usize = 160;
 const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#;
 const DYNAMIC: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"yours now"}}}"#;
 
@@ -43,12 +45,13 @@ async fn run() -> Result<()> {
     println!("What the server logged of it:");
     for line in server.log().lines().filter(|line| line.contains("Status") || line.contains("card"))
     {
-        println!("  {}", line.split("] ").last().unwrap_or(line));
+        let text = line.split("] ").last().unwrap_or(line);
+        println!("  {}", text.chars().take(WIDTH).collect::<String>());
     }
     println!("\nWhat the box is now (holdfast show config):\n{}", agent.show("config"));
     let state = agent.gnmi().await.read("/system/bootz/state").await?;
     println!("/system/bootz/state over gNMI:\n{state:#}");
-    if state["status"] != "BOOTZ_OK" {
+    if state["openconfig-system-bootz:status"] != "BOOTZ_OK" {
         bail!("the bootstrap did not end well");
     }
     Ok(())
