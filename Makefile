@@ -36,7 +36,7 @@ e2e: ## the real binary in network namespaces, with clients that nobody here wro
 	tests/scripts/test.sh clients build e2e
 
 bench: ## each number beside its yardstick, measured in the same run
-	cargo build --release --workspace --bins
+	cargo build --release --workspace --bin holdfast --bin bench
 	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench"
 
 gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic

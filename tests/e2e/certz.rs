@@ -73,7 +73,7 @@ async fn gnmic_comes_with_a_certificate_alone() {
     assert!(!agent.log().contains("PRIVATE KEY"), "no key is logged");
 }
 
-// proves 5.72
+// proves 1.9, 5.72
 #[tokio::test]
 async fn certificates_change_under_open_streams_and_new_connections() {
     let net = Netns::enter();

@@ -43,7 +43,7 @@ async fn boot_keeps_its_port_until_it_is_switched_off() {
     assert_eq!(net.link("eth0").mtu, 1400);
 }
 
-// proves 3.12
+// proves 3.12, 3.15, 5.91
 #[tokio::test]
 async fn the_role_of_a_configured_user_counts_at_once() {
     let net = Netns::enter();
@@ -78,10 +78,16 @@ async fn the_role_of_a_configured_user_counts_at_once() {
     admin.update(nobody, "read-only").await.unwrap();
     let client = GnmiClient::over(agent.channel().await, Credentials::new("nobody", "x").unwrap());
     assert_eq!(client.read("/system").await.unwrap_err().code(), Code::Unauthenticated);
-    let secret = "/system/aaa/authentication/users/user[username=nobody]/config/password";
-    let refusal = admin.update(secret, "x").await.unwrap_err();
-    assert_eq!(refusal.code(), Code::PermissionDenied, "{refusal}");
-    assert!(refusal.message().contains("gnsi"), "{refusal}");
+    for leaf in ["password", "password-hashed", "ssh-key"] {
+        let entry = "/system/aaa/authentication/users/user[username=nobody]";
+        let refusal = admin.update(&format!("{entry}/config/{leaf}"), "x").await.unwrap_err();
+        assert_eq!(refusal.code(), Code::PermissionDenied, "{leaf}: {refusal}");
+        assert!(refusal.message().contains("gnsi"), "{leaf}: {refusal}");
+        let written = admin.update(&format!("{entry}/state/{leaf}"), "x").await;
+        assert!(written.is_err(), "{leaf}");
+        let shown = admin.read(entry).await.unwrap().to_string();
+        assert!(!shown.contains(leaf), "{leaf}: {shown}");
+    }
     let again = GnmiClient::over(agent.channel().await, Credentials::new(ADMIN, PASSWORD).unwrap());
     let server = again.read("/system/grpc-servers/grpc-server[name=DEFAULT]/state").await.unwrap();
     assert!(server.to_string().contains("9339"), "{server}");
