@@ -1,5 +1,6 @@
 //! Paths and `JSON_IETF` documents that several tests send.
 
+use holdfast_tests::gnmi::GnmiClient;
 use serde_json::{Value, json};
 
 /// The static routes of the box.
@@ -53,4 +54,16 @@ pub(crate) fn route(prefix: &str, next_hop: &str) -> Value {
         "config": {"prefix": prefix},
         "next-hops": {"next-hop": [{"index": "0", "config": {"index": "0", "next-hop": next_hop}}]},
     })
+}
+
+/// Gives a port the address 192.0.2.1/24, and sends 198.51.100.0/24 to 192.0.2.2 behind it.
+pub(crate) async fn port_with_route(client: &GnmiClient, name: &str) {
+    client
+        .update("/interfaces", json!({"interface": [port(name, &["192.0.2.1/24"])]}))
+        .await
+        .unwrap();
+    client
+        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
+        .await
+        .unwrap();
 }

@@ -5,7 +5,7 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, config_of, port, route};
+use crate::documents::{STATIC_ROUTES, config_of, port, port_with_route, route};
 use crate::routes::OURS;
 
 #[tokio::test]
@@ -57,15 +57,8 @@ async fn what_is_not_ours_is_never_touched() {
 
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
     // The same prefix as a foreign route, at another metric.
-    client
-        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
-        .await
-        .unwrap();
+    port_with_route(&client, "eth0").await;
     assert_eq!(net.routes(OURS), ["198.51.100.0/24 via 192.0.2.2 dev eth0"]);
     assert_eq!(foreign(&net), before);
 

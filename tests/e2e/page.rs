@@ -5,7 +5,7 @@ use holdfast_tests::browser::Browser;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, port, route};
+use crate::documents::port_with_route;
 
 const ADDRESS: &str = "127.0.0.1:9190";
 
@@ -14,14 +14,7 @@ async fn the_page_shows_values_live_and_their_graph() {
     let net = Netns::enter();
     let agent = AgentProcess::start_with(&net, &["--introspect", ADDRESS]).await;
     let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth5", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
-    client
-        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
-        .await
-        .unwrap();
+    port_with_route(&client, "eth5").await;
 
     let browser = Browser::start().await;
     browser.open(&format!("http://{ADDRESS}/")).await.unwrap();

@@ -3,9 +3,8 @@
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
-use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, port, route};
+use crate::documents::port_with_route;
 use crate::routes::OURS;
 
 // proves kv.T11
@@ -15,14 +14,7 @@ async fn a_port_that_is_plugged_in_later_gets_its_configuration() {
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
 
-    client
-        .update("/interfaces", json!({"interface": [port("eth5", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
-    client
-        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
-        .await
-        .unwrap();
+    port_with_route(&client, "eth5").await;
     let waiting = agent.show("pending");
     assert!(waiting.contains("eth5") && waiting.contains("198.51.100.0/24"), "{waiting}");
 

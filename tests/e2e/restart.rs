@@ -7,7 +7,7 @@ use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, port, route};
+use crate::documents::{STATIC_ROUTES, port, port_with_route};
 use crate::routes::OURS;
 
 // proves 1.85, 1.86, kv.T3
@@ -17,14 +17,7 @@ async fn a_kill_right_after_ok_loses_nothing() {
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
-    client
-        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
-        .await
-        .unwrap();
+    port_with_route(&client, "eth0").await;
     agent.kill();
     // As after a power cut: nothing of ours is in the kernel.
     net.ip("address flush dev eth0");
@@ -54,14 +47,7 @@ async fn a_restart_in_sync_writes_nothing() {
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
-    client
-        .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
-        .await
-        .unwrap();
+    port_with_route(&client, "eth0").await;
     agent.kill();
 
     let monitor = Monitor::start(&net).await;
