@@ -9,6 +9,7 @@ mod boot;
 mod changes;
 mod map;
 mod model;
+mod origins;
 mod ranks;
 mod rows;
 mod set;

@@ -19,7 +19,8 @@ use super::{
     },
     journal::JOURNAL_NAME,
     notes::{self, NOTES},
-    unconfirmed, undo,
+    tables::{apply, apply_recording, put_back},
+    unconfirmed,
 };
 
 /// The database within the state folder.
@@ -33,8 +34,8 @@ const FORMAT: u64 = 1;
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
-const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
+pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
+pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
 /// Pieces of the record of the prepared transaction, by transaction and number.
 pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
     TableDefinition::new("prepared");
@@ -43,8 +44,6 @@ const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("use
 
 const META_FORMAT: &str = "format";
 const META_LAST_TRANSACTION: &str = "last-transaction";
-
-type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
 /// The open database. Only one process has it open.
 #[derive(Debug)]
@@ -546,97 +545,4 @@ fn forget_record(write: &WriteTransaction, transaction: u64) -> Result<(), Store
 /// What a roll-back at start puts back: see [`Database::roll_back_unfinished`].
 fn keeps_restores(change: &Change) -> bool {
     change.table != Table::Restore || change.value.is_some()
-}
-
-/// Puts back what the pieces of a record say, the newest first. What the rows held until now is the answer.
-fn put_back(
-    write: &WriteTransaction,
-    chunks: &[Vec<u8>],
-    wanted: impl Fn(&Change) -> bool,
-) -> Result<Vec<Change>, StoreError> {
-    let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
-    let mut taken_back = Vec::new();
-    for chunk in chunks.iter().rev() {
-        let mut changes = undo::parse(chunk)?;
-        changes.retain(&wanted);
-        // A key that changed twice must end with its oldest value.
-        for change in changes.iter().rev() {
-            tables.put(change, |value| {
-                let value = value.map(<[u8]>::to_vec);
-                taken_back.push(Change { value, ..change.clone() });
-                Ok(())
-            })?;
-        }
-    }
-    Ok(taken_back)
-}
-
-fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {
-    let failed = StoreError::accessing("write rows");
-    let mut tables = Tables::open(write).map_err(&failed)?;
-    changes.iter().try_for_each(|change| tables.put(change, |_| Ok(())))
-}
-
-/// Applies `changes` and stores what they replaced as the record of `transaction`.
-fn apply_recording(
-    write: &WriteTransaction,
-    transaction: u64,
-    changes: &[Change],
-) -> Result<(), StoreError> {
-    let failed = StoreError::accessing("record a prepared transaction");
-    let mut tables = Tables::open(write).map_err(&failed)?;
-    let mut prepared = write.open_table(PREPARED).map_err(|error| failed(error.into()))?;
-    let mut number = 0;
-    let mut chunk = Vec::new();
-    for change in changes {
-        tables.put(change, |earlier| undo::push(&mut chunk, change.table, &change.key, earlier))?;
-        if chunk.len() >= undo::CHUNK_BYTES {
-            let stored = prepared.insert((transaction, number), chunk.as_slice());
-            stored.map_err(|error| failed(error.into()))?;
-            number += 1;
-            chunk.clear();
-        }
-    }
-    // Also when nothing changed: the record is what says that the transaction is prepared.
-    prepared
-        .insert((transaction, number), chunk.as_slice())
-        .map_err(|error| failed(error.into()))?;
-    Ok(())
-}
-
-/// The tables a transaction writes, opened once.
-struct Tables<'t> {
-    layer: BytesTable<'t>,
-    restore: BytesTable<'t>,
-    note: BytesTable<'t>,
-}
-
-impl<'t> Tables<'t> {
-    fn open(write: &'t WriteTransaction) -> Result<Self, redb::Error> {
-        Ok(Self {
-            layer: write.open_table(LAYER)?,
-            restore: write.open_table(RESTORE)?,
-            note: write.open_table(NOTES)?,
-        })
-    }
-
-    /// Writes one row and hands over what it replaced.
-    fn put(
-        &mut self,
-        change: &Change,
-        earlier: impl FnOnce(Option<&[u8]>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let table = match change.table {
-            Table::Layer => &mut self.layer,
-            Table::Restore => &mut self.restore,
-            Table::Note => &mut self.note,
-        };
-        let replaced = match &change.value {
-            Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
-            None => table.remove(change.key.as_slice()),
-        };
-        let replaced =
-            replaced.map_err(|error| StoreError::accessing("write a row")(error.into()))?;
-        earlier(replaced.as_ref().map(|value| value.value()))
-    }
 }

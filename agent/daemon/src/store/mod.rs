@@ -15,6 +15,7 @@ mod database;
 mod folder;
 mod journal;
 mod notes;
+mod tables;
 mod unconfirmed;
 mod undo;
 

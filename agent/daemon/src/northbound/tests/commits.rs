@@ -8,11 +8,9 @@ use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Layers, Models};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
-use holdfast_proto::gnmi_ext::extension::Ext;
-use holdfast_proto::{gnmi, holdfast};
+use holdfast_proto::gnmi;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use prost::Message;
 use tempfile::TempDir;
 use tonic::{Code, Status};
 
@@ -24,19 +22,19 @@ use crate::northbound::Datastore;
 use crate::store::{Change, Store};
 use crate::telemetry::commits::MAX_BOUNDARIES;
 
-const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
+pub(super) const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 
 /// A box with ports, an agent on it, and a client.
-struct Rig {
-    kernel: SimulatedKernel,
+pub(super) struct Rig {
+    pub(super) kernel: SimulatedKernel,
     folder: TempDir,
-    agent: Agent,
+    pub(super) agent: Agent,
     client: Client,
 }
 
 /// Everything that a roll-back must bring back.
 #[derive(Debug, PartialEq)]
-struct Seen {
+pub(super) struct Seen {
     layers: [String; 2],
     annotation: Option<String>,
     kernel: Vec<String>,
@@ -44,7 +42,7 @@ struct Seen {
 }
 
 impl Rig {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), TempDir::new().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
         let client = client(&agent).await;
@@ -54,7 +52,7 @@ impl Rig {
     }
 
     /// The agent ends, and another one starts on what it left.
-    async fn restart(self) -> Self {
+    pub(super) async fn restart(self) -> Self {
         let Self { kernel, folder, agent, .. } = self;
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
@@ -63,7 +61,7 @@ impl Rig {
     }
 
     /// A Set with extensions; both may be empty.
-    async fn ask(
+    pub(super) async fn ask(
         &mut self,
         operations: &str,
         extension: &str,
@@ -74,7 +72,7 @@ impl Rig {
     }
 
     #[track_caller]
-    fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> Seen {
         let configuration = self.agent.handle.configuration();
         let layers = configuration.layers();
         let tree = |origin| format!("{:?}", layers.tree(LayerKey::client(origin)));
@@ -86,12 +84,12 @@ impl Rig {
         }
     }
 
-    async fn pass(&self, time: Duration) {
+    pub(super) async fn pass(&self, time: Duration) {
         self.agent.pass(time).await;
     }
 
     /// Waits until a revision shows the box like that.
-    async fn until(&self, before: &Seen) {
+    pub(super) async fn until(&self, before: &Seen) {
         let mut revisions = self.agent.handle.watch();
         while self.seen() != *before {
             revisions.changed().await.unwrap();
@@ -284,90 +282,6 @@ async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
     let stale = rig.ask("", "confirm a; election  10 0").await.unwrap_err();
     assert_eq!(stale.code(), Code::PermissionDenied);
     rig.ask("", "confirm a; election  11 0").await.unwrap();
-    rig.agent.stop().await;
-}
-
-fn preview(response: &gnmi::SetResponse) -> holdfast::Preview {
-    let [gnmi_extension] = &response.extension[..] else { panic!("{response:?}") };
-    let Some(Ext::RegisteredExt(registered)) = &gnmi_extension.ext else { panic!("{response:?}") };
-    assert_eq!(registered.id, 26150);
-    match holdfast::Plan::decode(&registered.msg[..]).unwrap().content {
-        Some(holdfast::plan::Content::Preview(preview)) => preview,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// `EFFECT object` of each operation, without the prefix of the enum.
-fn operations(preview: &holdfast::Preview) -> Vec<String> {
-    let shown = |operation: &holdfast::Operation| {
-        let effect = operation.effect().as_str_name().trim_start_matches("EFFECT_").to_lowercase();
-        format!("{effect} {}", operation.object)
-    };
-    preview.operations.iter().map(shown).collect()
-}
-
-#[tokio::test]
-async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
-    let mut rig = Rig::new().await;
-    let (before, requests) = (rig.seen(), rig.kernel.requests());
-    let revision = rig.agent.handle.revision().number;
-    let missing = concat!(
-        r#"update /interfaces/interface[name=eth9]/config "#,
-        r#"{"name": "eth9", "type": "iana-if-type:ethernetCsmacd"}"#
-    );
-    for (asked, wanted) in [
-        (format!("update {MTU} 1314"), "changed_in_place"),
-        ("delete /network-instances".to_owned(), "removed"),
-        (missing.to_owned(), ""),
-        (String::new(), ""),
-    ] {
-        let told = preview(&rig.ask(&asked, "dry-run").await.unwrap());
-        let operations = operations(&told);
-        assert_eq!(operations.is_empty(), wanted.is_empty(), "{asked}: {operations:?}");
-        assert!(operations.iter().all(|it| it.starts_with(wanted)), "{asked}: {operations:?}");
-        assert_eq!(told.pending.is_empty(), asked != missing, "{asked}: {told:?}");
-        let explained = |pending: &holdfast::Pending| pending.waits_for.join(" ").contains("eth9");
-        assert!(told.pending.iter().all(explained), "{told:?}");
-        assert_eq!(told.configuration.is_empty(), asked.is_empty(), "{asked}: {told:?}");
-        assert_eq!(told.totals.unwrap().operations, operations.len() as u64);
-    }
-    let told = preview(&rig.ask(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
-    let mtu = told.configuration.iter().find(|change| change.path == MTU).unwrap();
-    assert_eq!((&*mtu.origin, &*mtu.before, &*mtu.after), ("openconfig", "1414", "1314"));
-    // What a Set would be refused for, its dry run is refused for.
-    let refused = rig.ask(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
-    assert_eq!(refused.code(), Code::InvalidArgument);
-    assert_eq!((rig.seen(), rig.kernel.requests()), (before, requests));
-    assert_eq!(rig.agent.handle.revision().number, revision);
-    rig.agent.stop().await;
-}
-
-#[tokio::test]
-async fn a_set_with_a_plan_hash_does_that_plan_or_nothing() {
-    let mut rig = Rig::new().await;
-    let change = format!("update {MTU} 1314");
-    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
-    let before = rig.seen();
-    let wrong = rig.ask(&change, "expected 0123456789abcdef").await.unwrap_err();
-    assert_eq!(wrong.code(), Code::Aborted, "{wrong:?}");
-    assert!(wrong.message().contains(&seen.hash), "{wrong:?}");
-    // The same hash for another change is no leave to make it.
-    let expected = format!("expected {}", seen.hash);
-    let other = rig.ask(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
-    assert_eq!(other.code(), Code::Aborted, "{other:?}");
-    assert_eq!(rig.seen(), before);
-    // The box changes, so the same change comes to another plan.
-    let mut revisions = rig.agent.handle.watch();
-    rig.kernel.unplug("eth0");
-    while rig.agent.shown().contains(r#""oper-status":"UP""#) {
-        revisions.changed().await.unwrap();
-    }
-    let outdated = rig.ask(&change, &expected).await.unwrap_err();
-    assert_eq!(outdated.code(), Code::Aborted, "{outdated:?}");
-    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
-    let expected = format!("expected {}", seen.hash);
-    rig.ask(&change, &format!("{expected}; begin a")).await.unwrap();
-    rig.ask("", "confirm a").await.unwrap();
     rig.agent.stop().await;
 }
 

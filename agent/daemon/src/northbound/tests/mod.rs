@@ -12,6 +12,7 @@ mod gnoi;
 mod harness;
 mod native;
 mod pathz;
+mod previews;
 mod reading;
 mod refusals;
 mod rotations_of_pathz;

@@ -1,0 +1,93 @@
+//! Dry runs, and changes that name the plan they expect, through a real channel.
+
+use holdfast_proto::gnmi_ext::extension::Ext;
+use holdfast_proto::{gnmi, holdfast};
+use prost::Message;
+use tonic::Code;
+
+use super::commits::{MTU, Rig};
+use crate::northbound::Datastore;
+
+fn preview(response: &gnmi::SetResponse) -> holdfast::Preview {
+    let [gnmi_extension] = &response.extension[..] else { panic!("{response:?}") };
+    let Some(Ext::RegisteredExt(registered)) = &gnmi_extension.ext else { panic!("{response:?}") };
+    assert_eq!(registered.id, 26150);
+    match holdfast::Plan::decode(&registered.msg[..]).unwrap().content {
+        Some(holdfast::plan::Content::Preview(preview)) => preview,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// `EFFECT object` of each operation, without the prefix of the enum.
+fn operations(preview: &holdfast::Preview) -> Vec<String> {
+    let shown = |operation: &holdfast::Operation| {
+        let effect = operation.effect().as_str_name().trim_start_matches("EFFECT_").to_lowercase();
+        format!("{effect} {}", operation.object)
+    };
+    preview.operations.iter().map(shown).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
+    let mut rig = Rig::new().await;
+    let (before, requests) = (rig.seen(), rig.kernel.requests());
+    let revision = rig.agent.handle.revision().number;
+    let missing = concat!(
+        r#"update /interfaces/interface[name=eth9]/config "#,
+        r#"{"name": "eth9", "type": "iana-if-type:ethernetCsmacd"}"#
+    );
+    for (asked, wanted) in [
+        (format!("update {MTU} 1314"), "changed_in_place"),
+        ("delete /network-instances".to_owned(), "removed"),
+        (missing.to_owned(), ""),
+        (String::new(), ""),
+    ] {
+        let told = preview(&rig.ask(&asked, "dry-run").await.unwrap());
+        let operations = operations(&told);
+        assert_eq!(operations.is_empty(), wanted.is_empty(), "{asked}: {operations:?}");
+        assert!(operations.iter().all(|it| it.starts_with(wanted)), "{asked}: {operations:?}");
+        assert_eq!(told.pending.is_empty(), asked != missing, "{asked}: {told:?}");
+        let explained = |pending: &holdfast::Pending| pending.waits_for.join(" ").contains("eth9");
+        assert!(told.pending.iter().all(explained), "{told:?}");
+        assert_eq!(told.configuration.is_empty(), asked.is_empty(), "{asked}: {told:?}");
+        assert_eq!(told.totals.unwrap().operations, operations.len() as u64);
+    }
+    let told = preview(&rig.ask(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
+    let mtu = told.configuration.iter().find(|change| change.path == MTU).unwrap();
+    assert_eq!((&*mtu.origin, &*mtu.before, &*mtu.after), ("openconfig", "1414", "1314"));
+    // What a Set would be refused for, its dry run is refused for.
+    let refused = rig.ask(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!((rig.seen(), rig.kernel.requests()), (before, requests));
+    assert_eq!(rig.agent.handle.revision().number, revision);
+    rig.agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_set_with_a_plan_hash_does_that_plan_or_nothing() {
+    let mut rig = Rig::new().await;
+    let change = format!("update {MTU} 1314");
+    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let before = rig.seen();
+    let wrong = rig.ask(&change, "expected 0123456789abcdef").await.unwrap_err();
+    assert_eq!(wrong.code(), Code::Aborted, "{wrong:?}");
+    assert!(wrong.message().contains(&seen.hash), "{wrong:?}");
+    // The same hash for another change is no leave to make it.
+    let expected = format!("expected {}", seen.hash);
+    let other = rig.ask(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
+    assert_eq!(other.code(), Code::Aborted, "{other:?}");
+    assert_eq!(rig.seen(), before);
+    // The box changes, so the same change comes to another plan.
+    let mut revisions = rig.agent.handle.watch();
+    rig.kernel.unplug("eth0");
+    while rig.agent.shown().contains(r#""oper-status":"UP""#) {
+        revisions.changed().await.unwrap();
+    }
+    let outdated = rig.ask(&change, &expected).await.unwrap_err();
+    assert_eq!(outdated.code(), Code::Aborted, "{outdated:?}");
+    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let expected = format!("expected {}", seen.hash);
+    rig.ask(&change, &format!("{expected}; begin a")).await.unwrap();
+    rig.ask("", "confirm a").await.unwrap();
+    rig.agent.stop().await;
+}

@@ -1,0 +1,267 @@
+//! What `holdfast show` takes, and the address on the local socket that it becomes.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::StateDir;
+use crate::introspect::address::Query;
+
+#[derive(Clone, Debug, Args)]
+pub struct ShowSettings {
+    #[command(subcommand)]
+    pub what: Show,
+    #[command(flatten)]
+    pub state: StateDir,
+}
+
+/// What can be shown.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Show {
+    /// The configuration, as its owners gave it
+    Config,
+    /// The state of the box
+    State,
+    /// Every value the engine keeps, with its status
+    Values,
+    /// The values that wait for something, and for what
+    Pending,
+    /// What was done, oldest first: who asked, what was planned, what became of it
+    Transactions(TransactionsShown),
+    /// What became of one value over time
+    Timeline {
+        /// Key or label, as in `show values`: link/eth0, or 'link eth0'
+        key: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Values and what ties them together, as a drawing
+    Graph(GraphShown),
+    /// Why a value is as it is, and whose configuration it comes from
+    Why {
+        /// Key or label of a value
+        #[arg(required_unless_present = "path", conflicts_with = "path")]
+        key: Option<String>,
+        /// A path of the configuration instead: which values does it come to?
+        #[arg(long)]
+        path: Option<String>,
+        /// The model of the path: openconfig or holdfast_native
+        #[arg(long, requires = "path")]
+        origin: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a repair of some values, or of all that are off, would do now
+    Plan {
+        /// Keys or labels of values
+        keys: Vec<String>,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Which transactions are shown.
+#[derive(Clone, Debug, Args)]
+pub struct TransactionsShown {
+    /// The one with this number, in full
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["since", "until", "after", "limit"])]
+    pub number: Option<u64>,
+    /// The one with this number, as a JSON document from which it can be done again
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["number", "since", "until", "after", "limit"])]
+    pub record: Option<u64>,
+    /// Those that ended at or after this time: RFC 3339, or nanoseconds since 1970
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Those that began at or before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Those after this number
+    #[arg(long, value_name = "SEQ")]
+    pub after: Option<u64>,
+    /// At most so many
+    #[arg(long)]
+    pub limit: Option<u64>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is drawn, and how it is written down.
+#[derive(Clone, Debug, Args)]
+pub struct GraphShown {
+    /// Around this value; without it, everything
+    #[arg(conflicts_with = "transaction")]
+    pub key: Option<String>,
+    /// Steps away from the value
+    #[arg(long, requires = "key")]
+    pub depth: Option<u64>,
+    /// What a transaction touched, in the states in which it left it
+    #[arg(long, value_name = "SEQ")]
+    pub transaction: Option<u64>,
+    /// Values drawn at most
+    #[arg(long)]
+    pub limit: Option<u64>,
+    #[arg(long, value_enum, default_value_t = GraphFormat::Svg)]
+    pub format: GraphFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    Svg,
+    /// For Graphviz, laid out
+    Dot,
+    /// For Graphviz, to be laid out by it
+    Raw,
+    Json,
+}
+
+impl Show {
+    /// Its address on the local socket.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Config => Shown::Config.address(),
+            Self::State => Shown::State.address(),
+            Self::Values => Shown::Values.address(),
+            Self::Pending => Shown::Pending.address(),
+            Self::Transactions(shown) => shown.address(),
+            Self::Timeline { key, json } => {
+                asked("key-timeline", &[("key", Some(key.clone())), format(*json)])
+            }
+            Self::Graph(shown) => shown.address(),
+            Self::Why { key, path, origin, json } => {
+                let (key, path) = (("key", key.clone()), ("path", path.clone()));
+                asked("why", &[key, path, ("origin", origin.clone()), format(*json)])
+            }
+            Self::Plan { keys, json } => {
+                let mut arguments: Vec<_> =
+                    keys.iter().map(|key| ("key", Some(key.clone()))).collect();
+                arguments.push(format(*json));
+                asked("plan", &arguments)
+            }
+        }
+    }
+}
+
+impl TransactionsShown {
+    fn address(&self) -> String {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        if self.record.is_some() {
+            return asked("recording", &[("seq-num", number(self.record))]);
+        }
+        let arguments = [
+            ("seq-num", number(self.number)),
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+            ("after-seq", number(self.after)),
+            ("limit", number(self.limit)),
+            format(self.json),
+        ];
+        asked("txn-history", &arguments)
+    }
+}
+
+impl GraphShown {
+    fn address(&self) -> String {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let format = match self.format {
+            _ if self.json => "json",
+            GraphFormat::Svg => "svg",
+            GraphFormat::Dot => "dot",
+            GraphFormat::Raw => "raw",
+            GraphFormat::Json => "json",
+        };
+        let arguments = [
+            ("key", self.key.clone()),
+            ("depth", number(self.depth)),
+            ("txn", number(self.transaction)),
+            ("limit", number(self.limit)),
+            ("format", Some(format.to_owned())),
+        ];
+        asked("graph", &arguments)
+    }
+}
+
+/// People read text, programs JSON.
+fn format(json: bool) -> (&'static str, Option<String>) {
+    ("format", Some(if json { "json" } else { "text" }.to_owned()))
+}
+
+/// A call below `/scheduler/` with those arguments that are given.
+fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
+    let mut query = Query::new(&format!("/scheduler/{call}"));
+    for (name, value) in arguments {
+        if let Some(value) = value {
+            query.add(name, value);
+        }
+    }
+    query.0
+}
+
+/// What a revision, and a table of values, can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Config,
+    State,
+    Values,
+    Pending,
+}
+
+impl Shown {
+    /// The last segment of its address on the local socket.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::State => "state",
+            Self::Values => "values",
+            Self::Pending => "pending",
+        }
+    }
+
+    fn address(self) -> String {
+        format!("/show/{}", self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Command, CommandLine};
+
+    #[test]
+    fn what_is_shown_has_an_address() {
+        for (words, want) in [
+            ("config", "/show/config"),
+            ("transactions", "/scheduler/txn-history?format=text"),
+            ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
+            ("transactions --record 7", "/scheduler/recording?seq-num=7"),
+            ("timeline link/eth0", "/scheduler/key-timeline?key=link%2Feth0&format=text"),
+            ("graph", "/scheduler/graph?format=svg"),
+            (
+                "graph link/eth0 --depth 3 --json",
+                "/scheduler/graph?key=link%2Feth0&depth=3&format=json",
+            ),
+            ("why link/eth0", "/scheduler/why?key=link%2Feth0&format=text"),
+            (
+                "why --path /a --origin openconfig",
+                "/scheduler/why?path=%2Fa&origin=openconfig&format=text",
+            ),
+            ("plan a/b c", "/scheduler/plan?key=a%2Fb&key=c&format=text"),
+        ] {
+            let line = ["holdfast", "show"].into_iter().chain(words.split(' '));
+            let Command::Show(show) = CommandLine::try_parse_from(line).unwrap().command else {
+                panic!("{words}")
+            };
+            assert_eq!(show.what.address(), want, "{words}");
+        }
+        for words in [
+            "why",
+            "why a --path /b",
+            "graph a --transaction 1",
+            "transactions --number 1 --limit 2",
+        ] {
+            let line = ["holdfast", "show"].into_iter().chain(words.split(' '));
+            assert!(CommandLine::try_parse_from(line).is_err(), "{words}");
+        }
+    }
+}
