@@ -354,6 +354,7 @@ impl Engine {
             step.changed.push(self.graph.node(idx).key.clone());
         }
         step.submit.sort_by_key(|op| op.id);
+        self.queue_up(&step.submit, now);
         for list in [&mut step.read, &mut step.changed] {
             list.sort_unstable();
             list.dedup();

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod members;
+mod reach;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,12 +16,9 @@ use smallvec::SmallVec;
 use crate::dependency::{Claim, Target};
 use crate::graph::{Goal, Graph, Idx, Sources};
 use crate::key::{FixedMap, Key};
-use crate::plan::Cause;
+use crate::plan::{After, Cause};
 use crate::traits::Traits;
 use crate::value::SharedValue;
-
-/// Values looked at while searching whether one rests on another. Real chains are a handful long.
-const REACH: usize = 10_000;
 
 /// A node of the overlay.
 pub(crate) type Spot = u32;
@@ -70,6 +68,8 @@ pub(crate) struct OverlayNode {
     pub(crate) op: Option<u32>,
     /// Values that go together with this one, once it goes.
     pub(crate) attached: Vec<Spot>,
+    /// Operations that must have gone before those can.
+    pub(crate) awaits: After,
     /// What it was, when it goes with another one that has not gone yet.
     pub(crate) leaving: Option<Arc<Traits>>,
     pub(crate) carrier: Option<Spot>,
@@ -273,39 +273,6 @@ impl<'g> Overlay<'g> {
         traits.needs.iter().map(|need| self.account(&need.target)).collect()
     }
 
-    /// True when what lives under one key needs another key, directly or by what it needs, companions included.
-    pub(crate) fn rests_on(&self, from: &Key, on: &Key) -> bool {
-        let mut seen: BTreeSet<Key> = BTreeSet::new();
-        let mut stack = vec![from.clone()];
-        while let Some(key) = stack.pop() {
-            if key == *on {
-                return true;
-            }
-            if seen.len() > REACH || !seen.insert(key.clone()) {
-                continue;
-            }
-            let exact = self.live_needs(&key).map(|traits| {
-                let targets = traits.needs.iter().map(|need| &need.target);
-                targets
-                    .filter_map(|target| match target {
-                        Target::Exact(key) => Some(key.clone()),
-                        _ => None,
-                    })
-                    .collect::<Vec<_>>()
-            });
-            stack.extend(exact.into_iter().flatten());
-        }
-        false
-    }
-
-    fn live_needs(&self, key: &Key) -> Option<&Arc<Traits>> {
-        if let Some(spot) = self.touched(key) {
-            return self.node(spot).live.as_ref().filter(|_| self.node(spot).ours);
-        }
-        let node = self.graph.node(self.graph.find(key)?);
-        node.live.as_ref().filter(|_| node.ours)
-    }
-
     /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
     pub(crate) fn become_live(
         &mut self,
@@ -351,6 +318,7 @@ impl OverlayNode {
             cause: Cause::Asked,
             op: None,
             attached: Vec::new(),
+            awaits: After::new(),
             leaving: None,
             carrier: None,
             warned: false,

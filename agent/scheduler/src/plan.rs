@@ -126,6 +126,9 @@ pub enum Cause {
     Orphan,
 }
 
+/// Steps of the same plan, by their places in it; ascending.
+pub(crate) type After = SmallVec<[u32; 4]>;
+
 /// One step of a plan, with its pre-image.
 #[derive(Clone, Debug)]
 pub struct PlannedOperation {
@@ -137,8 +140,8 @@ pub struct PlannedOperation {
     pub cause: Cause,
     /// What the system removes together with this, without operations of its own.
     pub taken: Vec<Key>,
-    /// Steps of other transports that must be completed before this one is given to its own.
-    pub after: SmallVec<[u32; 1]>,
+    /// Steps that this one waits for: until they are completed, or, where its own transport carries them, handed out.
+    pub after: After,
     pub(crate) spot: Spot,
 }
 

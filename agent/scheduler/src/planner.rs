@@ -35,6 +35,9 @@ const CREATES: usize = 3;
 /// Rounds of a plan for each value it touches, far more than needed.
 const TURNS_PER_VALUE: usize = 64;
 
+/// Operations of such a plan that a test is shown.
+const TURNS_SHOWN: usize = 12;
+
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
@@ -107,7 +110,8 @@ impl<'g> Planner<'g> {
             // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
             turns += 1;
             if turns > TURNS_PER_VALUE * (self.overlay.nodes.len() + 1) {
-                debug_assert!(false, "the plan turns in a circle: {:?}", self.operations);
+                let last = &self.operations[self.operations.len().saturating_sub(TURNS_SHOWN)..];
+                debug_assert!(false, "the plan turns in a circle: {last:?}");
                 return;
             }
             let rank = (FINDINGS..=CREATES).find(|&rank| !self.ready[rank].is_empty());
@@ -261,7 +265,7 @@ impl<'g> Planner<'g> {
         }
         self.unblock(&key);
         match self.carrier(spot, &live) {
-            Some(carrier) => self.leave_with(spot, carrier, live),
+            Some(carrier) => self.leave_with(spot, carrier, live, &lost),
             None => {
                 let old = self.old_value(spot);
                 let op = self.emit(spot, Action::Delete, old, None, &lost);
@@ -295,23 +299,17 @@ impl<'g> Planner<'g> {
         self.starved.remove(&key);
         self.unblock(&key);
         if let Some(carrier) = self.carrier(spot, &live).filter(|_| !needy) {
-            return self.leave_with(spot, carrier, live); // nothing will be left to put back
+            return self.leave_with(spot, carrier, live, &lost); // nothing will be left to put back
         }
         self.apply_change(spot, becoming, value, new, &lost);
     }
 
     /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
     /// been created so.
-    fn leans_on_itself(&self, spot: Spot, live: &Traits, new: &Arc<Traits>) -> bool {
-        let key = &self.overlay.node(spot).key;
+    fn leans_on_itself(&mut self, spot: Spot, live: &Traits, new: &Arc<Traits>) -> bool {
         let added = ordering(&new.needs).filter(|need| live.needs_of(&need.target).is_empty());
-        let mut leans = false;
-        for need in added {
-            leans |= live.is_offering(key, &need.target) && self.overlay.avail(&need.target) <= 1;
-            leans |=
-                matches!(&need.target, Target::Exact(other) if self.overlay.rests_on(other, key));
-        }
-        leans
+        let added: Vec<&Target> = added.map(|need| &need.target).collect();
+        !added.is_empty() && self.overlay.falls_with(spot, &added)
     }
 
     /// What a value that changes in place is to become.

@@ -4,6 +4,7 @@ mod dispatch;
 mod failure;
 mod footprint;
 mod line;
+mod order;
 mod running;
 mod verify;
 
@@ -16,14 +17,14 @@ use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
 use crate::history::{Author, Executed, Origin, Record, RecordedOperation};
 use crate::key::{FixedMap, Key};
-use crate::operation::{Now, OpId, OperationError, TransportId, TxnId};
+use crate::operation::{Now, OpId, OperationError, TxnId};
 use crate::options::{IntentSource, Retry};
-use crate::overlay::spot_of;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
 pub(crate) use footprint::Footprint;
 pub(crate) use line::Line;
+use order::Order;
 pub(crate) use running::Running;
 
 /// After a large batch, objects without an echo are read once no echo has come for this long.
@@ -53,8 +54,7 @@ pub(crate) struct Transaction {
     flights: Vec<Flight>,
     /// The number of the first operation in `flights`.
     first_op: u64,
-    /// Operations of each transport in the order of the plan, and how many are handed out.
-    queues: Vec<(TransportId, Vec<u32>, usize)>,
+    order: Order,
     /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
     reserved: Vec<Idx>,
     /// Values that woke up meanwhile, and have to wait until it ends.
@@ -151,6 +151,28 @@ impl Transaction {
         usize::try_from(op.0 - self.first_op).expect("operations fit into memory")
     }
 
+    fn op_at(&self, seat: u32) -> OpId {
+        OpId(self.first_op + u64::from(seat))
+    }
+
+    /// An operation is with its transport: so may be what comes after it on the same one.
+    fn handed(&mut self, op: OpId) {
+        let seat = self.seat(op);
+        self.order.handed(seat, &self.flights);
+    }
+
+    /// An operation is completed.
+    fn came_to_end(&mut self, op: OpId) {
+        let seat = self.seat(op);
+        self.order.came_to_end(seat, &self.flights);
+    }
+
+    /// An operation will not be done: nor will what waits for it.
+    fn broke(&mut self, op: OpId) {
+        let seat = self.seat(op);
+        self.order.broke(seat);
+    }
+
     /// What was handed out and not answered.
     fn unanswered(&self) -> impl Iterator<Item = OpId> + '_ {
         let flights = (self.first_op..).map(OpId).zip(&self.flights);
@@ -207,7 +229,7 @@ impl Engine {
             phase: Phase::Executing,
             flights: Vec::new(),
             first_op: 0,
-            queues: Vec::new(),
+            order: Order::default(),
             reserved: Vec::new(),
             wakes: Vec::new(),
             footprint: None,
@@ -291,7 +313,7 @@ impl Engine {
         transaction.first_op = self.next_op;
         transaction.open = flights.len();
         transaction.outstanding = 0;
-        transaction.queues = queues(&flights);
+        transaction.order = Order::of(&flights);
         self.next_op += flights.len() as u64;
         transaction.footprint = None;
         for &idx in &indexes {
@@ -443,16 +465,4 @@ impl Engine {
             self.graph.wake(idx);
         }
     }
-}
-
-fn queues(flights: &[Flight]) -> Vec<(TransportId, Vec<u32>, usize)> {
-    let mut queues: Vec<(TransportId, Vec<u32>, usize)> = Vec::new();
-    for (at, flight) in flights.iter().enumerate() {
-        let transport = flight.op.transport;
-        match queues.iter_mut().find(|(other, ..)| *other == transport) {
-            Some((_, queue, _)) => queue.push(spot_of(at)),
-            None => queues.push((transport, vec![spot_of(at)], 0)),
-        }
-    }
-    queues
 }

@@ -143,14 +143,18 @@ fn companions_are_made_together_and_other_circles_are_reported() {
     assert_eq!(lab.state("s"), "CYCLIC <s");
 }
 
-/// FIXME: a circle is seen when its members are made, not when a change in place closes it: none of them can go any more
-/// without leaving another one behind.
+// proves kv.X7
 #[test]
-fn a_circle_closed_in_place_stays() {
-    let mut lab = Lab::default();
-    lab.commit("m/1").unwrap();
-    lab.commit("a <m/; m/1 =1 <a").unwrap();
-    assert_eq!([lab.state("a"), lab.state("m/1")], ["CONFIGURED", "CONFIGURED"]);
+fn a_circle_is_not_closed_in_place() {
+    check("", "m/1", "a <m/; m/1 =1 <a", "create a; delete a; delete m/1");
+    check("", "b +f", "a <?f; b =1 +f <a", "create a; delete a; delete b");
+    check("", "a <?f; b +f", "c <a; b =1 +f <c", "create c; delete c; delete a; delete b");
+    check("", "a <@10.0.0.1; b +10.0.0.0/8", "b =1 +10.0.0.0/8 <a", "delete a; delete b");
+    check("", "a <e; d <>e; e <>d", "d =1 <>e <a", "delete d; delete a; delete e");
+    check("", "a <?f; b +f; c +f", "b =1 +f <a", "update b");
+    check("", "a <?f; b +f; c =1 +f <b", "b =1 +f <a", "delete c; delete a; delete b");
+    let lab = Lab::having("", "a <m/; m/1 <a");
+    assert_eq!([lab.state("a"), lab.state("m/1")], ["PENDING <m/", "PENDING <a"]);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Planner;
 use crate::dependency::{Taken, Target};
 use crate::key::Key;
-use crate::overlay::{Becoming, Spot, Want};
-use crate::plan::Cause;
-use crate::traits::Traits;
+use crate::overlay::{Accounts, Becoming, Spot, Want};
+use crate::plan::{After, Cause};
+use crate::traits::{Traits, ordering};
 
 impl Planner<'_> {
     pub(super) fn doom(&mut self, taken: &Taken, by: Spot) {
@@ -97,7 +97,15 @@ impl Planner<'_> {
     }
 
     /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
-    pub(super) fn leave_with(&mut self, spot: Spot, carrier: Spot, live: Arc<Traits>) {
+    pub(super) fn leave_with(
+        &mut self,
+        spot: Spot,
+        carrier: Spot,
+        live: Arc<Traits>,
+        lost: &Accounts,
+    ) {
+        let before =
+            if self.transports { self.predecessors(spot, false, lost) } else { After::new() };
         let node = self.overlay.node_mut(spot);
         node.leaving = Some(live);
         node.carrier = Some(carrier);
@@ -120,6 +128,7 @@ impl Planner<'_> {
                 let list = &mut self.overlay.node_mut(carrier).attached;
                 list.extend(attached);
                 list.push(spot);
+                self.overlay.node_mut(carrier).awaits.extend(before);
             }
         }
         self.turn();
@@ -134,6 +143,10 @@ impl Planner<'_> {
         self.operations[op as usize].taken.push(key);
         for claim in traits.iter().flat_map(|traits| &traits.claims) {
             self.overlay.release(claim, spot, Some(op));
+        }
+        for need in traits.iter().filter(|_| self.transports).flat_map(|it| ordering(&it.needs)) {
+            let account = self.overlay.account(&need.target);
+            self.overlay.group_mut(account).freed_by.push(op);
         }
         self.come_again(spot);
     }

@@ -1,13 +1,11 @@
 //! Writing an operation down, with all it has to wait for.
 
-use smallvec::SmallVec;
-
 use super::Planner;
 use crate::descriptor::{Effect, guarded};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
 use crate::overlay::{Accounts, Spot, spot_of};
-use crate::plan::PlannedOperation;
+use crate::plan::{After, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {
@@ -31,9 +29,9 @@ impl Planner<'_> {
             _ => TransportId::default(),
         };
         let after = if self.transports {
-            self.predecessors(spot, transport, new.is_some(), lost)
+            self.predecessors(spot, new.is_some(), lost)
         } else {
-            SmallVec::new()
+            After::new()
         };
         let op = spot_of(self.operations.len());
         let node = self.overlay.node_mut(spot);
@@ -53,16 +51,13 @@ impl Planner<'_> {
         op
     }
 
-    /// The last operation of each other transport that must have come to its end.
-    pub(super) fn predecessors(
-        &mut self,
-        spot: Spot,
-        own: TransportId,
-        makes: bool,
-        lost: &Accounts,
-    ) -> SmallVec<[u32; 1]> {
+    /// The operations that must have come to their end, or be with the same transport already: nothing else says so,
+    /// for what is held up is overtaken by what does not wait for it.
+    pub(super) fn predecessors(&mut self, spot: Spot, makes: bool, lost: &Accounts) -> After {
+        let node = self.overlay.node_mut(spot);
+        let mut before = std::mem::take(&mut node.awaits);
         let node = self.overlay.node(spot);
-        let mut before: SmallVec<[u32; 8]> = node.op.into_iter().collect();
+        before.extend(node.op);
         if makes {
             before.extend(
                 node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
@@ -78,19 +73,13 @@ impl Planner<'_> {
         }
         for &account in lost {
             let group = self.overlay.group(account);
-            let freed = group.freed_by.iter().copied();
+            // While there are other offers, users may stay.
+            let freed = group.freed_by.iter().copied().filter(|_| group.avail <= 1);
             before.extend(freed.chain(group.made_by).chain(group.joined_by));
         }
-        let mut last: SmallVec<[u32; 1]> = SmallVec::new();
-        for op in before {
-            let transport = |op: u32| self.operations[op as usize].transport;
-            match last.iter_mut().find(|last| transport(**last) == transport(op)) {
-                _ if transport(op) == own => {}
-                Some(last) => *last = op.max(*last),
-                None => last.push(op),
-            }
-        }
-        last
+        before.sort_unstable();
+        before.dedup();
+        before
     }
 
     /// Remembers what an object was before us, where it must be put back one day.

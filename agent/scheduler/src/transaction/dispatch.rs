@@ -2,12 +2,67 @@
 
 use smallvec::SmallVec;
 
-use super::{FlightState, Phase};
+use super::{FlightState, Phase, Transaction};
 use crate::engine::{Engine, Step};
+use crate::graph::Graph;
 use crate::history::Origin;
 use crate::operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
+
+/// What becomes of an operation whose time may have come.
+enum Turn {
+    Submit,
+    /// The engine itself completes it.
+    Silent,
+    /// What it waits for was not done.
+    Broken,
+    /// It had its turn.
+    Past,
+}
+
+impl Transaction {
+    fn turn_of(&self, seat: u32) -> Turn {
+        let flight = &self.flights[seat as usize];
+        let not_done = |&before: &u32| {
+            let state = &self.flights[before as usize].state;
+            matches!(state, FlightState::Failed(_) | FlightState::NotTried)
+        };
+        match flight.state {
+            FlightState::Waiting if flight.op.after.iter().any(not_done) => Turn::Broken,
+            FlightState::Waiting if flight.op.transport == TransportId::NONE => Turn::Silent,
+            FlightState::Waiting => Turn::Submit,
+            _ => Turn::Past,
+        }
+    }
+
+    fn submitted(&mut self, op: OpId, now: Now) {
+        self.flight_mut(op).state = FlightState::Submitted;
+        self.outstanding += 1;
+        self.progress = now.monotonic;
+        self.handed(op);
+    }
+
+    fn leave_out(&mut self, op: OpId) {
+        self.flight_mut(op).state = FlightState::NotTried;
+        self.open -= 1;
+        self.broke(op);
+    }
+}
+
+/// An operation as its transport is told.
+fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
+    let op = &transaction.flight(id).op;
+    Operation {
+        id,
+        txn: transaction.txn,
+        action: op.action,
+        key: op.key.clone(),
+        old: op.old.clone(),
+        new: if op.action == Action::Update { graph.outcome(op) } else { op.new.clone() },
+        transport: op.transport,
+    }
+}
 
 impl Engine {
     /// Hands out what may go, until nothing more may.
@@ -15,70 +70,46 @@ impl Engine {
         while self.hand_out(txn, now, step) {}
     }
 
-    /// Transports keep order, so what was handed to the same one before need not be waited for. True when something
-    /// has come to its end here, for which others may have waited.
+    /// False when nothing may go at the moment.
     fn hand_out(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(transaction) = self.running.get(txn) else { return false };
         if transaction.failure.is_some() && transaction.phase == Phase::Executing {
             return false;
         }
-        let (mut skipped, mut done) = (Vec::new(), Vec::new());
-        for (transport, queue, head) in &mut transaction.queues {
-            let line = self.lines.entry(*transport).or_default();
-            while let Some(&at) = queue.get(*head) {
-                let flights = &mut transaction.flights;
-                let before =
-                    flights[at as usize].op.after.iter().map(|&op| &flights[op as usize].state);
-                let mut blocked = false;
-                let mut broken = false;
-                for state in before {
-                    blocked |= matches!(state, FlightState::Waiting | FlightState::Submitted);
-                    broken |= matches!(state, FlightState::Failed(_) | FlightState::NotTried);
+        let ready = transaction.order.take_ready();
+        if ready.is_empty() {
+            return false;
+        }
+        let (mut left_out, mut silent) = (Vec::new(), Vec::new());
+        for seat in ready {
+            let op = transaction.op_at(seat);
+            match transaction.turn_of(seat) {
+                Turn::Past => {}
+                Turn::Broken => {
+                    transaction.leave_out(op);
+                    left_out.push(op);
                 }
-                if blocked && !broken {
-                    break;
+                Turn::Silent => {
+                    transaction.handed(op);
+                    silent.push(op);
                 }
-                *head += 1;
-                let flight = &mut flights[at as usize];
-                if broken {
-                    flight.state = FlightState::NotTried;
-                    transaction.open -= 1;
-                    skipped.push(OpId(transaction.first_op + u64::from(at)));
-                    continue;
+                Turn::Submit => {
+                    transaction.submitted(op, now);
+                    step.submit.push(operation(&self.graph, transaction, op));
                 }
-                if *transport == TransportId::NONE {
-                    done.push(OpId(transaction.first_op + u64::from(at)));
-                    continue;
-                }
-                flight.state = FlightState::Submitted;
-                line.push(OpId(transaction.first_op + u64::from(at)), now.monotonic);
-                transaction.outstanding += 1;
-                transaction.progress = now.monotonic;
-                step.submit.push(Operation {
-                    id: OpId(transaction.first_op + u64::from(at)),
-                    txn,
-                    action: flight.op.action,
-                    key: flight.op.key.clone(),
-                    old: flight.op.old.clone(),
-                    new: match flight.op.action {
-                        Action::Update => self.graph.outcome(&flight.op),
-                        _ => flight.op.new.clone(),
-                    },
-                    transport: flight.op.transport,
-                });
             }
         }
-        for op in skipped {
+        for op in left_out {
             let error = OperationError {
                 transient: true,
                 ..OperationError::message("what it needs was not done")
             };
             self.give_up(op, error, now, step);
         }
-        for &op in &done {
+        for op in silent {
             self.carried_out(op, now, step);
         }
-        !done.is_empty()
+        true
     }
 
     pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
@@ -112,7 +143,8 @@ impl Engine {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.outstanding -= 1;
         transaction.progress = now.monotonic;
-        let failed = transaction.failure.is_some();
+        // On the way back, what was cancelled has failed like anything else.
+        let failed = transaction.failure.is_some() && transaction.phase == Phase::Executing;
         let flight = transaction.flight_mut(op);
         let (idx, action) = (flight.idx, flight.op.action);
         if let Some(line) = self.lines.get_mut(&flight.op.transport) {
@@ -130,10 +162,7 @@ impl Engine {
                 self.landed(op, FlightState::Completed(now.monotonic, Some(error)), step);
                 self.try_verify(op, now, step);
             }
-            Err(error) if error.is_cancelled() && failed => {
-                flight.state = FlightState::NotTried;
-                transaction.open -= 1;
-            }
+            Err(error) if error.is_cancelled() && failed => transaction.leave_out(op),
             Err(error) => self.fail(op, error, now, step),
         }
     }

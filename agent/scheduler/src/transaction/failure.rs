@@ -22,6 +22,8 @@ impl Engine {
         transaction.open -= 1;
         let flight = transaction.flight_mut(op);
         flight.state = FlightState::Failed(error.clone());
+        transaction.broke(op);
+        let flight = transaction.flight(op);
         let (idx, cause, key) = (flight.idx, flight.op.cause, flight.op.key.clone());
         let value = flight.op.new.clone().or_else(|| flight.op.old.clone());
         self.graph.counters.operations_failed += 1;
@@ -76,6 +78,7 @@ impl Engine {
         if known.is_some_and(|trouble| trouble.error.is_some() && trouble.due.is_some()) {
             return; // the create fails because the delete before it did, and that one will be tried again
         }
+        let error = self.first_reason(idx, error);
         let class = self.classify(idx, &error);
         let random = self.chance.draw();
         let node = self.graph.node_mut(idx);
@@ -88,6 +91,14 @@ impl Engine {
             Class::Transient | Class::Permanent => self.graph.cover_up(idx),
         }
         self.graph.settle(idx);
+    }
+
+    /// What a create finds in its place is what the delete before it left there: the delete's error is the reason.
+    fn first_reason(&self, idx: Idx, error: OperationError) -> OperationError {
+        let trouble = self.graph.node(idx).trouble.as_deref();
+        let first = trouble.and_then(|trouble| trouble.error.as_ref());
+        let lasting = |first: &&OperationError| self.classify(idx, first) == Class::Transient;
+        first.filter(lasting).filter(|_| error.exists()).cloned().unwrap_or(error)
     }
 
     fn classify(&self, idx: Idx, error: &OperationError) -> Class {
@@ -189,12 +200,12 @@ impl Engine {
                 FlightState::Waiting => flight.state = FlightState::NotTried,
                 _ => {}
             }
-            step.changed.push(flight.op.key.clone());
-            step.changed.extend(flight.op.taken.iter().cloned());
         }
         for flight in &transaction.flights {
             self.graph.node_mut(flight.idx).flight = None;
+            step.changed.push(flight.op.key.clone());
             for key in &flight.op.taken {
+                step.changed.push(key.clone());
                 if let Some(idx) = self.graph.find(key) {
                     self.graph.node_mut(idx).flight = None;
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{FlightState, Running};
 use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
-use crate::operation::{Now, OpId, OperationError, TransportId};
+use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
 /// Operations given up whose late answers are understood. Older ones show as foreign, or by their mark.
 const ABANDONED_KEPT: usize = 1024;
@@ -25,7 +25,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(super) fn push(&mut self, op: OpId, now: Duration) {
+    fn push(&mut self, op: OpId, now: Duration) {
         if self.operations.is_empty() {
             self.since = now;
         }
@@ -58,6 +58,13 @@ impl Line {
 }
 
 impl Engine {
+    /// Operations are handed out, in this order.
+    pub(crate) fn queue_up(&mut self, submitted: &[Operation], now: Now) {
+        for op in submitted {
+            self.lines.entry(op.transport).or_default().push(op.id, now.monotonic);
+        }
+    }
+
     pub(crate) fn tidy_lines(&mut self, now: Now) {
         for line in self.lines.values_mut() {
             line.tidy(&mut self.running, now.monotonic);

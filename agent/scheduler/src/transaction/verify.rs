@@ -22,8 +22,9 @@ impl Engine {
     pub(super) fn landed(&mut self, op: OpId, state: FlightState, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let count = transaction.flights.len();
-        let flight = transaction.flight_mut(op);
-        flight.state = state;
+        transaction.flight_mut(op).state = state;
+        transaction.came_to_end(op);
+        let flight = transaction.flight(op);
         if self.graph.node(flight.idx).flight != Some(op) {
             return;
         }

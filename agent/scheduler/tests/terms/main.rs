@@ -8,6 +8,7 @@ mod common;
 mod confirmations;
 mod drift;
 mod expectations;
+mod failures;
 mod flights;
 mod interleaved;
 mod resyncs;

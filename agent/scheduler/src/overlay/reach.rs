@@ -1,0 +1,83 @@
+//! What would go if one value went.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Overlay, OverlayNode, Spot};
+use crate::dependency::Target;
+use crate::graph::Group;
+use crate::key::{FixedMap, Key};
+use crate::traits::Traits;
+
+/// Values that are looked at. Real chains are a handful long.
+const REACH: usize = 10_000;
+
+/// Something that would go.
+type Falling = (Key, Arc<Traits>);
+
+impl Overlay<'_> {
+    /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
+    /// needs what they alone offer, companions included.
+    pub(crate) fn falls_with(&mut self, spot: Spot, targets: &[&Target]) -> bool {
+        let node = self.node(spot);
+        let Some(live) = node.live.clone() else { return false };
+        let mut stack = vec![(node.key.clone(), live)];
+        let mut gone = BTreeSet::from([node.key.clone()]);
+        let mut lost: FixedMap<Target, u32> = FixedMap::default();
+        while let Some((key, live)) = stack.pop() {
+            for target in self.offered(&key, &live) {
+                let count = lost.entry(target.clone()).or_default();
+                *count += 1;
+                if *count < self.avail(&target) {
+                    continue;
+                }
+                if targets.contains(&&target) {
+                    return true;
+                }
+                let mut needing = self.needing(&target);
+                needing.retain(|(key, _)| gone.len() < REACH && gone.insert(key.clone()));
+                stack.extend(needing);
+            }
+        }
+        false
+    }
+
+    /// What a value offers that somebody may care for; an address once for each prefix that holds it.
+    fn offered(&self, key: &Key, live: &Traits) -> Vec<Target> {
+        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
+        targets.push(Target::Exact(key.clone()));
+        targets.extend(live.offers.iter().cloned());
+        targets.retain(|it| self.by_target.contains_key(it) || self.graph.group(it).is_some());
+        for &(table, prefix) in &live.prefixes {
+            let range = (table, prefix.network())..=(table, prefix.broadcast());
+            let new = self.covering.range(range);
+            let new = new.map(|&(table, address)| Target::Covering { table, address });
+            let known = self.graph.covered(table, prefix);
+            targets.extend(known.chain(new.filter(|it| self.graph.group(it).is_none())));
+        }
+        targets
+    }
+
+    /// Live values of ours that need a target, in whatever way.
+    fn needing(&mut self, target: &Target) -> Vec<Falling> {
+        let members = self.graph.group(target).map_or_else(Default::default, Group::members_once);
+        let extra = self.by_target.get(target).map_or(&[][..], |&it| &self.group(it).extra);
+        let known = members.iter().filter_map(|idx| match self.by_idx.get(idx) {
+            Some(&spot) => falling(self.node(spot)),
+            None => {
+                let node = self.graph.node(*idx);
+                let live = node.live.clone().filter(|_| node.ours)?;
+                Some((node.key.clone(), live))
+            }
+        });
+        let new = extra.iter().filter_map(|&spot| falling(self.node(spot)));
+        let needing = known.chain(new).filter(|(_, live)| !live.needs_of(target).is_empty());
+        let needing = needing.collect();
+        self.edges += (members.len() + extra.len()) as u64;
+        needing
+    }
+}
+
+fn falling(node: &OverlayNode) -> Option<Falling> {
+    Some((node.key.clone(), node.live.clone().filter(|_| node.ours)?))
+}

@@ -1,0 +1,97 @@
+//! Which operations of a transaction may be handed out: those that wait for nothing, whatever the others of their
+//! transport wait for.
+
+use super::Flight;
+use crate::overlay::spot_of;
+
+/// Who waits for whom while a transaction is carried out. Operations are known by their seats in it.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// May be handed out, or have to be left out. May name one twice.
+    ready: Vec<u32>,
+    /// How many others each one waits for. All empty when one transport carries everything: then the order of the plan
+    /// is order enough.
+    lacks: Vec<u32>,
+    /// Who waits for the operation at a seat: `followers[first[seat]..first[seat + 1]]`.
+    first: Vec<u32>,
+    followers: Vec<u32>,
+}
+
+impl Order {
+    pub(super) fn of(flights: &[Flight]) -> Self {
+        let seats = 0..spot_of(flights.len());
+        let transport = flights.first().map(|flight| flight.op.transport);
+        if flights.iter().all(|flight| Some(flight.op.transport) == transport) {
+            return Self { ready: seats.collect(), ..Self::default() };
+        }
+        let lacks: Vec<u32> = flights.iter().map(|flight| spot_of(flight.op.after.len())).collect();
+        let ready = seats.filter(|&seat| lacks[seat as usize] == 0).collect();
+        let (first, followers) = followers(flights);
+        Self { ready, lacks, first, followers }
+    }
+
+    /// What may be handed out by now, ascending.
+    pub(super) fn take_ready(&mut self) -> Vec<u32> {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_unstable();
+        ready.dedup();
+        ready
+    }
+
+    /// An operation is with its transport, which keeps order.
+    pub(super) fn handed(&mut self, seat: usize, flights: &[Flight]) {
+        self.free(seat, |follower| flights[follower].op.transport == flights[seat].op.transport);
+    }
+
+    /// An operation is completed: what other transports carry may follow.
+    pub(super) fn came_to_end(&mut self, seat: usize, flights: &[Flight]) {
+        self.free(seat, |follower| flights[follower].op.transport != flights[seat].op.transport);
+    }
+
+    /// An operation will not be done: whoever waits for it is to be left out.
+    pub(super) fn broke(&mut self, seat: usize) {
+        let range = self.range(seat);
+        self.ready.extend_from_slice(&self.followers[range]);
+    }
+
+    fn free(&mut self, seat: usize, concerns: impl Fn(usize) -> bool) {
+        for at in self.range(seat) {
+            let follower = self.followers[at];
+            if concerns(follower as usize) {
+                let lacks = &mut self.lacks[follower as usize];
+                *lacks -= 1;
+                if *lacks == 0 {
+                    self.ready.push(follower);
+                }
+            }
+        }
+    }
+
+    fn range(&self, seat: usize) -> std::ops::Range<usize> {
+        match self.first.get(seat..seat + 2) {
+            Some(ends) => ends[0] as usize..ends[1] as usize,
+            None => 0..0,
+        }
+    }
+}
+
+/// The seats that wait for each seat, one list behind the other, and where each list begins.
+fn followers(flights: &[Flight]) -> (Vec<u32>, Vec<u32>) {
+    let mut first = vec![0u32; flights.len() + 1];
+    for &before in flights.iter().flat_map(|flight| &flight.op.after) {
+        first[before as usize + 1] += 1;
+    }
+    for seat in 1..first.len() {
+        first[seat] += first[seat - 1];
+    }
+    let mut next = first.clone();
+    let mut followers = vec![0; *first.last().unwrap_or(&0) as usize];
+    for (seat, flight) in (0..).zip(flights) {
+        for &before in &flight.op.after {
+            let place = &mut next[before as usize];
+            followers[*place as usize] = seat;
+            *place += 1;
+        }
+    }
+    (first, followers)
+}

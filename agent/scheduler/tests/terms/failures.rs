@@ -1,0 +1,115 @@
+//! Operations that fail long after they were begun.
+
+use std::time::Duration;
+
+use crate::common::{Lab, delta, error};
+use crate::{answer, begin};
+use holdfast_scheduler::Outcome;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A change one operation of which fails late, and what that leaves behind.
+struct Row<'t> {
+    foreign: &'t str,
+    ours: &'t str,
+    change: &'t str,
+    failing: &'t str,
+    /// What the system has then, where the change is best effort.
+    left: &'t str,
+}
+
+const ROWS: [Row<'_>; 11] = [
+    Row { foreign: "", ours: "", change: "a; b <a; c", failing: "create a", left: "c" },
+    Row { foreign: "", ours: "", change: "A <b; b; c", failing: "create b", left: "c" },
+    Row { foreign: "", ours: "", change: "A <b; b; c", failing: "create A", left: "b; c" },
+    Row {
+        foreign: "",
+        ours: "a; b <a",
+        change: "a =2; c",
+        failing: "update a",
+        left: "a; b <a; c",
+    },
+    Row {
+        foreign: "",
+        ours: "a; b <a",
+        change: "a =1; B <a",
+        failing: "create B",
+        left: "a =1; b <a",
+    },
+    Row { foreign: "", ours: "a; b <a", change: "-a; -b; c", failing: "delete a", left: "a; c" },
+    Row {
+        foreign: "",
+        ours: "a; B <a",
+        change: "-a; -B; c",
+        failing: "delete B",
+        left: "a; c; B <a",
+    },
+    Row {
+        foreign: "",
+        ours: "a !1; b <a",
+        change: "a !2; c",
+        failing: "delete a",
+        left: "a !1; b <a; c",
+    },
+    Row { foreign: "", ours: "a !1; B <a", change: "a !2; c", failing: "create a", left: "c" },
+    Row { foreign: "p port", ours: "", change: "p =2; c", failing: "adopt p", left: "c; p port" },
+    Row { foreign: "p port", ours: "p =2", change: "-p; c", failing: "release p", left: "c; p =2" },
+];
+
+/// Begins the change of a row, lets another one pass it, and has its operations carried out.
+fn fail_late(row: &Row<'_>, transient: bool, atomic: bool) -> (Lab, Outcome) {
+    let mut lab = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
+    lab.fails_once = atomic; // or the way back would fail as well
+    lab.failing.insert(row.failing.to_owned(), error(22, "not so", transient));
+    let change = if atomic { delta(row.change) } else { delta(row.change).best_effort() };
+    let (txn, mut held_back) = begin(&mut lab, change);
+    assert!(matches!(lab.commit("z"), Ok(Outcome::Done { .. })), "{}", row.change);
+    held_back.sort_by_key(|op| op.transport);
+    answer(&mut lab, &held_back);
+    for _ in 0..20 {
+        if !lab.finished.iter().any(|outcome| outcome.txn() == txn) {
+            lab.pass_time();
+        }
+    }
+    lab.engine.audit().unwrap();
+    let outcome = lab.finished.iter().find(|outcome| outcome.txn() == txn).cloned();
+    (lab, outcome.expect("it ends"))
+}
+
+fn shown(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    Lab::having("", &parts.join("; ")).shown()
+}
+
+// proves kv.V14
+#[test]
+fn what_fails_late_fails_its_change_or_is_left_alone() {
+    for row in &ROWS {
+        let (lab, outcome) = fail_late(row, false, true);
+        let name = format!("{}: {} fails", row.change, row.failing);
+        assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{name}: {outcome:?}");
+        let before = if row.ours.starts_with('p') { "" } else { row.foreign };
+        assert_eq!(lab.shown(), shown(&[before, row.ours, "z"]), "{name}: taken back");
+
+        let (lab, outcome) = fail_late(row, false, false);
+        let Outcome::Done { failed, .. } = outcome else { panic!("{name}: {outcome:?}") };
+        assert!(!failed.is_empty(), "{name}");
+        assert_eq!(lab.shown(), shown(&[row.left, "z"]), "{name}: left behind");
+    }
+}
+
+// proves kv.V14
+#[test]
+fn what_fails_late_for_a_passing_reason_is_done_in_the_end() {
+    for row in &ROWS {
+        let (mut lab, _) = fail_late(row, true, false);
+        lab.failing.clear();
+        lab.settle(LONG);
+        let mut done = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
+        done.commit(row.change).unwrap();
+        done.commit("z").unwrap();
+        assert_eq!(lab.shown(), done.shown(), "{}: {} failed", row.change, row.failing);
+        assert_eq!(lab.engine.pending().len(), 0);
+        lab.engine.audit().unwrap();
+    }
+}
