@@ -322,7 +322,9 @@ impl Graph {
             }
         } else {
             node.unmet += wanted;
-            if used && node.flight.is_none() {
+            // An old value that could not become the new one does not outlive what the new one needs.
+            let stuck = wanted > 0 && node.ours && node.live.is_some();
+            if (used || stuck) && node.flight.is_none() {
                 self.bereft.push(idx);
             }
         }

@@ -94,7 +94,8 @@ impl Overlay<'_> {
         let accounts = self.accounts_of(spot, traits);
         for (need, account) in traits.needs.iter().zip(accounts) {
             let group = &mut self.groups[account as usize];
-            if need.bond != Bond::After {
+            // A companion that is not there yet may come together with this value.
+            if need.bond == Bond::Together && group.avail == 0 {
                 continue;
             }
             if group.avail <= group.fading || need.renew && group.unsteady {

@@ -29,7 +29,11 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
         texts.iter().map(|text| (1, Just((*text).to_owned()).boxed())).collect()
     };
     if rich {
-        tokens.extend(fixed(&["#x", "#y", ".p", ".r(<c)", ".t(.q)", ".*s", ":up"]));
+        tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ":up"]));
+        if !COMPANIONS.contains(&name) {
+            // Two that come together only, and both want one identity, can never come: no rule of the reference.
+            tokens.extend(fixed(&["#x", "#y"]));
+        }
         if let Some(at) = COMPANIONS.iter().position(|other| *other == name) {
             tokens.push((1, Just(format!("<>{}", COMPANIONS[1 - at])).boxed()));
         }

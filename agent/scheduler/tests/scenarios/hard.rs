@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_scheduler::{Key, Outcome, Scope};
+use holdfast_scheduler::{Engine, Key, Outcome, Registry, Scope};
 
 use crate::common::{Lab, Thing, delta, key, things};
-use crate::{LONG, Row, check, check_states, refuse};
+use crate::{LONG, Row, check, check_states, hinder, refuse};
 
 fn intent(text: &str) -> BTreeMap<Key, Thing> {
     things(text).into_iter().map(|thing| (thing.key(), thing)).collect()
@@ -124,4 +124,82 @@ fn what_vanished_just_before_it_was_to_be_changed_is_made_again() {
         assert_eq!(lab.shown(), kept);
         lab.engine.audit().unwrap();
     }
+}
+
+// proves kv.V13
+#[test]
+fn what_does_not_lean_on_a_slow_operation_goes_on_and_what_does_waits() {
+    let silent = vec!["create A".into(), "create B".into()];
+    let mut lab = Lab { silent, ..Lab::default() };
+    let plan = lab.plan("A; B; a <A; c; d <c; e <a").unwrap();
+    let (_, step) = lab.engine.start(plan, lab.now());
+    let slow: Vec<_> =
+        step.submit.iter().filter(|op| op.key == key("A") || op.key == key("B")).cloned().collect();
+    lab.follow(step);
+    assert_eq!(
+        lab.log(),
+        "create c; create A silent; create B silent; create d",
+        "siblings go at once, and so does what is unrelated"
+    );
+    lab.silent.clear();
+    // The answers come in the other order.
+    for op in slow.iter().rev() {
+        let done = lab.carry_out(op).unwrap();
+        let step = lab.engine.completed(vec![done], lab.now());
+        lab.follow(step);
+    }
+    assert_eq!(lab.log(), "create B; create A; create a; create e");
+    check_states(&lab, "A CONFIGURED, B CONFIGURED, a CONFIGURED, d CONFIGURED, e CONFIGURED");
+}
+
+// proves kv.V13
+#[test]
+fn deletes_wait_for_those_that_lean_on_them_and_for_nobody_else() {
+    let mut lab =
+        Lab { strict: false, ..Lab::having("", "A <b; b <c; c; d; e <d; l ~/; l/1 <l; B <l/1") };
+    lab.silent = vec!["delete A".into(), "delete B".into()];
+    let plan = lab.plan("-A; -b; -c; -d; -e; -l; -l/1; -B").unwrap();
+    let (_, step) = lab.engine.start(plan, lab.now());
+    let slow: Vec<_> = step.submit.iter().filter(|op| op.transport.0 == 1).cloned().collect();
+    lab.follow(step);
+    assert_eq!(lab.log(), "delete e; delete A silent; delete B silent; delete d");
+    lab.silent.clear();
+    for op in &slow {
+        let done = lab.carry_out(op).unwrap();
+        let step = lab.engine.completed(vec![done], lab.now());
+        lab.follow(step);
+    }
+    // The link takes along what stands on it, and waits for whoever uses that.
+    assert_eq!(lab.log(), "delete A; delete b; delete c; delete B; delete l");
+    assert_eq!(lab.shown(), "");
+}
+
+#[test]
+fn a_recreation_whose_delete_is_refused_for_a_while_is_tried_until_it_is_done() {
+    for seed in 0..8 {
+        let mut lab = Lab::having("", "a !1; b <a");
+        lab.engine = std::mem::replace(&mut lab.engine, Engine::new(Registry::new())).seeded(seed);
+        hinder(&mut lab, "delete a");
+        lab.commit_delta(delta("a !2").best_effort()).unwrap();
+        lab.settle(LONG);
+        check_states(&lab, "a RETRYING");
+        lab.failing.clear();
+        lab.settle(LONG);
+        assert_eq!(lab.shown(), "a !2; b <a", "seed {seed}");
+    }
+}
+
+#[test]
+fn an_update_that_failed_does_not_outlive_what_the_new_value_needs() {
+    let mut lab = Lab::having("f", "a =1");
+    refuse(&mut lab, "update a");
+    lab.commit_delta(delta("a =2 <f").best_effort()).unwrap();
+    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("FAILED", "a =1; f"));
+    lab.strict = false;
+    lab.outside("-f");
+    lab.settle(LONG);
+    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("PENDING <f", ""));
+    lab.outside("f");
+    lab.settle(LONG);
+    assert_eq!(lab.shown(), "a =2 <f; f");
 }
