@@ -6,7 +6,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, Configuration, EditErrors, Layers};
 use holdfast_scheduler::{Key, SharedValue};
 
-use crate::store::Change;
+use crate::store::{ArtefactChange, Change};
 
 /// Values that differ; `None`: it is not to be any more.
 pub type Values = Vec<(Key, Option<SharedValue>)>;
@@ -24,8 +24,8 @@ pub struct Logins {
 pub enum Intent {
     /// A Set, which writes the client's layers.
     Edit(Edit),
-    /// What the box boots with.
-    Boot(BootChange),
+    /// What the box boots with, and what gNSI keeps of what came with it: written down together, or not at all.
+    Boot { change: BootChange, artefacts: Vec<ArtefactChange> },
     /// A service takes its items back, or leaves them to the clients.
     Switch { service: Service, on: bool },
     /// The client's layers as they were before a commit that nobody confirmed.
@@ -38,11 +38,16 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// A boot configuration alone.
+    pub fn boot(change: BootChange) -> Self {
+        Self::Boot { change, artefacts: Vec::new() }
+    }
+
     /// What the log calls it.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Edit(_) => "set",
-            Self::Boot(_) => "boot",
+            Self::Boot { .. } => "boot",
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
             Self::Logins(_) => "credentials",
@@ -65,7 +70,7 @@ impl Intent {
     pub fn apply(&self, old: &Configuration) -> Result<Configuration, EditErrors> {
         match self {
             Self::Edit(edit) => old.edit(edit),
-            Self::Boot(change) => old.boot_changed(change),
+            Self::Boot { change, .. } => old.boot_changed(change),
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
             Self::Rollback(before) => Ok(old.with_client_of(before)),
             Self::Logins(_) => Ok(old.clone()),
@@ -79,7 +84,7 @@ impl Intent {
             Self::FactoryReset { retain_certificates } => {
                 vec![Change::factory_reset(*retain_certificates)]
             }
-            Self::Edit(_) | Self::Boot(_) | Self::Switch { .. } => Vec::new(),
+            Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
             Self::Rollback(_) | Self::Logins(_) => Vec::new(),
         }
     }
@@ -93,7 +98,9 @@ impl Intent {
     pub(super) fn is_admitted(&self) -> bool {
         matches!(
             self,
-            Self::Rollback(_) | Self::FactoryReset { .. } | Self::Boot(BootChange::GoBack)
+            Self::Rollback(_)
+                | Self::FactoryReset { .. }
+                | Self::Boot { change: BootChange::GoBack, .. }
         )
     }
 }

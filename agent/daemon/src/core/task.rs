@@ -153,7 +153,7 @@ impl CoreTask {
     }
 
     /// Works out beside the loop what a request means: that takes as long as the request is large.
-    pub(super) fn examine(&mut self, ticket: Ticket, intent: Intent, options: CommitOptions) {
+    pub(super) fn examine(&mut self, ticket: Ticket, mut intent: Intent, options: CommitOptions) {
         let number = self.next_number;
         self.next_number += 1;
         let shown = ticket.is_dry_run();
@@ -165,6 +165,9 @@ impl CoreTask {
             Intent::FactoryReset { .. } => self.no_logins(),
             _ => Logins::default(),
         };
+        if let Intent::Boot { artefacts, .. } = &mut intent {
+            transaction.artefacts = std::mem::take(artefacts);
+        }
         transaction.origin = intent.origin();
         self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
@@ -392,8 +395,9 @@ impl CoreTask {
         let finished = match error {
             None => {
                 let unconfirmed = transaction.unconfirmed();
+                let artefacts = std::mem::take(&mut transaction.artefacts);
                 transaction.stage = Stage::Committing { configuration };
-                is_recorded.then(|| self.store.commit(number, unconfirmed))
+                is_recorded.then(|| self.store.commit_with(number, unconfirmed, artefacts))
             }
             Some(error) => {
                 transaction.stage = Stage::Aborting { error };

@@ -11,7 +11,7 @@ use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
-use crate::store::{StoreError, Unconfirmed};
+use crate::store::{ArtefactChange, StoreError, Unconfirmed};
 
 /// The answer channel of a request, and what logs call it.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(super) struct Transaction {
     pub(super) is_rollback: bool,
     /// What of no layer it changes.
     pub(super) logins: Logins,
+    /// What of gNSI is written down with it.
+    pub(super) artefacts: Vec<ArtefactChange>,
     /// The store is not asked: it changes nothing that the core keeps over restarts.
     pub(super) is_unrecorded: bool,
     /// The model in which its author speaks.
@@ -95,6 +97,7 @@ impl Transaction {
             is_rollback: false,
             origin: Origin::OpenConfig,
             logins: Logins::default(),
+            artefacts: Vec::new(),
             is_unrecorded: false,
             changes,
             withheld,

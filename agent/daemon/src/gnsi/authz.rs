@@ -18,7 +18,7 @@ use crate::caller::{Caller, Source};
 use crate::core::{Polled, ServiceState};
 use crate::logging::Chain;
 use crate::northbound;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use crate::tls::Peer;
 
 /// The one artefact of the service.
@@ -181,14 +181,19 @@ impl Authz {
         self.shown(state)
     }
 
-    pub(crate) async fn write(&self, state: &State) -> Result<(), StoreError> {
+    /// Where it is written down.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What is written down of it.
+    pub(crate) fn change(&self, state: &State) -> ArtefactChange {
         let artefact = state.as_ref().map(|installed| Artefact {
             version: installed.version.clone(),
             created_on: installed.created_on,
             content: installed.text.clone().into_bytes().into(),
         });
-        let change = ArtefactChange { table: ArtefactTable::Authz, name: POLICY.into(), artefact };
-        self.store.write_artefacts(vec![change]).await
+        ArtefactChange { table: ArtefactTable::Authz, name: POLICY.into(), artefact }
     }
 
     /// Takes note of what was written down.

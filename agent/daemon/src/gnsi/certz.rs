@@ -50,7 +50,19 @@ struct Shared {
     /// What is on disk, and one change of it or of what is in force at a time.
     last: Mutex<Profiles>,
     binding: OnceLock<Box<dyn Binding>>,
+    /// Those that come with a configuration which may bind the server to one of them.
+    promised: Mutex<Profiles>,
     connections: Connections,
+}
+
+/// Profiles that a configuration may name though they are not final yet: as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Promise(TlsProfiles);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.0.promise_only(Profiles::default());
+    }
 }
 
 /// Everything of gnsi.certz that outlives a request; clones share it.
@@ -120,7 +132,7 @@ impl TlsProfiles {
         let profiles = restored(stored, &identity);
         let in_force = ArcSwap::from_pointee(InForce::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
-        let connections = Connections::default();
+        let (promised, connections) = (Mutex::default(), Connections::default());
         Ok(Self(Arc::new(Shared {
             files,
             state_dir,
@@ -128,6 +140,7 @@ impl TlsProfiles {
             in_force,
             last,
             binding,
+            promised,
             connections,
         })))
     }
@@ -191,6 +204,16 @@ impl TlsProfiles {
         let now = InForce::new(before.own.clone(), profiles.clone(), Some(&before))?;
         self.0.in_force.store(Arc::new(now));
         Ok(())
+    }
+
+    /// Lets a configuration name these until the answer is dropped.
+    pub(crate) fn promise(&self, profiles: &Profiles) -> Promise {
+        self.promise_only(profiles.clone());
+        Promise(self.clone())
+    }
+
+    fn promise_only(&self, profiles: Profiles) {
+        *self.0.promised.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
     }
 
     /// Notes that these are on disk and in force.
@@ -265,7 +288,8 @@ impl ProfileNames for TlsProfiles {
         if id == SYSTEM_DEFAULT_PROFILE {
             return None;
         }
-        match self.last().profile(id) {
+        let promised = self.0.promised.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match promised.profile(id).or(self.last().profile(id)) {
             None => Some(format!("there is no TLS profile `{id}`")),
             Some(profile) if profile.chain.is_none() => {
                 Some(format!("the TLS profile `{id}` has no certificate to show"))
@@ -316,23 +340,16 @@ impl Connections {
     }
 }
 
-/// What is written down of a profile that is new: nothing below it must be left of an earlier one of the same id.
-pub(crate) fn added(id: &str) -> Vec<ArtefactChange> {
-    let empty = Artefact { version: String::new(), created_on: 0, content: Vec::new().into() };
-    let entities = EntityKind::ALL.map(|kind| change(entity_name(id, kind), None));
-    entities.into_iter().chain([change(id.to_owned(), Some(empty))]).collect()
-}
-
-/// What is taken off the disk with a profile.
-pub(crate) fn removed(id: &str) -> Vec<ArtefactChange> {
-    let entities = EntityKind::ALL.map(|kind| change(entity_name(id, kind), None));
-    entities.into_iter().chain([change(id.to_owned(), None)]).collect()
-}
-
-/// The entities that differ.
+/// What is written down to get from the one to the other: profiles that come and go, and entities that differ.
 pub(crate) fn differences(before: &Profiles, now: &Profiles) -> Vec<ArtefactChange> {
-    let mut changes = Vec::new();
+    let gone = before.iter().filter(|(id, _)| now.profile(id).is_none());
+    let mut changes: Vec<_> = gone.flat_map(|(id, _)| profile_rows(id, None)).collect();
     for (id, profile) in now.iter() {
+        if before.profile(id).is_none() {
+            let empty =
+                Artefact { version: String::new(), created_on: 0, content: Vec::new().into() };
+            changes.extend(profile_rows(id, Some(empty)));
+        }
         let earlier = before.profile(id).cloned().unwrap_or_default();
         for kind in EntityKind::ALL.into_iter().filter(|kind| !earlier.shares(profile, *kind)) {
             let content = StoredEntity::encode(profile, kind);
@@ -344,6 +361,12 @@ pub(crate) fn differences(before: &Profiles, now: &Profiles) -> Vec<ArtefactChan
         }
     }
     changes
+}
+
+/// The row of a profile that comes or goes: nothing below it must be left of an earlier one of the same id.
+fn profile_rows(id: &str, row: Option<Artefact>) -> impl Iterator<Item = ArtefactChange> {
+    let entities = EntityKind::ALL.map(|kind| change(entity_name(id, kind), None));
+    entities.into_iter().chain([change(id.to_owned(), row)])
 }
 
 fn change(name: String, artefact: Option<Artefact>) -> ArtefactChange {

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::{Turn, vault::LoginVault};
 use crate::auth::Users;
 use crate::core::Values;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
 /// Permissions of what only root may read.
 const SECRET: u32 = 0o600;
@@ -114,11 +114,13 @@ impl Logins {
         self.0.current.store(Arc::clone(credentials));
     }
 
-    /// Writes down what differs. Durable when it is done.
-    ///
-    /// # Errors
-    /// When the store refuses; nothing is written then.
-    pub async fn write(&self, from: &Credentials, to: &Credentials) -> Result<(), StoreError> {
+    /// Where they are written down.
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// What is written down to get from the one to the other.
+    pub fn changes(&self, from: &Credentials, to: &Credentials) -> Vec<ArtefactChange> {
         let rows = |credentials: &Credentials| credentials.rows().into_iter().collect();
         let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) = (rows(from), rows(to));
         let change = |name: &SmolStr, content: Option<&Zeroizing<Vec<u8>>>| ArtefactChange {
@@ -133,8 +135,7 @@ impl Logins {
         let gone =
             old.keys().filter(|name| !new.contains_key(*name)).map(|name| change(name, None));
         let differs = new.iter().filter(|(name, content)| old.get(*name) != Some(*content));
-        let changes = gone.chain(differs.map(|(name, content)| change(name, Some(content))));
-        self.0.store.write_artefacts(changes.collect()).await
+        gone.chain(differs.map(|(name, content)| change(name, Some(content)))).collect()
     }
 
     /// It is written down.

@@ -24,8 +24,8 @@ use holdfast_security::acctz::History;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
-pub(crate) use self::certz::Certz;
 pub use self::certz::{Binding, TlsProfiles};
+pub(crate) use self::certz::{Certz, Promise};
 pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
 pub use self::logins::{Logins, difference};
@@ -86,6 +86,11 @@ impl Gnsi {
         self.accounts.clone()
     }
 
+    /// Where artefacts are written down.
+    pub(crate) fn store(&self) -> &Store {
+        self.logins.store()
+    }
+
     /// What is counted.
     pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
         vec![self.authz.clone(), Arc::new(self.certz.state.clone()), self.pathz.clone()]
@@ -126,7 +131,7 @@ impl Gnsi {
 }
 
 /// A path of the native model; entries have their keys.
-fn native_path(
+pub(crate) fn native_path(
     native: &Schema,
     elems: &[(&str, &[(&str, &str)])],
 ) -> Result<InstancePath, ModelError> {

@@ -69,6 +69,17 @@ impl Rotations {
         true
     }
 
+    /// The same for work that somebody waits for; `None` when the agent is stopping, or the work panicked.
+    pub(crate) async fn carry_out<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        if self.stopping.is_cancelled() {
+            return None;
+        }
+        self.tasks.spawn(work).await.ok()
+    }
+
     /// Has all rotations taken back, and waits for that at most so long.
     pub async fn stop(&self, at_most: Duration) {
         self.stopping.cancel();

@@ -38,23 +38,16 @@ pub async fn bootstrap(
 }
 
 /// An empty message brings as little as none: there is nothing yet that it could take away.
-fn read(payload: &Payload) -> Result<(Boot, Option<Artefacts>), Refusal> {
-    let response = &payload.response;
-    for (name, given) in [
-        ("credentials", response.credentials.as_ref().is_some_and(|it| *it != Default::default())),
-        (
-            "certz_profiles",
-            response.certz_profiles.as_ref().is_some_and(|it| !it.profiles.is_empty()),
-        ),
-    ] {
-        if given {
-            let why = format!("{name}: this box cannot take it from a bootstrap server yet");
-            return Err(Refusal::invalid(why));
-        }
+fn read(payload: &Payload) -> Result<(Boot, Artefacts), Refusal> {
+    fn filled<T: Clone + Default + PartialEq>(given: &Option<T>) -> Option<T> {
+        given.clone().filter(|it| *it != T::default())
     }
-    let authz = response.authz.clone().filter(|it| *it != Default::default());
-    let pathz = response.pathz.clone().filter(|it| *it != Default::default());
-    let artefacts = Artefacts { authz, pathz };
-    let artefacts = (!artefacts.is_empty()).then_some(artefacts);
+    let response = &payload.response;
+    let artefacts = Artefacts {
+        authz: filled(&response.authz),
+        pathz: filled(&response.pathz),
+        certz: filled(&response.certz_profiles),
+        credentials: filled(&response.credentials),
+    };
     Ok((boot_of(&payload.boot_config)?, artefacts))
 }

@@ -181,8 +181,22 @@ impl Database {
     /// When this transaction is not the prepared one, or the disk refuses: it is rolled back then, at the latest when the
     /// disk answers again.
     pub fn commit(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
+        self.commit_with(transaction, unconfirmed, &[])
+    }
+
+    /// The same, and writes artefacts of gNSI in the same durable write.
+    ///
+    /// # Errors
+    /// The same; no artefact is written then.
+    pub fn commit_with(
+        &mut self,
+        transaction: u64,
+        unconfirmed: Unconfirmed,
+        artefacts: &[ArtefactChange],
+    ) -> Result<(), StoreError> {
         self.expect_prepared("commit", transaction)?;
-        let Err(error) = self.make_final(transaction, unconfirmed) else { return Ok(()) };
+        let made = self.make_final(transaction, unconfirmed, artefacts);
+        let Err(error) = made else { return Ok(()) };
         (self.failed, self.given_up) = (true, true);
         // The disk may have taken the write and failed to say so.
         match self.made_final(transaction) {
@@ -201,8 +215,15 @@ impl Database {
         Ok(self.unfinished()? != Some(transaction))
     }
 
-    fn make_final(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
-        let write = self.begin("commit a transaction")?;
+    fn make_final(
+        &mut self,
+        transaction: u64,
+        unconfirmed: Unconfirmed,
+        artefacts: &[ArtefactChange],
+    ) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "commit a transaction";
+        let write = self.begin(ATTEMPT)?;
+        artefacts::write(&write, artefacts).map_err(StoreError::accessing(ATTEMPT))?;
         match unconfirmed {
             Unconfirmed::Stays => {}
             Unconfirmed::Begins => unconfirmed::keep(&write, transaction)?,
@@ -213,7 +234,7 @@ impl Database {
         if let Some(fault) = self.fault.take() {
             return fault.strike(write);
         }
-        finish(write, "commit a transaction")?;
+        finish(write, ATTEMPT)?;
         self.prepared = None;
         Ok(())
     }

@@ -219,6 +219,7 @@ enum Command {
     Commit {
         transaction: u64,
         unconfirmed: Unconfirmed,
+        artefacts: Vec<ArtefactChange>,
         answer: Reply<()>,
     },
     Confirm {
@@ -299,7 +300,17 @@ impl Store {
 
     /// Makes the prepared transaction final. Durable when the answer comes.
     pub fn commit(&self, transaction: u64, unconfirmed: Unconfirmed) -> Answer<()> {
-        self.send(|answer| Command::Commit { transaction, unconfirmed, answer })
+        self.commit_with(transaction, unconfirmed, Vec::new())
+    }
+
+    /// The same, and writes artefacts of gNSI in the same durable write: all of it, or nothing.
+    pub fn commit_with(
+        &self,
+        transaction: u64,
+        unconfirmed: Unconfirmed,
+        artefacts: Vec<ArtefactChange>,
+    ) -> Answer<()> {
+        self.send(|answer| Command::Commit { transaction, unconfirmed, artefacts, answer })
     }
 
     /// Makes the commit that waits to be confirmed final. Durable when the answer comes.
@@ -377,8 +388,10 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
                     database.prepare_if(transaction, &changes, || consent.awaited())
                 });
             }
-            Command::Commit { transaction, unconfirmed, answer } => {
-                carry_out(database, answer, |database| database.commit(transaction, unconfirmed));
+            Command::Commit { transaction, unconfirmed, artefacts, answer } => {
+                carry_out(database, answer, |database| {
+                    database.commit_with(transaction, unconfirmed, &artefacts)
+                });
             }
             Command::Confirm { answer } => carry_out(database, answer, Database::confirm),
             Command::Abort { transaction, answer } => {

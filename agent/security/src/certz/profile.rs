@@ -278,6 +278,37 @@ impl Profiles {
         Ok(self.with(upload.profile.clone(), profile))
     }
 
+    /// These profiles alone, each with what its upload brings; those that are not named go. `in_use` is the profile that
+    /// the server is bound to.
+    ///
+    /// # Errors
+    /// Whatever is wrong with an upload; when one is named twice or is the default one; and when what the server shows
+    /// would go.
+    pub fn replaced(
+        &self,
+        uploads: &[Upload],
+        in_use: Option<&str>,
+        identity: &dyn BoxIdentity,
+        now: UnixTime,
+    ) -> Result<Self, CertzError> {
+        let mut all = Self::default();
+        for upload in uploads {
+            if all.ids().any(|known| known == upload.profile) {
+                let reason = "it is named twice, or is the identity of the box";
+                return Err(CertzError::invalid(profile_name(&upload.profile), reason));
+            }
+            all = all.with_added(&upload.profile)?;
+            if !upload.entities.is_empty() {
+                all = all.with_upload(upload, None, identity, now)?;
+            }
+        }
+        let shows = |all: &Self, id| all.profile(id).is_some_and(|it| it.chain.is_some());
+        match in_use.filter(|id| shows(self, id) && !shows(&all, id)) {
+            Some(id) => Err(CertzError::precondition(profile_name(id), "the gRPC server uses it")),
+            None => Ok(all),
+        }
+    }
+
     /// Puts one entity into the profile that is being made.
     fn place(
         &self,

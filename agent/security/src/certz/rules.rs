@@ -38,6 +38,15 @@ pub enum Change {
         /// The time of the message.
         now: UnixTime,
     },
+    /// All profiles at once, as a configuration to boot with brings them.
+    Replacement {
+        uploads: Vec<Upload>,
+        /// The profile that the server will be bound to.
+        in_use: Option<SmolStr>,
+        identity: Arc<dyn BoxIdentity + Send + Sync>,
+        /// The time of the message.
+        now: UnixTime,
+    },
 }
 
 /// What the client is told.
@@ -88,7 +97,7 @@ impl Rotating for Rules {
 
     fn version_in_use(&self, state: &State, change: &Change) -> Option<String> {
         match change {
-            Change::Request { .. } => None,
+            Change::Request { .. } | Change::Replacement { .. } => None,
             Change::Upload { upload, .. } => state.profiles.version_in_use(upload),
         }
     }
@@ -106,6 +115,11 @@ impl Rotating for Rules {
                 let profiles = state.profiles.with_upload(&upload, key, &*identity, now)?;
                 Ok((State { profiles, stream: Some(stream) }, Reply::Uploaded))
             }
+            Change::Replacement { uploads, in_use, identity, now } => {
+                let in_use = in_use.as_deref();
+                let profiles = state.profiles.replaced(&uploads, in_use, &*identity, now)?;
+                Ok((profiles.into(), Reply::Uploaded))
+            }
         }
     }
 }
@@ -115,6 +129,7 @@ impl fmt::Debug for Change {
         f.write_str(match self {
             Self::Request { .. } => "Request",
             Self::Upload { .. } => "Upload",
+            Self::Replacement { .. } => "Replacement",
         })
     }
 }

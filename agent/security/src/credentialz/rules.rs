@@ -76,6 +76,8 @@ pub enum Upload {
     Keys(Vec<Given<Vec<RawKey>>>),
     Principals(Vec<Given<Vec<RawPrincipal>>>),
     Passwords(Vec<Given<Result<CryptHash, CryptError>>>),
+    /// All that accounts log in with: what is not named is as the box has it.
+    Accounts(Vec<Upload>),
     CaKeys {
         stamp: Stamp,
         keys: Vec<RawKey>,
@@ -100,6 +102,7 @@ pub enum Reply {
     Keys,
     Principals,
     Passwords,
+    Accounts,
     CaKeys,
     ServerKeys,
     GeneratedKeys(Vec<PublicKey>),
@@ -117,6 +120,8 @@ pub enum Refusal {
     Twice(SmolStr),
     #[error("account `{0}` can log in over gRPC only: no account of the box has such a name")]
     NotUnix(SmolStr),
+    #[error("this is about the host, and not about accounts")]
+    NotOfAccounts,
     #[error("nothing is in the request")]
     Nothing,
     #[error("the request names more than {0} accounts")]
@@ -161,6 +166,22 @@ impl Refusal {
     }
 }
 
+impl Upload {
+    /// The accounts that it names.
+    pub fn accounts(&self) -> Vec<SmolStr> {
+        fn names<T>(given: &[Given<T>]) -> Vec<SmolStr> {
+            given.iter().map(|it| it.account.clone()).collect()
+        }
+        match self {
+            Self::Keys(given) => names(given),
+            Self::Principals(given) => names(given),
+            Self::Passwords(given) => names(given),
+            Self::Accounts(parts) => parts.iter().flat_map(Self::accounts).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Rules {
     /// The version of an account that the upload brings again.
     pub fn version_in_use(&self, credentials: &Credentials, upload: &Upload) -> Option<String> {
@@ -197,6 +218,7 @@ impl Rules {
             Upload::Keys(given) => self.keys(&mut new, given)?,
             Upload::Principals(given) => self.principals(&mut new, given)?,
             Upload::Passwords(given) => self.passwords(&mut new, given)?,
+            Upload::Accounts(parts) => self.replace_accounts(&mut new, parts)?,
             Upload::CaKeys { stamp, keys } => {
                 let value = public_keys("certificate authorities", keys)?;
                 let value = value.into_iter().map(|it| it.key).collect();
@@ -263,6 +285,36 @@ impl Rules {
             new.accounts.entry(account).or_default().password = Some(Stamped { stamp, value });
         }
         Ok(Reply::Passwords)
+    }
+
+    fn replace_accounts(
+        &self,
+        new: &mut Credentials,
+        parts: Vec<Upload>,
+    ) -> Result<Reply, Refusal> {
+        new.accounts.clear();
+        for part in parts {
+            // Nothing is there yet, so what is there was named before.
+            let twice = |account: &SmolStr, has: fn(&Account) -> bool| match new
+                .accounts
+                .get(account)
+                .is_some_and(has)
+            {
+                true => Err(Refusal::Twice(account.clone())),
+                false => Ok(()),
+            };
+            let again = |has: fn(&Account) -> bool| {
+                part.accounts().iter().try_for_each(|account| twice(account, has))
+            };
+            match &part {
+                Upload::Keys(_) => again(|it| it.keys.is_some())?,
+                Upload::Principals(_) => again(|it| it.principals.is_some())?,
+                Upload::Passwords(_) => again(|it| it.password.is_some())?,
+                _ => return Err(Refusal::NotOfAccounts),
+            }
+            (*new, _) = self.apply(new, part)?;
+        }
+        Ok(Reply::Accounts)
     }
 
     /// Each account once, and of those that exist; over SSH, of those that the box can have.

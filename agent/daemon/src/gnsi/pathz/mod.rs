@@ -31,7 +31,7 @@ use super::{ModelError, Turn};
 use crate::core::{Polled, ServiceState};
 use crate::logging::Chain;
 use crate::northbound;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
+use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
 /// The one artefact of the service.
 const POLICY: &str = "policy";
@@ -127,14 +127,19 @@ impl Pathz {
         self.leaves.sandbox(state.as_deref())
     }
 
-    pub(crate) async fn write(&self, state: &State) -> Result<(), StoreError> {
+    /// Where it is written down.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What is written down of it.
+    pub(crate) fn change(&self, state: &State) -> ArtefactChange {
         let artefact = state.as_ref().map(|installed| Artefact {
             version: installed.version.clone(),
             created_on: installed.created_on,
             content: installed.content.clone().into(),
         });
-        let change = ArtefactChange { table: ArtefactTable::Pathz, name: POLICY.into(), artefact };
-        self.store.write_artefacts(vec![change]).await
+        ArtefactChange { table: ArtefactTable::Pathz, name: POLICY.into(), artefact }
     }
 
     /// What was written down decides from now on; whoever began under another policy hears of it.

@@ -22,11 +22,11 @@ use tracing::{info, warn};
 
 use crate::caller::Caller;
 use crate::core::Intent;
-use crate::gnsi::Gnsi;
-use crate::logging::Chain;
+use crate::gnsi::{Gnsi, Rotations};
 use crate::northbound::Datastore;
 use crate::northbound::gnsi::{Artefacts, Seeds};
 use crate::northbound::status::Refusal;
+use crate::store::ArtefactChange;
 
 /// How long a boot configuration may be tried before it is taken back: a person who looks whether the box is still
 /// there needs minutes, and nobody else can change what the box boots with in the meantime.
@@ -73,10 +73,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         caller.require_admin("gNOI SetBootConfig")?;
         let (boot, artefacts) = read(request.into_inner())?;
         let boot = boot.map(|boot| BootChange::Set(Some(Arc::new(boot))));
-        let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
-        // A task of its own: what is tried is kept or taken back also when the client is gone.
-        let set = tokio::spawn(async move { set(&core, &gnsi, &caller, boot, artefacts).await });
-        set.await.map_err(|error| Refusal::internal(error.to_string()))??;
+        set(&self.core, &self.gnsi, &caller, boot, artefacts).await?;
         Ok(Response::new(SetBootConfigResponse {}))
     }
 
@@ -87,13 +84,16 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfigVerified")?;
         let (answers, stream) = mpsc::channel(ANSWERS);
-        let (core, requests) = (self.core.clone(), request.into_inner());
+        let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
         // A task of its own: what is tried is taken back also when the client and its stream are gone.
-        tokio::spawn(async move {
-            if let Err(status) = verified(&core, &caller, requests, &answers).await {
-                let _client_is_gone = answers.send(Err(status)).await;
+        let trial = async move {
+            if let Err(refusal) = verified(&core, &gnsi, &caller, requests, &answers).await {
+                let _client_is_gone = answers.send(Err(refusal.into())).await;
             }
-        });
+        };
+        if !self.gnsi.rotations.spawn(trial) {
+            return Err(Refusal::stopping().into());
+        }
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }
@@ -101,55 +101,98 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 /// One trial: what is set is in force at once, and stays if the client says so.
 async fn verified<D: Datastore>(
     core: &D,
+    gnsi: &Gnsi,
     caller: &Caller,
     mut requests: Streaming<SetBootConfigVerifiedRequest>,
     answers: &Answers,
-) -> Result<(), Status> {
-    let first = requests.message().await?.and_then(|request| request.set_request);
+) -> Result<(), Refusal> {
+    let unread = |status: Status| Refusal::aborted(status.message());
+    let first = requests.message().await.map_err(unread)?.and_then(|request| request.set_request);
     let Some(Step::Set(set)) = first else {
-        return Err(Refusal::invalid("the first message has to be `set`").into());
+        return Err(Refusal::invalid("the first message has to be `set`"));
     };
-    let (boot, artefacts) = read(set)?;
-    if artefacts.is_some() {
-        return Err(Refusal::unimplemented(
-            "`authz` and `pathz` cannot be tried with a boot configuration: rotate them",
-        )
-        .into());
-    }
-    let Some(boot) = boot else {
-        return Err(Refusal::invalid(
-            "`set` has to bring a boot_config: nothing else can be tried",
-        )
-        .into());
-    };
-    change(core, caller, BootChange::Try(Arc::new(boot))).await?;
+    let trial = Trial::begin(core, gnsi, caller, set).await?;
     let told = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
     let end = match told {
-        Ok(()) => timeout(TRIAL, next_end(&mut requests)).await,
-        Err(_) => Ok(End::Cut),
+        Ok(()) => next_end(&mut requests, &gnsi.rotations).await,
+        Err(_) => End::Cut,
     };
-    let end = end.unwrap_or(End::Late);
-    if matches!(end, End::Finalized) {
-        change(core, caller, BootChange::Confirm).await?;
+    match end {
+        End::Finalized => trial.keep(core, gnsi, caller).await?,
+        _ => {
+            info!(caller = %caller.name, reason = end.reason(), "taking a tried boot configuration back");
+            trial.take_back(core, caller, &end.refusal()).await?;
+        }
+    }
+    if let End::Finalized | End::RolledBack(_) = end {
         let _client_is_gone = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
         return Ok(());
     }
-    info!(caller = %caller.name, reason = end.reason(), "taking a tried boot configuration back");
-    if let Err(error) = core.change(caller, Intent::Boot(BootChange::GoBack)).await {
-        warn!(error = %Chain(&error), "cannot take a tried boot configuration back; a restart will");
-        return Err(Refusal::from(error).into());
+    Err(end.refusal())
+}
+
+/// What is in force until the client decides.
+struct Trial {
+    seeds: Seeds,
+    with_boot: bool,
+}
+
+impl Trial {
+    async fn begin(
+        core: &impl Datastore,
+        gnsi: &Gnsi,
+        caller: &Caller,
+        set: SetBootConfigRequest,
+    ) -> Result<Self, Refusal> {
+        let (boot, artefacts) = read(set)?;
+        if boot.is_none() && artefacts.is_empty() {
+            return Err(Refusal::invalid("`set` brings nothing that could be tried"));
+        }
+        let boot = boot.map(|boot| BootChange::Try(Arc::new(boot)));
+        let mut seeds = Seeds::try_all(core, gnsi, caller, boot.as_ref(), artefacts).await?;
+        let with_boot = boot.is_some();
+        if let Some(boot) = boot
+            && let Err(refusal) = change(core, caller, boot).await
+        {
+            seeds.undo(&refusal).await;
+            return Err(refusal);
+        }
+        seeds.joined();
+        Ok(Self { seeds, with_boot })
     }
-    match end {
-        End::RolledBack(_) => {
-            let _client_is_gone = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
-            Ok(())
-        }
-        End::Finalized | End::Cut => Ok(()),
-        End::Late => {
-            Err(Refusal::late(format!("nothing was said within {TRIAL:?}: it is taken back"))
-                .into())
-        }
-        End::Wrong => Err(Refusal::invalid("`set` may come once: it is taken back").into()),
+
+    async fn keep(
+        self,
+        core: &impl Datastore,
+        gnsi: &Gnsi,
+        caller: &Caller,
+    ) -> Result<(), Refusal> {
+        let confirm = self.with_boot.then_some(BootChange::Confirm);
+        let Err(refusal) = write(core, gnsi, caller, confirm, self.seeds.changes()).await else {
+            self.seeds.settle().await;
+            return Ok(());
+        };
+        self.take_back(core, caller, &refusal).await?;
+        Err(refusal)
+    }
+
+    async fn take_back(
+        self,
+        core: &impl Datastore,
+        caller: &Caller,
+        why: &Refusal,
+    ) -> Result<(), Refusal> {
+        let back = match self.with_boot {
+            true => change(core, caller, BootChange::GoBack).await,
+            false => Ok(()),
+        };
+        self.seeds.undo(why).await;
+        back.inspect_err(|refusal| {
+            warn!(
+                reason = refusal.text(),
+                "cannot take a tried boot configuration back; a restart will"
+            );
+        })
     }
 }
 
@@ -161,6 +204,7 @@ enum End {
     Cut,
     Late,
     Wrong,
+    Stopping,
 }
 
 impl End {
@@ -171,65 +215,99 @@ impl End {
             Self::Cut => "the stream ended",
             Self::Late => "nothing was said in time",
             Self::Wrong => "the client sent `set` again",
+            Self::Stopping => "the agent stops",
+        }
+    }
+
+    /// What the client is told, if it still listens.
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Finalized | Self::RolledBack(_) | Self::Cut => {
+                Refusal::aborted("the trial ended without finalize: all is as it was")
+            }
+            Self::Late => {
+                Refusal::late(format!("nothing was said within {TRIAL:?}: it is taken back"))
+            }
+            Self::Wrong => Refusal::invalid("`set` may come once: it is taken back"),
+            Self::Stopping => Refusal::stopping(),
         }
     }
 }
 
-async fn next_end(requests: &mut Streaming<SetBootConfigVerifiedRequest>) -> End {
-    match requests.message().await {
-        Ok(Some(request)) => match request.set_request {
+async fn next_end(
+    requests: &mut Streaming<SetBootConfigVerifiedRequest>,
+    rotations: &Rotations,
+) -> End {
+    let message = tokio::select! {
+        message = timeout(TRIAL, requests.message()) => message,
+        () = rotations.stopping() => return End::Stopping,
+    };
+    match message {
+        Ok(Ok(Some(request))) => match request.set_request {
             Some(Step::Finalize(_)) => End::Finalized,
             Some(Step::Rollback(rollback)) => End::RolledBack(rollback.reason),
             Some(Step::Set(_)) | None => End::Wrong,
         },
-        Ok(None) | Err(_) => End::Cut,
+        Ok(Ok(None) | Err(_)) => End::Cut,
+        Err(_) => End::Late,
     }
 }
 
 async fn change(core: &impl Datastore, caller: &Caller, change: BootChange) -> Result<(), Refusal> {
-    core.change(caller, Intent::Boot(change)).await?;
+    core.change(caller, Intent::boot(change)).await?;
     Ok(())
 }
 
-/// Sets the boot configuration and what is gNSI's, all or nothing.
-pub(in crate::northbound) async fn set(
+/// Sets the boot configuration and what is gNSI's, all or nothing; also when whoever asked has gone meanwhile.
+pub(in crate::northbound) async fn set<D: Datastore>(
+    core: &D,
+    gnsi: &Gnsi,
+    caller: &Caller,
+    boot: Option<BootChange>,
+    artefacts: Artefacts,
+) -> Result<(), Refusal> {
+    let (core, caller, own) = (core.clone(), caller.clone(), gnsi.clone());
+    let set = async move {
+        let seeds = Seeds::try_all(&core, &own, &caller, boot.as_ref(), artefacts).await?;
+        match write(&core, &own, &caller, boot, seeds.changes()).await {
+            Ok(()) => seeds.settle().await,
+            Err(refusal) => {
+                seeds.undo(&refusal).await;
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    };
+    gnsi.rotations.carry_out(set).await.unwrap_or_else(|| Err(Refusal::stopping()))
+}
+
+/// Writes down what is to stay, as one: a change of what the box boots with, and artefacts of gNSI.
+async fn write(
     core: &impl Datastore,
     gnsi: &Gnsi,
     caller: &Caller,
     boot: Option<BootChange>,
-    artefacts: Option<Artefacts>,
+    artefacts: Vec<ArtefactChange>,
 ) -> Result<(), Refusal> {
-    let seeds = match artefacts {
-        Some(artefacts) => Seeds::try_all(core, gnsi, caller, artefacts).await?,
-        None => Seeds::default(),
-    };
-    if let Some(boot) = boot
-        && let Err(refusal) = change(core, caller, boot).await
-    {
-        seeds.undo(&refusal).await;
-        return Err(refusal);
+    match boot {
+        Some(change) => {
+            core.change(caller, Intent::Boot { change, artefacts }).await?;
+        }
+        None if artefacts.is_empty() => {}
+        None => gnsi.store().write_artefacts(artefacts).await?,
     }
-    seeds.keep().await
+    Ok(())
 }
 
 /// What a request brings; nothing for what it leaves alone.
-fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Option<Artefacts>), Refusal> {
+fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Refusal> {
     #[allow(deprecated, reason = "it is refused by name")]
-    let certificates = request.certificates.is_some();
-    for (name, given) in [
-        ("credentials", request.credentials.is_some()),
-        ("certificates", certificates),
-        ("certz", request.certz.is_some()),
-    ] {
-        if given {
-            return Err(Refusal::unimplemented(format!(
-                "`{name}` needs gNSI, which is not there yet"
-            )));
-        }
+    if request.certificates.is_some() {
+        return Err(Refusal::unimplemented("`certificates` is deprecated: use `certz`"));
     }
-    let artefacts = Artefacts { authz: request.authz, pathz: request.pathz };
-    let artefacts = (!artefacts.is_empty()).then_some(artefacts);
-    Ok((request.boot_config.map(read_boot).transpose()?, artefacts))
+    let SetBootConfigRequest { boot_config, credentials, authz, pathz, certz, .. } = request;
+    let artefacts = Artefacts { authz, pathz, certz, credentials };
+    Ok((boot_config.map(read_boot).transpose()?, artefacts))
 }
 
 /// What a client says the box is to boot with.

@@ -11,9 +11,8 @@ use holdfast_security::acctz::{
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
-use super::switched_on;
+use super::admin;
 use crate::accounting::{Accounts, Reader};
-use crate::caller::Caller;
 use crate::northbound::Datastore;
 use crate::northbound::outlet::{self, End, Messages, Outlet};
 use crate::northbound::status::Refusal;
@@ -44,9 +43,7 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
         &self,
         request: Request<wire::RecordRequest>,
     ) -> Result<Response<Self::RecordSubscribeStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        caller.require_admin("gNSI RecordSubscribe")?;
-        switched_on(&self.core)?;
+        admin(&self.core, &request, "gNSI RecordSubscribe")?;
         let after_ns = after(request.get_ref().timestamp.as_ref())?;
         let reader = self.accounts.read(after_ns);
         let (outlet, mut messages) = outlet::channel();

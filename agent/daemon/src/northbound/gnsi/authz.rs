@@ -9,12 +9,12 @@ use holdfast_proto::gnsi::authz::v1::rotate_authz_response::RotateResponse as To
 use holdfast_security::authz::{Rules, Upload};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::rotate::{self, Answers, Command, Rotated, State};
-use super::switched_on;
-use crate::caller::Caller;
-use crate::gnsi::{Authz, Gnsi, Rotations};
+use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::{admin, reader};
+use crate::gnsi::{Authz, Gnsi, Rotations, Turn};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
+use crate::store::{ArtefactChange, Store};
 
 /// Serves gnsi.authz.
 #[derive(Debug)]
@@ -44,25 +44,22 @@ impl<D: Datastore> Face<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> Service for AuthzService<D> {
-    type RotateStream = Answers<Face<D>>;
+    type RotateStream = Answers<wire::RotateAuthzResponse>;
 
     async fn rotate(
         &self,
         request: Request<Streaming<wire::RotateAuthzRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        caller.require_admin("gNSI authz Rotate")?;
-        switched_on(&self.face.core)?;
-        let (face, turn) = (Arc::clone(&self.face), &self.face.authz.turn);
-        rotate::serve(face, &self.rotations, turn, caller, request.into_inner()).map(Response::new)
+        let caller = admin(&self.face.core, &request, "gNSI authz Rotate")?;
+        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
+        rotate::serve::<_, Rotate>(face, &self.rotations, caller, stream).map(Response::new)
     }
 
     async fn probe(
         &self,
         request: Request<wire::ProbeRequest>,
     ) -> Result<Response<wire::ProbeResponse>, Status> {
-        Caller::authenticated(&request)?;
-        switched_on(&self.face.core)?;
+        reader(&self.face.core, &request)?;
         let wire::ProbeRequest { user, rpc } = request.into_inner();
         if user.is_empty() {
             return Err(
@@ -85,8 +82,7 @@ impl<D: Datastore> Service for AuthzService<D> {
         &self,
         request: Request<wire::GetRequest>,
     ) -> Result<Response<wire::GetResponse>, Status> {
-        Caller::authenticated(&request)?;
-        switched_on(&self.face.core)?;
+        reader(&self.face.core, &request)?;
         default_profile(&request.get_ref().authz_profile_id)?;
         let none =
             || Refusal::precondition("there is no authorization policy: every RPC is allowed");
@@ -99,24 +95,54 @@ impl<D: Datastore> Service for AuthzService<D> {
 
 impl<D: Datastore> Rotated for Face<D> {
     type Rules = Rules;
-    type Request = wire::RotateAuthzRequest;
-    type Response = wire::RotateAuthzResponse;
     const NAME: &'static str = "gnsi.authz";
 
     fn rules(&self) -> &Rules {
         &Rules
     }
 
+    fn turn(&self) -> &Turn {
+        &self.authz.turn
+    }
+
+    fn store(&self) -> &Store {
+        self.authz.store()
+    }
+
     fn last(&self) -> State<Self> {
         self.authz.last()
     }
 
+    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        self.core.show_state(self.authz.enforce(now)).await;
+        Ok(())
+    }
+
+    fn changes(&self, _before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange> {
+        vec![self.authz.change(now)]
+    }
+
+    async fn settle(&self, now: &State<Self>) {
+        self.authz.settle(now);
+    }
+
+    async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
+        self.core.show_state(self.authz.enforce(to)).await;
+    }
+}
+
+/// The messages of Rotate.
+struct Rotate;
+
+impl<D: Datastore> Messages<Face<D>> for Rotate {
+    type Request = wire::RotateAuthzRequest;
+    type Response = wire::RotateAuthzResponse;
+
     async fn read(
-        &self,
-        _caller: &Caller,
-        _current: &State<Self>,
+        _service: &Face<D>,
+        _current: &State<Face<D>>,
         request: Self::Request,
-    ) -> Result<Command<Self>, Refusal> {
+    ) -> Result<Command<Face<D>>, Refusal> {
         default_profile(&request.authz_profile_id)?;
         match request.rotate_request {
             Some(Asked::UploadRequest(given)) => {
@@ -129,26 +155,9 @@ impl<D: Datastore> Rotated for Face<D> {
         }
     }
 
-    fn answer(&self, (): ()) -> Self::Response {
+    fn answer((): ()) -> Self::Response {
         let told = Told::UploadResponse(wire::UploadResponse {});
         wire::RotateAuthzResponse { rotate_response: Some(told) }
-    }
-
-    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        self.core.show_state(self.authz.enforce(now)).await;
-        Ok(())
-    }
-
-    async fn write(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        Ok(self.authz.write(now).await?)
-    }
-
-    async fn settle(&self, now: &State<Self>) {
-        self.authz.settle(now);
-    }
-
-    async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
-        self.core.show_state(self.authz.enforce(to)).await;
     }
 }
 

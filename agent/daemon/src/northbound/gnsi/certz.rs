@@ -7,21 +7,22 @@ mod wire_entities;
 
 use std::sync::Arc;
 
+use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
 use holdfast_proto::gnsi::certz::v1 as wire;
 use holdfast_proto::gnsi::certz::v1::certz_server::Certz as Service;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
 use holdfast_security::certz::{CertzError, Change, Profiles, Reply, Rules, Upload};
 use rustls_pki_types::UnixTime;
+use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
 
 use self::wire_entities::{csr_params, entities};
-use super::rotate::{self, Answers, Command, Rotated, State};
-use super::switched_on;
-use crate::caller::Caller;
-use crate::gnsi::certz::{added, differences, removed};
-use crate::gnsi::{Certz, Gnsi, Held, Rotations, ServerState, TlsProfiles, Turn};
+use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::{admin, reader};
+use crate::gnsi::certz::differences;
+use crate::gnsi::{Certz, Gnsi, Held, Rotations, TlsProfiles, Turn};
 use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
@@ -31,47 +32,36 @@ use crate::store::{ArtefactChange, Store};
 #[derive(Debug)]
 pub(in crate::northbound) struct CertzService<D> {
     face: Arc<Face<D>>,
-    turn: Turn,
     rotations: Rotations,
 }
 
 /// What a rotation needs.
 #[derive(Debug)]
 pub(in crate::northbound) struct Face<D> {
-    profiles: TlsProfiles,
-    state: ServerState,
-    store: Store,
+    certz: Certz,
     core: D,
 }
 
 impl<D: Datastore> CertzService<D> {
     pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
-        let Certz { profiles, state, store, turn } = gnsi.certz.clone();
-        let face = Arc::new(Face { profiles, state, store, core });
-        Self { face, turn, rotations: gnsi.rotations.clone() }
+        Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
     }
 
     /// The right to be the one RPC of the service, for one that may read, or with `attempt` change.
     fn begin<T>(&self, request: &Request<T>, attempt: Option<&str>) -> Result<Held, Status> {
-        let caller = Caller::authenticated(request)?;
-        if let Some(attempt) = attempt {
-            caller.require_admin(attempt)?;
-        }
-        switched_on(&self.face.core)?;
+        match attempt {
+            Some(attempt) => admin(&self.face.core, request, attempt)?,
+            None => reader(&self.face.core, request)?,
+        };
         let busy = || Refusal::busy("another RPC of gnsi.certz is in progress");
-        Ok(self.turn.take().ok_or_else(busy)?)
+        Ok(self.face.certz.turn.take().ok_or_else(busy)?)
     }
 
     /// Changes the list of profiles: durable when it is done. An RPC whose client has gone is carried out all the same.
-    async fn change_list(
-        &self,
-        held: Held,
-        now: Profiles,
-        changes: Vec<ArtefactChange>,
-    ) -> Result<(), Status> {
+    async fn change_list(&self, held: Held, now: Profiles) -> Result<(), Status> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
-            let done = face.change_list(now, changes).await;
+            let done = face.change_list(now).await;
             drop(held);
             done
         });
@@ -82,18 +72,15 @@ impl<D: Datastore> CertzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> Service for CertzService<D> {
-    type RotateStream = Answers<Face<D>>;
+    type RotateStream = Answers<wire::RotateCertificateResponse>;
 
     async fn rotate(
         &self,
         request: Request<Streaming<wire::RotateCertificateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        caller.require_admin("gNSI certz Rotate")?;
-        switched_on(&self.face.core)?;
-        let face = Arc::clone(&self.face);
-        let stream = request.into_inner();
-        rotate::serve(face, &self.rotations, &self.turn, caller, stream).map(Response::new)
+        let caller = admin(&self.face.core, &request, "gNSI certz Rotate")?;
+        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
+        rotate::serve::<_, Rotate>(face, &self.rotations, caller, stream).map(Response::new)
     }
 
     async fn add_profile(
@@ -102,8 +89,8 @@ impl<D: Datastore> Service for CertzService<D> {
     ) -> Result<Response<wire::AddProfileResponse>, Status> {
         let held = self.begin(&request, Some("gNSI certz AddProfile"))?;
         let id = request.into_inner().ssl_profile_id;
-        let now = self.face.profiles.last().with_added(&id).map_err(refused)?;
-        self.change_list(held, now, added(&id)).await?;
+        let now = self.face.certz.profiles.last().with_added(&id).map_err(refused)?;
+        self.change_list(held, now).await?;
         Ok(Response::new(wire::AddProfileResponse {}))
     }
 
@@ -113,9 +100,10 @@ impl<D: Datastore> Service for CertzService<D> {
     ) -> Result<Response<wire::DeleteProfileResponse>, Status> {
         let held = self.begin(&request, Some("gNSI certz DeleteProfile"))?;
         let id = request.into_inner().ssl_profile_id;
-        let in_use = self.face.profiles.bound().is_some_and(|bound| bound == id);
-        let now = self.face.profiles.last().without(&id, in_use).map_err(refused)?;
-        self.change_list(held, now, removed(&id)).await?;
+        let profiles = &self.face.certz.profiles;
+        let in_use = profiles.bound().is_some_and(|bound| bound == id);
+        let now = profiles.last().without(&id, in_use).map_err(refused)?;
+        self.change_list(held, now).await?;
         Ok(Response::new(wire::DeleteProfileResponse {}))
     }
 
@@ -124,7 +112,7 @@ impl<D: Datastore> Service for CertzService<D> {
         request: Request<wire::GetProfileListRequest>,
     ) -> Result<Response<wire::GetProfileListResponse>, Status> {
         let _held = self.begin(&request, None)?;
-        let ssl_profile_ids = self.face.profiles.last().ids().map(str::to_owned).collect();
+        let ssl_profile_ids = self.face.certz.profiles.last().ids().map(str::to_owned).collect();
         Ok(Response::new(wire::GetProfileListResponse { ssl_profile_ids }))
     }
 
@@ -142,52 +130,88 @@ impl<D: Datastore> Service for CertzService<D> {
         &self,
         request: Request<wire::GetIntegrityManifestRequest>,
     ) -> Result<Response<wire::GetIntegrityManifestResponse>, Status> {
-        Caller::authenticated(&request)?;
+        reader(&self.face.core, &request)?;
         let reason = "gnsi.certz GetIntegrityManifest: this box has no root of trust that measures";
         Err(Refusal::unimplemented(reason).into())
     }
 }
 
 impl<D: Datastore> Face<D> {
-    async fn change_list(
-        &self,
-        now: Profiles,
-        changes: Vec<ArtefactChange>,
-    ) -> Result<(), Refusal> {
-        self.store.write_artefacts(changes).await.map_err(unwritten)?;
-        self.profiles.settle(&now);
+    pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
+        Self { certz: gnsi.certz.clone(), core }
+    }
+
+    async fn change_list(&self, now: Profiles) -> Result<(), Refusal> {
+        let changes = differences(&self.certz.profiles.last(), &now);
+        self.certz.store.write_artefacts(changes).await?;
+        self.certz.profiles.settle(&now);
         self.bring_into_force(&now).await
     }
 
     /// What is connected already goes on with what it has.
     async fn bring_into_force(&self, profiles: &Profiles) -> Result<(), Refusal> {
-        let taken = self.profiles.bring_into_force(profiles);
+        let taken = self.certz.profiles.bring_into_force(profiles);
         taken.map_err(|error| Refusal::internal(Chain(&error).to_string()))?;
-        self.state.show(&self.core).await;
+        self.certz.state.show(&self.core).await;
         Ok(())
     }
 }
 
 impl<D: Datastore> Rotated for Face<D> {
     type Rules = Rules;
-    type Request = wire::RotateCertificateRequest;
-    type Response = wire::RotateCertificateResponse;
     const NAME: &'static str = "gnsi.certz";
 
     fn rules(&self) -> &Rules {
         &Rules
     }
 
-    fn last(&self) -> State<Self> {
-        self.profiles.last().into()
+    fn turn(&self) -> &Turn {
+        &self.certz.turn
     }
 
+    fn store(&self) -> &Store {
+        &self.certz.store
+    }
+
+    fn last(&self) -> State<Self> {
+        self.certz.profiles.last().into()
+    }
+
+    fn refused(&self, refusal: &CertzError) -> Refusal {
+        Refusal::certz(refusal)
+    }
+
+    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        self.bring_into_force(&now.profiles).await
+    }
+
+    fn changes(&self, before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange> {
+        differences(&before.profiles, &now.profiles)
+    }
+
+    async fn settle(&self, now: &State<Self>) {
+        self.certz.profiles.settle(&now.profiles);
+    }
+
+    async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
+        if let Err(refusal) = self.bring_into_force(&to.profiles).await {
+            tracing::error!(reason = %refusal.text(), "the TLS profiles stay as they were tried");
+        }
+    }
+}
+
+/// The messages of Rotate.
+struct Rotate;
+
+impl<D: Datastore> Messages<Face<D>> for Rotate {
+    type Request = wire::RotateCertificateRequest;
+    type Response = wire::RotateCertificateResponse;
+
     async fn read(
-        &self,
-        _caller: &Caller,
-        current: &State<Self>,
+        service: &Face<D>,
+        current: &State<Face<D>>,
         request: Self::Request,
-    ) -> Result<Command<Self>, Refusal> {
+    ) -> Result<Command<Face<D>>, Refusal> {
         let wire::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
             request;
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
@@ -206,7 +230,8 @@ impl<D: Datastore> Rotated for Face<D> {
             Some(Asked::Certificates(upload)) => {
                 // A bundle of 20 000 authorities takes a second to take apart.
                 let entities = in_background(move || entities(upload.entities)).await?;
-                let (upload, identity) = (Upload { profile, entities }, self.profiles.identity());
+                let upload = Upload { profile, entities };
+                let identity = service.certz.profiles.identity();
                 let change = Change::Upload { upload, identity, now: UnixTime::now() };
                 Ok(Command::Upload { upload: change, overwrite })
             }
@@ -217,7 +242,7 @@ impl<D: Datastore> Rotated for Face<D> {
         }
     }
 
-    fn answer(&self, reply: Reply) -> Self::Response {
+    fn answer(reply: Reply) -> Self::Response {
         let told = match reply {
             Reply::Uploaded => Told::Certificates(wire::UploadResponse {}),
             Reply::Request(pem) => {
@@ -234,29 +259,23 @@ impl<D: Datastore> Rotated for Face<D> {
         };
         wire::RotateCertificateResponse { rotate_response: Some(told) }
     }
+}
 
-    fn refused(&self, refusal: &CertzError) -> Refusal {
-        Refusal::certz(refusal)
-    }
-
-    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        self.bring_into_force(&now.profiles).await
-    }
-
-    async fn write(&self, before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        let changes = differences(&before.profiles, &now.profiles);
-        self.store.write_artefacts(changes).await.map_err(unwritten)
-    }
-
-    async fn settle(&self, now: &State<Self>) {
-        self.profiles.settle(&now.profiles);
-    }
-
-    async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
-        if let Err(refusal) = self.bring_into_force(&to.profiles).await {
-            tracing::error!(reason = %refusal.text(), "the TLS profiles stay as they were tried");
-        }
-    }
+/// All profiles at once, from wire to domain; `in_use` is the one that the server will be bound to.
+pub(super) async fn replacement(
+    given: CertzProfiles,
+    in_use: Option<SmolStr>,
+    profiles: &TlsProfiles,
+) -> Result<Change, Refusal> {
+    let uploads = in_background(move || {
+        let upload = |profile: CertzProfile| {
+            let entities = entities(profile.certz.unwrap_or_default().entities)?;
+            Ok(Upload { profile: profile.ssl_profile_id.into(), entities })
+        };
+        given.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
+    });
+    let (uploads, identity) = (uploads.await?, profiles.identity());
+    Ok(Change::Replacement { uploads, in_use, identity, now: UnixTime::now() })
 }
 
 /// Work of the processor for so long that the other tasks of a thread must not wait for it.
@@ -270,8 +289,4 @@ async fn in_background<T: Send + 'static>(
 
 fn refused(error: CertzError) -> Refusal {
     Refusal::certz(&error)
-}
-
-fn unwritten(error: crate::store::StoreError) -> Refusal {
-    Refusal::internal(Chain(&error).to_string())
 }

@@ -19,8 +19,26 @@ pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
 pub(super) use self::pathz::{PathzService, draft as pathz_draft};
 pub(crate) use self::seed::{Artefacts, Seeds};
+use tonic::{Request, Status};
+
 use super::datastore::Datastore;
 use super::status::Refusal;
+use crate::caller::Caller;
+
+/// Who asks, where gNSI answers.
+fn reader<T>(core: &impl Datastore, request: &Request<T>) -> Result<Caller, Status> {
+    let caller = Caller::authenticated(request)?;
+    switched_on(core)?;
+    Ok(caller)
+}
+
+/// The same for an `attempt` that is an administrator's.
+fn admin<T>(core: &impl Datastore, request: &Request<T>, attempt: &str) -> Result<Caller, Status> {
+    let caller = Caller::authenticated(request)?;
+    caller.require_admin(attempt)?;
+    switched_on(core)?;
+    Ok(caller)
+}
 
 /// A box on which the operator has switched gNSI off answers none of its services.
 fn switched_on(core: &impl Datastore) -> Result<(), Refusal> {

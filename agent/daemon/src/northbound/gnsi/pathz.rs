@@ -13,14 +13,14 @@ use prost::Message;
 use smol_str::SmolStr;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::rotate::{self, Answers, Command, Rotated, State};
-use super::switched_on;
-use crate::caller::Caller;
+use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::{admin, reader};
 use crate::gnsi::pathz::{Installed, Pathz, Rules, Upload};
-use crate::gnsi::{Gnsi, Rotations};
+use crate::gnsi::{Gnsi, Rotations, Turn};
 use crate::northbound::Datastore;
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
+use crate::store::{ArtefactChange, Store};
 
 /// Serves gnsi.pathz.
 #[derive(Debug)]
@@ -44,25 +44,22 @@ impl<D: Datastore> PathzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> Service for PathzService<D> {
-    type RotateStream = Answers<Face<D>>;
+    type RotateStream = Answers<wire::RotateResponse>;
 
     async fn rotate(
         &self,
         request: Request<Streaming<wire::RotateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        caller.require_admin("gNSI pathz Rotate")?;
-        switched_on(&self.face.core)?;
-        let (face, turn) = (Arc::clone(&self.face), &self.face.pathz.turn);
-        rotate::serve(face, &self.rotations, turn, caller, request.into_inner()).map(Response::new)
+        let caller = admin(&self.face.core, &request, "gNSI pathz Rotate")?;
+        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
+        rotate::serve::<_, Rotate>(face, &self.rotations, caller, stream).map(Response::new)
     }
 
     async fn probe(
         &self,
         request: Request<wire::ProbeRequest>,
     ) -> Result<Response<wire::ProbeResponse>, Status> {
-        Caller::authenticated(&request)?;
-        switched_on(&self.face.core)?;
+        reader(&self.face.core, &request)?;
         let wire::ProbeRequest { user, path, mode, policy_instance } = request.into_inner();
         if user.is_empty() {
             return Err(Refusal::invalid("`user` is missing").into());
@@ -88,8 +85,7 @@ impl<D: Datastore> Service for PathzService<D> {
         &self,
         request: Request<wire::GetRequest>,
     ) -> Result<Response<wire::GetResponse>, Status> {
-        Caller::authenticated(&request)?;
-        switched_on(&self.face.core)?;
+        reader(&self.face.core, &request)?;
         let none = || Refusal::precondition("there is no policy of paths: everything is allowed");
         let installed = self.face.instance(request.get_ref().policy_instance)?.ok_or_else(none)?;
         let policy = wire::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
@@ -125,26 +121,57 @@ impl<D> Face<D> {
 
 impl<D: Datastore> Rotated for Face<D> {
     type Rules = Rules;
-    type Request = wire::RotateRequest;
-    type Response = wire::RotateResponse;
     const NAME: &'static str = "gnsi.pathz";
-    /// After a finalize the client may try the next policy.
-    const GOES_ON: bool = true;
 
     fn rules(&self) -> &Rules {
         &self.pathz.rules
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.pathz.turn
+    }
+
+    fn store(&self) -> &Store {
+        self.pathz.store()
     }
 
     fn last(&self) -> State<Self> {
         self.pathz.active()
     }
 
+    /// What is tried decides nothing.
+    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
+        self.core.show_state(self.pathz.try_out(now)).await;
+        Ok(())
+    }
+
+    fn changes(&self, _before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange> {
+        vec![self.pathz.change(now)]
+    }
+
+    async fn settle(&self, now: &State<Self>) {
+        self.core.show_state(self.pathz.settle(now)).await;
+    }
+
+    async fn roll_back(&self, _from: &State<Self>, _to: &State<Self>) {
+        self.core.show_state(self.pathz.try_out(&None)).await;
+    }
+}
+
+/// The messages of Rotate.
+struct Rotate;
+
+impl<D: Datastore> Messages<Face<D>> for Rotate {
+    type Request = wire::RotateRequest;
+    type Response = wire::RotateResponse;
+    /// After a finalize the client may try the next policy.
+    const GOES_ON: bool = true;
+
     async fn read(
-        &self,
-        _caller: &Caller,
-        _current: &State<Self>,
+        _service: &Face<D>,
+        _current: &State<Face<D>>,
         request: Self::Request,
-    ) -> Result<Command<Self>, Refusal> {
+    ) -> Result<Command<Face<D>>, Refusal> {
         match request.rotate_request {
             Some(Asked::UploadRequest(upload)) => {
                 let upload = read_upload(upload)?;
@@ -157,31 +184,13 @@ impl<D: Datastore> Rotated for Face<D> {
         }
     }
 
-    fn answer(&self, (): ()) -> Self::Response {
+    fn answer((): ()) -> Self::Response {
         wire::RotateResponse { response: Some(Told::Upload(wire::UploadResponse {})) }
     }
 
     /// The stream goes on, so its end cannot say that it is done: an empty message does.
-    fn finalized(&self) -> Option<Self::Response> {
+    fn finalized() -> Option<Self::Response> {
         Some(wire::RotateResponse { response: None })
-    }
-
-    /// What is tried decides nothing.
-    async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        self.core.show_state(self.pathz.try_out(now)).await;
-        Ok(())
-    }
-
-    async fn write(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        Ok(self.pathz.write(now).await?)
-    }
-
-    async fn settle(&self, now: &State<Self>) {
-        self.core.show_state(self.pathz.settle(now)).await;
-    }
-
-    async fn roll_back(&self, _from: &State<Self>, _to: &State<Self>) {
-        self.core.show_state(self.pathz.try_out(&None)).await;
     }
 }
 

@@ -1,7 +1,8 @@
 //! Drives a rotation: the client's messages go into the machine, what it says is carried out.
 //!
 //! Start at [`serve`] for a stream, at [`try_uploads`] for artefacts that come without one. What is accepted and what comes
-//! back is decided by [`Rotation`]; what it means for the box by the service, as [`Rotated`]. Every end without
+//! back is decided by [`Rotation`]; what it means for the box by the service, as [`Rotated`]; how it is said by
+//! [`Messages`]. Every end without
 //! finalize is a roll-back, and happens in a task of its own, which the client's going does not end: the stream is
 //! closed or broken, a step fails or panics, nothing is said for a named time, the agent stops. What no roll-back can
 //! reach, as kill -9, is not on disk: a start finds what was final.
@@ -23,11 +24,12 @@ use crate::caller::Caller;
 use crate::gnsi::{Held, Rotations, Turn};
 use crate::logging::Chain;
 use crate::northbound::status::Refusal;
+use crate::store::{ArtefactChange, Store};
 
 /// Answers that wait for the client to read: each message has one at most.
 const ANSWERS: usize = 4;
 
-/// What a service does in a rotation.
+/// What a rotation means for the box.
 pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
     /// What it rotates.
     type Rules: Rotating<
@@ -36,34 +38,19 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
             Reply: Send,
             Refusal: Send + Sync + 'static,
         > + Sync;
-    type Request: Send + 'static;
-    type Response: Send + 'static;
     /// What the log calls it.
     const NAME: &'static str;
-    /// Whether the stream goes on after a finalize.
-    const GOES_ON: bool = false;
 
     fn rules(&self) -> &Self::Rules;
 
+    /// The right to rotate: rotations that must not run beside one another share it.
+    fn turn(&self) -> &Turn;
+
+    /// Where it is written down.
+    fn store(&self) -> &Store;
+
     /// What is final, and so in force when a rotation begins.
     fn last(&self) -> State<Self>;
-
-    /// What a message says, from wire to domain; `current` is what is in force. What takes time or randomness, as the
-    /// making of a key, belongs here.
-    fn read(
-        &self,
-        caller: &Caller,
-        current: &State<Self>,
-        request: Self::Request,
-    ) -> impl Future<Output = Result<Command<Self>, Refusal>> + Send;
-
-    /// What the client is told when its upload is in force.
-    fn answer(&self, reply: <Self::Rules as Rotating>::Reply) -> Self::Response;
-
-    /// What the client is told when its finalize is carried out; most services say nothing.
-    fn finalized(&self) -> Option<Self::Response> {
-        None
-    }
 
     /// The code and the text of an upload that is not taken.
     fn refused(&self, refusal: &<Self::Rules as Rotating>::Refusal) -> Refusal {
@@ -77,12 +64,8 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
         now: &State<Self>,
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
 
-    /// Writes down what is finalized: durable when it is done.
-    fn write(
-        &self,
-        before: &State<Self>,
-        now: &State<Self>,
-    ) -> impl Future<Output = Result<(), Refusal>> + Send;
+    /// What is to be written down so that `now` is final in place of `before`.
+    fn changes(&self, before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange>;
 
     /// Takes note of what is final; it is written down, so this cannot fail.
     fn settle(&self, now: &State<Self>) -> impl Future<Output = ()> + Send;
@@ -91,44 +74,62 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
     fn roll_back(&self, from: &State<Self>, to: &State<Self>) -> impl Future<Output = ()> + Send;
 }
 
+/// The messages of a stream that rotates, from wire to domain and back.
+pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
+    type Request: Send + 'static;
+    type Response: Send + 'static;
+    /// Whether the stream goes on after a finalize.
+    const GOES_ON: bool = false;
+
+    /// What a message says; `current` is what is in force. What takes time or randomness, as the making of a key, belongs
+    /// here.
+    fn read(
+        service: &S,
+        current: &State<S>,
+        request: Self::Request,
+    ) -> impl Future<Output = Result<Command<S>, Refusal>> + Send;
+
+    /// What the client is told when its upload is in force.
+    fn answer(reply: Reply<S>) -> Self::Response;
+
+    /// What the client is told when its finalize is carried out; most services say nothing.
+    fn finalized() -> Option<Self::Response> {
+        None
+    }
+}
+
 /// All that a service rotates.
 pub(in crate::northbound) type State<S> = <<S as Rotated>::Rules as Rotating>::State;
 /// What one message brings.
 pub(in crate::northbound) type Upload<S> = <<S as Rotated>::Rules as Rotating>::Upload;
+/// What an upload in force comes to.
+pub(in crate::northbound) type Reply<S> = <<S as Rotated>::Rules as Rotating>::Reply;
 /// What a client is told, until the stream ends.
-pub(in crate::northbound) type Answers<S> =
-    ReceiverStream<Result<<S as Rotated>::Response, Status>>;
+pub(in crate::northbound) type Answers<R> = ReceiverStream<Result<R, Status>>;
 
 /// One message of a client.
 pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
-    Upload {
-        upload: Upload<S>,
-        overwrite: bool,
-    },
+    Upload { upload: Upload<S>, overwrite: bool },
     Finalize,
-    /// Something that changes nothing, with its answer.
-    #[allow(dead_code, reason = "for the service that makes certificate requests")]
-    Question(S::Response),
 }
 
 /// Serves one stream, if no other rotation of the service is in progress.
 ///
 /// # Errors
 /// UNAVAILABLE when one is, or the agent is stopping.
-pub(in crate::northbound) fn serve<S: Rotated>(
+pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     service: Arc<S>,
     rotations: &Rotations,
-    turn: &Turn,
     caller: Caller,
-    requests: Streaming<S::Request>,
-) -> Result<Answers<S>, Status> {
-    let held = take::<S>(turn)?;
+    requests: Streaming<M::Request>,
+) -> Result<Answers<M::Response>, Status> {
+    let held = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
     let (own, idle) = (rotations.clone(), rotations.idle());
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
         let client = Client { requests, answers, rotations: &own, idle };
-        driver.follow(client).await;
+        driver.follow::<M>(client).await;
         drop(held); // the next one may begin: all is done or taken back
     };
     if rotations.spawn(stream_task) {
@@ -153,11 +154,10 @@ pub(in crate::northbound) struct Trying<S: Rotated> {
 /// When one of them is not taken or cannot be carried out: then all is as it was.
 pub(in crate::northbound) async fn try_uploads<S: Rotated>(
     service: Arc<S>,
-    turn: &Turn,
     caller: &Caller,
     uploads: Vec<Upload<S>>,
 ) -> Result<Trying<S>, Refusal> {
-    let held = take::<S>(turn)?;
+    let held = take(&*service)?;
     let driver = Driver { service: &*service, caller };
     let mut rotation = Rotation::open(service.last());
     for upload in uploads {
@@ -170,19 +170,25 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
 }
 
 impl<S: Rotated> Trying<S> {
-    /// Makes them final; a rotation without uploads has nothing to keep.
-    ///
-    /// # Errors
-    /// When they cannot be written down: then all is as it was.
-    pub(in crate::northbound) async fn keep(self) -> Result<(), Refusal> {
-        if !self.rotation.is_tried() {
-            return Ok(());
-        }
-        let driver = Driver { service: &*self.service, caller: &self.caller };
-        match driver.carry_out(self.rotation, Command::Finalize).await {
-            Ok(_) => Ok(()),
-            Err(fallen) => Err(driver.fall(fallen).await),
-        }
+    /// What is in force of it.
+    pub(in crate::northbound) fn now(&self) -> &State<S> {
+        self.rotation.current()
+    }
+
+    /// What has to be written down to keep it.
+    pub(in crate::northbound) fn changes(&self) -> Vec<ArtefactChange> {
+        self.service.changes(&self.service.last(), self.now())
+    }
+
+    /// It is written down.
+    pub(in crate::northbound) async fn settle(self) {
+        let settled = async {
+            self.service.settle(self.now()).await;
+            Ok(())
+        };
+        // The panic is in the log; a restart has in force what is on disk.
+        let _panicked = guarded("settling", settled).await;
+        info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
     }
 
     /// Brings back what was there before.
@@ -192,15 +198,15 @@ impl<S: Rotated> Trying<S> {
     }
 }
 
-fn take<S: Rotated>(turn: &Turn) -> Result<Held, Refusal> {
+fn take<S: Rotated>(service: &S) -> Result<Held, Refusal> {
     let busy = || Refusal::busy(format!("another rotation of {} is in progress", S::NAME));
-    turn.take().ok_or_else(busy)
+    service.turn().take().ok_or_else(busy)
 }
 
 /// The other end of a stream.
-struct Client<'a, S: Rotated> {
-    requests: Streaming<S::Request>,
-    answers: mpsc::Sender<Result<S::Response, Status>>,
+struct Client<'a, Request, Response> {
+    requests: Streaming<Request>,
+    answers: mpsc::Sender<Result<Response, Status>>,
     rotations: &'a Rotations,
     idle: Duration,
 }
@@ -214,8 +220,8 @@ enum Gone {
     Stopping,
 }
 
-impl<S: Rotated> Client<'_, S> {
-    async fn next(&mut self) -> Result<S::Request, Gone> {
+impl<Request, Response> Client<'_, Request, Response> {
+    async fn next(&mut self) -> Result<Request, Gone> {
         let message = async {
             tokio::select! {
                 message = self.requests.message() => match message {
@@ -230,7 +236,7 @@ impl<S: Rotated> Client<'_, S> {
         timeout(self.idle, message).await.unwrap_or(Err(Gone::Silent(self.idle)))
     }
 
-    async fn tell(&self, answer: Option<S::Response>) -> Result<(), Gone> {
+    async fn tell(&self, answer: Option<Response>) -> Result<(), Gone> {
         let Some(answer) = answer else { return Ok(()) };
         match timeout(self.idle, self.answers.send(Ok(answer))).await {
             Ok(sent) => sent.map_err(|_| Gone::Broken),
@@ -264,8 +270,13 @@ impl Gone {
 /// A step that is done.
 struct Done<S: Rotated> {
     next: Rotation<S::Rules>,
-    answer: Option<S::Response>,
-    finalized: bool,
+    outcome: Outcome<S>,
+}
+
+/// What a client is told of it.
+enum Outcome<S: Rotated> {
+    Tried(Reply<S>),
+    Final,
 }
 
 /// A step that failed, and what it leaves to be taken back.
@@ -281,7 +292,7 @@ struct Driver<'a, S> {
 
 impl<S: Rotated> Driver<'_, S> {
     /// From the first message of a stream to its end.
-    async fn follow(&self, mut client: Client<'_, S>) {
+    async fn follow<M: Messages<S>>(&self, mut client: Client<'_, M::Request, M::Response>) {
         info!(service = S::NAME, caller = %self.caller.name, "a rotation begins");
         let mut rotation = Rotation::open(self.service.last());
         let status = loop {
@@ -289,13 +300,17 @@ impl<S: Rotated> Driver<'_, S> {
                 Ok(request) => request,
                 Err(gone) => break self.gone(rotation, &gone).await,
             };
-            let done = match self.step(rotation, request).await {
+            let done = match self.step::<M>(rotation, request).await {
                 Ok(done) => done,
                 Err(fallen) => break Some(self.fall(fallen).await.into()),
             };
             rotation = done.next;
-            let told = client.tell(done.answer).await;
-            if done.finalized && !S::GOES_ON {
+            let (answer, is_end) = match done.outcome {
+                Outcome::Tried(reply) => (Some(M::answer(reply)), false),
+                Outcome::Final => (M::finalized(), !M::GOES_ON),
+            };
+            let told = client.tell(answer).await;
+            if is_end {
                 break None;
             }
             if let Err(gone) = told {
@@ -305,32 +320,21 @@ impl<S: Rotated> Driver<'_, S> {
         client.end(status);
     }
 
-    async fn step(
+    async fn step<M: Messages<S>>(
         &self,
         rotation: Rotation<S::Rules>,
-        request: S::Request,
+        request: M::Request,
     ) -> Result<Done<S>, Fallen<S>> {
-        let read = self.service.read(self.caller, rotation.current(), request);
+        let read = M::read(self.service, rotation.current(), request);
         match guarded("reading the message", read).await {
-            Ok(command) => self.carry_out(rotation, command).await,
-            Err(refusal) => Err(Fallen { refusal, roll_back: rotation.end() }),
-        }
-    }
-
-    async fn carry_out(
-        &self,
-        rotation: Rotation<S::Rules>,
-        command: Command<S>,
-    ) -> Result<Done<S>, Fallen<S>> {
-        match command {
-            Command::Upload { upload, overwrite } => self.upload(rotation, upload, overwrite).await,
-            Command::Finalize => {
+            Ok(Command::Upload { upload, overwrite }) => {
+                self.upload(rotation, upload, overwrite).await
+            }
+            Ok(Command::Finalize) => {
                 let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
                 self.finalize(finalizing).await
             }
-            Command::Question(answer) => {
-                Ok(Done { next: rotation, answer: Some(answer), finalized: false })
-            }
+            Err(refusal) => Err(Fallen { refusal, roll_back: rotation.end() }),
         }
     }
 
@@ -347,12 +351,14 @@ impl<S: Rotated> Driver<'_, S> {
             return Err(Fallen { refusal, roll_back: trial.rotation.end() });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is tried");
-        let answer = Some(self.service.answer(trial.reply));
-        Ok(Done { next: trial.rotation, answer, finalized: false })
+        Ok(Done { next: trial.rotation, outcome: Outcome::Tried(trial.reply) })
     }
 
     async fn finalize(&self, finalizing: Finalizing<S::Rules>) -> Result<Done<S>, Fallen<S>> {
-        let written = self.service.write(finalizing.before(), finalizing.now());
+        let written = async {
+            let changes = self.service.changes(finalizing.before(), finalizing.now());
+            Ok(self.service.store().write_artefacts(changes).await?)
+        };
         if let Err(refusal) = guarded("writing the upload down", written).await {
             return Err(Fallen { refusal, roll_back: Some(finalizing.failed()) });
         }
@@ -365,8 +371,7 @@ impl<S: Rotated> Driver<'_, S> {
             return Err(Fallen { refusal, roll_back: None });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
-        let answer = self.service.finalized();
-        Ok(Done { next: finalizing.written(), answer, finalized: true })
+        Ok(Done { next: finalizing.written(), outcome: Outcome::Final })
     }
 
     fn broken(&self, broken: Broken<S::Rules>) -> Fallen<S> {

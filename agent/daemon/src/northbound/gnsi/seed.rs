@@ -1,45 +1,66 @@
 //! Artefacts that come without a stream: with a boot configuration, or when the box is bootstrapped.
 //!
-//! They take the same way as those of a rotation, each service's as one: [`Seeds::try_all`] has all of them in force or none,
-//! [`Seeds::keep`] makes them final, [`Seeds::undo`] brings back what was there. One of the two has to follow, so all of
-//! it belongs into a task that the client's going does not end.
+//! They take the same way as those of a rotation, each service's as one: [`Seeds::try_all`] has all of them in force or none.
+//! Then [`Seeds::changes`] says what has to be written down to keep them, and [`Seeds::settle`] that it is;
+//! [`Seeds::undo`] brings back what was there. One of the two has to follow, so all of it belongs into a task that the
+//! client's going does not end.
 
 use std::sync::Arc;
 
+use holdfast_config::{BootChange, Configuration, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_proto::bootz;
 use holdfast_proto::gnsi::authz::v1 as authz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
+use smol_str::SmolStr;
+use tokio::task::spawn_blocking;
 
-use super::authz::{Face, upload as authz_upload};
-use super::pathz::{Face as PathzFace, read_upload};
-use super::rotate::{self, Rotated, Trying};
+use super::rotate::{Rotated, Trying, Upload, try_uploads};
+use super::switched_on;
+use super::{authz as authz_face, certz as certz_face};
+use super::{credentialz as credentialz_face, pathz as pathz_face};
 use crate::caller::Caller;
-use crate::gnsi::Gnsi;
+use crate::core::CommitError;
+use crate::gnsi::{Gnsi, Promise, native_path};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
+use crate::store::ArtefactChange;
 
 /// What somebody brings for the services of gNSI; nothing for those that stay as they are.
 #[derive(Debug, Default)]
 pub(crate) struct Artefacts {
     pub(crate) authz: Option<authz::UploadRequest>,
     pub(crate) pathz: Option<pathz::UploadRequest>,
+    /// All profiles.
+    pub(crate) certz: Option<bootz::CertzProfiles>,
+    /// Of all accounts.
+    pub(crate) credentials: Option<bootz::Credentials>,
 }
 
 /// What is in force of it, and not final yet.
 #[must_use = "what is tried has to be kept or undone"]
 #[derive(Default)]
-pub(crate) struct Seeds(Vec<Box<dyn Seed>>);
+pub(crate) struct Seeds {
+    tried: Vec<Box<dyn Seed>>,
+    promise: Option<Promise>,
+}
 
 /// What one service tries.
 #[tonic::async_trait]
 trait Seed: Send + Sync {
-    async fn keep(self: Box<Self>) -> Result<(), Refusal>;
+    fn changes(&self) -> Vec<ArtefactChange>;
+    async fn settle(self: Box<Self>);
     async fn undo(self: Box<Self>, why: &Refusal);
 }
 
 #[tonic::async_trait]
 impl<S: Rotated> Seed for Trying<S> {
-    async fn keep(self: Box<Self>) -> Result<(), Refusal> {
-        (*self).keep().await
+    fn changes(&self) -> Vec<ArtefactChange> {
+        Trying::changes(self)
+    }
+
+    async fn settle(self: Box<Self>) {
+        (*self).settle().await;
     }
 
     async fn undo(self: Box<Self>, why: &Refusal) {
@@ -49,13 +70,13 @@ impl<S: Rotated> Seed for Trying<S> {
 
 impl Artefacts {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { authz, pathz } = self;
-        authz.is_none() && pathz.is_none()
+        let Self { authz, pathz, certz, credentials } = self;
+        authz.is_none() && pathz.is_none() && certz.is_none() && credentials.is_none()
     }
 }
 
 impl Seeds {
-    /// Brings all of them into force.
+    /// Brings all of them into force, as what comes with `boot`.
     ///
     /// # Errors
     /// When one of them is not taken: then none is in force.
@@ -63,58 +84,89 @@ impl Seeds {
         core: &impl Datastore,
         gnsi: &Gnsi,
         caller: &Caller,
+        boot: Option<&BootChange>,
         artefacts: Artefacts,
     ) -> Result<Self, Refusal> {
+        if artefacts.is_empty() {
+            return Ok(Self::default());
+        }
+        switched_on(core)?;
+        let coming = coming(core, boot).await?;
         let mut seeds = Self::default();
-        let Artefacts { authz, pathz } = artefacts;
-        if let Some(given) = authz {
-            let face = Arc::new(Face::new(core.clone(), gnsi));
-            let (turn, uploads) = (&gnsi.authz.turn, vec![authz_upload(given)]);
-            let tried = rotate::try_uploads(face, turn, caller, uploads).await;
-            seeds.add(tried).await?;
+        match seeds.try_each(core, gnsi, caller, &coming, artefacts).await {
+            Ok(()) => Ok(seeds),
+            Err(refusal) => {
+                seeds.undo(&refusal).await;
+                Err(refusal)
+            }
         }
-        if let Some(given) = pathz {
-            let face = Arc::new(PathzFace::new(core.clone(), gnsi));
-            let tried = match read_upload(given) {
-                Ok(upload) => {
-                    rotate::try_uploads(face, &gnsi.pathz.turn, caller, vec![upload]).await
-                }
-                Err(refusal) => Err(refusal),
-            };
-            seeds.add(tried).await?;
-        }
-        Ok(seeds)
     }
 
-    async fn add<S: Rotated>(&mut self, tried: Result<Trying<S>, Refusal>) -> Result<(), Refusal> {
-        match tried {
-            Ok(tried) => self.0.push(Box::new(tried)),
-            Err(refusal) => {
-                std::mem::take(self).undo(&refusal).await;
-                return Err(refusal);
-            }
+    async fn try_each(
+        &mut self,
+        core: &impl Datastore,
+        gnsi: &Gnsi,
+        caller: &Caller,
+        coming: &Configuration,
+        artefacts: Artefacts,
+    ) -> Result<(), Refusal> {
+        let Artefacts { authz, pathz, certz, credentials } = artefacts;
+        if let Some(given) = authz {
+            let face = authz_face::Face::new(core.clone(), gnsi);
+            self.add(face, caller, authz_face::upload(given)).await?;
+        }
+        if let Some(given) = pathz {
+            let face = pathz_face::Face::new(core.clone(), gnsi);
+            self.add(face, caller, pathz_face::read_upload(given)?).await?;
+        }
+        if let Some(given) = certz {
+            let (face, profiles) =
+                (certz_face::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
+            let upload = certz_face::replacement(given, bound_in(coming), profiles).await?;
+            let tried = try_uploads(Arc::new(face), caller, vec![upload]).await?;
+            self.promise = Some(profiles.promise(&tried.now().profiles));
+            self.tried.push(Box::new(tried));
+        }
+        if let Some(given) = credentials {
+            let face = credentialz_face::Face::new(core.clone(), gnsi);
+            let upload = credentialz_face::replacement(given).await?;
+            let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
+            self.add(face, caller, upload).await?;
         }
         Ok(())
     }
 
-    /// Makes them final.
-    ///
-    /// # Errors
-    /// When one cannot be written down: it and those after it are as they were.
-    pub(crate) async fn keep(self) -> Result<(), Refusal> {
-        let mut failed = None;
-        for seed in self.0 {
-            match &failed {
-                None => failed = seed.keep().await.err(),
-                Some(refusal) => seed.undo(refusal).await,
-            }
+    async fn add<S: Rotated>(
+        &mut self,
+        face: S,
+        caller: &Caller,
+        upload: Upload<S>,
+    ) -> Result<(), Refusal> {
+        let tried = try_uploads(Arc::new(face), caller, vec![upload]).await?;
+        self.tried.push(Box::new(tried));
+        Ok(())
+    }
+
+    /// What has to be written down to keep them.
+    pub(crate) fn changes(&self) -> Vec<ArtefactChange> {
+        self.tried.iter().flat_map(|seed| seed.changes()).collect()
+    }
+
+    /// The configuration that came with them is in force: no other one may name what is not final.
+    pub(crate) fn joined(&mut self) {
+        self.promise = None;
+    }
+
+    /// They are written down.
+    pub(crate) async fn settle(self) {
+        for seed in self.tried {
+            seed.settle().await;
         }
-        failed.map_or(Ok(()), Err)
     }
 
     /// Brings back what was there before.
     pub(crate) async fn undo(self, why: &Refusal) {
-        for seed in self.0.into_iter().rev() {
+        for seed in self.tried.into_iter().rev() {
             seed.undo(why).await;
         }
     }
@@ -122,6 +174,40 @@ impl Seeds {
 
 impl std::fmt::Debug for Seeds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} services", self.0.len())
+        write!(f, "{} services", self.tried.len())
     }
+}
+
+/// The configuration as it would be with `boot`.
+async fn coming(
+    core: &impl Datastore,
+    boot: Option<&BootChange>,
+) -> Result<Configuration, Refusal> {
+    let (now, Some(change)) = (core.configuration(), boot.cloned()) else {
+        return Ok(core.configuration());
+    };
+    let changed = spawn_blocking(move || now.boot_changed(&change)).await;
+    let changed = changed.map_err(|_| Refusal::internal("examining the configuration panicked"))?;
+    changed.map_err(|errors| CommitError::Edit(errors).into())
+}
+
+/// Whether a configuration makes somebody a user.
+fn is_user_in(configuration: &Configuration, name: &str) -> bool {
+    let path = [("system", &[][..]), ("user", &[("username", name)]), ("role", &[])];
+    leaf_in(configuration, &path).is_some()
+}
+
+/// The TLS profile that a configuration binds the gRPC server to.
+fn bound_in(configuration: &Configuration) -> Option<SmolStr> {
+    let path =
+        [("system", &[][..]), ("grpc-server", &[("name", GRPC_SERVER)]), ("certificate-id", &[])];
+    match leaf_in(configuration, &path)? {
+        Value::Str(id) => Some(id),
+        _ => None,
+    }
+}
+
+fn leaf_in(configuration: &Configuration, path: &[(&str, &[(&str, &str)])]) -> Option<Value> {
+    let path = native_path(&configuration.models().native, path).ok()?;
+    configuration.effective().leaf(&path).map(|leaf| leaf.value.clone())
 }

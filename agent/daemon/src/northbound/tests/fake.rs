@@ -238,8 +238,11 @@ impl Datastore for Fake {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }
+        let next = intent.apply(&self.configuration()).map_err(CommitError::Edit)?;
+        if let Intent::Boot { artefacts, .. } = intent {
+            self.0.store.write_artefacts(artefacts).await.map_err(CommitError::Store)?;
+        }
         let mut configuration = self.0.configuration.lock().unwrap();
-        let next = intent.apply(&configuration).map_err(CommitError::Edit)?;
         let revision = self.publish(|draft| {
             for origin in [Origin::OpenConfig, Origin::Native] {
                 draft.follow(origin, configuration.config_view(origin), next.config_view(origin));

@@ -102,25 +102,6 @@ async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
     assert_eq!(hostname(&core), None);
 }
 
-#[tokio::test]
-async fn what_needs_gnsi_is_refused_by_name() {
-    let core = Fake::new();
-    let mut client = boots(&core).await;
-    let with_boot = || request(config(MGMT, "one"));
-    for (name, request) in [
-        (
-            "credentials",
-            SetBootConfigRequest { credentials: Some(Default::default()), ..with_boot() },
-        ),
-        ("certz", SetBootConfigRequest { certz: Some(Default::default()), ..with_boot() }),
-    ] {
-        let status = client.set_boot_config(request).await.unwrap_err();
-        assert_eq!(status.code(), Code::Unimplemented);
-        assert!(status.message().contains(name), "{status:?}");
-        assert_eq!(hostname(&core), None);
-    }
-}
-
 // proves 3.11, 3.12, 3.14, 3.17, 3.19, 3.24
 #[tokio::test]
 async fn clients_are_told_what_is_reserved_and_for_whom() {

@@ -16,6 +16,7 @@ mod previews;
 mod reading;
 mod refusals;
 mod rotations_of_pathz;
+mod seeds;
 mod streaming;
 mod text;
 mod writing;

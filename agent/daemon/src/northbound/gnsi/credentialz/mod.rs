@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use holdfast_proto::bootz;
 use holdfast_proto::gnsi::credentialz::v1 as wire;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::{Credentialz, CredentialzServer};
 use holdfast_security::credentialz::{
@@ -21,14 +22,15 @@ use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::error;
 
-use super::rotate::{self, Answers, Command, Rotated};
-use super::switched_on;
+use super::rotate::{self, Answers, Command, Messages, Rotated};
+use super::{admin, reader};
 use crate::caller::{Caller, Role, Source};
 use crate::core::{self, CommitError, Intent};
-use crate::gnsi::{self, Gnsi, Logins, Rotations};
+use crate::gnsi::{self, Gnsi, Logins, Rotations, Turn};
 use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
+use crate::store::{ArtefactChange, Store};
 
 /// Host keys made for one request: an RSA key takes a second or some.
 const MAX_GENERATED: usize = 16;
@@ -38,41 +40,37 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// The four RPCs.
 #[derive(Debug)]
 pub(in crate::northbound) struct CredentialzService<D> {
-    accounts: Arc<Accounts<D>>,
-    host: Arc<Host<D>>,
+    face: Arc<Face<D>>,
     rotations: Rotations,
 }
 
 impl<D: Datastore> CredentialzService<D> {
     pub(in crate::northbound) fn server(core: D, gnsi: &Gnsi) -> CredentialzServer<Self> {
-        let rotations = gnsi.rotations.clone();
-        let face = Face { core, logins: gnsi.logins.clone(), rules: Asking };
-        let accounts = Arc::new(Accounts(face.clone()));
-        let host = Arc::new(Host(face));
-        CredentialzServer::new(Self { accounts, host, rotations })
+        let (face, rotations) = (Arc::new(Face::new(core, gnsi)), gnsi.rotations.clone());
+        CredentialzServer::new(Self { face, rotations })
     }
 }
 
 #[tonic::async_trait]
 impl<D: Datastore> Credentialz for CredentialzService<D> {
-    type RotateAccountCredentialsStream = Answers<Accounts<D>>;
-    type RotateHostParametersStream = Answers<Host<D>>;
+    type RotateAccountCredentialsStream = Answers<wire::RotateAccountCredentialsResponse>;
+    type RotateHostParametersStream = Answers<wire::RotateHostParametersResponse>;
 
     async fn can_generate_key(
         &self,
         request: Request<wire::CanGenerateKeyRequest>,
     ) -> Result<Response<wire::CanGenerateKeyResponse>, Status> {
-        switched_on(&self.host.0.core)?;
+        reader(&self.face.core, &request)?;
         let can_generate = translate::key_gen(request.into_inner().key_params).is_some();
         Ok(Response::new(wire::CanGenerateKeyResponse { can_generate }))
     }
 
     async fn get_public_keys(
         &self,
-        _: Request<wire::GetPublicKeysRequest>,
+        request: Request<wire::GetPublicKeysRequest>,
     ) -> Result<Response<wire::GetPublicKeysResponse>, Status> {
-        switched_on(&self.host.0.core)?;
-        let public_keys = self.host.0.public_keys().await?;
+        reader(&self.face.core, &request)?;
+        let public_keys = self.face.public_keys().await?;
         Ok(Response::new(wire::GetPublicKeysResponse { public_keys }))
     }
 
@@ -80,24 +78,18 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
         &self,
         request: Request<Streaming<wire::RotateAccountCredentialsRequest>>,
     ) -> Result<Response<Self::RotateAccountCredentialsStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        switched_on(&self.accounts.0.core)?;
-        let turn = self.accounts.0.logins.turn();
-        let service = Arc::clone(&self.accounts);
-        rotate::serve(service, &self.rotations, turn, caller, request.into_inner())
-            .map(Response::new)
+        let caller = admin(&self.face.core, &request, "gNSI RotateAccountCredentials")?;
+        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
+        rotate::serve::<_, OfAccounts>(face, &self.rotations, caller, stream).map(Response::new)
     }
 
     async fn rotate_host_parameters(
         &self,
         request: Request<Streaming<wire::RotateHostParametersRequest>>,
     ) -> Result<Response<Self::RotateHostParametersStream>, Status> {
-        let caller = Caller::authenticated(&request)?;
-        switched_on(&self.host.0.core)?;
-        let turn = self.host.0.logins.turn();
-        let service = Arc::clone(&self.host);
-        rotate::serve(service, &self.rotations, turn, caller, request.into_inner())
-            .map(Response::new)
+        let caller = admin(&self.face.core, &request, "gNSI RotateHostParameters")?;
+        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
+        rotate::serve::<_, OfHost>(face, &self.rotations, caller, stream).map(Response::new)
     }
 }
 
@@ -128,33 +120,28 @@ impl Rotating for Asking {
     }
 }
 
-/// The rotation of accounts.
+/// What both rotations need.
 #[derive(Debug)]
-pub(in crate::northbound) struct Accounts<D>(Face<D>);
-
-/// The rotation of the host's parameters.
-#[derive(Debug)]
-pub(in crate::northbound) struct Host<D>(Face<D>);
-
-/// What both do alike.
-#[derive(Clone, Debug)]
-struct Face<D> {
+pub(in crate::northbound) struct Face<D> {
     core: D,
     logins: Logins,
     rules: Asking,
 }
 
 impl<D: Datastore> Face<D> {
-    /// With those of its accounts that exist: users of gRPC, or accounts of the box.
-    async fn about_accounts(&self, upload: Upload) -> Result<Asked, Refusal> {
-        let names = match &upload {
-            Upload::Keys(given) => given.iter().map(|it| it.account.clone()).collect(),
-            Upload::Principals(given) => given.iter().map(|it| it.account.clone()).collect(),
-            Upload::Passwords(given) => given.iter().map(|it| it.account.clone()).collect(),
-            _ => Vec::new(),
-        };
-        let users = self.logins.users();
-        let known = names.iter().filter(|name| users.role(name).is_some());
+    pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
+        Self { core, logins: gnsi.logins.clone(), rules: Asking }
+    }
+
+    /// With those of its accounts that exist: users of gRPC, or accounts of the box; or will, by what is `coming` with
+    /// them.
+    pub(super) async fn about_accounts(
+        &self,
+        upload: Upload,
+        coming: impl Fn(&str) -> bool,
+    ) -> Result<Asked, Refusal> {
+        let (names, users) = (upload.accounts(), self.logins.users());
+        let known = names.iter().filter(|name| users.role(name).is_some() || coming(name));
         let mut accounts: BTreeSet<SmolStr> = known.cloned().collect();
         accounts.extend(self.core.accounts_of_box(names).await?);
         Ok(Asked { rules: Rules { accounts, box_keys: Vec::new() }, upload })
@@ -178,6 +165,32 @@ impl<D: Datastore> Face<D> {
         let own = beside(move || Ok(logins.box_keys())).await?;
         Ok(own.iter().map(|key| translate::public_key(&key.public)).collect())
     }
+}
+
+impl<D: Datastore> Rotated for Face<D> {
+    type Rules = Asking;
+    const NAME: &'static str = "credentialz";
+
+    fn rules(&self) -> &Asking {
+        &self.rules
+    }
+
+    /// One right for both rotations.
+    fn turn(&self) -> &Turn {
+        self.logins.turn()
+    }
+
+    fn store(&self) -> &Store {
+        self.logins.store()
+    }
+
+    fn last(&self) -> Arc<Credentials> {
+        self.logins.last()
+    }
+
+    fn refused(&self, refusal: &Refused) -> Refusal {
+        refused(refusal)
+    }
 
     async fn activate(
         &self,
@@ -192,13 +205,12 @@ impl<D: Datastore> Face<D> {
         Ok(())
     }
 
-    async fn write(
-        &self,
-        before: &Arc<Credentials>,
-        now: &Arc<Credentials>,
-    ) -> Result<(), Refusal> {
-        let written = self.logins.write(before, now).await;
-        written.map_err(|error| Refusal::internal(Chain(&error).to_string()))
+    fn changes(&self, before: &Arc<Credentials>, now: &Arc<Credentials>) -> Vec<ArtefactChange> {
+        self.logins.changes(before, now)
+    }
+
+    async fn settle(&self, now: &Arc<Credentials>) {
+        self.logins.settle(now);
     }
 
     /// Comes back as far as it can: a change that fails is repaired by the engine later on.
@@ -221,41 +233,33 @@ impl<D: Datastore> Face<D> {
     }
 }
 
-impl<D: Datastore> Rotated for Accounts<D> {
-    type Rules = Asking;
+/// The messages of RotateAccountCredentials.
+struct OfAccounts;
+
+impl<D: Datastore> Messages<Face<D>> for OfAccounts {
     type Request = wire::RotateAccountCredentialsRequest;
     type Response = wire::RotateAccountCredentialsResponse;
-    const NAME: &'static str = "credentialz";
-
-    fn rules(&self) -> &Asking {
-        &self.0.rules
-    }
-
-    fn last(&self) -> Arc<Credentials> {
-        self.0.logins.last()
-    }
 
     async fn read(
-        &self,
-        _: &Caller,
-        _: &Arc<Credentials>,
+        service: &Face<D>,
+        _current: &Arc<Credentials>,
         request: Self::Request,
-    ) -> Result<Command<Self>, Refusal> {
+    ) -> Result<Command<Face<D>>, Refusal> {
         use wire::rotate_account_credentials_request::Request as Asks;
         let overwrite = request.force_overwrite;
         let upload = match request.request {
             Some(Asks::Credential(keys)) => translate::keys(keys)?,
-            Some(Asks::User(policies)) => translate::principals(policies),
+            Some(Asks::User(users)) => translate::principals(users),
             Some(Asks::Password(passwords)) => {
                 beside(move || translate::passwords(passwords, salt)).await?
             }
             Some(Asks::Finalize(_)) => return Ok(Command::Finalize),
             None => return Err(nothing()),
         };
-        Ok(Command::Upload { upload: self.0.about_accounts(upload).await?, overwrite })
+        Ok(Command::Upload { upload: service.about_accounts(upload, |_| false).await?, overwrite })
     }
 
-    fn answer(&self, reply: Reply) -> Self::Response {
+    fn answer(reply: Reply) -> Self::Response {
         use wire::rotate_account_credentials_response::Response as Says;
         let response = match reply {
             Reply::Keys => Some(Says::Credential(wire::AuthorizedKeysResponse {})),
@@ -265,56 +269,20 @@ impl<D: Datastore> Rotated for Accounts<D> {
         };
         wire::RotateAccountCredentialsResponse { response }
     }
-
-    fn refused(&self, refusal: &Refused) -> Refusal {
-        refused(refusal)
-    }
-
-    async fn activate(
-        &self,
-        before: &Arc<Credentials>,
-        now: &Arc<Credentials>,
-    ) -> Result<(), Refusal> {
-        self.0.activate(before, now).await
-    }
-
-    async fn write(
-        &self,
-        before: &Arc<Credentials>,
-        now: &Arc<Credentials>,
-    ) -> Result<(), Refusal> {
-        self.0.write(before, now).await
-    }
-
-    async fn settle(&self, now: &Arc<Credentials>) {
-        self.0.logins.settle(now);
-    }
-
-    async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
-        self.0.roll_back(from, to).await;
-    }
 }
 
-impl<D: Datastore> Rotated for Host<D> {
-    type Rules = Asking;
+/// The messages of RotateHostParameters.
+struct OfHost;
+
+impl<D: Datastore> Messages<Face<D>> for OfHost {
     type Request = wire::RotateHostParametersRequest;
     type Response = wire::RotateHostParametersResponse;
-    const NAME: &'static str = "credentialz";
-
-    fn rules(&self) -> &Asking {
-        &self.0.rules
-    }
-
-    fn last(&self) -> Arc<Credentials> {
-        self.0.logins.last()
-    }
 
     async fn read(
-        &self,
-        _: &Caller,
-        _: &Arc<Credentials>,
+        service: &Face<D>,
+        _current: &Arc<Credentials>,
         request: Self::Request,
-    ) -> Result<Command<Self>, Refusal> {
+    ) -> Result<Command<Face<D>>, Refusal> {
         use wire::rotate_host_parameters_request::Request as Asks;
         let upload = match request.request {
             Some(Asks::SshCaPublicKey(keys)) => translate::ca_keys(keys)?,
@@ -331,10 +299,10 @@ impl<D: Datastore> Rotated for Host<D> {
             None => return Err(nothing()),
         };
         // Parameters of the host have no flag for it, and a version may come again.
-        Ok(Command::Upload { upload: self.0.about_host(upload).await?, overwrite: false })
+        Ok(Command::Upload { upload: service.about_host(upload).await?, overwrite: false })
     }
 
-    fn answer(&self, reply: Reply) -> Self::Response {
+    fn answer(reply: Reply) -> Self::Response {
         use wire::rotate_host_parameters_response::Response as Says;
         let response = match reply {
             Reply::CaKeys => Some(Says::SshCaPublicKey(wire::CaPublicKeyResponse {})),
@@ -350,38 +318,22 @@ impl<D: Datastore> Rotated for Host<D> {
                 Some(Says::AuthorizedPrincipalCheck(wire::AuthorizedPrincipalCheckResponse {}))
             }
             Reply::Glome => Some(Says::Glome(wire::GlomeResponse {})),
-            Reply::Keys | Reply::Principals | Reply::Passwords => None, // of the other rotation
+            Reply::Keys | Reply::Principals | Reply::Passwords | Reply::Accounts => None, // of the other rotation
         };
         wire::RotateHostParametersResponse { response }
     }
+}
 
-    fn refused(&self, refusal: &Refused) -> Refusal {
-        refused(refusal)
+/// All that accounts log in with, from wire to domain.
+pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Refusal> {
+    let bootz::Credentials { credentials, users, passwords } = given;
+    let keys = credentials.into_iter().map(translate::keys);
+    let principals = users.into_iter().map(|it| Ok(translate::principals(it)));
+    let mut parts = keys.chain(principals).collect::<Result<Vec<_>, Refusal>>()?;
+    for given in passwords {
+        parts.push(beside(move || translate::passwords(given, salt)).await?);
     }
-
-    async fn activate(
-        &self,
-        before: &Arc<Credentials>,
-        now: &Arc<Credentials>,
-    ) -> Result<(), Refusal> {
-        self.0.activate(before, now).await
-    }
-
-    async fn write(
-        &self,
-        before: &Arc<Credentials>,
-        now: &Arc<Credentials>,
-    ) -> Result<(), Refusal> {
-        self.0.write(before, now).await
-    }
-
-    async fn settle(&self, now: &Arc<Credentials>) {
-        self.0.logins.settle(now);
-    }
-
-    async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
-        self.0.roll_back(from, to).await;
-    }
+    Ok(Upload::Accounts(parts))
 }
 
 /// Whose doing it is, in the history: whoever opened the stream is in the log beside it.

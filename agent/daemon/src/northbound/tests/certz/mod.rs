@@ -1,0 +1,344 @@
+//! gnsi.certz over real TLS: what new connections meet, and what becomes of those that are there.
+
+pub(super) mod rig;
+
+use holdfast_proto::gnsi::certz::v1 as wire;
+use holdfast_proto::gnsi::certz::v1::certificate::{
+    CertificateType as Shown, KeySource, PrivateKeyType as Secret,
+};
+use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
+use rcgen::{CertificateParams, SubjectPublicKeyInfo};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::FromDer;
+
+use self::rig::*;
+
+// proves 5.6, 5.60, 5.61, 5.62, 5.63, 5.78, 5.79
+#[tokio::test]
+async fn profiles_come_and_go() {
+    let folder = TempDir::new().unwrap();
+    let running = Running::start(&folder).await;
+    let ada = running.ada().await;
+    let default = "system_default_profile";
+    assert_eq!(ada.list().await.unwrap(), [default]);
+    assert_eq!(ada.add("p").await, Ok(()));
+    assert_eq!(ada.add("q").await, Ok(()));
+    assert_eq!(ada.list().await.unwrap(), [default, "p", "q"]);
+    for (id, want) in [
+        ("", Code::InvalidArgument),
+        ("a/b", Code::InvalidArgument),
+        ("p", Code::AlreadyExists),
+        (default, Code::AlreadyExists),
+    ] {
+        assert_eq!(ada.add(id).await, Err(want), "{id}");
+    }
+    let root = Authority::new("root");
+    ada.install("p", vec![chain("v1", &root.server())]).await.unwrap();
+    for (id, reason) in [
+        ("nobody", "there is no TLS profile `nobody`"),
+        ("q", "the TLS profile `q` has no certificate to show"),
+    ] {
+        let refused = running.bind(id).await.unwrap_err().to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
+    running.bind("p").await.unwrap();
+    for (id, want) in [
+        ("", Err(Code::InvalidArgument)),
+        ("nobody", Err(Code::NotFound)),
+        ("p", Err(Code::FailedPrecondition)),
+        (default, Err(Code::FailedPrecondition)),
+        ("q", Ok(())),
+    ] {
+        assert_eq!(ada.delete(id).await, want, "{id}");
+    }
+    running.bind(default).await.unwrap();
+    assert_eq!(ada.delete("p").await, Ok(()));
+    assert_eq!(ada.list().await.unwrap(), [default]);
+
+    use wire::CsrSuite as S;
+    assert!(ada.can_generate(S::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2512).await);
+    assert!(ada.can_generate(S::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2512).await);
+    assert!(!ada.can_generate(S::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2256).await);
+    assert!(!ada.can_generate(S::CsrsuiteX509KeyTypeEddsaEd25519).await);
+    assert!(!ada.can_generate(S::CsrsuiteCipherUnspecified).await);
+    let manifest = ada.certz().get_integrity_manifest(wire::GetIntegrityManifestRequest {}).await;
+    assert_eq!(coded(manifest.map(drop)), Err(Code::Unimplemented));
+
+    // One RPC of the service at a time; the first goes on.
+    ada.add("p").await.unwrap();
+    let mut first = ada.rotate().await;
+    first.upload("p", vec![trust("v1", &[&root])]).await.unwrap();
+    let (_requests, sent) = mpsc::channel(1);
+    let second = ada.certz().rotate(ReceiverStream::new(sent)).await;
+    assert_eq!(coded(second.map(drop)), Err(Code::Unavailable));
+    assert_eq!(ada.add("q").await, Err(Code::Unavailable));
+    assert_eq!(ada.delete("p").await, Err(Code::Unavailable));
+    assert_eq!(ada.list().await, Err(Code::Unavailable));
+    assert_eq!(first.finalize("p").await, Ok(()));
+    assert_eq!(ada.delete("p").await, Ok(()));
+}
+
+// proves 5.1, 5.2, 5.71, 5.72, 5.76
+#[tokio::test]
+async fn new_connections_meet_what_is_tried_and_old_ones_live_on() {
+    let folder = TempDir::new().unwrap();
+    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let (running, ada) = bound(&folder, &root).await;
+    let (of_root, of_other) = (root.client("eve", 1), other.client("eve", 1));
+    let first = running.connect(&root.pem, Some(&of_root)).await.unwrap();
+    assert!(first.works().await && ada.works().await, "what is connected is left alone");
+    running.connect(&running.own, None).await.map(drop).unwrap_err();
+    running.connect(&root.pem, Some(&of_other)).await.map(drop).unwrap_err();
+
+    let entities = || vec![chain("v2", &other.server()), trust("v2", &[&other])];
+    let mut rotation = first.rotate().await;
+    rotation.upload("p", entities()).await.unwrap();
+    let second = running.connect(&other.pem, Some(&of_other)).await.unwrap();
+    running.connect(&root.pem, Some(&of_root)).await.map(drop).unwrap_err();
+    assert!(first.works().await && second.works().await && ada.works().await);
+    rotation.abandon().await;
+    assert!(first.works().await && second.works().await);
+    running.connect(&root.pem, Some(&of_root)).await.unwrap();
+    running.connect(&other.pem, Some(&of_other)).await.map(drop).unwrap_err();
+
+    // What does not fit changes nothing, and ends the stream.
+    for entities in [
+        vec![chain("v2", &other.server())],
+        vec![trust("v2", &[&other])],
+        vec![chain("v2", &Pair { key: of_other.key.clone(), ..root.server() })],
+    ] {
+        let mut rotation = first.rotate().await;
+        assert_eq!(rotation.upload("p", entities).await, Err(Code::InvalidArgument));
+        running.connect(&root.pem, Some(&of_root)).await.unwrap();
+    }
+    first.install("p", entities()).await.unwrap();
+    running.connect(&other.pem, Some(&of_other)).await.unwrap();
+    running.connect(&root.pem, Some(&of_root)).await.map(drop).unwrap_err();
+    assert!(first.works().await && second.works().await && ada.works().await);
+}
+
+// proves 5.7
+#[tokio::test]
+async fn what_is_final_is_there_after_a_restart_and_what_is_tried_is_not() {
+    let folder = TempDir::new().unwrap();
+    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let (running, ada) = bound(&folder, &root).await;
+    let client = root.client("eve", 1);
+    let mut rotation = ada.rotate().await;
+    rotation.upload("p", vec![chain("v2", &other.server()), trust("v2", &[&other])]).await.unwrap();
+    let Running { agent, _server, .. } = running;
+    drop((_server, rotation, ada));
+    agent.stop().await; // nothing was said to be kept
+    let running = Running::start(&folder).await;
+    running.shown("p").await;
+    let eve = running.connect(&root.pem, Some(&client)).await.unwrap();
+    assert_eq!(eve.list().await.unwrap(), ["system_default_profile", "p"]);
+    let state = eve.state().await;
+    assert_eq!(state["certificate-version"], "v1");
+    assert_eq!(state["ca-trust-bundle-created-on"], "1700000000000000000");
+}
+
+// proves 5.64, 5.66, 5.69
+#[tokio::test]
+async fn what_is_wrong_with_a_message_has_its_code() {
+    let folder = TempDir::new().unwrap();
+    let root = Authority::new("root");
+    let (_running, ada) = bound(&folder, &root).await;
+    ada.add("empty").await.unwrap();
+    let existing = |profile: &str, kind: EntityType| {
+        let existing =
+            wire::ExistingEntity { ssl_profile_id: profile.to_owned(), entity_type: kind.into() };
+        entity("v2", wire::entity::Entity::ExistingEntity(existing))
+    };
+    let bundle = EntityType::TrustBundle;
+    let idevid = wire::Certificate {
+        certificate_type: Some(Shown::CertSource(wire::certificate::CertSource::Idevid.into())),
+        ..certificate("", None)
+    };
+    let chain_entity = |certificates: &[wire::Certificate]| {
+        entity("v2", wire::entity::Entity::CertificateChain(chain_of(certificates)))
+    };
+    let server = root.server();
+    let keyless = certificate(&server.certificate, None);
+    let unnamed =
+        wire::Certificate { encoding: 0, ..certificate(&server.certificate, Some(&server.key)) };
+    let foreign = prost_types::Any { type_url: "x/y".to_owned(), value: Vec::new() };
+    let foreign = wire::authentication_policy::Policy::Serialized(foreign);
+    let foreign = wire::AuthenticationPolicy { policy: Some(foreign) };
+    let invalid = Code::InvalidArgument;
+    for (profile, entities, want) in [
+        ("", vec![trust("v2", &[&root])], Err(invalid)),
+        ("nobody", vec![trust("v2", &[&root])], Err(Code::NotFound)),
+        ("system_default_profile", vec![trust("v2", &[&root])], Err(Code::FailedPrecondition)),
+        ("p", vec![], Err(invalid)),
+        ("p", vec![wire::Entity::default()], Err(invalid)),
+        ("empty", vec![existing("nobody", bundle)], Err(Code::NotFound)),
+        ("empty", vec![existing("", bundle)], Err(invalid)),
+        ("empty", vec![existing("p", EntityType::Unspecified)], Err(invalid)),
+        ("empty", vec![existing("p", bundle), trust("v2", &[&root])], Err(invalid)),
+        ("empty", vec![existing("p", bundle)], Ok(())),
+        ("empty", vec![chain_entity(&[idevid.clone(), keyless.clone()])], Err(invalid)),
+        ("empty", vec![chain_entity(std::slice::from_ref(&keyless))], Err(invalid)),
+        ("empty", vec![chain_entity(&[unnamed])], Err(invalid)),
+        (
+            "empty",
+            vec![entity("v2", wire::entity::Entity::AuthenticationPolicy(foreign))],
+            Err(invalid),
+        ),
+        ("empty", vec![chain_entity(&[idevid])], Ok(())),
+    ] {
+        let mut rotation = ada.rotate().await;
+        assert_eq!(
+            rotation.upload(profile, entities.clone()).await,
+            want,
+            "{profile} {entities:?}"
+        );
+        if want.is_ok() {
+            rotation.abandon().await;
+        }
+    }
+    let mut rotation = ada.rotate().await;
+    assert_eq!(rotation.ask("p", None).await, Err(invalid));
+    let mut rotation = ada.rotate().await;
+    rotation.upload("p", vec![trust("v2", &[&root])]).await.unwrap();
+    assert_eq!(rotation.upload("empty", vec![trust("v2", &[&root])]).await, Err(invalid));
+}
+
+// proves 5.8
+#[tokio::test]
+async fn a_version_in_use_is_taken_only_with_force() {
+    let folder = TempDir::new().unwrap();
+    let root = Authority::new("root");
+    let (_running, ada) = bound(&folder, &root).await;
+    let again = || vec![trust("v1", &[&root])];
+    assert_eq!(ada.install("p", again()).await, Err(Code::AlreadyExists));
+    let mut rotation = Rotation { overwrite: true, ..ada.rotate().await };
+    rotation.upload("p", again()).await.unwrap();
+    rotation.finalize("p").await.unwrap();
+    assert_eq!(ada.install("p", vec![trust("v2", &[&root])]).await, Ok(()));
+}
+
+// proves 5.67, 5.68
+#[tokio::test]
+async fn a_key_can_be_made_on_the_box() {
+    let folder = TempDir::new().unwrap();
+    let root = Authority::new("root");
+    let (running, ada) = bound(&folder, &root).await;
+    let client = root.client("eve", 1);
+    let suite = wire::CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256;
+    let mut rotation = ada.rotate().await;
+    let csr = rotation.csr("p", suite).await.unwrap();
+    let block = x509_parser::pem::parse_x509_pem(csr.as_bytes()).unwrap().1;
+    let request = X509CertificationRequest::from_der(&block.contents).unwrap().1;
+    request.verify_signature().unwrap();
+    let key = request.certification_request_info.subject_pki.raw;
+    let key = SubjectPublicKeyInfo::from_der(key).unwrap();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let signed = params.signed_by(&key, &root.issuer).unwrap().pem();
+    let generated = wire::Certificate {
+        private_key_type: Some(Secret::KeySource(KeySource::Generated.into())),
+        ..certificate(&signed, None)
+    };
+    let entity = entity("v2", wire::entity::Entity::CertificateChain(chain_of(&[generated])));
+    rotation.upload("p", vec![entity.clone()]).await.unwrap();
+    running.connect(&root.pem, Some(&client)).await.unwrap();
+    rotation.finalize("p").await.unwrap();
+    running.connect(&root.pem, Some(&client)).await.unwrap();
+    assert_eq!(ada.state().await["certificate-version"], "v2");
+    // Another stream does not have that key.
+    let mut rotation = Rotation { overwrite: true, ..ada.rotate().await };
+    assert_eq!(rotation.upload("p", vec![entity]).await, Err(Code::InvalidArgument));
+    let mut rotation = ada.rotate().await;
+    let suite = wire::CsrSuite::CsrsuiteX509KeyTypeEddsaEd25519;
+    assert_eq!(rotation.csr("p", suite).await, Err(Code::Unimplemented));
+}
+
+// proves 5.70, 5.73, 5.74
+#[tokio::test]
+async fn revocation_and_policy_hold_at_the_next_handshake() {
+    let folder = TempDir::new().unwrap();
+    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let (running, ada) = bound(&folder, &root).await;
+    ada.install("p", vec![trust("v2", &[&root, &other])]).await.unwrap();
+    let (eve, bob, guest) = (root.client("eve", 5), root.client("bob", 6), other.client("eve", 5));
+    let connect = async |pair: &Pair| running.connect(&root.pem, Some(pair)).await;
+    let connected = connect(&eve).await.unwrap();
+    connect(&guest).await.unwrap();
+
+    let mut rotation = ada.rotate().await;
+    rotation.upload("p", vec![revoked("v1", root.revokes(5))]).await.unwrap();
+    connect(&eve).await.map(drop).unwrap_err();
+    connect(&bob).await.unwrap();
+    connect(&guest).await.unwrap();
+    assert!(connected.works().await, "running connections live on");
+    rotation.abandon().await;
+    connect(&eve).await.unwrap();
+    ada.install("p", vec![revoked("v1", root.revokes(6))]).await.unwrap();
+    connect(&bob).await.map(drop).unwrap_err();
+
+    ada.install("p", vec![policy("v1", "spiffe://net/*", &root)]).await.unwrap();
+    connect(&eve).await.unwrap();
+    connect(&guest).await.map(drop).unwrap_err();
+    ada.install("p", vec![policy("v2", "spiffe://net/eve", &other)]).await.unwrap();
+    connect(&guest).await.unwrap();
+    connect(&eve).await.map(drop).unwrap_err();
+}
+
+// proves 5.9, 5.76, 5.77
+#[tokio::test]
+async fn readers_see_what_new_connections_meet() {
+    let folder = TempDir::new().unwrap();
+    let root = Authority::new("root");
+    let running = Running::start(&folder).await;
+    running.shown("system_default_profile").await;
+    let ada = running.ada().await;
+    let state = ada.state().await;
+    assert_eq!(state["ssl-profile-id"], "system_default_profile");
+    assert_eq!(state["certificate-id"], "system_default_profile");
+    assert!(!state.contains_key("certificate-version"));
+    // The identity of the box lasts longer than 64 bits count nanoseconds.
+    assert!(!state.contains_key("certificate-expires-on"));
+    let accepts: u64 = state["connection-accepts"].parse().unwrap();
+
+    ada.add("p").await.unwrap();
+    let entities = vec![chain("v1", &root.server()), trust("t1", &[&root])];
+    ada.install("p", entities).await.unwrap();
+    assert_eq!(ada.state().await["ssl-profile-id"], "system_default_profile");
+    running.bind("p").await.unwrap();
+    running.shown("p").await;
+    let state = ada.state().await;
+    for (leaf, want) in [
+        ("certificate-id", "p"),
+        ("certificate-version", "v1"),
+        ("certificate-created-on", "1700000000000000000"),
+        ("certificate-expires-on", "2208988800000000000"),
+        ("ca-trust-bundle-version", "t1"),
+        ("ca-trust-bundle-created-on", "1700000000000000000"),
+    ] {
+        assert_eq!(state[leaf], want, "{leaf}");
+    }
+    assert!(!state.contains_key("authentication-policy-version"));
+
+    let mut rotation = ada.rotate().await;
+    let entities = vec![revoked("c1", root.revokes(9)), policy("a1", "*", &root)];
+    rotation.upload("p", entities).await.unwrap();
+    let state = ada.state().await;
+    assert_eq!(state["certificate-revocation-list-bundle-version"], "c1");
+    assert_eq!(state["certificate-revocation-list-bundle-created-on"], "1700000000000000000");
+    assert_eq!(state["authentication-policy-version"], "a1");
+    assert_eq!(state["authentication-policy-created-on"], "1700000000000000000");
+    rotation.abandon().await;
+    assert!(!ada.state().await.contains_key("authentication-policy-version"));
+
+    running.connect(&root.pem, Some(&root.client("eve", 1))).await.unwrap();
+    running.connect(&root.pem, None).await.map(drop).unwrap_err();
+    let state = ada.state().await;
+    let count = |leaf: &str| state[leaf].parse::<u64>().unwrap();
+    assert_eq!(count("connection-accepts"), accepts + 1);
+    assert!(count("connection-rejects") > 0);
+    assert!(count("last-connection-accept") > 0 && count("last-connection-reject") > 0);
+}

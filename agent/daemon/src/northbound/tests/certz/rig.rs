@@ -1,0 +1,450 @@
+//! An agent with its listener, authorities and clients.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::schema::Origin;
+use holdfast_platform::transport::SimulatedKernel;
+use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
+use holdfast_proto::gnsi::certz::v1 as wire;
+use holdfast_proto::gnsi::certz::v1::certificate::{
+    CertificateType as Shown, PrivateKeyType as Secret,
+};
+use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
+use holdfast_proto::holdfast::{CertificateAuthenticationPolicy, CertificateAuthenticationRule};
+use prost::Message;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::auth::{Authenticator, Password};
+use crate::caller::{Caller, Role, Source};
+use crate::core::tests::Agent;
+use crate::core::{CommitError, CommitOptions};
+use crate::northbound::tests::harness::path;
+use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
+use crate::server;
+use crate::tls::{self, Listener};
+
+/// An authority that signs servers and clients.
+pub(crate) struct Authority {
+    pub(crate) issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let (params, key) = (Self::params(name), KeyPair::generate().unwrap());
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    pub(crate) fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    }
+
+    pub(crate) fn signed(&self, params: &CertificateParams) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Pair { certificate, key: key.serialize_pem() }
+    }
+
+    pub(crate) fn server(&self) -> Pair {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2040, 1, 1);
+        self.signed(&params)
+    }
+
+    pub(crate) fn client(&self, name: &str, serial: u64) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names =
+            vec![SanType::URI(format!("spiffe://net/{name}").try_into().unwrap())];
+        params.serial_number = Some(SerialNumber::from(serial));
+        self.signed(&params)
+    }
+
+    pub(crate) fn revokes(&self, serial: u64) -> String {
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2040, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
+    /// SHA-256 of its key, as a policy names it.
+    pub(crate) fn digest(&self) -> String {
+        let block = x509_parser::pem::parse_x509_pem(self.pem.as_bytes()).unwrap().1;
+        let key = block.parse_x509().unwrap().public_key().raw.to_vec();
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &key);
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// An agent with its listener.
+pub(crate) struct Running {
+    pub(crate) agent: Agent,
+    pub(crate) address: SocketAddr,
+    /// What clients trust it by until it is bound to a profile.
+    pub(crate) own: String,
+    pub(crate) _server: AbortOnDropHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn start(folder: &TempDir) -> Self {
+        Self::on(&SimulatedKernel::new(&["eth0"]), folder).await
+    }
+
+    /// The same on a box that is there already.
+    pub(crate) async fn on(kernel: &SimulatedKernel, folder: &TempDir) -> Self {
+        let agent = Agent::start(kernel, folder.path()).await;
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listener.addresses()[0];
+        let users = agent.gnsi.logins.users().clone();
+        let password = Password::new("secret").unwrap();
+        users.set("ada".into(), Role::Admin, Some(password)).await.unwrap();
+        let gnsi = agent.gnsi.clone();
+        let authenticator = Authenticator::new(users, Role::Admin, gnsi.clone());
+        let incoming = listener.accept(gnsi.profiles());
+        let (handle, reboots) = (agent.handle.clone(), agent.reboots.clone());
+        let routes = routes(handle, reboots, &gnsi).await.unwrap();
+        let serving = server::serve(incoming, authenticator, gnsi, routes, std::future::pending());
+        let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
+        let own = std::fs::read_to_string(tls::ca_file(folder.path())).unwrap();
+        Self { agent, address, own, _server: server }
+    }
+
+    /// A new connection of a client that trusts `authority`; an answer proves that it came through.
+    pub(crate) async fn connect(
+        &self,
+        authority: &str,
+        identity: Option<&Pair>,
+    ) -> Result<Connected, String> {
+        let trusted = Certificate::from_pem(authority);
+        let mut config = ClientTlsConfig::new().ca_certificate(trusted).domain_name("localhost");
+        if let Some(Pair { certificate, key }) = identity {
+            config = config.identity(Identity::from_pem(certificate, key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
+        let channel = endpoint.tls_config(config).unwrap().connect().await;
+        let channel = channel.map_err(|error| format!("{error:?}"))?;
+        let connected = Connected { channel, by_password: identity.is_none() };
+        // With TLS 1.3 a client learns of its refusal when it reads.
+        let asked = gnmi::CapabilityRequest::default();
+        match GNmiClient::new(connected.intercepted()).capabilities(asked).await {
+            Ok(_) => Ok(connected),
+            Err(status) => Err(format!("{status:?}")),
+        }
+    }
+
+    /// The first one: the box shows its own identity and knows a user by password.
+    pub(crate) async fn ada(&self) -> Connected {
+        self.connect(&self.own, None).await.unwrap()
+    }
+
+    pub(crate) async fn bind(&self, id: &str) -> Result<(), CommitError> {
+        let text = format!(
+            r#"{{"openconfig-system:system": {{"openconfig-system-grpc:grpc-servers": {{
+            "grpc-server": [{{"name": "DEFAULT", "config": {{"name": "DEFAULT", "certificate-id": "{id}"}}}}]}}}}}}"#
+        );
+        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let payload = Payload::Json { text: text.into_bytes(), ietf: true };
+        let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
+        let source = Source::Password;
+        let test = Caller { name: "test".into(), role: Role::Admin, source, peer: None };
+        self.agent.handle.commit(&test, edit, CommitOptions::default()).await.map(drop)
+    }
+
+    /// Waits until readers see that the server is bound to this profile.
+    pub(crate) async fn shown(&self, id: &str) {
+        let want = format!(r#"ssl-profile-id":"{id}""#);
+        let mut revisions = self.agent.handle.watch();
+        while !self.agent.shown().contains(&want) {
+            revisions.changed().await.unwrap();
+        }
+    }
+}
+
+/// One connection, of a user with a password or of a certificate alone.
+pub(crate) struct Connected {
+    pub(crate) channel: Channel,
+    pub(crate) by_password: bool,
+}
+
+pub(crate) type Intercepted =
+    InterceptedService<Channel, fn(Request<()>) -> Result<Request<()>, Status>>;
+
+pub(crate) fn with_password(mut request: Request<()>) -> Result<Request<()>, Status> {
+    request.metadata_mut().insert("username", "ada".parse().unwrap());
+    request.metadata_mut().insert("password", "secret".parse().unwrap());
+    Ok(request)
+}
+
+impl Connected {
+    pub(crate) fn intercepted(&self) -> Intercepted {
+        let plain: fn(Request<()>) -> Result<Request<()>, Status> = Ok;
+        let with = if self.by_password { with_password } else { plain };
+        InterceptedService::new(self.channel.clone(), with)
+    }
+
+    pub(crate) fn certz(&self) -> CertzClient<Intercepted> {
+        CertzClient::new(self.intercepted()).max_encoding_message_size(MAX_MESSAGE_SIZE)
+    }
+
+    /// Leaves of the state of the server: name and value.
+    pub(crate) async fn state(&self) -> BTreeMap<String, String> {
+        let request = gnmi::GetRequest {
+            path: vec![path("/system/grpc-servers/grpc-server[name=DEFAULT]/state")],
+            encoding: gnmi::Encoding::JsonIetf.into(),
+            ..gnmi::GetRequest::default()
+        };
+        let got = GNmiClient::new(self.intercepted()).get(request).await.unwrap().into_inner();
+        let value = got.notification[0].update[0].val.clone().unwrap().value.unwrap();
+        let gnmi::typed_value::Value::JsonIetfVal(text) = value else { panic!("{value:?}") };
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(&text).unwrap();
+        let mut leaves = BTreeMap::new();
+        for (name, value) in object {
+            let name = name.rsplit(':').next().unwrap().to_owned();
+            match value {
+                serde_json::Value::Object(counters) => {
+                    leaves.extend(counters.into_iter().map(|(name, value)| (name, text_of(&value))))
+                }
+                value => drop(leaves.insert(name, text_of(&value))),
+            }
+        }
+        leaves
+    }
+
+    pub(crate) async fn works(&self) -> bool {
+        GNmiClient::new(self.intercepted())
+            .capabilities(gnmi::CapabilityRequest::default())
+            .await
+            .is_ok()
+    }
+
+    pub(crate) async fn add(&self, id: &str) -> Result<(), Code> {
+        let request = wire::AddProfileRequest { ssl_profile_id: id.to_owned() };
+        coded(self.certz().add_profile(request).await.map(drop))
+    }
+
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), Code> {
+        let request = wire::DeleteProfileRequest { ssl_profile_id: id.to_owned() };
+        coded(self.certz().delete_profile(request).await.map(drop))
+    }
+
+    pub(crate) async fn list(&self) -> Result<Vec<String>, Code> {
+        let list = self.certz().get_profile_list(wire::GetProfileListRequest {}).await;
+        coded(list.map(|list| list.into_inner().ssl_profile_ids))
+    }
+
+    pub(crate) async fn can_generate(&self, suite: wire::CsrSuite) -> bool {
+        let params = wire::CsrParams { csr_suite: suite.into(), ..wire::CsrParams::default() };
+        let request = wire::CanGenerateCsrRequest { params: Some(params) };
+        self.certz().can_generate_csr(request).await.unwrap().into_inner().can_generate
+    }
+
+    pub(crate) async fn rotate(&self) -> Rotation {
+        let (requests, sent) = mpsc::channel(4);
+        let answers = self.certz().rotate(ReceiverStream::new(sent)).await;
+        Rotation { overwrite: false, requests, answers: answers.unwrap().into_inner() }
+    }
+
+    /// A rotation with one upload that is finalized.
+    pub(crate) async fn install(
+        &self,
+        profile: &str,
+        entities: Vec<wire::Entity>,
+    ) -> Result<(), Code> {
+        let mut rotation = self.rotate().await;
+        rotation.upload(profile, entities).await?;
+        rotation.finalize(profile).await
+    }
+}
+
+pub(crate) fn text_of(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A refusal as its code; it has to say something.
+#[track_caller]
+pub(crate) fn coded<T>(result: Result<T, Status>) -> Result<T, Code> {
+    result.map_err(|status| {
+        assert!(!status.message().is_empty(), "{status:?}");
+        status.code()
+    })
+}
+
+/// An open stream.
+pub(crate) struct Rotation {
+    pub(crate) overwrite: bool,
+    pub(crate) requests: mpsc::Sender<wire::RotateCertificateRequest>,
+    pub(crate) answers: Streaming<wire::RotateCertificateResponse>,
+}
+
+impl Rotation {
+    pub(crate) async fn ask(
+        &mut self,
+        profile: &str,
+        asked: Option<Asked>,
+    ) -> Result<Option<Told>, Code> {
+        let request = wire::RotateCertificateRequest {
+            force_overwrite: self.overwrite,
+            ssl_profile_id: profile.to_owned(),
+            rotate_request: asked,
+        };
+        self.requests.send(request).await.unwrap();
+        let answer = coded(self.answers.message().await)?;
+        Ok(answer.map(|answer| answer.rotate_response.unwrap()))
+    }
+
+    pub(crate) async fn upload(
+        &mut self,
+        profile: &str,
+        entities: Vec<wire::Entity>,
+    ) -> Result<(), Code> {
+        let upload = Asked::Certificates(wire::UploadRequest { entities });
+        let told = self.ask(profile, Some(upload)).await?;
+        assert_eq!(told, Some(Told::Certificates(wire::UploadResponse {})));
+        Ok(())
+    }
+
+    /// A request for a certificate, in PEM.
+    pub(crate) async fn csr(
+        &mut self,
+        profile: &str,
+        suite: wire::CsrSuite,
+    ) -> Result<String, Code> {
+        let params = wire::CsrParams {
+            csr_suite: suite.into(),
+            common_name: "box".to_owned(),
+            ..wire::CsrParams::default()
+        };
+        let asked = wire::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
+        match self.ask(profile, Some(Asked::GenerateCsr(asked))).await? {
+            Some(Told::GeneratedCsr(made)) => {
+                let made = made.certificate_signing_request.unwrap();
+                assert_eq!(made.encoding(), wire::CertificateEncoding::Pem);
+                Ok(String::from_utf8(made.certificate_signing_request.to_vec()).unwrap())
+            }
+            told => panic!("{told:?}"),
+        }
+    }
+
+    /// The end of the stream with OK is the answer.
+    pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
+        let asked = Asked::FinalizeRotation(wire::FinalizeRequest {});
+        let told = self.ask(profile, Some(asked)).await?;
+        assert_eq!(told, None);
+        Ok(())
+    }
+
+    /// Closes without finalize, and waits for the roll-back.
+    pub(crate) async fn abandon(self) {
+        let Self { requests, mut answers, .. } = self;
+        drop(requests);
+        assert_eq!(answers.message().await.unwrap_err().code(), Code::Aborted);
+    }
+}
+
+pub(crate) fn entity(version: &str, entity: wire::entity::Entity) -> wire::Entity {
+    wire::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
+}
+
+pub(crate) fn certificate(pem: &str, key: Option<&str>) -> wire::Certificate {
+    wire::Certificate {
+        r#type: wire::CertificateType::X509.into(),
+        encoding: wire::CertificateEncoding::Pem.into(),
+        certificate_type: Some(Shown::RawCertificate(pem.to_owned().into())),
+        private_key_type: key.map(|key| Secret::RawPrivateKey(key.to_owned().into())),
+        ..wire::Certificate::default()
+    }
+}
+
+pub(crate) fn chain_of(certificates: &[wire::Certificate]) -> wire::CertificateChain {
+    let mut chain = None;
+    for certificate in certificates.iter().rev() {
+        let parent = chain.map(Box::new);
+        chain = Some(wire::CertificateChain { certificate: Some(certificate.clone()), parent });
+    }
+    chain.unwrap_or_default()
+}
+
+pub(crate) fn chain(version: &str, pair: &Pair) -> wire::Entity {
+    let chain = chain_of(&[certificate(&pair.certificate, Some(&pair.key))]);
+    entity(version, wire::entity::Entity::CertificateChain(chain))
+}
+
+pub(crate) fn trust(version: &str, authorities: &[&Authority]) -> wire::Entity {
+    let all: Vec<_> = authorities.iter().map(|it| certificate(&it.pem, None)).collect();
+    entity(version, wire::entity::Entity::TrustBundle(chain_of(&all)))
+}
+
+pub(crate) fn revoked(version: &str, list: String) -> wire::Entity {
+    let list = wire::CertificateRevocationList {
+        r#type: wire::CertificateType::X509.into(),
+        encoding: wire::CertificateEncoding::Pem.into(),
+        certificate_revocation_list: list.into(),
+        id: "list".to_owned(),
+    };
+    let bundle = wire::CertificateRevocationListBundle { certificate_revocation_lists: vec![list] };
+    entity(version, wire::entity::Entity::CertificateRevocationListBundle(bundle))
+}
+
+pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> wire::Entity {
+    let rule = CertificateAuthenticationRule {
+        name: "the only one".to_owned(),
+        subjects: vec![subject.to_owned()],
+        authorities: vec![authority.digest()],
+    };
+    let policy = CertificateAuthenticationPolicy { rules: vec![rule] };
+    let packed = prost_types::Any {
+        type_url: "type.googleapis.com/holdfast.CertificateAuthenticationPolicy".to_owned(),
+        value: policy.encode_to_vec(),
+    };
+    let policy = wire::authentication_policy::Policy::Serialized(packed);
+    let policy = wire::AuthenticationPolicy { policy: Some(policy) };
+    entity(version, wire::entity::Entity::AuthenticationPolicy(policy))
+}
+
+/// An agent bound to the profile `p`, which shows a certificate of `root` and trusts those whom it signs.
+pub(crate) async fn bound(folder: &TempDir, root: &Authority) -> (Running, Connected) {
+    let running = Running::start(folder).await;
+    let ada = running.ada().await;
+    ada.add("p").await.unwrap();
+    let entities = vec![chain("v1", &root.server()), trust("v1", &[root])];
+    ada.install("p", entities).await.unwrap();
+    running.bind("p").await.unwrap();
+    (running, ada)
+}
