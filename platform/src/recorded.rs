@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Account, Address, Connected, CredentialFile, Forwarding, GlomeLogin, GrpcServer, Hostname,
-    KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance, Password, Port, Program,
-    SshServer, StaticProtocol, StaticRoute, System, TextFile, User,
+    Account, Address, Connected, CredentialFile, DriftRule, Forwarding, GlomeLogin, GrpcServer,
+    Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance, Password, Port,
+    Program, Reconciliation, SshServer, StaticProtocol, StaticRoute, System, TextFile, User,
 };
 
 /// A document holds no value of its kind.
@@ -44,6 +44,8 @@ const FORMS: &[Form] = &[
     form::<TextFile>(kinds::TEXT_FILE),
     form::<User>(kinds::USER),
     form::<GrpcServer>(kinds::GRPC_SERVER),
+    form::<Reconciliation>(kinds::RECONCILIATION),
+    form::<DriftRule>(kinds::DRIFT_POLICY),
     form::<Program>(kinds::PROGRAM),
     form::<Account>(kinds::ACCOUNT),
     form::<CredentialFile>(kinds::CREDENTIAL_FILE),

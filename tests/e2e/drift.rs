@@ -68,3 +68,24 @@ async fn what_is_not_ours_is_never_touched() {
     assert_eq!(net.routes(OURS), [""; 0]);
     assert_eq!(foreign(&net), before);
 }
+
+#[tokio::test]
+async fn what_is_only_to_be_reported_stays_until_nobody_says_so() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let port = port("eth0", &["192.0.2.1/24", "198.51.100.1/24"]);
+    client.update("/interfaces", json!({"interface": [port]})).await.unwrap();
+    let policies = json!({"drift-policy": [
+        {"object": "address/eth0", "action": "report"},
+        {"object": "address/eth0/198.51.100.1", "action": "repair"}]});
+    client.update("holdfast_native:/reconciliation", policies).await.unwrap();
+    net.ip("address del 192.0.2.1/24 dev eth0");
+    net.ip("address del 198.51.100.1/24 dev eth0");
+    eventually("one is back, the other shown as missing", || {
+        net.addresses("eth0") == ["198.51.100.1/24"] && agent.show("values").contains("MISSING")
+    })
+    .await;
+    client.delete("holdfast_native:/reconciliation").await.unwrap();
+    eventually("both are back", || net.addresses("eth0").len() == 2).await;
+}

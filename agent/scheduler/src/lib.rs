@@ -19,6 +19,7 @@ mod graph;
 mod history;
 mod inspect;
 mod key;
+mod names;
 mod observe;
 mod operation;
 mod options;

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, Idx, Source};
 use crate::history::Origin;
 use crate::key::Key;
+use crate::operation::Now;
 use crate::plan::Delta;
 
 /// What to do about drift.
@@ -51,9 +52,35 @@ impl Graph {
 }
 
 impl Engine {
-    /// Sets what happens to drift of all keys that start so. The longest prefix of a key counts.
-    pub fn set_drift_policy(&mut self, prefix: Key, policy: DriftPolicy) {
-        self.graph.policies.insert(prefix, policy);
+    /// Sets what happens to drift of all keys that start so; none leaves that to shorter prefixes. The longest prefix of
+    /// a key counts. What has drifted already is looked at anew, for which every value is asked: policies change seldom.
+    pub fn set_drift_policies(
+        &mut self,
+        policies: impl IntoIterator<Item = (Key, Option<DriftPolicy>)>,
+        now: Now,
+    ) -> Step {
+        let mut changed = false;
+        for (prefix, policy) in policies {
+            let before = match policy {
+                Some(policy) => self.graph.policies.insert(prefix, policy),
+                None => self.graph.policies.remove(&prefix),
+            };
+            changed |= before != policy;
+        }
+        let mut step = Step::default();
+        if changed {
+            let drifted: Vec<Idx> = self
+                .graph
+                .nodes()
+                .map(|(idx, _)| idx)
+                .filter(|&idx| self.graph.is_drifted(idx))
+                .collect();
+            for idx in drifted {
+                self.adopt_drift(idx, &mut step);
+                self.graph.wake(idx);
+            }
+        }
+        self.advance(step, now)
     }
 
     /// Makes what the system has the intent, where that is the policy for it.

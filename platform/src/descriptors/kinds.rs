@@ -17,6 +17,10 @@ pub const GRPC_SERVER: KindId = KindId(5);
 pub const PROGRAM: KindId = KindId(6);
 /// An account of the box.
 pub const ACCOUNT: KindId = KindId(7);
+/// How the agent holds the box to its configuration.
+pub const RECONCILIATION: KindId = KindId(8);
+/// What happens to drift of some objects.
+pub const DRIFT_POLICY: KindId = KindId(9);
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);
 /// A link.

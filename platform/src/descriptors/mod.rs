@@ -17,6 +17,7 @@ mod kernel_tests;
 pub mod kinds;
 pub mod link;
 pub mod neighbor;
+pub mod reconciliation;
 pub mod route;
 pub mod system;
 
@@ -38,6 +39,8 @@ pub fn registry() -> Registry {
         registry.register(system::TextFileDescriptor),
         registry.register(access::UserDescriptor),
         registry.register(access::GrpcServerDescriptor),
+        registry.register(reconciliation::ReconciliationDescriptor),
+        registry.register(reconciliation::DriftRuleDescriptor),
         registry.register(credential::ProgramDescriptor),
         registry.register(credential::AccountDescriptor),
         registry.register(credential::CredentialFileDescriptor),

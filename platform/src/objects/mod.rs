@@ -17,6 +17,7 @@ use smol_str::SmolStr;
 mod access;
 mod link;
 mod nodes;
+mod reconciliation;
 mod route;
 pub mod state;
 #[cfg(test)]
@@ -81,6 +82,8 @@ impl Registry {
             Some(Object::System) => Arc::new(self.system(&entry)?),
             Some(Object::User(name)) => Arc::new(self.user(name, &entry)?),
             Some(Object::Server(name)) => Arc::new(self.grpc_server(name, &entry)?),
+            Some(Object::Reconciliation) => Arc::new(self.reconciliation(&entry)),
+            Some(Object::DriftRule(name)) => Arc::new(self.drift_rule(name, &entry)?),
             Some(Object::Link(name)) => Arc::new(self.link(name, &entry)?),
             Some(Object::Address(link, family)) => Arc::new(self.address(link, family, &entry)?),
             Some(Object::Neighbor(link, family)) => Arc::new(self.neighbor(link, family, &entry)?),
@@ -105,6 +108,8 @@ impl Registry {
             Some(Object::System) => descriptors::system::key(),
             Some(Object::User(name)) => descriptors::access::user_key(name),
             Some(Object::Server(name)) => descriptors::access::server_key(name),
+            Some(Object::Reconciliation) => descriptors::reconciliation::key(),
+            Some(Object::DriftRule(name)) => descriptors::reconciliation::rule_key(name),
             Some(Object::Link(name)) => descriptors::link::key(name),
             Some(Object::Address(link, _)) => descriptors::address::key(link, entry.key_as()?),
             Some(Object::Neighbor(link, _)) => descriptors::neighbor::key(link, entry.key_as()?),
@@ -210,6 +215,8 @@ enum Object<'a> {
     System,
     User(&'a SmolStr),
     Server(&'a SmolStr),
+    Reconciliation,
+    DriftRule(&'a SmolStr),
     Link(&'a SmolStr),
     Address(&'a SmolStr, Family),
     Neighbor(&'a SmolStr, Family),
@@ -230,6 +237,10 @@ impl<'a> Object<'a> {
             [system] if system.node == nodes.system.system => Some(Self::System),
             [_, user] if user.node == nodes.user.entry => Some(Self::User(name(user)?)),
             [_, server] if server.node == nodes.server.entry => Some(Self::Server(name(server)?)),
+            [all] if all.node == nodes.reconciliation.container => Some(Self::Reconciliation),
+            [_, rule] if rule.node == nodes.reconciliation.rule => {
+                Some(Self::DriftRule(name(rule)?))
+            }
             [_, link] if link.node == nodes.link.entry => Some(Self::Link(name(link)?)),
             [_, instance, protocol, route] if route.node == nodes.route.route => {
                 Some(Self::Route(name(instance)?, name(protocol)?))

@@ -68,6 +68,16 @@ nodes!(
 );
 
 nodes!(
+    /// `reconciliation` and the policies below it.
+    ReconciliationNodes {
+        container: "",
+        resync_interval: "/resync-interval",
+        rule: "/drift-policy",
+        action: "/drift-policy/action",
+    }
+);
+
+nodes!(
     /// `interface` without the lists below it.
     LinkNodes {
         entry: "",
@@ -166,6 +176,7 @@ pub(crate) struct Nodes {
     pub(crate) system: SystemNodes,
     pub(crate) user: UserNodes,
     pub(crate) server: ServerNodes,
+    pub(crate) reconciliation: ReconciliationNodes,
     pub(crate) link: LinkNodes,
     pub(crate) v4: FamilyNodes,
     pub(crate) v6: FamilyNodes,
@@ -181,6 +192,7 @@ impl Nodes {
             system: SystemNodes::find(schema, "/system")?,
             user: UserNodes::find(schema, "/system/user")?,
             server: ServerNodes::find(schema, "/system/grpc-server")?,
+            reconciliation: ReconciliationNodes::find(schema, "/reconciliation")?,
             link: LinkNodes::find(schema, INTERFACE)?,
             v4: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
             v6: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,

@@ -16,6 +16,7 @@ mod address;
 mod credential;
 mod link;
 mod neighbor;
+mod reconciliation;
 mod route;
 mod system;
 
@@ -27,6 +28,7 @@ pub use link::{
     VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
+pub use reconciliation::{DriftAction, DriftRule, Reconciliation};
 pub use route::{
     Hop, KernelRoute, NetworkInstance, NextHop, NextHopTarget, RouteSource, RouteTarget,
     StaticProtocol, StaticRoute,

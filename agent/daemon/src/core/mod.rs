@@ -15,6 +15,7 @@ mod intent;
 mod options;
 mod preview;
 mod publish;
+mod reconcile;
 mod roles;
 mod startup;
 mod task;

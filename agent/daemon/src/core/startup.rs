@@ -20,6 +20,7 @@ use super::inside::Teller;
 use super::intent::Intent;
 use super::preview;
 use super::publish::Publisher;
+use super::reconcile;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
 use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH};
@@ -95,6 +96,11 @@ impl Core {
             store.write(rows.into_iter().map(store::Change::from).collect()).await?;
         }
         let mut intent = objects.values(&configuration);
+        let configured: Vec<_> = intent
+            .iter()
+            .filter(|(key, _)| reconcile::is_concerned(key))
+            .map(|(key, value)| (key.clone(), Some(Arc::clone(value))))
+            .collect();
         intent.extend(logins.iter().cloned());
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let mut engine = Engine::new(descriptors::registry());
@@ -115,7 +121,7 @@ impl Core {
         let (ready_tx, ready_rx) = oneshot::channel();
         let teller = Teller::default();
         let ear = teller.ear();
-        let task = CoreTask {
+        let mut task = CoreTask {
             configuration,
             engine,
             transport,
@@ -141,6 +147,7 @@ impl Core {
             resyncs: Vec::new(),
             teller,
         };
+        task.reconcile_as(&configured);
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);

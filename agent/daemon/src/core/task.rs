@@ -285,7 +285,7 @@ impl CoreTask {
     }
 
     /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
-    fn follow(&mut self, step: Step) {
+    pub(super) fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
         let Step { restores, submit, cancel, read, finished, changed, retrieve, deadline, .. } =
             step;
@@ -431,6 +431,7 @@ impl CoreTask {
                         }
                         false => self.publish_commit(configuration, &transaction),
                     };
+                    self.reconcile_as(&values(&transaction.changes));
                     transaction.ticket.answer(Ok(done));
                 }
                 Err(error) => self.take_back(transaction, &configuration, error),

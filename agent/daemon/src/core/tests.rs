@@ -88,7 +88,7 @@ impl Agent {
         self.store.clone()
     }
 
-    async fn update(&self, document: &str) -> Result<Committed, CommitError> {
+    pub(crate) async fn update(&self, document: &str) -> Result<Committed, CommitError> {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };

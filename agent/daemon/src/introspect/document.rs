@@ -13,7 +13,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::arguments::time_text;
-use super::names::name;
 
 /// Renders what the engine keeps. Clones share the table of kinds.
 #[derive(Clone, Debug)]
@@ -172,7 +171,7 @@ pub(crate) struct Operation {
 
 impl Renderer {
     pub(super) fn key(&self, key: &Key) -> String {
-        name(&self.registry, key)
+        self.registry.name_of(key)
     }
 
     pub(super) fn kind(&self, key: &Key) -> &str {

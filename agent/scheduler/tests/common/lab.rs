@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Action, Bond, Completion, Delta, Engine, Fact, Key, Now, Operation, OperationError, Outcome,
-    Plan, PlanError, SharedValue, Step, Target,
+    Action, Bond, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation,
+    OperationError, Outcome, Plan, PlanError, SharedValue, Step, Target,
 };
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};
@@ -89,6 +89,12 @@ impl Lab {
 
     pub fn resync(&mut self) {
         let step = self.engine.resync(self.facts(), self.now());
+        self.follow(step);
+    }
+
+    /// Sets what happens to drift of keys that begin so.
+    pub fn drift(&mut self, prefix: &str, policy: Option<DriftPolicy>) {
+        let step = self.engine.set_drift_policies([(key(prefix), policy)], self.now());
         self.follow(step);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Lab, key};
+use crate::common::Lab;
 use holdfast_scheduler::DriftPolicy;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
     for unheard in [false, true] {
         let mut lab = Lab { strict: false, ..Lab::having("", ours) };
-        lab.engine.set_drift_policy(key("m"), policy);
+        lab.drift("m", Some(policy));
         if unheard {
             lab.outside_unheard(outside);
             lab.resync();
@@ -45,7 +45,7 @@ fn drift_that_is_only_reported_stays() {
 #[test]
 fn drift_that_is_reported_gives_way_to_a_change_of_intent() {
     let mut lab = Lab::having("", "m =1");
-    lab.engine.set_drift_policy(key("m"), DriftPolicy::Report);
+    lab.drift("m", Some(DriftPolicy::Report));
     lab.outside("m =7");
     lab.commit("m =2").unwrap();
     assert_eq!((lab.shown().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
@@ -54,8 +54,8 @@ fn drift_that_is_reported_gives_way_to_a_change_of_intent() {
 #[test]
 fn drift_that_is_adopted_becomes_the_intent() {
     let mut lab = Lab::having("", "m/1 =1; m/2 =1");
-    lab.engine.set_drift_policy(key("m"), DriftPolicy::Adopt);
-    lab.engine.set_drift_policy(key("m/2"), DriftPolicy::Repair);
+    lab.drift("m", Some(DriftPolicy::Adopt));
+    lab.drift("m/2", Some(DriftPolicy::Repair));
     lab.log();
     lab.outside("m/1 =2; m/2 =2");
     lab.settle(MINUTE);
@@ -64,5 +64,27 @@ fn drift_that_is_adopted_becomes_the_intent() {
     lab.outside("-m/1");
     lab.settle(MINUTE);
     assert_eq!((lab.shown().as_str(), lab.state("m/1").as_str()), ("m/2 =1", "-"));
+    lab.engine.audit().unwrap();
+}
+
+/// What was left alone is mended when nobody wants it left alone any more, and a longer name keeps its own policy.
+#[test]
+fn drift_is_repaired_when_its_policy_ends() {
+    let mut lab = Lab::having("", "m/1 =1; m/2 =1; n/1 =1");
+    lab.drift("m", Some(DriftPolicy::Report));
+    lab.drift("m/2", Some(DriftPolicy::Report));
+    lab.outside("m/1 =2; m/2 =2");
+    lab.settle(MINUTE);
+    assert_eq!(lab.shown(), "m/1 =2; m/2 =2; n/1 =1");
+    lab.log();
+    lab.drift("m", None);
+    lab.settle(MINUTE);
+    assert_eq!(
+        (lab.log().as_str(), lab.shown().as_str()),
+        ("update m/1", "m/1 =1; m/2 =2; n/1 =1")
+    );
+    lab.drift("m/2", Some(DriftPolicy::Repair));
+    lab.settle(MINUTE);
+    assert_eq!(lab.log(), "update m/2");
     lab.engine.audit().unwrap();
 }

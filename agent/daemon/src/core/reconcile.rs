@@ -1,0 +1,152 @@
+//! What the configuration says about how the box is held to it, told to the engine.
+
+use std::time::Duration;
+
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::values::{DriftAction, DriftRule, Reconciliation};
+use holdfast_scheduler::{DriftPolicy, Key, SharedValue};
+
+use super::task::CoreTask;
+
+/// True for values that say how the box is held to its configuration.
+pub(super) fn is_concerned(key: &Key) -> bool {
+    matches!(key.kind(), kinds::RECONCILIATION | kinds::DRIFT_POLICY)
+}
+
+impl CoreTask {
+    /// Takes in what changed of it; values of other kinds are none of its business.
+    pub(super) fn reconcile_as(&mut self, changes: &[(Key, Option<SharedValue>)]) {
+        let now = self.now();
+        for (_, value) in changes.iter().filter(|(key, _)| key.kind() == kinds::RECONCILIATION) {
+            let wanted = value.as_ref().and_then(|value| value.as_any().downcast_ref());
+            let seconds = wanted.and_then(|wanted: &Reconciliation| wanted.resync_interval);
+            let period = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            let step = self.engine.resync_every(period, now);
+            self.follow(step);
+        }
+        let policies: Vec<_> = changes
+            .iter()
+            .filter(|(key, _)| key.kind() == kinds::DRIFT_POLICY)
+            .flat_map(|(key, value)| self.policies(key, value.as_ref()))
+            .collect();
+        if !policies.is_empty() {
+            let step = self.engine.set_drift_policies(policies, now);
+            self.follow(step);
+        }
+    }
+
+    /// The policies that one rule comes to: one for each beginning of keys that its name can mean.
+    fn policies(&self, rule: &Key, value: Option<&SharedValue>) -> Vec<(Key, Option<DriftPolicy>)> {
+        let Some(holdfast_scheduler::Segment::Str(object)) = rule.segments().next() else {
+            return Vec::new();
+        };
+        let action = value.and_then(|value| value.as_any().downcast_ref::<DriftRule>()).map(
+            |rule| match rule.action {
+                DriftAction::Repair => DriftPolicy::Repair,
+                DriftAction::Report => DriftPolicy::Report,
+            },
+        );
+        let prefixes = self.engine.registry().named(&object);
+        prefixes.into_iter().map(|prefix| (prefix, action)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_config::edit::{Edit, Payload, Target};
+    use holdfast_config::schema::Origin;
+    use holdfast_platform::descriptors::link;
+    use holdfast_platform::transport::SimulatedKernel;
+    use holdfast_scheduler::State;
+
+    use super::*;
+    use crate::core::tests::{Agent, BOX, caller};
+    use crate::core::{CommitError, CommitOptions};
+    use crate::northbound::Datastore;
+
+    /// What a document puts in place of the container that says how the box is held.
+    async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
+        let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
+        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: false };
+        let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
+        agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
+    }
+
+    /// Waits until the engine has it so; what comes from the kernel wakes the agent, not this.
+    async fn until(agent: &Agent, wanted: State) {
+        let state = || agent.handle.look(|inside| inside.engine.state(&link::key("eth0")));
+        while state().await.unwrap() != wanted {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn mtu(kernel: &SimulatedKernel) -> String {
+        let lines = kernel.contents();
+        lines.into_iter().find(|line| line.contains("eth0") && line.contains("mtu")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_others_made_of_an_object_stays_as_long_as_its_policy_says_so() {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.update(BOX).await.unwrap();
+        let ours = mtu(&kernel);
+        let report = r#"{"drift-policy": [{"object": "link/eth0", "action": "report"}]}"#;
+        held(&agent, report).await.unwrap();
+        kernel.set_mtu("eth0", 1300);
+        until(&agent, State::Drifted).await;
+        agent.pass(Duration::from_secs(60)).await;
+        until(&agent, State::Drifted).await;
+        assert_ne!(mtu(&kernel), ours);
+
+        held(&agent, "{}").await.unwrap();
+        until(&agent, State::Configured).await;
+        assert_eq!(mtu(&kernel), ours);
+
+        // A start brings the box to its configuration; from then on the policy that is stored counts.
+        held(&agent, report).await.unwrap();
+        agent.stop().await;
+        kernel.set_mtu("eth0", 1300);
+        let agent = Agent::start(&kernel, folder.path()).await;
+        until(&agent, State::Configured).await;
+        assert_eq!(mtu(&kernel), ours);
+        kernel.set_mtu("eth0", 1300);
+        until(&agent, State::Drifted).await;
+        agent.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_policy_for_what_cannot_be_is_refused_with_what_can() {
+        let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let asked = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
+        let error = held(&agent, asked).await.unwrap_err().to_string();
+        for word in ["drift-policy[object=cable/eth0]", "`cable/eth0`", "link, "] {
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(held(&agent, r#"{"resync-interval": 1}"#).await.is_err());
+        agent.stop().await;
+    }
+
+    /// The kernel does not tell of a new alias of a link that is down.
+    #[tokio::test]
+    async fn what_nobody_tells_of_is_found_by_the_clock() {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let down = r#"{"openconfig-interfaces:interfaces": {"interface": [{"name": "eth0",
+            "config": {"name": "eth0", "enabled": false, "description": "uplink"}}]}}"#;
+        agent.update(down).await.unwrap();
+        held(&agent, r#"{"resync-interval": 600}"#).await.unwrap();
+        let ours = kernel.contents();
+        kernel.set_alias("eth0", "theirs");
+        assert_ne!(kernel.contents(), ours);
+        agent.pass(Duration::from_secs(599)).await;
+        assert_ne!(kernel.contents(), ours);
+        agent.pass(Duration::from_secs(2)).await;
+        let mut revisions = agent.handle.watch();
+        while kernel.contents() != ours {
+            revisions.changed().await.unwrap();
+        }
+        agent.stop().await;
+    }
+}

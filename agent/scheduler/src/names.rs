@@ -1,0 +1,63 @@
+//! Keys as text: `link/eth0`, `static-route/DEFAULT/static/10.0.0.0/8`.
+//!
+//! The name of the kind, then the segments. A slash or percent sign inside a text is percent-encoded. Text does not
+//! say of which type a segment is, so reading gives every key it can mean.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::descriptor::Registry;
+use crate::key::{Key, Segment};
+
+/// Segments up to which a text is taken for a key; each may mean a few things.
+const SEGMENTS_MOST: usize = 8;
+
+impl Registry {
+    /// The text of a key.
+    pub fn name_of(&self, key: &Key) -> String {
+        let kind = self.descriptor(key.kind());
+        let mut text = kind.map_or_else(|| key.kind().0.to_string(), |kind| kind.name().to_owned());
+        for segment in key.segments() {
+            text.push('/');
+            match segment {
+                Segment::Str(part) => text += &part.replace('%', "%25").replace('/', "%2F"),
+                Segment::Int(number) => text += &number.to_string(),
+                Segment::Ip(ip) => text += &ip.to_string(),
+                Segment::Prefix(prefix) => text += &prefix.to_string(),
+            }
+        }
+        text
+    }
+
+    /// Every key, or beginning of keys, that a text can mean; none when no kind is called so.
+    pub fn named(&self, text: &str) -> Vec<Key> {
+        let mut parts = text.split('/');
+        let kind = parts.next().and_then(|name| self.by_name(name));
+        let parts: Vec<&str> = parts.collect();
+        let Some(kind) = kind.filter(|_| parts.len() <= SEGMENTS_MOST) else { return Vec::new() };
+        let mut found = Vec::new();
+        read(Key::of(kind.kind()), &parts, &mut found);
+        found
+    }
+}
+
+/// Appends every way to read the parts to `key`.
+fn read(key: Key, parts: &[&str], found: &mut Vec<Key>) {
+    let Some((first, rest)) = parts.split_first() else { return found.push(key) };
+    if let Ok(ip) = first.parse::<IpAddr>() {
+        let length = rest.first().and_then(|length| length.parse().ok());
+        if let Some(prefix) = length.and_then(|length| IpNet::new(ip, length).ok()) {
+            read(key.clone().prefix(prefix), &rest[1..], found);
+        }
+        read(key.clone().ip(ip), rest, found);
+    }
+    if let Ok(number) = first.parse::<u32>() {
+        read(key.clone().u32(number), rest, found);
+    }
+    if let Ok(number) = first.parse::<u64>() {
+        read(key.clone().u64(number), rest, found);
+    }
+    let text = first.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
+    read(key.str(&text), rest, found);
+}
