@@ -270,8 +270,10 @@ impl Engine {
                 break;
             }
             self.timers.pop_first();
-            if let Some(trouble) = &mut self.graph.node_mut(idx).trouble {
+            let node = self.graph.node_mut(idx);
+            if let Some(trouble) = &mut node.trouble {
                 trouble.due = None;
+                step.changed.extend(trouble.error.is_some().then(|| node.key.clone()));
             }
             self.adopt_drift(idx, &mut step);
             self.graph.wake(idx);
@@ -440,6 +442,9 @@ impl Engine {
             .take_woken()
             .into_iter()
             .partition(|&idx| self.graph.node(idx).owner.is_some());
+        for &idx in &woken {
+            self.recover(idx, step);
+        }
         for idx in taken {
             if let Some(owner) = self.graph.node(idx).owner {
                 self.running.wake_after(owner, idx);
@@ -465,6 +470,16 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// A value that failed, and is where it should be by now, has nothing to be tried again.
+    fn recover(&mut self, idx: Idx, step: &mut Step) {
+        let node = self.graph.node(idx);
+        if node.trouble.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
+            step.changed.push(node.key.clone());
+            self.forgive(idx);
+            self.graph.settle(idx);
+        }
     }
 
     /// Gives back the transaction that these values have to wait for, if there is one.

@@ -62,8 +62,20 @@ impl Engine {
             Some(value) => self.appeared(idx, &value, now, urgent, step),
             None => self.vanished(idx, now, urgent, step),
         }
+        if live.is_none() && self.graph.node(idx).live.is_some() && !self.running.is_empty() {
+            self.correct_plans(idx);
+        }
         self.graph.settle(idx);
         self.graph.reap(idx);
+    }
+
+    /// A value came that plans under way did not count on: what they part with for want of it may stay after all.
+    fn correct_plans(&mut self, idx: Idx) {
+        for member in self.graph.concerned_by(idx) {
+            if let Some(owner) = self.graph.node(member).owner {
+                self.running.wake_after(owner, member);
+            }
+        }
     }
 
     fn vanished(&mut self, idx: Idx, now: Now, urgent: bool, step: &mut Step) {

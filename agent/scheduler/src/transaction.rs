@@ -455,6 +455,10 @@ impl Engine {
             if node.owner == Some(transaction.txn) {
                 node.owner = None;
             }
+            if node.ours && node.live.is_some() && node.unmet > 0 {
+                self.graph.bereft.push(idx); // what it needs was to be done before it, and was not
+            }
+            let node = self.graph.node(idx);
             let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
             if node.missed && !failed {
                 self.graph.wake(idx); // what it lacks came while it was in flight

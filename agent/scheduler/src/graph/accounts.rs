@@ -250,6 +250,17 @@ impl Graph {
 
     /// Wakes those who wait for nothing but what this value still offers.
     pub(crate) fn offer_anew(&mut self, idx: Idx) {
+        for member in self.concerned_by(idx) {
+            let node = self.node(member);
+            let waits = node.goal.traits().is_some() && node.live.is_none();
+            if waits && node.unmet == 0 {
+                self.wake(member);
+            }
+        }
+    }
+
+    /// The members of the groups of all that a value offers; some may be stale, or there twice.
+    pub(crate) fn concerned_by(&mut self, idx: Idx) -> Vec<Idx> {
         let node = self.node(idx);
         let (key, live) = (node.key.clone(), node.live.clone());
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
@@ -260,18 +271,10 @@ impl Graph {
                 targets.extend(self.covered(table, prefix));
             }
         }
-        for target in &targets {
-            let members =
-                self.groups.get(target).map_or_else(Vec::new, |group| group.members.clone());
-            self.counters.edges += members.len() as u64;
-            for member in members {
-                let node = self.node(member);
-                let waits = node.goal.traits().is_some() && node.live.is_none();
-                if waits && node.unmet == 0 {
-                    self.wake(member);
-                }
-            }
-        }
+        let groups = targets.iter().filter_map(|target| self.groups.get(target));
+        let members: Vec<Idx> = groups.flat_map(|group| group.members.iter().copied()).collect();
+        self.counters.edges += members.len() as u64;
+        members
     }
 
     /// Counts one offer more or less; the first and the last one change the readiness of others.

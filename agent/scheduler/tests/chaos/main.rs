@@ -19,8 +19,8 @@ fn intent() -> impl Strategy<Value = Move> {
 }
 
 /// What may happen next. What cannot happen at the moment is skipped.
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let all = vec![
+fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
+    let mut all = vec![
         (6, (0..2u8).prop_map(Move::CarryOut).boxed()),
         (5, Just(Move::Answer).boxed()),
         (4, Just(Move::Read).boxed()),
@@ -28,6 +28,14 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         (1, Just(Move::Time).boxed()),
         (3, intent().boxed()),
     ];
+    if outside {
+        let names = proptest::sample::select(&generate::NAMES[..]);
+        all.push((1, names.prop_map(Move::Lose).boxed()));
+        all.push((
+            1,
+            (0..2u8, 0..3u32).prop_map(|(which, state)| Move::Foreign(which, state)).boxed(),
+        ));
+    }
     proptest::collection::vec(proptest::strategy::Union::new_weighted(all), 4..60)
 }
 
@@ -36,9 +44,40 @@ proptest! {
 
     // proves kv.I2, kv.I7, kv.I9, kv.I11, kv.I12
     #[test]
-    fn any_order_of_events_ends_in_what_was_asked(moves in moves()) {
+    fn any_order_of_events_ends_in_what_was_asked(moves in moves(false)) {
         let mut world = World::default();
         for step in moves {
+            world.play(step);
+        }
+        world.check();
+    }
+
+    // proves kv.I2, kv.I7, kv.I11, kv.I12
+    #[test]
+    fn failures_and_the_outside_world_are_overcome(
+        moves in moves(true),
+        failing in proptest::collection::vec(0usize..30, 0..3),
+    ) {
+        let mut world = World::failing_at(failing);
+        for step in moves {
+            world.play(step);
+        }
+        world.check();
+    }
+
+    // proves kv.X15, kv.I10
+    #[test]
+    fn a_crash_at_any_moment_ends_in_what_was_committed(
+        before in moves(true),
+        after in moves(true),
+        failing in proptest::collection::vec(0usize..30, 0..2),
+    ) {
+        let mut world = World::failing_at(failing);
+        for step in before {
+            world.play(step);
+        }
+        world.play(Move::Crash);
+        for step in after {
             world.play(step);
         }
         world.check();

@@ -150,6 +150,12 @@ impl Lab {
         self.follow(step);
     }
 
+    /// The engine hears this, and what it wants to read then is not answered yet.
+    pub fn tell_unread(&mut self, facts: Vec<Fact>) {
+        let step = self.engine.observed(facts, self.now());
+        self.follow(Step { read: Vec::new(), ..step });
+    }
+
     pub fn outside_unheard(&mut self, text: &str) -> Vec<Fact> {
         let changes = changes(text);
         let mut facts = Vec::new();

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use holdfast_scheduler::{Engine, Key, Outcome, Registry, Scope};
 
-use crate::common::{Lab, Thing, delta, key, things};
+use crate::common::{Lab, Thing, delta, fact, key, things};
 use crate::{LONG, Row, check, check_states, hinder, refuse};
+
+/// How an operation ends that is refused for good.
+const NO: &str = "FAILED not so (errno 22)";
 
 fn intent(text: &str) -> BTreeMap<Key, Thing> {
     things(text).into_iter().map(|thing| (thing.key(), thing)).collect()
@@ -202,4 +205,48 @@ fn an_update_that_failed_does_not_outlive_what_the_new_value_needs() {
     lab.outside("f");
     lab.settle(LONG);
     assert_eq!(lab.shown(), "a =2 <f; f");
+}
+
+#[test]
+fn what_a_plan_parted_with_because_of_a_stale_fact_comes_back() {
+    let mut lab = Lab::having("", "a .*s; b .*s");
+    lab.strict = false;
+    // It says that b is gone, for it was written before b was made.
+    let (stale, true_again) = (fact(&key("b"), None), fact(&key("b"), lab.system.get(&key("b"))));
+    lab.tell_unread(vec![stale]);
+    let plan = lab.plan("a").unwrap();
+    assert_eq!(plan.to_string(), "delete s; update a");
+    let (_, mut step) = lab.engine.start(plan, lab.now());
+    lab.tell_unread(vec![true_again]);
+    let submit = std::mem::take(&mut step.submit);
+    let done = submit.iter().filter_map(|op| lab.carry_out(op)).collect();
+    let step = lab.engine.completed(done, lab.now());
+    lab.follow(step);
+    lab.settle(LONG);
+    assert_eq!(lab.shown(), "a; b .*s; s");
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn a_part_that_was_made_though_its_whole_was_not_goes_again() {
+    let mut lab = Lab { strict: false, ..Lab::default() };
+    refuse(&mut lab, "create a");
+    lab.commit_delta(delta("a .p").best_effort()).unwrap();
+    lab.settle(LONG);
+    assert_eq!(lab.log(), format!("create a {NO}; create a.p; delete a.p"));
+    assert_eq!(lab.shown(), "");
+}
+
+#[test]
+fn a_value_that_failed_and_is_as_it_should_be_by_then_is_not_tried_again() {
+    let mut lab = Lab::having("f", "a <f");
+    hinder(&mut lab, "delete a");
+    lab.strict = false;
+    lab.outside("-f");
+    lab.pass_time();
+    check_states(&lab, "a RETRYING <f");
+    lab.outside("f");
+    lab.settle(LONG);
+    check_states(&lab, "a CONFIGURED");
+    assert_eq!(lab.engine.pending().len(), 0);
 }
