@@ -2,8 +2,8 @@
 //!
 //! Start at [`objects`] for how an entry of the native model becomes a typed value of [`values`] and
 //! how state goes back up, at [`descriptors`] for what the engine knows of each kind and how an
-//! operation on it becomes requests ([`codec`]), at [`transport`] for what carries them out.
-//! Everything but the transports is pure: no socket, file, clock or lock.
+//! operation on it becomes requests ([`codec`]), at [`transport`] for what carries them out. [`probe`] asks
+//! other hosts, beside all that. Everything but the transports and the sockets of probes is pure: no socket, file, clock or lock.
 //!
 //! Absent on purpose: decisions about order or retries (the engine's), and the deletion of anything
 //! that does not carry our mark.
@@ -18,6 +18,7 @@ pub mod links;
 pub mod netns;
 pub mod objects;
 mod platform;
+pub mod probe;
 pub mod recorded;
 pub mod stored;
 pub mod transport;

@@ -85,8 +85,8 @@ pub enum NetnsError {
     },
 }
 
-/// A namespace that threads can enter.
-#[derive(Debug)]
+/// A namespace that threads can enter; by default the one that they are in.
+#[derive(Debug, Default)]
 pub struct Netns {
     given: Option<(PathBuf, File)>,
 }

@@ -8,6 +8,7 @@ use holdfast_scheduler::{Key, Operation};
 
 use crate::collector::Collector;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
+use crate::probe::Probes;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, Place, Texts};
@@ -42,6 +43,7 @@ pub enum PlatformError {
 pub struct Platform {
     rtnetlink: Rtnetlink,
     texts: Texts,
+    probes: Probes,
 }
 
 impl Platform {
@@ -67,10 +69,15 @@ impl Platform {
         let rtnetlink =
             Rtnetlink::start(Arc::clone(&netns), codecs, mailbox.clone(), receive_buffer)?;
         let place = Place { root: settings.root.clone(), vault: Arc::clone(&settings.vault) };
-        let texts = Texts::start(netns, place, codecs, mailbox)?;
-        let mut platform = Self { rtnetlink, texts };
+        let texts = Texts::start(Arc::clone(&netns), place, codecs, mailbox)?;
+        let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns) };
         platform.retrieve();
         Ok((platform, events))
+    }
+
+    /// Asks the hosts around this box.
+    pub fn probes(&self) -> Probes {
+        self.probes.clone()
     }
 
     /// Reads the polled leaves of this box, as nodes of the native schema.

@@ -22,6 +22,7 @@ mod page;
 mod pathz;
 mod pending;
 mod playground;
+mod probe;
 mod process;
 mod refused;
 mod reserved;

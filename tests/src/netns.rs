@@ -104,6 +104,17 @@ impl Netns {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Runs a line of the shell, and returns what it prints.
+    #[track_caller]
+    pub fn shell(&self, line: &str) -> String {
+        let output = match self.keeper {
+            None => run("sh", ["-c", line]),
+            Some(_) => run("nsenter", [&format!("--net={}", self.path), "sh", "-c", line]),
+        };
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Runs `ip -json` and returns its list.
     #[track_caller]
     pub fn ip_json(&self, arguments: &str) -> Vec<Value> {

@@ -43,6 +43,8 @@ pub struct Pending {
     /// The same moment, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
+    /// What starts anew; nothing where that is the operator's setting.
+    pub extent: Option<Extent>,
 }
 
 /// The last reboot that was carried out.
@@ -80,13 +82,30 @@ impl Reboots {
     /// # Errors
     /// When one is pending already, or this one is too far away.
     pub fn ask(&self, delay: Duration, reason: String) -> Result<(), RebootError> {
+        self.take_on(delay, reason, None)
+    }
+
+    /// Has the agent start anew at once, whatever the setting says of reboots.
+    ///
+    /// # Errors
+    /// When a reboot is pending.
+    pub fn restart(&self, reason: String) -> Result<(), RebootError> {
+        self.take_on(Duration::ZERO, reason, Some(Extent::Agent))
+    }
+
+    fn take_on(
+        &self,
+        delay: Duration,
+        reason: String,
+        extent: Option<Extent>,
+    ) -> Result<(), RebootError> {
         if delay > MAX_DELAY {
             return Err(RebootError::Delay);
         }
         let when = SystemTime::now() + delay;
         let since = when.duration_since(UNIX_EPOCH).unwrap_or_default();
         let when_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let new = Pending { at: Instant::now() + delay, when_ns, reason };
+        let new = Pending { at: Instant::now() + delay, when_ns, reason, extent };
         let mut refused = None;
         self.0.pending_tx.send_if_modified(|pending| {
             match pending {

@@ -27,11 +27,13 @@ use crate::{
     auth::{Authenticator, Password, PasswordError, UserError, Users},
     bootz::{self, BootzError},
     core::{Core, Parts, StartError},
+    device::Device,
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
     northbound,
+    packages::Packages,
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
@@ -207,7 +209,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
                 Told::Reload => profiles.reload(),
                 Told::End => break End::Told,
             },
-            _ = &mut due => break End::Reboot(settings.reboot),
+            pending = &mut due => break End::Reboot(pending.extent.unwrap_or(settings.reboot)),
             ended = &mut server => {
                 return ended.unwrap_or(Ok(())).map(|()| End::Told).map_err(RunError::from);
             }
@@ -253,6 +255,11 @@ async fn start_core(
     let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
+    let device = Device {
+        reboots: reboots.clone(),
+        probes: platform.probes(),
+        packages: Packages::new(settings.state.path(), settings.bootz.bootz_image_command.clone()),
+    };
     let (store, transport) = (store.clone(), Box::new(platform));
     let listening = listening(addresses);
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
@@ -283,7 +290,7 @@ async fn start_core(
         bootz::start(bootz, state, core.handle(), gnsi.clone(), reboots.clone()).await?.unzip();
     Ok(Running {
         _following: following,
-        routes: northbound::routes(core.handle(), reboots.clone(), &gnsi).await?,
+        routes: northbound::routes(core.handle(), device, &gnsi).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()

@@ -121,7 +121,8 @@ pub struct BootzSettings {
     #[arg(long)]
     pub bootz_trust_any_server: bool,
     /// Program that installs an image: run with its file and its version once the digest is right. It ends with 0 when
-    /// the image runs, with 100 when it runs after a reboot. Without it, images are skipped and reported so
+    /// the image runs, with 100 when it runs after a reboot. Without it, images are skipped and reported so, and gNOI's
+    /// SetPackage activates none
     #[arg(long, value_name = "PROGRAM")]
     pub bootz_image_command: Option<PathBuf>,
     /// Version of the software that runs

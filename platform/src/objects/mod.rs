@@ -29,6 +29,7 @@ use nodes::Nodes;
 
 pub use access::{GRPC_SERVER, Listening, Profiles};
 pub use nodes::ModelError;
+pub use route::DEFAULT_INSTANCE;
 
 /// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
 const MAX_HOSTNAME_OCTETS: usize = 64;

@@ -12,7 +12,7 @@ use crate::values::{
 };
 
 /// The only network instance: the namespace itself.
-const DEFAULT_INSTANCE: &str = "DEFAULT";
+pub const DEFAULT_INSTANCE: &str = "DEFAULT";
 
 /// Next hops of one kernel route; rtnetlink allows no message of more than 64 KiB.
 const MAX_NEXT_HOPS: usize = 256;

@@ -54,8 +54,8 @@ use tower::util::MapResponseLayer;
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
+use crate::device::Device;
 use crate::gnsi::Gnsi;
-use crate::reboot::Reboots;
 
 /// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
 /// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
@@ -84,14 +84,15 @@ const SERVED: [&str; 10] = [
 /// When the descriptors in the binary are broken: a mistake of ours, found by the first test.
 pub async fn routes(
     core: impl Datastore,
-    reboots: Reboots,
+    device: Device,
     gnsi: &Gnsi,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
-    let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots.clone()));
-    let system = SystemServer::new(SystemService::new(reboots));
+    let reboots = device.reboots.clone();
+    let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots));
+    let system = SystemServer::new(SystemService::new(device));
     // A bundle of 20 000 authorities is a message of tens of megabytes.
     let certz = CertzServer::new(CertzService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE);

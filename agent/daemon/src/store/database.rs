@@ -14,8 +14,8 @@ use super::{
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
-        BOOTZ_FOLDER, IDENTITY_FOLDER, create_private_folder, open_private_file, remove_file,
-        remove_folder,
+        BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, open_private_file,
+        remove_file, remove_folder,
     },
     journal::JOURNAL_NAME,
     notes::{self, NOTES},
@@ -386,6 +386,7 @@ impl Database {
             remove_folder(&folder.join(IDENTITY_FOLDER))?;
         }
         remove_folder(&folder.join(BOOTZ_FOLDER))?;
+        remove_folder(&folder.join(PACKAGES_FOLDER))?;
         // Opened after this database.
         remove_file(&folder.join(JOURNAL_NAME))?;
         remove_file(&folder.join(ACCOUNTS_NAME))?;

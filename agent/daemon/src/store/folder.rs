@@ -15,6 +15,9 @@ pub const IDENTITY_FOLDER: &str = "tls";
 /// How far a bootstrap got, within the state folder.
 pub const BOOTZ_FOLDER: &str = "bootz";
 
+/// Packages that clients left on the box, within the state folder.
+pub const PACKAGES_FOLDER: &str = "packages";
+
 /// Read, write and enter for the owner alone.
 const PRIVATE_FOLDER: u32 = 0o700;
 /// Read and write for the owner alone.

@@ -37,7 +37,9 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
 pub use self::database::{Database, FILE_NAME};
-pub use self::folder::{BOOTZ_FOLDER, IDENTITY_FOLDER, create_private_folder, write_private_file};
+pub use self::folder::{
+    BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, write_private_file,
+};
 pub use self::journal::{JOURNAL_NAME, Journal};
 pub use self::notes::LAST_REBOOT;
 use crate::caller::Role;

@@ -299,7 +299,9 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
         database.commit(1, Unconfirmed::Begins).unwrap();
         database.set_user(&user("ada")).unwrap();
         fs::write(&history, "what was done").unwrap();
+        let packages = folder.path().join(PACKAGES_FOLDER);
         create_private_folder(&identity).unwrap();
+        create_private_folder(&packages).unwrap();
         database.prepare(2, &[change("a="), Change::factory_reset(retain)]).unwrap();
         database.commit(2, Unconfirmed::Ends).unwrap();
         assert!(history.exists(), "until then it is in use");
@@ -311,6 +313,7 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
             (String::new(), vec![], vec![])
         );
         assert_eq!((history.exists(), identity.exists()), (false, retain));
+        assert!(!packages.exists());
     }
 }
 

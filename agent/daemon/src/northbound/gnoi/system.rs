@@ -1,8 +1,7 @@
-//! gnoi.system: time and reboots. The rest of the service is not implemented.
+//! gnoi.system: time and reboots, pings and traces, processes and packages.
 
 use std::time::Duration;
 
-use futures::stream;
 use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::system_server::System;
 use holdfast_proto::gnoi::system::{
@@ -12,10 +11,16 @@ use holdfast_proto::gnoi::system::{
     SwitchControlProcessorRequest, SwitchControlProcessorResponse, TimeRequest, TimeResponse,
     TracerouteRequest, TracerouteResponse,
 };
+use nix::time::{ClockId, clock_gettime};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::component::require_processor;
+use super::probe::{Answers, Prober};
+use super::{package, process};
 use crate::caller::Caller;
+use crate::device::Device;
 use crate::northbound::status::Refusal;
+use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
 use crate::telemetry::view::now_ns;
 
@@ -23,26 +28,21 @@ use crate::telemetry::view::now_ns;
 #[derive(Debug)]
 pub(in crate::northbound) struct SystemService {
     reboots: Reboots,
+    packages: Packages,
+    prober: Prober,
 }
 
 impl SystemService {
-    pub(in crate::northbound) fn new(reboots: Reboots) -> Self {
-        Self { reboots }
-    }
-}
-
-/// The answer of a call that this agent does not have.
-fn absent<T>(request: &Request<T>, what: &str) -> Status {
-    match Caller::authenticated(request) {
-        Ok(_) => Refusal::unimplemented(format!("{what} is not implemented")).into(),
-        Err(status) => status,
+    pub(in crate::northbound) fn new(device: Device) -> Self {
+        let Device { reboots, packages, probes } = device;
+        Self { reboots, packages, prober: Prober::new(probes) }
     }
 }
 
 #[tonic::async_trait]
 impl System for SystemService {
-    type PingStream = stream::Empty<Result<PingResponse, Status>>;
-    type TracerouteStream = stream::Empty<Result<TracerouteResponse, Status>>;
+    type PingStream = Answers<PingResponse>;
+    type TracerouteStream = Answers<TracerouteResponse>;
 
     async fn time(&self, request: Request<TimeRequest>) -> Result<Response<TimeResponse>, Status> {
         Caller::authenticated(&request)?;
@@ -93,44 +93,64 @@ impl System for SystemService {
         &self,
         request: Request<KillProcessRequest>,
     ) -> Result<Response<KillProcessResponse>, Status> {
-        Err(absent(&request, "KillProcess"))
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI KillProcess")?;
+        process::kill(&self.reboots, &caller, request.into_inner())?;
+        Ok(Response::new(KillProcessResponse {}))
     }
 
     async fn ping(
         &self,
         request: Request<PingRequest>,
     ) -> Result<Response<Self::PingStream>, Status> {
-        Err(absent(&request, "Ping"))
+        Caller::authenticated(&request)?.require_admin("gNOI Ping")?;
+        Ok(Response::new(self.prober.ping(request.into_inner()).await?))
     }
 
     async fn traceroute(
         &self,
         request: Request<TracerouteRequest>,
     ) -> Result<Response<Self::TracerouteStream>, Status> {
-        Err(absent(&request, "Traceroute"))
+        Caller::authenticated(&request)?.require_admin("gNOI Traceroute")?;
+        Ok(Response::new(self.prober.trace(request.into_inner()).await?))
     }
 
     async fn set_package(
         &self,
         request: Request<Streaming<SetPackageRequest>>,
     ) -> Result<Response<SetPackageResponse>, Status> {
-        Err(absent(&request, "SetPackage"))
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI SetPackage")?;
+        package::set(&self.packages, &caller, request.into_inner()).await?;
+        Ok(Response::new(SetPackageResponse {}))
     }
 
     async fn switch_control_processor(
         &self,
         request: Request<SwitchControlProcessorRequest>,
     ) -> Result<Response<SwitchControlProcessorResponse>, Status> {
-        Err(absent(&request, "SwitchControlProcessor"))
+        Caller::authenticated(&request)?.require_admin("gNOI SwitchControlProcessor")?;
+        let path = request.into_inner().control_processor;
+        let path = path.ok_or_else(|| Refusal::invalid("control_processor is missing"))?;
+        require_processor(&path)?;
+        Ok(Response::new(SwitchControlProcessorResponse {
+            control_processor: Some(path),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime: uptime()?,
+        }))
     }
 }
 
-/// The box has no parts that reboot by themselves.
+/// The box has no parts that reboot by themselves: its one processor is the box.
 fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), Refusal> {
-    match subcomponents {
-        [] => Ok(()),
-        _ => Err(Refusal::invalid("no component of this box reboots by itself")),
-    }
+    subcomponents.iter().try_for_each(require_processor)
+}
+
+/// Nanoseconds since the box was started, also those in which it slept.
+fn uptime() -> Result<i64, Refusal> {
+    let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
+    let since = since.map_err(|error| Refusal::internal(error.to_string()))?;
+    Ok(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 fn status(reboots: &Reboots) -> RebootStatusResponse {

@@ -226,11 +226,14 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
                 }
             }
         }
-        // Not implemented, by a service and by the listener: authorization is asked first.
+        // Refused by a service, and not implemented by the listener: authorization is asked first.
         let ping = SystemClient::new(channel.clone()).ping(PingRequest::default()).await;
         let nowhere = OsClient::new(channel).verify(VerifyRequest {}).await;
-        let want = if allowed { Code::Unimplemented } else { Code::PermissionDenied };
-        assert_eq!((ping.unwrap_err().code(), nowhere.unwrap_err().code()), (want, want));
+        let want = match allowed {
+            true => (Code::InvalidArgument, Code::Unimplemented),
+            false => (Code::PermissionDenied, Code::PermissionDenied),
+        };
+        assert_eq!((ping.unwrap_err().code(), nowhere.unwrap_err().code()), want);
     }
     let hostname = core.configuration();
     let hostname = format!("{:?}", hostname.effective());

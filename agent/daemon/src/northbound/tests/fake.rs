@@ -15,6 +15,7 @@ use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::Datastore;
+use crate::packages::Packages;
 use crate::reboot::Reboots;
 use crate::store::Store;
 use crate::telemetry::view::now_ns;
@@ -37,10 +38,11 @@ struct Inside {
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
     reboots: Reboots,
+    packages: Packages,
     gnsi: Gnsi,
     store: Store,
     /// Where the reboots are written down.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Fake {
@@ -67,12 +69,22 @@ impl Fake {
             .unwrap(),
             reboots: Reboots::new(&loaded.notes, store.clone()),
             store,
-            _folder: folder,
+            packages: Packages::new(folder.path(), None),
+            folder,
         }))
     }
 
     pub(super) fn reboots(&self) -> Reboots {
         self.0.reboots.clone()
+    }
+
+    pub(super) fn packages(&self) -> Packages {
+        self.0.packages.clone()
+    }
+
+    /// What the box keeps.
+    pub(super) fn state_folder(&self) -> &std::path::Path {
+        self.0.folder.path()
     }
 
     /// Where reboots and artefacts are written down.

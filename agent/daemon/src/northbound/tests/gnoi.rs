@@ -1,5 +1,6 @@
 //! gNOI through a real channel: what the answers say, and what is there afterwards.
 
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use holdfast_proto::bootz;
@@ -11,10 +12,18 @@ use holdfast_proto::gnoi::bootconfig::{
 };
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_proto::gnoi::factory_reset::{ResetError, StartRequest};
+use holdfast_proto::gnoi::file::StatRequest;
+use holdfast_proto::gnoi::file::file_client::FileClient;
+use holdfast_proto::gnoi::system::kill_process_request::Signal as KillSignal;
+use holdfast_proto::gnoi::system::set_package_request::Request as PackagePart;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
-    CancelRebootRequest, PingRequest, RebootMethod, RebootRequest, RebootStatusRequest, TimeRequest,
+    CancelRebootRequest, KillProcessRequest, Package, PingRequest, RebootMethod, RebootRequest,
+    RebootStatusRequest, SetPackageRequest, SwitchControlProcessorRequest, TimeRequest,
+    TracerouteRequest,
 };
+use holdfast_proto::gnoi::types::hash_type::HashMethod;
+use holdfast_proto::gnoi::types::{HashType, Path, PathElem};
 use holdfast_proto::google::rpc;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -26,6 +35,7 @@ use super::fake::Fake;
 use super::harness::{channel, client, get_request, set_request};
 use crate::caller::Role;
 use crate::northbound::Datastore;
+use crate::reboot::Extent;
 use crate::telemetry::view::now_ns;
 
 type Boots = BootConfigClient<Channel>;
@@ -258,8 +268,200 @@ async fn reboots_are_asked_for_shown_and_given_up() {
     let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert!(!status.active && status.wait == 0 && status.status.is_some(), "{status:?}");
 
-    let refused = client.ping(PingRequest::default()).await.unwrap_err();
+    let mut files = FileClient::new(channel(&core, Some(Role::Admin)).await);
+    let refused = files.stat(StatRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
+}
+
+/// The message of a refusal with this code.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String {
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), code, "{status:?}");
+    status.message().to_owned()
+}
+
+#[tokio::test]
+async fn what_cannot_be_pinged_or_traced_is_named() {
+    let mut client = SystemClient::new(channel(&Fake::new(), Some(Role::Admin)).await);
+    let here = || PingRequest { destination: "127.0.0.1".into(), ..Default::default() };
+    for (request, code, word) in [
+        (PingRequest::default(), Code::InvalidArgument, "destination"),
+        (PingRequest { count: -2, ..here() }, Code::InvalidArgument, "count -2"),
+        (PingRequest { interval: -2, ..here() }, Code::InvalidArgument, "interval -2"),
+        (PingRequest { interval: 1000, ..here() }, Code::InvalidArgument, "nanoseconds"),
+        (PingRequest { wait: -1, ..here() }, Code::InvalidArgument, "wait -1"),
+        (PingRequest { size: -1, ..here() }, Code::InvalidArgument, "size -1"),
+        (PingRequest { size: 65_508, ..here() }, Code::InvalidArgument, "65507"),
+        (PingRequest { l3protocol: 2, ..here() }, Code::InvalidArgument, "IPV6"),
+        (PingRequest { l3protocol: 9, ..here() }, Code::InvalidArgument, "l3protocol 9"),
+        (PingRequest { source: "eth0".into(), ..here() }, Code::InvalidArgument, "`eth0`"),
+        (PingRequest { source: "::1".into(), ..here() }, Code::InvalidArgument, "`::1`"),
+        (PingRequest { network_instance: "red".into(), ..here() }, Code::NotFound, "`red`"),
+        (
+            PingRequest { destination: "224.0.0.1".into(), ..Default::default() },
+            Code::InvalidArgument,
+            "one host",
+        ),
+    ] {
+        let message = refused(client.ping(request).await, code);
+        assert!(message.contains(word), "{message}");
+    }
+    let here = || TracerouteRequest { destination: "::1".into(), ..Default::default() };
+    for (request, code, word) in [
+        (TracerouteRequest::default(), Code::InvalidArgument, "destination"),
+        (TracerouteRequest { max_ttl: 256, ..here() }, Code::InvalidArgument, "max_ttl 256"),
+        (TracerouteRequest { max_ttl: -2, ..here() }, Code::InvalidArgument, "max_ttl -2"),
+        (TracerouteRequest { initial_ttl: 31, ..here() }, Code::InvalidArgument, "initial_ttl 31"),
+        (TracerouteRequest { initial_ttl: 256, ..here() }, Code::InvalidArgument, "initial_ttl"),
+        (TracerouteRequest { l4protocol: 3, ..here() }, Code::InvalidArgument, "l4protocol 3"),
+        (TracerouteRequest { wait: i64::MAX, ..here() }, Code::InvalidArgument, "wait"),
+        (TracerouteRequest { l3protocol: 1, ..here() }, Code::InvalidArgument, "IPV4"),
+        (TracerouteRequest { network_instance: "red".into(), ..here() }, Code::NotFound, "`red`"),
+    ] {
+        let message = refused(client.traceroute(request).await, code);
+        assert!(message.contains(word), "{message}");
+    }
+}
+
+fn component(name: &str) -> Path {
+    let elem = |name: &str| PathElem { name: name.to_owned(), ..Default::default() };
+    let key = [("name".to_owned(), name.to_owned())].into();
+    Path {
+        elem: vec![elem("components"), PathElem { key, ..elem("component") }],
+        ..Default::default()
+    }
+}
+
+// proves 6.8, 6.31
+#[tokio::test]
+async fn the_one_processor_is_switched_to_by_doing_nothing() {
+    let core = Fake::new();
+    let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
+    let switch = |path| SwitchControlProcessorRequest { control_processor: path };
+    let answer = client.switch_control_processor(switch(Some(component("cpu0")))).await.unwrap();
+    let answer = answer.into_inner();
+    assert_eq!(answer.control_processor, Some(component("cpu0")));
+    assert!(!answer.version.is_empty() && answer.uptime > 0, "{answer:?}");
+    let other = client.switch_control_processor(switch(Some(component("cpu1")))).await;
+    assert!(refused(other, Code::NotFound).contains("cpu1"));
+    for path in [None, Some(Path::default())] {
+        refused(client.switch_control_processor(switch(path)).await, Code::InvalidArgument);
+    }
+    // The same names say what reboots.
+    let of = |name| RebootStatusRequest { subcomponents: vec![component(name)] };
+    client.reboot_status(of("cpu0")).await.unwrap();
+    refused(client.reboot_status(of("fan0")).await, Code::NotFound);
+}
+
+fn kill(pid: u32, name: &str, signal: KillSignal, restart: bool) -> KillProcessRequest {
+    KillProcessRequest { pid, name: name.to_owned(), signal: signal.into(), restart }
+}
+
+// proves 6.9
+#[tokio::test]
+async fn only_processes_of_the_agent_are_signalled() {
+    let core = Fake::new();
+    let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
+    let me = std::process::id();
+    for (request, code) in [
+        (kill(me, "", KillSignal::Unspecified, false), Code::InvalidArgument),
+        (kill(0, "", KillSignal::Term, false), Code::InvalidArgument),
+        (kill(1, "", KillSignal::Kill, true), Code::InvalidArgument),
+        (kill(me, "no-such-name", KillSignal::Term, true), Code::InvalidArgument),
+        (kill(0, "no-such-name", KillSignal::Term, false), Code::NotFound),
+        (kill(u32::MAX, "", KillSignal::Term, false), Code::NotFound),
+        (kill(me, "", KillSignal::Term, false), Code::FailedPrecondition),
+        (kill(me, "", KillSignal::Kill, true), Code::FailedPrecondition),
+    ] {
+        refused(client.kill_process(request).await, code);
+    }
+    assert!(core.reboots().pending().is_none());
+    let started = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut child = started();
+    let restart = client.kill_process(kill(child.id(), "sleep", KillSignal::Term, true)).await;
+    assert!(refused(restart, Code::FailedPrecondition).contains("sleep"));
+    client.kill_process(kill(child.id(), "sleep", KillSignal::Term, false)).await.unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    let mut child = started();
+    client.kill_process(kill(child.id(), "", KillSignal::Hup, true)).await.unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(1), "there is nothing to restart after HUP");
+
+    client.kill_process(kill(me, "", KillSignal::Term, true)).await.unwrap();
+    let pending = core.reboots().pending().unwrap();
+    assert_eq!(pending.extent, Some(Extent::Agent));
+}
+
+fn part(request: PackagePart) -> SetPackageRequest {
+    SetPackageRequest { request: Some(request) }
+}
+
+fn package(filename: &str) -> SetPackageRequest {
+    part(PackagePart::Package(Package { filename: filename.to_owned(), ..Default::default() }))
+}
+
+fn contents(octets: &[u8]) -> SetPackageRequest {
+    part(PackagePart::Contents(octets.to_vec().into()))
+}
+
+fn sha256(of: &[u8]) -> SetPackageRequest {
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, of).as_ref().to_vec();
+    part(PackagePart::Hash(HashType { method: HashMethod::Sha256.into(), hash: hash.into() }))
+}
+
+// proves 6.7, 6.32
+#[tokio::test]
+async fn a_package_is_kept_whole_or_not_at_all() {
+    let core = Fake::new();
+    let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
+    let mut send =
+        async |parts: Vec<SetPackageRequest>| client.set_package(tokio_stream::iter(parts)).await;
+    let folder = core.state_folder().join("packages");
+    let kept = || std::fs::read(folder.join("os.img")).ok();
+    let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+
+    let (chunk, end) = (vec![7; 64 << 10], b"end");
+    let whole = [&chunk[..], end].concat();
+    let parts = vec![package("os.img"), contents(&chunk), contents(end), sha256(&whole)];
+    send(parts).await.unwrap();
+    assert_eq!((kept(), files()), (Some(whole.clone()), 1));
+
+    let unspecified = HashType { hash: vec![0; 32].into(), ..Default::default() };
+    let activated = |version: &str| {
+        part(PackagePart::Package(Package {
+            filename: "os.img".into(),
+            activate: true,
+            version: version.to_owned(),
+            ..Default::default()
+        }))
+    };
+    for (parts, code, word) in [
+        (vec![package("os.img"), contents(b"new")], Code::InvalidArgument, "before `hash`"),
+        (
+            vec![package("os.img"), contents(b"new"), sha256(b"other")],
+            Code::InvalidArgument,
+            "digest",
+        ),
+        (
+            vec![package("os.img"), contents(b"new"), part(PackagePart::Hash(unspecified))],
+            Code::InvalidArgument,
+            "method 0",
+        ),
+        (vec![package("os.img"), contents(&[7; (64 << 10) + 1])], Code::InvalidArgument, "65537"),
+        (vec![package("os.img"), package("os.img")], Code::InvalidArgument, "once"),
+        (vec![contents(b"new")], Code::InvalidArgument, "first"),
+        (vec![], Code::InvalidArgument, "first"),
+        (vec![package("os.img"), SetPackageRequest::default()], Code::InvalidArgument, "none of"),
+        (vec![package("/etc/passwd"), sha256(b"")], Code::InvalidArgument, "/etc/passwd"),
+        (vec![activated("2.0")], Code::FailedPrecondition, "--bootz-image-command"),
+        (vec![activated("")], Code::InvalidArgument, "version"),
+    ] {
+        let message = refused(send(parts).await, code);
+        assert!(message.contains(word), "{message}");
+        assert_eq!((kept(), files()), (Some(whole.clone()), 1), "{message}");
+    }
+    send(vec![package("os.img"), contents(b"new"), sha256(b"new")]).await.unwrap();
+    assert_eq!(kept().as_deref(), Some(&b"new"[..]));
 }
 
 // proves 6.11
@@ -299,6 +501,12 @@ async fn a_reader_changes_nothing() {
     client.time(TimeRequest {}).await.unwrap();
     let cold = reboot(RebootMethod::Cold, Duration::ZERO, "");
     assert_eq!(client.reboot(cold).await.unwrap_err().code(), Code::PermissionDenied);
+    refused(client.ping(PingRequest::default()).await, Code::PermissionDenied);
+    refused(client.traceroute(TracerouteRequest::default()).await, Code::PermissionDenied);
+    refused(client.kill_process(KillProcessRequest::default()).await, Code::PermissionDenied);
+    refused(client.set_package(tokio_stream::empty()).await, Code::PermissionDenied);
+    let switch = SwitchControlProcessorRequest::default();
+    refused(client.switch_control_processor(switch).await, Code::PermissionDenied);
     let mut client = FactoryResetClient::new(channel().await);
     let status = client.start(StartRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_config::Path;
+use holdfast_platform::probe::Probes;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
@@ -22,8 +23,10 @@ use super::fake::Fake;
 use crate::caller::{Caller, Role, Source};
 use crate::core::CoreHandle;
 use crate::core::tests::Agent;
+use crate::device::Device;
 use crate::gnsi::{self, Gnsi};
 use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
+use crate::packages::Packages;
 use crate::reboot::Reboots;
 
 /// Octets that the pipe holds.
@@ -37,6 +40,11 @@ pub(super) trait Served {
     fn datastore(&self) -> Self::Core;
     fn reboots(&self) -> Reboots;
     fn gnsi(&self) -> Gnsi;
+
+    fn device(&self) -> Device {
+        let packages = Packages::new("/nonexistent".as_ref(), None);
+        Device { reboots: self.reboots(), probes: Probes::here(), packages }
+    }
 }
 
 impl Served for Fake {
@@ -52,6 +60,11 @@ impl Served for Fake {
 
     fn gnsi(&self) -> Gnsi {
         Fake::gnsi(self)
+    }
+
+    fn device(&self) -> Device {
+        let (reboots, packages) = (Fake::reboots(self), self.packages());
+        Device { reboots, probes: Probes::here(), packages }
     }
 }
 
@@ -100,7 +113,7 @@ pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Ch
         Ok::<_, Status>(request)
     };
     let gnsi = core.gnsi();
-    let routes = routes(core.datastore(), core.reboots(), &gnsi).await.unwrap();
+    let routes = routes(core.datastore(), core.device(), &gnsi).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()

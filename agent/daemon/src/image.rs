@@ -1,0 +1,259 @@
+//! Software that is fetched, compared with its digest, and handed to the command that knows how to install it: for a
+//! bootstrap, and for gNOI.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use md5::{Digest as _, Md5};
+use tokio::{
+    fs::File,
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::Command,
+    time::timeout,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// What the command says when the image runs after a reboot; 0 says that it runs already.
+const EXIT_AT_REBOOT: i32 = 100;
+/// The port of a URL that names none.
+const HTTP: u16 = 80;
+/// How long a server may be silent.
+const STALL: Duration = Duration::from_secs(60);
+/// The longest image, in octets: a whole system has some hundred megabytes; more is a mistake that fills the disk.
+pub const MAX_IMAGE: u64 = 8 << 30;
+/// Octets of a file that are read at once.
+const READ: usize = 64 << 10;
+
+/// When an installed image runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    Now,
+    AfterReboot,
+}
+
+/// Which octets a file should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    pub method: Method,
+    pub octets: Vec<u8>,
+}
+
+/// How a digest is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Sha256,
+    Sha512,
+    /// Finds accidents, no attackers.
+    Md5,
+}
+
+/// Why an image is not installed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("`{0}` is not fetched: only http:// is, since the digest says what is right")]
+    Url(String),
+    #[error("cannot connect to `{url}`")]
+    Connect { url: String, source: io::Error },
+    #[error("cannot fetch `{url}`")]
+    Fetch { url: String, source: hyper::Error },
+    #[error("`{url}` is answered with {status}")]
+    Status { url: String, status: StatusCode },
+    #[error("`{0}` is silent for {STALL:?}")]
+    Stalled(String),
+    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    TooLong(String),
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read `{}` back", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the octets of `{what}` have another {method} digest than they should")]
+    Digest { what: String, method: Method },
+    #[error("cannot run `{}`", command.display())]
+    Run { command: PathBuf, source: io::Error },
+    #[error("`{}` ended with {status}", command.display())]
+    Failed { command: PathBuf, status: std::process::ExitStatus },
+}
+
+/// Writes what lies at the URL into a new file.
+///
+/// # Errors
+/// When there is no such server, it answers with anything else, or the disk is full. A part of the file may be left.
+pub async fn fetch(url: &str, path: &Path) -> Result<(), ImageError> {
+    let (mut body, _connection) = within(url, request(url)).await?;
+    let written = |source| ImageError::Write { path: path.to_owned(), source };
+    let mut file = File::create(path).await.map_err(written)?;
+    let mut length = 0_u64;
+    while let Some(octets) = within(url, next(url, &mut body)).await? {
+        length += octets.len() as u64;
+        if length > MAX_IMAGE {
+            return Err(ImageError::TooLong(url.to_owned()));
+        }
+        file.write_all(&octets).await.map_err(written)?;
+    }
+    file.sync_all().await.map_err(written)
+}
+
+/// Runs `COMMAND FILE VERSION`.
+///
+/// # Errors
+/// When it cannot be run, or says that it failed.
+pub async fn install(command: &Path, file: &Path, version: &str) -> Result<Runs, ImageError> {
+    let ran = Command::new(command)
+        .arg(file)
+        .arg(version)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .status()
+        .await;
+    let status = ran.map_err(|source| ImageError::Run { command: command.into(), source })?;
+    match status.code() {
+        Some(0) => Ok(Runs::Now),
+        Some(EXIT_AT_REBOOT) => Ok(Runs::AfterReboot),
+        _ => Err(ImageError::Failed { command: command.into(), status }),
+    }
+}
+
+impl Digest {
+    /// Compares a file, called `what`, with this digest.
+    ///
+    /// # Errors
+    /// When it has other octets, or cannot be read.
+    pub async fn require(&self, file: &Path, what: &str) -> Result<(), ImageError> {
+        let made = self.method.of(file).await;
+        let made = made.map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
+        match made == self.octets {
+            true => Ok(()),
+            false => Err(ImageError::Digest { what: what.to_owned(), method: self.method }),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sha256 => "SHA-256",
+            Self::Sha512 => "SHA-512",
+            Self::Md5 => "MD5",
+        })
+    }
+}
+
+impl Method {
+    /// Octets of such a digest.
+    pub fn length(self) -> usize {
+        match self {
+            Self::Sha256 => digest::SHA256_OUTPUT_LEN,
+            Self::Sha512 => digest::SHA512_OUTPUT_LEN,
+            Self::Md5 => Md5::output_size(),
+        }
+    }
+
+    async fn of(self, file: &Path) -> io::Result<Vec<u8>> {
+        let mut file = File::open(file).await?;
+        match self {
+            Self::Sha256 => sha(&mut file, &digest::SHA256).await,
+            Self::Sha512 => sha(&mut file, &digest::SHA512).await,
+            Self::Md5 => {
+                let mut made = Md5::new();
+                each(&mut file, |octets| made.update(octets)).await?;
+                Ok(made.finalize().to_vec())
+            }
+        }
+    }
+}
+
+async fn sha(file: &mut File, algorithm: &'static digest::Algorithm) -> io::Result<Vec<u8>> {
+    let mut made = digest::Context::new(algorithm);
+    each(file, |octets| made.update(octets)).await?;
+    Ok(made.finish().as_ref().to_vec())
+}
+
+async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut buffer = vec![0; READ];
+    loop {
+        match file.read(&mut buffer).await? {
+            0 => return Ok(()),
+            length => take(&buffer[..length]),
+        }
+    }
+}
+
+/// Asks for it; the body comes as long as the handle lives.
+async fn request(url: &str) -> Result<(Incoming, AbortOnDropHandle<()>), ImageError> {
+    let wrong = || ImageError::Url(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(HTTP))).await;
+    let stream = stream.map_err(|source| ImageError::Connect { url: url.to_owned(), source })?;
+    let failed = |source| ImageError::Fetch { url: url.to_owned(), source };
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let connection = AbortOnDropHandle::new(tokio::spawn(async move {
+        let _told_by_the_body = connection.await;
+    }));
+    let authority = uri.authority().map_or(host, |authority| authority.as_str());
+    let request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(header::HOST, authority)
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| wrong())?;
+    let answer = sender.send_request(request).await.map_err(failed)?;
+    match answer.status() {
+        StatusCode::OK => Ok((answer.into_body(), connection)),
+        status => Err(ImageError::Status { url: url.to_owned(), status }),
+    }
+}
+
+/// The next octets; nothing at the end.
+async fn next(url: &str, body: &mut Incoming) -> Result<Option<Bytes>, ImageError> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|source| ImageError::Fetch { url: url.to_owned(), source })?;
+        if let Ok(octets) = frame.into_data() {
+            return Ok(Some(octets));
+        }
+    }
+    Ok(None)
+}
+
+async fn within<T>(
+    url: &str,
+    work: impl Future<Output = Result<T, ImageError>>,
+) -> Result<T, ImageError> {
+    timeout(STALL, work).await.unwrap_or_else(|_| Err(ImageError::Stalled(url.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves 6.32
+    #[tokio::test]
+    async fn a_file_is_compared_with_digests_of_each_method() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "abc").unwrap();
+        for (method, begins) in [
+            // FIPS 180-2 and RFC 1321 have these.
+            (Method::Sha256, [0xba, 0x78, 0x16, 0xbf]),
+            (Method::Sha512, [0xdd, 0xaf, 0x35, 0xa1]),
+            (Method::Md5, [0x90, 0x01, 0x50, 0x98]),
+        ] {
+            let mut octets = method.of(file.path()).await.unwrap();
+            assert_eq!((octets.len(), &octets[..4]), (method.length(), &begins[..]));
+            Digest { method, octets: octets.clone() }.require(file.path(), "abc").await.unwrap();
+            octets[0] ^= 1;
+            let refused = Digest { method, octets }.require(file.path(), "abc").await;
+            assert!(refused.unwrap_err().to_string().contains("abc"));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! SetPackage: a stream of octets, or a place to fetch them from, and at the end the digest that they should have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holdfast_proto::gnoi::common::RemoteDownload;
+use holdfast_proto::gnoi::common::remote_download::Protocol;
+use holdfast_proto::gnoi::system::set_package_request::Request as Part;
+use holdfast_proto::gnoi::system::{Package, SetPackageRequest};
+use holdfast_proto::gnoi::types::HashType;
+use holdfast_proto::gnoi::types::hash_type::HashMethod;
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+use tracing::info;
+
+use crate::caller::Caller;
+use crate::image::{Digest, Method};
+use crate::logging::Chain;
+use crate::northbound::status::Refusal;
+use crate::packages::{Incoming, PackageError, Packages};
+
+/// The most octets of one message.
+const MAX_CHUNK: usize = 64 << 10;
+/// How long a client may be silent before its package is given up: nobody else can send one in the meantime.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Takes a package; nothing of it stays unless the digest comes and is right.
+pub(super) async fn set(
+    packages: &Packages,
+    caller: &Caller,
+    mut requests: Streaming<SetPackageRequest>,
+) -> Result<(), Status> {
+    let Some(Part::Package(package)) = next(&mut requests).await? else {
+        return Err(Refusal::invalid("the first message has to be `package`").into());
+    };
+    let activate = activation(packages, &package)?;
+    let remote = package.remote_download.as_ref().map(url).transpose()?;
+    let mut incoming = packages.begin(&package.filename)?;
+    if let Some(url) = &remote {
+        incoming.fetch(url).await?;
+    }
+    let hash = contents(&mut requests, &mut incoming, remote.is_some()).await?;
+    let digest = digest(hash)?;
+    info!(caller = %caller.name, package = package.filename, "a package is whole");
+    let Package { version, .. } = package;
+    // A task of its own: a command that installs is not cut off because the client is gone.
+    let finished = tokio::spawn(async move {
+        let activate = activate.as_deref().map(|command| (command, version.as_str()));
+        incoming.finish(&digest, activate).await
+    });
+    finished.await.map_err(|error| Refusal::internal(error.to_string()))??;
+    Ok(())
+}
+
+/// The command that it is handed to, if it is to be installed. Refused before anything is sent.
+fn activation(packages: &Packages, package: &Package) -> Result<Option<PathBuf>, Refusal> {
+    if !package.activate {
+        return Ok(None);
+    }
+    if package.version.is_empty() {
+        return Err(Refusal::invalid("`activate` needs the `version` that is to run"));
+    }
+    Ok(Some(packages.installer()?.to_owned()))
+}
+
+/// Takes what comes until the digest does.
+async fn contents(
+    requests: &mut Streaming<SetPackageRequest>,
+    incoming: &mut Incoming,
+    is_remote: bool,
+) -> Result<HashType, Status> {
+    loop {
+        match next(requests).await? {
+            Some(Part::Contents(_)) if is_remote => {
+                return Err(Refusal::invalid("`contents` beside `remote_download`").into());
+            }
+            Some(Part::Contents(octets)) if octets.len() > MAX_CHUNK => {
+                let length = octets.len();
+                return Err(Refusal::invalid(format!(
+                    "`contents` has {length} octets, a message at most {MAX_CHUNK}"
+                ))
+                .into());
+            }
+            Some(Part::Contents(octets)) => incoming.write(&octets).await?,
+            Some(Part::Hash(hash)) => return Ok(hash),
+            Some(Part::Package(_)) => {
+                return Err(Refusal::invalid("`package` may come once").into());
+            }
+            None => {
+                let text = "the stream ended before `hash`: nothing of the package is kept";
+                return Err(Refusal::invalid(text).into());
+            }
+        }
+    }
+}
+
+async fn next(requests: &mut Streaming<SetPackageRequest>) -> Result<Option<Part>, Status> {
+    let late = |_| Refusal::late(format!("nothing came for {SILENCE:?}: the package is given up"));
+    match timeout(SILENCE, requests.message()).await.map_err(late)?? {
+        None => Ok(None),
+        Some(SetPackageRequest { request: Some(part) }) => Ok(Some(part)),
+        Some(SetPackageRequest { request: None }) => {
+            Err(Refusal::invalid("a message has none of `package`, `contents`, `hash`").into())
+        }
+    }
+}
+
+/// gnoi.types.HashType: raw octets, and how they were made.
+fn digest(hash: HashType) -> Result<Digest, Refusal> {
+    let method = match HashMethod::try_from(hash.method) {
+        Ok(HashMethod::Sha256) => Method::Sha256,
+        Ok(HashMethod::Sha512) => Method::Sha512,
+        Ok(HashMethod::Md5) => Method::Md5,
+        Ok(HashMethod::Unspecified) | Err(_) => {
+            let method = hash.method;
+            return Err(Refusal::invalid(format!(
+                "hash.method {method} is none of SHA256, SHA512, MD5"
+            )));
+        }
+    };
+    let (has, needs) = (hash.hash.len(), method.length());
+    if has != needs {
+        return Err(Refusal::invalid(format!(
+            "hash.hash has {has} octets, {method} makes {needs}: they are raw, not text"
+        )));
+    }
+    Ok(Digest { method, octets: hash.hash.into() })
+}
+
+/// Where to fetch from: what a bootstrap can fetch, and nothing else.
+fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
+    let protocol = Protocol::try_from(remote.protocol).unwrap_or(Protocol::Unknown);
+    match protocol {
+        Protocol::Http => {}
+        Protocol::Unknown => return Err(Refusal::invalid("remote_download.protocol is missing")),
+        other => {
+            let other = other.as_str_name();
+            return Err(Refusal::unimplemented(format!(
+                "remote_download.protocol {other} is not supported, HTTP is: the hash says what is right"
+            )));
+        }
+    }
+    for (field, given) in [
+        ("credentials", remote.credentials.is_some()),
+        ("source_address", !remote.source_address.is_empty()),
+        ("source_vrf", !remote.source_vrf.is_empty()),
+    ] {
+        if given {
+            return Err(Refusal::unimplemented(format!(
+                "remote_download.{field} is not supported"
+            )));
+        }
+    }
+    match remote.path.as_str() {
+        "" => Err(Refusal::invalid("remote_download.path is missing")),
+        path if path.contains("://") => Ok(path.to_owned()),
+        path => Ok(format!("http://{path}")),
+    }
+}
+
+impl From<PackageError> for Refusal {
+    fn from(error: PackageError) -> Self {
+        use crate::image::ImageError as Image;
+        let text = Chain(&error).to_string();
+        match error {
+            PackageError::Name { .. } => Self::invalid(text),
+            PackageError::Busy => Self::busy(text),
+            PackageError::NoCommand => Self::precondition(text),
+            PackageError::TooLong(_) => Self::stuck(text),
+            PackageError::Image(error) => match error {
+                Image::Url(_) | Image::Digest { .. } => Self::invalid(text),
+                Image::TooLong(_) => Self::stuck(text),
+                Image::Write { .. } | Image::Read { .. } => Self::internal(text),
+                Image::Connect { .. } | Image::Fetch { .. } | Image::Stalled(_) => Self::busy(text),
+                Image::Status { .. } | Image::Run { .. } | Image::Failed { .. } => {
+                    Self::precondition(text)
+                }
+            },
+            _ => Self::internal(text),
+        }
+    }
+}
+
+impl From<PackageError> for Status {
+    fn from(error: PackageError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    // proves 6.32
+    #[test]
+    fn a_hash_is_raw_octets_of_a_method_that_is_said() {
+        for (method, length, want) in [
+            (HashMethod::Sha256, 32, Some(Method::Sha256)),
+            (HashMethod::Sha512, 64, Some(Method::Sha512)),
+            (HashMethod::Md5, 16, Some(Method::Md5)),
+            (HashMethod::Unspecified, 32, None),
+            (HashMethod::Sha256, 64, None), // hexadecimal digits
+            (HashMethod::Sha256, 0, None),
+        ] {
+            let octets = vec![7; length];
+            let hash = HashType { method: method.into(), hash: octets.clone().into() };
+            let read = digest(hash).map_err(|refusal| Status::from(refusal).code());
+            let want = want.map(|method| Digest { method, octets });
+            assert_eq!(read, want.ok_or(Code::InvalidArgument), "{method:?} {length}");
+        }
+        let hash = HashType { method: 9, hash: vec![7; 32].into() };
+        assert!(digest(hash).is_err());
+    }
+
+    #[test]
+    fn only_what_can_be_fetched_is() {
+        let plain = |protocol: Protocol, path: &str| RemoteDownload {
+            protocol: protocol.into(),
+            path: path.to_owned(),
+            ..Default::default()
+        };
+        let vrf = RemoteDownload {
+            source_vrf: "mgmt".to_owned(),
+            ..plain(Protocol::Http, "host/os.img")
+        };
+        for (remote, want) in [
+            (plain(Protocol::Http, "host:8080/os.img"), Ok("http://host:8080/os.img")),
+            (plain(Protocol::Http, "http://host/os.img"), Ok("http://host/os.img")),
+            (plain(Protocol::Http, ""), Err(Code::InvalidArgument)),
+            (plain(Protocol::Unknown, "host/os.img"), Err(Code::InvalidArgument)),
+            (plain(Protocol::Https, "host/os.img"), Err(Code::Unimplemented)),
+            (plain(Protocol::Scp, "host:os.img"), Err(Code::Unimplemented)),
+            (vrf, Err(Code::Unimplemented)),
+        ] {
+            let read = url(&remote).map_err(|refusal| Status::from(refusal).code());
+            assert_eq!(read, want.map(str::to_owned), "{remote:?}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Ping and Traceroute: what a request asks of [`Probes`], and each answer as it comes.
+//!
+//! Both send traffic in the name of the box, so both need the role admin. A stream that nobody reads any more ends what
+//! feeds it; a client that reads slowly slows it down.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use holdfast_platform::objects::DEFAULT_INSTANCE;
+use holdfast_platform::probe::{
+    By, Echoed, HopAnswer, Interval, MIN_INTERVAL, Outcome, PingSettings, ProbeError, Probes,
+    Summary, Target, Trace, TraceSettings, Why,
+};
+use holdfast_proto::gnoi::system::traceroute_request::L4Protocol;
+use holdfast_proto::gnoi::system::traceroute_response::State;
+use holdfast_proto::gnoi::system::{
+    PingRequest, PingResponse, TracerouteRequest, TracerouteResponse,
+};
+use holdfast_proto::gnoi::types::L3Protocol;
+use tokio::net::lookup_host;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use crate::logging::Chain;
+use crate::northbound::status::Refusal;
+
+/// Pings and traces at the same time: each holds sockets, and each sends.
+const AT_ONCE: usize = 16;
+/// Answers that wait for the client before the next packet waits too.
+const ANSWERS: usize = 64;
+/// Packets of a ping that does not say how many.
+const COUNT: u32 = 5;
+/// Time between packets of a ping that does not say how much.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Time for an answer when the request does not say how much.
+const WAIT: Duration = Duration::from_secs(2);
+/// The longest time for an answer: what is older is no news of the network.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Octets behind the ICMP header of a ping that does not say how many.
+const SIZE: usize = 56;
+/// The most of them: 65 535 octets of packet less the headers of ICMP and, for IPv4, IP.
+const MAX_SIZE_V4: usize = 65_507;
+const MAX_SIZE_V6: usize = 65_527;
+/// Hops of a trace that does not say how many.
+const HOPS: u8 = 30;
+
+pub(in crate::northbound) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What asks other hosts, and how much of it goes on.
+#[derive(Debug)]
+pub(super) struct Prober {
+    probes: Probes,
+    turns: Arc<Semaphore>,
+}
+
+impl Prober {
+    pub(super) fn new(probes: Probes) -> Self {
+        Self { probes, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    pub(super) async fn ping(
+        &self,
+        request: PingRequest,
+    ) -> Result<Answers<PingResponse>, Refusal> {
+        let settings = ping_settings(&request).await?;
+        let destination = settings.target.destination;
+        let turn = self.turn()?;
+        let mut ping = self.probes.ping(settings).await?;
+        Ok(stream(turn, |answers| async move {
+            while let Some(echoed) = ping.next().await? {
+                if answers.send(Ok(answer(echoed))).await.is_err() {
+                    return Ok(());
+                }
+            }
+            let _client_is_gone = answers.send(Ok(summary(destination, ping.summary()))).await;
+            Ok(())
+        }))
+    }
+
+    pub(super) async fn trace(
+        &self,
+        request: TracerouteRequest,
+    ) -> Result<Answers<TracerouteResponse>, Refusal> {
+        let settings = trace_settings(&request).await?;
+        let first = introduction(&request, &settings);
+        let turn = self.turn()?;
+        let trace = self.probes.trace(settings).await?;
+        Ok(stream(turn, |answers| follow(trace, first, answers)))
+    }
+
+    fn turn(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let turn = Arc::clone(&self.turns).try_acquire_owned();
+        turn.map_err(|_| {
+            Refusal::stuck(format!("{AT_ONCE} pings and traces are under way already"))
+        })
+    }
+}
+
+type Sender<T> = mpsc::Sender<Result<T, Status>>;
+
+async fn follow(
+    mut trace: Trace,
+    first: TracerouteResponse,
+    answers: Sender<TracerouteResponse>,
+) -> Result<(), ProbeError> {
+    let mut told = answers.send(Ok(first)).await;
+    while told.is_ok()
+        && let Some(answer) = trace.next().await?
+    {
+        told = answers.send(Ok(hop(answer))).await;
+    }
+    Ok(())
+}
+
+/// What a task tells, for as long as somebody listens.
+fn stream<T, F>(turn: OwnedSemaphorePermit, tell: impl FnOnce(Sender<T>) -> F) -> Answers<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<(), ProbeError>> + Send + 'static,
+{
+    let (answers, told) = mpsc::channel(ANSWERS);
+    let telling = tell(answers.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            () = answers.closed() => {}
+            ended = telling => if let Err(error) = ended {
+                let _client_is_gone = answers.send(Err(Refusal::from(error).into())).await;
+            },
+        }
+        drop(turn);
+    });
+    Box::pin(ReceiverStream::new(told))
+}
+
+async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
+    only_default(&request.network_instance)?;
+    let count = match request.count {
+        -1 => None,
+        0 => Some(COUNT),
+        count => Some(at_least_one(count, "count")?),
+    };
+    let interval = match request.interval {
+        -1 => Interval::Flood,
+        0 => Interval::Every(INTERVAL),
+        nanos => {
+            Interval::Every(u64::try_from(nanos).map(Duration::from_nanos).unwrap_or_default())
+        }
+    };
+    if matches!(interval, Interval::Every(gap) if gap < MIN_INTERVAL) {
+        let nanos = request.interval;
+        return Err(Refusal::invalid(format!(
+            "interval {nanos}: it is in nanoseconds, at least {MIN_INTERVAL:?}, or -1 for a flood"
+        )));
+    }
+    let wait = wait(request.wait)?;
+    let family = request.l3protocol;
+    let target =
+        target(&request.destination, &request.source, family, request.do_not_fragment).await?;
+    let most = if target.destination.is_ipv4() { MAX_SIZE_V4 } else { MAX_SIZE_V6 };
+    let size = match request.size {
+        0 => SIZE,
+        size => usize::try_from(size).ok().filter(|size| *size <= most).ok_or_else(|| {
+            Refusal::invalid(format!(
+                "size {size}: a packet has 0 to {most} octets behind its header"
+            ))
+        })?,
+    };
+    Ok(PingSettings { target, count, interval, wait, size })
+}
+
+async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Refusal> {
+    only_default(&request.network_instance)?;
+    let hops = |field, value: i64| {
+        let hops = u8::try_from(value).ok().filter(|hops| *hops > 0);
+        hops.ok_or_else(|| Refusal::invalid(format!("{field} {value}: there are 1 to 255 hops")))
+    };
+    let last = match request.max_ttl {
+        -1 => u8::MAX,
+        0 => HOPS,
+        last => hops("max_ttl", last.into())?,
+    };
+    let first = hops("initial_ttl", request.initial_ttl.max(1).into())?;
+    if first > last {
+        return Err(Refusal::invalid(format!("initial_ttl {first} is behind max_ttl {last}")));
+    }
+    let by = match L4Protocol::try_from(request.l4protocol) {
+        Ok(L4Protocol::Icmp) => By::Icmp,
+        Ok(L4Protocol::Udp) => By::Udp,
+        Ok(L4Protocol::Tcp) => By::Tcp,
+        Err(_) => {
+            let number = request.l4protocol;
+            return Err(Refusal::invalid(format!("l4protocol {number} is none of ICMP, TCP, UDP")));
+        }
+    };
+    let wait = wait(request.wait)?;
+    let family = request.l3protocol;
+    let target =
+        target(&request.destination, &request.source, family, request.do_not_fragment).await?;
+    Ok(TraceSettings { target, first, last, wait, by })
+}
+
+fn at_least_one(value: i32, field: &str) -> Result<u32, Refusal> {
+    let number = u32::try_from(value).ok().filter(|number| *number > 0);
+    number.ok_or_else(|| Refusal::invalid(format!("{field} {value}: it is 1 or more, 0, or -1")))
+}
+
+fn wait(nanos: i64) -> Result<Duration, Refusal> {
+    let wait = match u64::try_from(nanos) {
+        Ok(0) => Some(WAIT),
+        Ok(nanos) => Some(Duration::from_nanos(nanos)),
+        Err(_) => None,
+    };
+    wait.filter(|wait| *wait <= MAX_WAIT).ok_or_else(|| {
+        Refusal::invalid(format!("wait {nanos}: it is in nanoseconds, at most {MAX_WAIT:?}"))
+    })
+}
+
+fn only_default(instance: &str) -> Result<(), Refusal> {
+    match instance {
+        "" | DEFAULT_INSTANCE => Ok(()),
+        other => Err(Refusal::missing(format!(
+            "there is no network instance `{other}`, only `{DEFAULT_INSTANCE}`"
+        ))),
+    }
+}
+
+async fn target(
+    destination: &str,
+    source: &str,
+    family: i32,
+    do_not_fragment: bool,
+) -> Result<Target, Refusal> {
+    let destination = resolve(destination, family).await?;
+    let source = match source {
+        "" => None,
+        text => Some(text.parse::<IpAddr>().map_err(|_| {
+            Refusal::invalid(format!("source `{text}`: an address of this box is needed"))
+        })?),
+    };
+    if let Some(source) = source
+        && source.is_ipv4() != destination.is_ipv4()
+    {
+        return Err(Refusal::invalid(format!(
+            "source `{source}` cannot reach `{destination}`: they are of different families"
+        )));
+    }
+    Ok(Target { destination, source, do_not_fragment })
+}
+
+/// One host's address of the family that is asked for. Names are resolved as the agent itself resolves them.
+async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
+    let family = L3Protocol::try_from(family)
+        .map_err(|_| Refusal::invalid(format!("l3protocol {family} is none of IPV4, IPV6")))?;
+    let fits = |address: &IpAddr| match family {
+        L3Protocol::Unspecified => true,
+        L3Protocol::Ipv4 => address.is_ipv4(),
+        L3Protocol::Ipv6 => address.is_ipv6(),
+    };
+    if text.is_empty() {
+        return Err(Refusal::invalid("destination is missing"));
+    }
+    let address = match text.parse::<IpAddr>() {
+        Ok(address) if fits(&address) => address,
+        Ok(_) => {
+            let family = family.as_str_name();
+            return Err(Refusal::invalid(format!("destination `{text}` is no {family} address")));
+        }
+        Err(_) => {
+            let addresses = lookup_host((text, 0)).await;
+            let mut addresses = addresses.into_iter().flatten().map(|address| address.ip());
+            addresses.find(fits).ok_or_else(|| {
+                Refusal::missing(format!("destination `{text}`: no such address is found"))
+            })?
+        }
+    };
+    if address.is_multicast() || address.is_unspecified() {
+        return Err(Refusal::invalid(format!("destination `{address}` is not one host")));
+    }
+    Ok(address)
+}
+
+/// The first message of a trace: what is traced. The others have none of its fields.
+fn introduction(request: &TracerouteRequest, settings: &TraceSettings) -> TracerouteResponse {
+    let address = settings.target.destination.to_string();
+    let is_name = request.destination.parse::<IpAddr>().is_err();
+    TracerouteResponse {
+        destination_name: if is_name { request.destination.clone() } else { String::new() },
+        destination_address: address,
+        hops: settings.last.into(),
+        packet_size: settings.packet_size().map_or(0, whole),
+        ..Default::default()
+    }
+}
+
+fn answer(echoed: Echoed) -> PingResponse {
+    PingResponse {
+        source: echoed.from.to_string(),
+        time: nanos(echoed.time),
+        bytes: whole(echoed.octets),
+        sequence: whole(echoed.sequence),
+        ttl: echoed.hops_left.unwrap_or_default().into(),
+        ..Default::default()
+    }
+}
+
+fn summary(destination: IpAddr, summary: Summary) -> PingResponse {
+    PingResponse {
+        source: destination.to_string(),
+        time: nanos(summary.elapsed),
+        sent: whole(summary.sent),
+        received: whole(summary.received),
+        min_time: nanos(summary.shortest),
+        avg_time: nanos(summary.mean),
+        max_time: nanos(summary.longest),
+        std_dev: nanos(summary.deviation),
+        ..Default::default()
+    }
+}
+
+fn hop(answer: HopAnswer) -> TracerouteResponse {
+    TracerouteResponse {
+        hop: answer.hop.into(),
+        address: answer.from.map(|from| from.to_string()).unwrap_or_default(),
+        rtt: nanos(answer.time),
+        state: state(answer.outcome).into(),
+        icmp_code: answer.code.into(),
+        ..Default::default()
+    }
+}
+
+fn state(outcome: Outcome) -> State {
+    match outcome {
+        Outcome::Expired | Outcome::Reached => State::Default,
+        Outcome::Silent => State::None,
+        Outcome::Unreachable(why) => match why {
+            Why::Network => State::NetworkUnreachable,
+            Why::Host => State::HostUnreachable,
+            Why::Protocol => State::ProtocolUnreachable,
+            Why::SourceRoute => State::SourceRouteFailed,
+            Why::TooLong => State::FragmentationNeeded,
+            Why::Prohibited => State::Prohibited,
+            Why::PrecedenceViolation => State::PrecedenceViolation,
+            Why::PrecedenceCutoff => State::PrecedenceCutoff,
+            Why::Other => State::Icmp,
+        },
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn whole(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+impl From<ProbeError> for Refusal {
+    fn from(error: ProbeError) -> Self {
+        let text = Chain(&error).to_string();
+        match error {
+            ProbeError::Source { .. } => Self::invalid(text),
+            ProbeError::TooLong { .. } | ProbeError::Send { .. } => Self::precondition(text),
+            _ => Self::internal(text),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! KillProcess: which process, by which signal.
+
+use holdfast_proto::gnoi::system::KillProcessRequest;
+use holdfast_proto::gnoi::system::kill_process_request::Signal as Wire;
+use tracing::info;
+
+use crate::caller::Caller;
+use crate::logging::Chain;
+use crate::northbound::status::Refusal;
+use crate::processes::{Deed, KillError, Signal, Wanted, signal};
+use crate::reboot::Reboots;
+
+/// Signals a process of ours. The agent itself starts anew in its own place, as after a reboot of it.
+pub(super) fn kill(
+    reboots: &Reboots,
+    caller: &Caller,
+    request: KillProcessRequest,
+) -> Result<(), Refusal> {
+    let told = match Wire::try_from(request.signal) {
+        Ok(Wire::Term) => Signal::TERM,
+        Ok(Wire::Kill) => Signal::KILL,
+        Ok(Wire::Hup) => Signal::HUP,
+        Ok(Wire::Abrt) => Signal::ABORT,
+        Ok(Wire::Unspecified) | Err(_) => {
+            let number = request.signal;
+            return Err(Refusal::invalid(format!(
+                "signal {number} is none of TERM, KILL, HUP, ABRT"
+            )));
+        }
+    };
+    let wanted = Wanted {
+        pid: Some(request.pid).filter(|pid| *pid != 0),
+        name: Some(request.name).filter(|name| !name.is_empty()),
+    };
+    let deed = signal(&wanted, told, request.restart)?;
+    info!(caller = %caller.name, ?wanted, signal = ?told, "a process is signalled");
+    match deed {
+        Deed::Signalled => Ok(()),
+        Deed::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),
+    }
+}
+
+impl From<KillError> for Refusal {
+    fn from(error: KillError) -> Self {
+        let text = Chain(&error).to_string();
+        match error {
+            KillError::NoPid(_) | KillError::NoName(_) => Self::missing(text),
+            KillError::Agent | KillError::NoRestart(_) => Self::precondition(text),
+            KillError::Signal { .. } | KillError::List(_) => Self::internal(text),
+            _ => Self::invalid(text),
+        }
+    }
+}

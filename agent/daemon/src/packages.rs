@@ -1,0 +1,229 @@
+//! Packages that clients leave on the box: whole and compared with their digest, or not at all.
+//!
+//! They lie in one folder below the state folder, so that no client writes anywhere else; a factory reset takes them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tempfile::{Builder, NamedTempFile};
+use tokio::{
+    fs::File,
+    io::AsyncWriteExt,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+use crate::{
+    image::{self, Digest, ImageError, MAX_IMAGE, Runs},
+    store::{PACKAGES_FOLDER, StoreError, create_private_folder},
+};
+
+/// How files begin that are not whole yet; no package is named so.
+const INCOMING: &str = ".incoming";
+/// Octets of a file name, after NAME_MAX of Linux.
+const MAX_NAME: usize = 255;
+
+/// Why a package is not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    #[error(
+        "`{name}` is no name of a package: it is one file name without a dot in front, alone or in `{}`",
+        folder.display()
+    )]
+    Name { name: String, folder: PathBuf },
+    #[error("another package is on its way")]
+    Busy,
+    #[error("this box has no command that installs images (`--bootz-image-command`)")]
+    NoCommand,
+    #[error("cannot make `{}`", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    TooLong(String),
+    #[error(transparent)]
+    Folder(#[from] StoreError),
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
+
+/// Where packages lie; clones share it.
+#[derive(Clone, Debug)]
+pub struct Packages {
+    folder: PathBuf,
+    command: Option<PathBuf>,
+    turn: Arc<Semaphore>,
+}
+
+/// A package that is not whole yet; it is gone when this is dropped.
+#[derive(Debug)]
+pub struct Incoming {
+    name: String,
+    folder: PathBuf,
+    file: NamedTempFile,
+    writer: File,
+    length: u64,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Packages {
+    /// `command` installs images.
+    pub fn new(state: &Path, command: Option<PathBuf>) -> Self {
+        let turn = Arc::new(Semaphore::new(1));
+        Self { folder: state.join(PACKAGES_FOLDER), command, turn }
+    }
+
+    /// Begins a package. What an agent that was killed had begun is removed.
+    ///
+    /// # Errors
+    /// When the name leads elsewhere, or another package is on its way.
+    pub fn begin(&self, name: &str) -> Result<Incoming, PackageError> {
+        let name = self.file_name(name)?;
+        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| PackageError::Busy)?;
+        create_private_folder(&self.folder)?;
+        let failed = |source| PackageError::Make { path: self.folder.clone(), source };
+        self.sweep().map_err(failed)?;
+        let file = Builder::new().prefix(INCOMING).tempfile_in(&self.folder).map_err(failed)?;
+        let writer = File::from_std(file.reopen().map_err(failed)?);
+        let folder = self.folder.clone();
+        Ok(Incoming { name, folder, file, writer, length: 0, _turn: turn })
+    }
+
+    /// The command that a package of this kind is handed to.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn installer(&self) -> Result<&Path, PackageError> {
+        self.command.as_deref().ok_or(PackageError::NoCommand)
+    }
+
+    /// The name of the file, which alone may be given, or with its folder.
+    fn file_name(&self, given: &str) -> Result<String, PackageError> {
+        let wrong = || PackageError::Name { name: given.to_owned(), folder: self.folder.clone() };
+        let path = Path::new(given);
+        let name = match path.parent() {
+            Some(folder) if folder == self.folder || given.find('/').is_none() => path.file_name(),
+            _ => None,
+        };
+        let name = name.and_then(|name| name.to_str()).ok_or_else(wrong)?;
+        let plain = !name.starts_with('.') && !name.contains(char::is_control);
+        if plain && name.len() <= MAX_NAME && given.ends_with(name) {
+            return Ok(name.to_owned());
+        }
+        Err(wrong())
+    }
+
+    fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(INCOMING.as_bytes()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Incoming {
+    /// Adds octets.
+    ///
+    /// # Errors
+    /// When the package gets too long, or the disk is full.
+    pub async fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        self.length += octets.len() as u64;
+        if self.length > MAX_IMAGE {
+            return Err(PackageError::TooLong(self.name.clone()));
+        }
+        let written = self.writer.write_all(octets).await;
+        written.map_err(|source| self.unwritten(source))
+    }
+
+    /// Takes what lies at a URL.
+    ///
+    /// # Errors
+    /// When it cannot be fetched.
+    pub async fn fetch(&mut self, url: &str) -> Result<(), PackageError> {
+        Ok(image::fetch(url, self.file.path()).await?)
+    }
+
+    /// Compares it with its digest and puts it in its place, in one step. `activate`: by which command, as which version.
+    ///
+    /// # Errors
+    /// When it has other octets: then what was there before is untouched. Or when the command fails: then the package
+    /// is there nevertheless.
+    pub async fn finish(
+        mut self,
+        digest: &Digest,
+        activate: Option<(&Path, &str)>,
+    ) -> Result<Option<Runs>, PackageError> {
+        let synced = match self.writer.flush().await {
+            Ok(()) => self.writer.sync_all().await,
+            Err(error) => Err(error),
+        };
+        synced.map_err(|source| self.unwritten(source))?;
+        digest.require(self.file.path(), &self.name).await?;
+        let path = self.folder.join(&self.name);
+        let kept = self.file.persist(&path).map_err(|error| error.error);
+        let kept = kept.and_then(|_| fs::File::open(&self.folder)?.sync_all());
+        kept.map_err(|source| PackageError::Write { path: path.clone(), source })?;
+        match activate {
+            None => Ok(None),
+            Some((command, version)) => Ok(Some(image::install(command, &path, version).await?)),
+        }
+    }
+
+    fn unwritten(&self, source: io::Error) -> PackageError {
+        PackageError::Write { path: self.file.path().to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_named_by_its_file_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let packages = Packages::new(state.path(), None);
+        let inside = packages.folder.join("os.img");
+        for (given, want) in [
+            ("os.img", Some("os.img")),
+            (inside.to_str().unwrap(), Some("os.img")),
+            ("", None),
+            ("/", None),
+            (".", None),
+            ("..", None),
+            (".incoming1", None),
+            ("../os.img", None),
+            ("sub/os.img", None),
+            ("os.img/", None),
+            ("/etc/shadow", None),
+            ("a\nb", None),
+            (&"x".repeat(256), None),
+        ] {
+            let name = packages.file_name(given);
+            assert_eq!(name.as_deref().ok(), want, "{given}");
+            assert!(name.is_ok() || packages.begin(given).is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_whole_is_swept_away() {
+        let state = tempfile::tempdir().unwrap();
+        let packages = Packages::new(state.path(), None);
+        let mut first = packages.begin("a").unwrap();
+        first.write(b"octets").await.unwrap();
+        assert!(matches!(packages.begin("b"), Err(PackageError::Busy)));
+        first.file.disable_cleanup(true); // as if the agent was killed
+        drop(first);
+        let left = || fs::read_dir(&packages.folder).unwrap().count();
+        assert_eq!(left(), 1);
+        let second = packages.begin("b").unwrap();
+        assert_eq!(left(), 1);
+        drop(second);
+        assert_eq!(left(), 0);
+    }
+}

@@ -1,0 +1,236 @@
+//! The processes that clients may signal: the agent, and what it has started.
+//!
+//! Everything else on the box is somebody else's. The agent itself is never ended without somebody who starts it again.
+
+use std::{fs, io, path::Path};
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+/// Where the kernel tells of processes.
+const PROC: &str = "/proc";
+
+/// How a client names a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub pid: Option<u32>,
+    pub name: Option<String>,
+}
+
+/// What is to become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It was told so.
+    Signalled,
+    /// The agent has to start itself anew.
+    RestartAgent,
+}
+
+/// Why no process is signalled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KillError {
+    #[error("neither pid nor name says which process")]
+    Unnamed,
+    #[error("there is no process {0}")]
+    NoPid(u32),
+    #[error("neither the agent nor anything that it has started is named `{0}`")]
+    NoName(String),
+    #[error("process {pid} is named `{is}`, not `{asked}`")]
+    OtherName { pid: u32, is: String, asked: String },
+    #[error("processes {pids:?} are named `{name}`: say which by pid")]
+    Several { name: String, pids: Vec<u32> },
+    #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
+    NotOurs { pid: u32, name: String },
+    #[error("the agent can only be told to reload (HUP), or to end in order (TERM) with `restart`")]
+    Agent,
+    #[error("`{0}` cannot be restarted: what began it begins it again when it is needed")]
+    NoRestart(String),
+    #[error("cannot signal process {pid}")]
+    Signal { pid: u32, source: io::Error },
+    #[error("cannot list the processes")]
+    List(#[source] io::Error),
+}
+
+/// A process, as `/proc/PID/stat` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    /// The first 15 octets of it.
+    name: String,
+}
+
+/// Signals the one process that is meant. Only what ends a process can be followed by a restart, and only of the agent.
+///
+/// # Errors
+/// When it is not one of ours, or must not be told that.
+pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, KillError> {
+    let me = std::process::id();
+    let table = || list(Path::new(PROC)).map_err(KillError::List);
+    let found = find(wanted, &table()?, me)?;
+    let ends = signal != Signal::HUP;
+    if found.pid == me && ends {
+        return match (signal, restart) {
+            (Signal::TERM, true) => Ok(Deed::RestartAgent),
+            _ => Err(KillError::Agent),
+        };
+    }
+    if restart && ends {
+        return Err(KillError::NoRestart(found.name));
+    }
+    // A process number may be given to another process at any time. A file descriptor keeps to the one for which it was
+    // opened, so what is looked at after that is what gets the signal.
+    let pid = found.pid;
+    let failed = |error: rustix::io::Errno| KillError::Signal { pid, source: error.into() };
+    let number = Pid::from_raw(pid.cast_signed()).ok_or(KillError::NoPid(pid))?;
+    let handle = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
+    if find(wanted, &table()?, me)? != found {
+        return Err(KillError::NoPid(pid));
+    }
+    pidfd_send_signal(&handle, signal).map_err(failed)?;
+    Ok(Deed::Signalled)
+}
+
+/// The process that is meant, if it is `me` or descends from it.
+fn find(wanted: &Wanted, table: &[Process], me: u32) -> Result<Process, KillError> {
+    match (wanted.pid, &wanted.name) {
+        (None, None) => Err(KillError::Unnamed),
+        (Some(pid), name) => {
+            let found = table.iter().find(|process| process.pid == pid);
+            let found = found.ok_or(KillError::NoPid(pid))?;
+            if let Some(asked) = name
+                && *asked != found.name
+            {
+                let (is, asked) = (found.name.clone(), asked.clone());
+                return Err(KillError::OtherName { pid, is, asked });
+            }
+            match descends(found, table, me) {
+                true => Ok(found.clone()),
+                false => Err(KillError::NotOurs { pid, name: found.name.clone() }),
+            }
+        }
+        (None, Some(name)) => {
+            let named = table.iter().filter(|process| process.name == *name);
+            let ours: Vec<_> = named.filter(|process| descends(process, table, me)).collect();
+            match ours[..] {
+                [one] => Ok(one.clone()),
+                [] => Err(KillError::NoName(name.clone())),
+                _ => {
+                    let pids = ours.iter().map(|process| process.pid).collect();
+                    Err(KillError::Several { name: name.clone(), pids })
+                }
+            }
+        }
+    }
+}
+
+/// Goes up from parent to parent. A table is no snapshot, so parents may run in a circle.
+fn descends(process: &Process, table: &[Process], ancestor: u32) -> bool {
+    let mut at = process;
+    for _ in 0..=table.len() {
+        if at.pid == ancestor {
+            return true;
+        }
+        let Some(parent) = table.iter().find(|other| other.pid == at.parent) else { return false };
+        at = parent;
+    }
+    false
+}
+
+fn list(proc: &Path) -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    for entry in fs::read_dir(proc)? {
+        let entry = entry?;
+        let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        if is_process && let Ok(stat) = fs::read_to_string(entry.path().join("stat")) {
+            processes.extend(read(&stat));
+        }
+    }
+    Ok(processes)
+}
+
+/// `PID (NAME) STATE PARENT ...`, where the name may hold anything. A process that has ended already is none.
+fn read(stat: &str) -> Option<Process> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let (state, parent) = (fields.next()?, fields.next()?);
+    let (pid, parent, name) = (pid.parse().ok()?, parent.parse().ok()?, name.to_owned());
+    (state != "Z").then_some(Process { pid, parent, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel_is_read_whatever_the_name() {
+        let process = |name: &str| Some(Process { pid: 7, parent: 1, name: name.to_owned() });
+        for (stat, want) in [
+            ("7 (sh) S 1 7 7", process("sh")),
+            ("7 (a) R (b) c) R 1 7", process("a) R (b) c")),
+            ("7 (sh) Z 1 7", None),
+            ("7 (sh", None),
+            ("", None),
+        ] {
+            assert_eq!(read(stat), want, "{stat}");
+        }
+    }
+
+    // proves 6.9
+    #[test]
+    fn only_what_the_agent_has_started_is_found() {
+        // Number, parent and name; 10 is the agent, 30 and 31 are each other's parents.
+        let table: Vec<_> =
+            ["1 (init) S 0", "10 (holdfast) S 1", "11 (install) S 10", "12 (dd) S 11"]
+                .into_iter()
+                .chain([
+                    "13 (dd) S 11",
+                    "20 (sshd) S 1",
+                    "21 (dd) S 20",
+                    "30 (x) S 31",
+                    "31 (x) S 30",
+                ])
+                .map(|stat| read(&format!("{stat} 0")).unwrap())
+                .collect();
+        for (pid, name, want) in [
+            (11, "", "11"),
+            (12, "dd", "12"),
+            (0, "install", "11"),
+            (0, "holdfast", "10"),
+            (10, "", "10"),
+            (0, "", "neither pid nor name"),
+            (99, "", "no process 99"),
+            (12, "cp", "named `dd`, not `cp`"),
+            (0, "dd", "[12, 13]"),
+            (0, "sshd", "`sshd`"),
+            (1, "", "process 1 (`init`) is neither"),
+            (21, "", "process 21 (`dd`) is neither"),
+            (30, "", "process 30 (`x`) is neither"),
+        ] {
+            let wanted = Wanted {
+                pid: (pid != 0).then_some(pid),
+                name: (!name.is_empty()).then(|| name.to_owned()),
+            };
+            let found = find(&wanted, &table, 10);
+            let said = found.map_or_else(|error| error.to_string(), |found| found.pid.to_string());
+            assert!(said == want || said.contains(want) && want.len() > 2, "{wanted:?}: {said}");
+        }
+    }
+
+    // proves 6.9
+    #[test]
+    fn the_agent_ends_only_to_begin_anew() {
+        let agent = Wanted { pid: Some(std::process::id()), name: None };
+        assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), Deed::RestartAgent);
+        for (told, restart) in [
+            (Signal::TERM, false),
+            (Signal::KILL, true),
+            (Signal::KILL, false),
+            (Signal::ABORT, true),
+        ] {
+            assert!(matches!(signal(&agent, told, restart), Err(KillError::Agent)), "{told:?}");
+        }
+    }
+}

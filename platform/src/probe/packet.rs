@@ -1,0 +1,284 @@
+//! ICMP messages: what is sent, and what an answer says of which probe. Pure.
+
+use std::net::IpAddr;
+
+use etherparse::{
+    IcmpEchoHeader, Icmpv4Header, Icmpv4Slice, Icmpv4Type, Icmpv6Header, Icmpv6Slice, Icmpv6Type,
+    LaxIpSlice, ip_number,
+};
+
+/// Octets of an echo message before its payload.
+pub(super) const ECHO_HEADER: usize = 8;
+/// Octets of a transport header that every ICMP error quotes (RFC 792).
+const QUOTED: usize = 8;
+
+/// By what an answer is known to belong to a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Echo {
+        identifier: u16,
+        sequence: u16,
+    },
+    /// Of TCP or UDP.
+    Ports {
+        protocol: u8,
+        from: u16,
+        to: u16,
+    },
+}
+
+/// What became of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A router let it end there: its hop limit was used up.
+    Expired,
+    /// Whom it was for has answered.
+    Reached,
+    /// Somebody on the way says that it gets no further.
+    Unreachable(Why),
+    /// Nobody said anything in time.
+    Silent,
+}
+
+/// Why a probe gets no further, as RFC 792, 1812 and 4443 tell reasons apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are the names of the ICMP codes")]
+pub enum Why {
+    Network,
+    Host,
+    Protocol,
+    SourceRoute,
+    TooLong,
+    Prohibited,
+    PrecedenceViolation,
+    PrecedenceCutoff,
+    Other,
+}
+
+/// What an ICMP message says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Heard<'a> {
+    pub mark: Mark,
+    /// Whom the probe was for, where the message says it.
+    pub about: Option<IpAddr>,
+    pub outcome: Outcome,
+    pub code: u8,
+    /// What came back of an echo.
+    pub payload: &'a [u8],
+}
+
+/// An echo request to an address of that family. The kernel completes the checksum of ICMPv6.
+pub(super) fn echo(to: IpAddr, identifier: u16, sequence: u16, payload: &[u8]) -> Vec<u8> {
+    let header = IcmpEchoHeader { id: identifier, seq: sequence };
+    let mut octets = Vec::with_capacity(ECHO_HEADER + payload.len());
+    match to {
+        IpAddr::V4(_) => {
+            let header = Icmpv4Header::with_checksum(Icmpv4Type::EchoRequest(header), payload);
+            octets.extend(header.to_bytes());
+        }
+        IpAddr::V6(_) => {
+            octets.extend(Icmpv6Header::new(Icmpv6Type::EchoRequest(header)).to_bytes());
+        }
+    }
+    octets.extend(payload);
+    octets
+}
+
+/// Reads a message of ICMP; nothing for one that answers no probe.
+pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
+    let message = Icmpv4Slice::from_slice(message).ok()?;
+    let code = message.code_u8();
+    if let Icmpv4Type::EchoReply(header) = message.icmp_type() {
+        return Some(reply(header, message.payload()));
+    }
+    let outcome = match (message.type_u8(), code) {
+        (11, _) => Outcome::Expired,
+        (3, 3) => Outcome::Reached, // the port, so the host is there
+        (3, code) => Outcome::Unreachable(match code {
+            0 | 6 | 11 => Why::Network,
+            1 | 7 | 8 | 12 => Why::Host,
+            2 => Why::Protocol,
+            4 => Why::TooLong,
+            5 => Why::SourceRoute,
+            9 | 10 | 13 => Why::Prohibited,
+            14 => Why::PrecedenceViolation,
+            15 => Why::PrecedenceCutoff,
+            _ => Why::Other,
+        }),
+        _ => return None,
+    };
+    quoting(message.payload(), outcome, code)
+}
+
+/// The same for ICMPv6.
+pub(super) fn icmpv6(message: &[u8]) -> Option<Heard<'_>> {
+    let message = Icmpv6Slice::from_slice(message).ok()?;
+    let code = message.code_u8();
+    if let Icmpv6Type::EchoReply(header) = message.icmp_type() {
+        return Some(reply(header, message.payload()));
+    }
+    let outcome = match (message.type_u8(), code) {
+        (3, _) => Outcome::Expired,
+        (1, 4) => Outcome::Reached,
+        (1, code) => Outcome::Unreachable(match code {
+            0 => Why::Network,
+            3 => Why::Host,
+            1 | 5 | 6 => Why::Prohibited,
+            _ => Why::Other,
+        }),
+        (2, _) => Outcome::Unreachable(Why::TooLong),
+        (4, 1) => Outcome::Unreachable(Why::Protocol), // no such next header
+        _ => return None,
+    };
+    quoting(message.payload(), outcome, code)
+}
+
+/// The hop limit and the message of a whole IPv4 packet.
+pub(super) fn open_ipv4(packet: &[u8]) -> Option<(u8, &[u8])> {
+    let (slice, _) = LaxIpSlice::from_slice(packet).ok()?;
+    let hops = slice.ipv4()?.header().ttl();
+    Some((hops, slice.payload().payload))
+}
+
+fn reply(header: IcmpEchoHeader, payload: &[u8]) -> Heard<'_> {
+    let mark = Mark::Echo { identifier: header.id, sequence: header.seq };
+    Heard { mark, about: None, outcome: Outcome::Reached, code: 0, payload }
+}
+
+/// An error quotes the packet that it is about, cut short.
+fn quoting(quoted: &[u8], outcome: Outcome, code: u8) -> Option<Heard<'_>> {
+    let (packet, _) = LaxIpSlice::from_slice(quoted).ok()?;
+    let first: &[u8; QUOTED] = packet.payload().payload.first_chunk()?;
+    let number = |at: usize| u16::from_be_bytes([first[at], first[at + 1]]);
+    let protocol = packet.payload_ip_number();
+    let mark = match protocol {
+        ip_number::ICMP | ip_number::IPV6_ICMP => {
+            Mark::Echo { identifier: number(4), sequence: number(6) }
+        }
+        ip_number::TCP | ip_number::UDP => {
+            Mark::Ports { protocol: protocol.0, from: number(0), to: number(2) }
+        }
+        _ => return None,
+    };
+    let about = Some(packet.destination_addr());
+    Some(Heard { mark, about, outcome, code, payload: &[] })
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+
+    use super::*;
+
+    const V4: &str = "192.0.2.1";
+    const V6: &str = "2001:db8::1";
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// An ICMP error about a packet to `to` that begins like `first`.
+    fn error(to: &str, kind: u8, code: u8, protocol: IpNumber, first: &[u8]) -> Vec<u8> {
+        let mut octets = vec![kind, code, 0, 0, 0, 0, 0, 0];
+        match address(to) {
+            IpAddr::V4(to) => {
+                // Says that there is more than is quoted, as routers do.
+                let header = Ipv4Header::new(500, 1, protocol, [10, 0, 0, 1], to.octets());
+                octets.extend(header.unwrap().to_bytes());
+            }
+            IpAddr::V6(to) => {
+                let header = Ipv6Header {
+                    traffic_class: 0,
+                    flow_label: Ipv6FlowLabel::ZERO,
+                    payload_length: 500,
+                    next_header: protocol,
+                    hop_limit: 1,
+                    source: [1; 16],
+                    destination: to.octets(),
+                };
+                octets.extend(header.to_bytes());
+            }
+        }
+        octets.extend(first);
+        octets
+    }
+
+    fn read<'a>(to: &str, message: &'a [u8]) -> Option<Heard<'a>> {
+        if address(to).is_ipv4() { icmpv4(message) } else { icmpv6(message) }
+    }
+
+    #[test]
+    fn an_echo_is_known_by_its_reply_and_by_errors_about_it() {
+        for (to, reply, protocol, expired) in
+            [(V4, 0, ip_number::ICMP, 11), (V6, 129, ip_number::IPV6_ICMP, 3)]
+        {
+            let mut message = echo(address(to), 7, 9, b"octets");
+            assert_eq!(message.len(), ECHO_HEADER + 6);
+            assert_eq!(read(to, &message), None, "a request is no answer");
+            let about = error(to, expired, 0, protocol, &message);
+            message[0] = reply;
+            let mark = Mark::Echo { identifier: 7, sequence: 9 };
+            let heard = read(to, &message).unwrap();
+            assert_eq!(
+                (heard.mark, heard.outcome, heard.payload),
+                (mark, Outcome::Reached, &b"octets"[..])
+            );
+            let heard = read(to, &about).unwrap();
+            assert_eq!((heard.mark, heard.outcome), (mark, Outcome::Expired));
+            assert_eq!(heard.about, Some(address(to)));
+        }
+    }
+
+    #[test]
+    fn errors_say_why() {
+        use Outcome::{Reached, Unreachable};
+        for (to, kind, code, want) in [
+            (V4, 3, 0, Some(Unreachable(Why::Network))),
+            (V4, 3, 1, Some(Unreachable(Why::Host))),
+            (V4, 3, 2, Some(Unreachable(Why::Protocol))),
+            (V4, 3, 3, Some(Reached)),
+            (V4, 3, 4, Some(Unreachable(Why::TooLong))),
+            (V4, 3, 5, Some(Unreachable(Why::SourceRoute))),
+            (V4, 3, 13, Some(Unreachable(Why::Prohibited))),
+            (V4, 3, 14, Some(Unreachable(Why::PrecedenceViolation))),
+            (V4, 3, 15, Some(Unreachable(Why::PrecedenceCutoff))),
+            (V4, 3, 99, Some(Unreachable(Why::Other))),
+            (V4, 5, 0, None), // a redirect
+            (V6, 1, 0, Some(Unreachable(Why::Network))),
+            (V6, 1, 1, Some(Unreachable(Why::Prohibited))),
+            (V6, 1, 2, Some(Unreachable(Why::Other))),
+            (V6, 1, 3, Some(Unreachable(Why::Host))),
+            (V6, 1, 4, Some(Reached)),
+            (V6, 2, 0, Some(Unreachable(Why::TooLong))),
+            (V6, 4, 1, Some(Unreachable(Why::Protocol))),
+            (V6, 135, 0, None), // a neighbour solicitation
+        ] {
+            let message =
+                error(to, kind, code, ip_number::UDP, &[0x82, 0x9a, 0x82, 0x9b, 0, 9, 0, 0]);
+            let heard = read(to, &message);
+            assert_eq!(heard.as_ref().map(|heard| heard.outcome), want, "{to} {kind} {code}");
+            let mark = Mark::Ports { protocol: 17, from: 33_434, to: 33_435 };
+            assert!(heard.is_none_or(|heard| (heard.mark, heard.code) == (mark, code)));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_answer_and_never_panics() {
+        for (to, protocol) in [(V4, ip_number::TCP), (V6, ip_number::TCP)] {
+            let whole = error(to, 3, 1, protocol, &[1; QUOTED]);
+            for length in 0..whole.len() {
+                assert_eq!(read(to, &whole[..length]), None, "{length}");
+            }
+        }
+        assert_eq!(open_ipv4(&[0x45, 0]), None);
+    }
+
+    #[test]
+    fn a_packet_is_opened() {
+        let message = echo(address(V4), 1, 2, b"x");
+        let length = u16::try_from(message.len()).unwrap();
+        let header = Ipv4Header::new(length, 61, ip_number::ICMP, [1; 4], [2; 4]).unwrap();
+        let packet: Vec<u8> = header.to_bytes().into_iter().chain(message.clone()).collect();
+        assert_eq!(open_ipv4(&packet), Some((61, &message[..])));
+    }
+}

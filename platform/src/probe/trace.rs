@@ -1,0 +1,266 @@
+//! The way to an address, hop by hop: probes that may go one hop further each time.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use etherparse::ip_number;
+use socket2::{Domain, Socket, Type};
+use tokio::net::{TcpSocket, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::packet::{self, ECHO_HEADER, Mark, Outcome};
+use super::socket::{IcmpSocket, Received, bind, prepare, require_way, set_hop_limit};
+use super::{ProbeError, Probes, Target};
+
+/// Probes for each hop: routers limit what they say, and there may be several ways.
+pub const PROBES_PER_HOP: u16 = 3;
+/// Octets of a probe behind its transport header of eight.
+const PAYLOAD: usize = 32;
+/// The first port that UDP probes go to: nobody listens there, as traceroute has had it for ever.
+const UDP_PORT: u16 = 33_434;
+/// The port that TCP probes go to: firewalls let it pass more often than others.
+const TCP_PORT: u16 = 80;
+/// The longest message that is of interest: an IP header, that of ICMP, and what routers quote (RFC 4884).
+const MAX_MESSAGE: usize = 1_280;
+
+/// What the probes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Echo requests.
+    Icmp,
+    /// Datagrams to ports where nobody listens.
+    Udp,
+    /// The first packet of a connection to port 80.
+    Tcp,
+}
+
+/// What to trace, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceSettings {
+    /// To whom.
+    pub target: Target,
+    /// The first hop that is asked for, counted from 1.
+    pub first: u8,
+    /// The last one.
+    pub last: u8,
+    /// How long an answer may take.
+    pub wait: Duration,
+    /// The kind of the probes.
+    pub by: By,
+}
+
+/// What became of one probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopAnswer {
+    /// How far it could go.
+    pub hop: u8,
+    /// Who answered.
+    pub from: Option<IpAddr>,
+    /// How long that took.
+    pub time: Duration,
+    /// What it says.
+    pub outcome: Outcome,
+    /// The ICMP code of the answer.
+    pub code: u8,
+}
+
+/// A trace under way.
+#[derive(Debug)]
+pub struct Trace {
+    probes: Probes,
+    settings: TraceSettings,
+    icmp: IcmpSocket,
+    /// Sends the probes of UDP.
+    udp: Option<UdpSocket>,
+    /// The probes of TCP end by an answer of the destination itself.
+    connections: JoinSet<Connected>,
+    identifier: u16,
+    /// How far the probes go now; before the first, one less than that.
+    hop: u8,
+    sent: u16,
+    waiting: Vec<(Mark, Instant)>,
+    deadline: Instant,
+    /// No probe needs to go further.
+    arrived: bool,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    mark: Mark,
+    answered: bool,
+    at: Instant,
+}
+
+impl TraceSettings {
+    /// Octets of a probe with its IP header, where we build it.
+    pub fn packet_size(&self) -> Option<usize> {
+        let ip = if self.target.destination.is_ipv4() { 20 } else { 40 };
+        (self.by != By::Tcp).then_some(ip + ECHO_HEADER + PAYLOAD)
+    }
+}
+
+impl Probes {
+    /// Begins to trace.
+    ///
+    /// # Errors
+    /// When the source is none of ours, or there is no way to the destination.
+    pub async fn trace(&self, settings: TraceSettings) -> Result<Trace, ProbeError> {
+        let (target, by) = (settings.target.clone(), settings.by);
+        let opened = self.inside(move || {
+            require_way(&target)?;
+            let udp = (by == By::Udp).then(|| sender(&target, Type::DGRAM)).transpose()?;
+            Ok((IcmpSocket::open(&target)?, udp))
+        });
+        let (icmp, udp) = opened.await?;
+        let udp = udp.map(|socket| UdpSocket::from_std(socket.into())).transpose();
+        Ok(Trace {
+            probes: self.clone(),
+            icmp: icmp.watched()?,
+            udp: udp.map_err(ProbeError::Open)?,
+            connections: JoinSet::new(),
+            identifier: rand::random(),
+            hop: settings.first - 1,
+            sent: 0,
+            waiting: Vec::new(),
+            deadline: Instant::now(),
+            arrived: false,
+            buffer: vec![0; MAX_MESSAGE],
+            settings,
+        })
+    }
+}
+
+impl Trace {
+    /// What became of the next probe; `None` when the destination has answered or the last hop was asked.
+    ///
+    /// # Errors
+    /// When the kernel does not send a probe.
+    pub async fn next(&mut self) -> Result<Option<HopAnswer>, ProbeError> {
+        loop {
+            if self.waiting.is_empty() && !self.go_further().await? {
+                return Ok(None);
+            }
+            let answer = tokio::select! {
+                received = self.icmp.receive(&mut self.buffer) => {
+                    received.ok().and_then(|received| self.take(&received))
+                }
+                Some(connected) = self.connections.join_next() => {
+                    connected.ok().and_then(|connected| self.take_connected(&connected))
+                }
+                () = sleep_until(self.deadline) => self.give_one_up(),
+            };
+            if answer.is_some() {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Sends the probes of the next hop, if there is one.
+    async fn go_further(&mut self) -> Result<bool, ProbeError> {
+        if self.arrived || self.hop == self.settings.last {
+            return Ok(false);
+        }
+        self.hop += 1;
+        self.connections.abort_all();
+        for _ in 0..PROBES_PER_HOP {
+            let mark = self.send().await?;
+            self.waiting.push((mark, Instant::now()));
+            self.sent += 1;
+        }
+        self.deadline = Instant::now() + self.settings.wait;
+        Ok(true)
+    }
+
+    async fn send(&mut self) -> Result<Mark, ProbeError> {
+        let to = self.settings.target.destination;
+        let unsent = |error| ProbeError::unsent(to, PAYLOAD, error);
+        match self.settings.by {
+            By::Icmp => {
+                let (identifier, sequence) = (self.identifier, self.sent + 1);
+                self.icmp.set_hop_limit(self.hop).map_err(unsent)?;
+                let message = packet::echo(to, identifier, sequence, &[0; PAYLOAD]);
+                self.icmp.send_to(&message, to).map_err(unsent)?;
+                Ok(Mark::Echo { identifier, sequence })
+            }
+            By::Udp => {
+                let socket = self.udp.as_ref().expect("it is opened for such a trace");
+                let port = UDP_PORT + self.sent;
+                let is_v4 = to.is_ipv4();
+                set_hop_limit(&socket2::SockRef::from(socket), is_v4, self.hop).map_err(unsent)?;
+                socket.send_to(&[0; PAYLOAD], (to, port)).await.map_err(unsent)?;
+                let from = socket.local_addr().map_err(unsent)?.port();
+                Ok(Mark::Ports { protocol: ip_number::UDP.0, from, to: port })
+            }
+            By::Tcp => self.connect().await,
+        }
+    }
+
+    /// A socket of its own for each probe: the kernel sends the packet, and hears the answer of the destination.
+    async fn connect(&mut self) -> Result<Mark, ProbeError> {
+        let (target, hops) = (self.settings.target.clone(), self.hop);
+        let socket = self.probes.inside(move || {
+            let socket = sender(&target, Type::STREAM)?;
+            let limited = set_hop_limit(&socket, target.destination.is_ipv4(), hops);
+            limited.map(|()| socket).map_err(ProbeError::Open)
+        });
+        let socket = TcpSocket::from_std_stream(socket.await?.into());
+        let from = socket.local_addr().map_err(ProbeError::Open)?.port();
+        let mark = Mark::Ports { protocol: ip_number::TCP.0, from, to: TCP_PORT };
+        let to = SocketAddr::new(self.settings.target.destination, TCP_PORT);
+        self.connections.spawn(async move {
+            let answered = match socket.connect(to).await {
+                Ok(_) => true,
+                // Anything else comes from on the way, and is heard by ICMP.
+                Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            };
+            Connected { mark, answered, at: Instant::now() }
+        });
+        Ok(mark)
+    }
+
+    fn take(&mut self, received: &Received) -> Option<HopAnswer> {
+        let heard = received.heard(&self.buffer)?;
+        let (mark, outcome, code) = (heard.mark, heard.outcome, heard.code);
+        let destination = self.settings.target.destination;
+        if heard.about.unwrap_or(received.from) != destination {
+            return None;
+        }
+        let sent = self.settle(mark)?;
+        self.arrived |= outcome != Outcome::Expired;
+        let time = sent.elapsed();
+        Some(HopAnswer { hop: self.hop, from: Some(received.from), time, outcome, code })
+    }
+
+    fn take_connected(&mut self, connected: &Connected) -> Option<HopAnswer> {
+        if !connected.answered {
+            return None;
+        }
+        let sent = self.settle(connected.mark)?;
+        self.arrived = true;
+        let (time, from) = (connected.at - sent, Some(self.settings.target.destination));
+        Some(HopAnswer { hop: self.hop, from, time, outcome: Outcome::Reached, code: 0 })
+    }
+
+    /// The probe is no longer waited for; says when it was sent.
+    fn settle(&mut self, mark: Mark) -> Option<Instant> {
+        let at = self.waiting.iter().position(|(waiting, _)| *waiting == mark)?;
+        Some(self.waiting.remove(at).1)
+    }
+
+    fn give_one_up(&mut self) -> Option<HopAnswer> {
+        self.waiting.pop()?;
+        let (time, outcome) = (Duration::ZERO, Outcome::Silent);
+        Some(HopAnswer { hop: self.hop, from: None, time, outcome, code: 0 })
+    }
+}
+
+/// A socket that sends probes of TCP or UDP. Belongs to the namespace of the calling thread.
+fn sender(target: &Target, kind: Type) -> Result<Socket, ProbeError> {
+    let domain = if target.destination.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, kind, None).map_err(ProbeError::Open)?;
+    prepare(&socket, target)?;
+    bind(&socket, target)?;
+    Ok(socket)
+}
