@@ -14,6 +14,7 @@ use crate::{Platform, PlatformError, PlatformSettings};
 
 mod agent;
 pub(crate) mod fixture;
+mod teardown;
 
 use fixture::{Managed, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
 

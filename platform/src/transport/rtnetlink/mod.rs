@@ -27,6 +27,7 @@ mod netconf;
 mod read;
 mod socket;
 mod submit;
+pub(crate) mod teardown;
 mod window;
 
 use ask::Asker;

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use tracing::{debug, warn};
 
 use super::frame::Refusal;
+use super::teardown::together;
 use super::window::Answers;
 use super::{Event, RtnetlinkError, Task};
 use crate::codec::{Request, Requests};
@@ -39,20 +40,20 @@ struct Owner {
 }
 
 /// A batch on its way: what is in the window, and how its operations fared.
-struct Batch {
-    operations: Vec<Operation>,
+pub(super) struct Batch {
+    pub(super) operations: Vec<Operation>,
     owners: Vec<Owner>,
     /// Of the operations before `reported`, the outcome has been told.
     reported: usize,
-    failures: Vec<Failure>,
+    pub(super) failures: Vec<Failure>,
     /// What was read back right after an operation, by its position.
     observed: Vec<(usize, Fact)>,
 }
 
-struct Failure {
-    operation: usize,
-    nth: usize,
-    error: OperationError,
+pub(super) struct Failure {
+    pub(super) operation: usize,
+    pub(super) nth: usize,
+    pub(super) error: OperationError,
 }
 
 impl InHand {
@@ -83,21 +84,27 @@ impl Task {
             failures: Vec::new(),
             observed: Vec::new(),
         };
-        for position in 0..batch.operations.len() {
+        let mut position = 0;
+        while position < batch.operations.len() {
+            if let Some(links) = together(&batch.operations, position) {
+                position = links.end;
+                self.delete_together(&mut batch, links);
+                continue;
+            }
             match self.encode(&batch.operations[position]) {
                 Ok(requests) => self.collect(&mut batch, position, requests),
                 Err(error) => batch.failures.push(Failure { operation: position, nth: 0, error }),
             }
+            position += 1;
             if self.window.is_full() {
-                self.flush(&mut batch, position + 1);
+                self.flush(&mut batch, position);
             }
         }
-        let end = batch.operations.len();
-        self.flush(&mut batch, end);
+        self.flush(&mut batch, position);
     }
 
     /// A panic of the codec is a failed operation.
-    fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
+    pub(super) fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
         let (codecs, links) = (self.codecs, &mut self.links);
         match catch_unwind(AssertUnwindSafe(|| (codecs.encode)(operation, links))) {
             Ok(Ok(requests)) => Ok(requests),
@@ -106,7 +113,7 @@ impl Task {
         }
     }
 
-    fn collect(&mut self, batch: &mut Batch, operation: usize, requests: Requests) {
+    pub(super) fn collect(&mut self, batch: &mut Batch, operation: usize, requests: Requests) {
         for (nth, request) in requests.into_iter().enumerate() {
             match request {
                 Request::Netlink { message, flags, forgiven } => {
@@ -139,7 +146,7 @@ impl Task {
     }
 
     /// Sends the window and reports the operations before `end`.
-    fn flush(&mut self, batch: &mut Batch, end: usize) {
+    pub(super) fn flush(&mut self, batch: &mut Batch, end: usize) {
         match self.window.exchange(&self.requests, &mut self.buffer) {
             Ok(answers) => self.judge(batch, answers),
             Err(error) => batch.fail_window(&not_sent(&error)),

@@ -1,0 +1,91 @@
+//! Many links that go at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_scheduler::Operation;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkAttribute;
+
+use super::fixture::{Managed, enter_fresh_namespaces, ip, veth};
+use crate::codec::Observation;
+use crate::descriptors::{self, link};
+use crate::links::LinkIndex;
+use crate::transport::codecs::Codecs;
+use crate::transport::rtnetlink::teardown::LEAVING;
+
+/// Links of one test that went as members of the group.
+type Count = AtomicUsize;
+
+fn counting(
+    count: &Count,
+    message: &RouteNetlinkMessage,
+    flags: u16,
+    time_ns: u64,
+    links: &mut LinkIndex,
+) -> Vec<Observation> {
+    if let RouteNetlinkMessage::DelLink(link) = message
+        && link.attributes.contains(&LinkAttribute::Group(LEAVING))
+    {
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+    descriptors::decode(message, flags, time_ns, links)
+}
+
+/// Both ends of so many pairs of ours, as they are deleted.
+fn pairs(net: &mut Managed, count: usize) -> Vec<Operation> {
+    let ends = |n: usize| {
+        let (near, far) = (format!("p{n}"), format!("q{n}"));
+        [veth(&near, &far), veth(&far, &near)]
+    };
+    let links: Vec<_> = (0..count).flat_map(ends).collect();
+    let created = links.iter().map(|link| net.create(link.clone())).collect();
+    assert_eq!(net.run(created), vec![Ok(()); 2 * count]);
+    links.into_iter().map(|link| net.delete(link)).collect()
+}
+
+#[test]
+fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
+    static COUNT: Count = Count::new(0);
+    const PAIRS: usize = 600;
+    enter_fresh_namespaces();
+    ip("link add x0 up type veth peer name x1");
+    let decode = |message: &_, flags, time_ns, links: &mut _| {
+        counting(&COUNT, message, flags, time_ns, links)
+    };
+    let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
+    let mut batch = pairs(&mut net, PAIRS);
+    // Not ours, so it gets back what a fresh link has instead.
+    batch.insert(PAIRS, net.delete(veth("x0", "x1")));
+    assert_eq!(net.run(batch), vec![Ok(()); 2 * PAIRS + 1]);
+    for name in ["p0", "q0", "p599", "q599"] {
+        assert!(net.is_gone(&link::key(name)), "{name}");
+    }
+    assert_eq!(ip("-br link show type veth").lines().count(), 2);
+    assert!(ip("link show x0").contains("state DOWN"));
+    // Each pair goes by its near end.
+    assert_eq!(COUNT.load(Ordering::SeqCst), PAIRS);
+}
+
+#[test]
+fn nothing_goes_that_somebody_else_has_put_into_the_group() {
+    static COUNT: Count = Count::new(0);
+    enter_fresh_namespaces();
+    ip("link add x0 type veth peer name x1");
+    ip(&format!("link set x0 group {LEAVING}"));
+    let decode = |message: &_, flags, time_ns, links: &mut _| {
+        counting(&COUNT, message, flags, time_ns, links)
+    };
+    let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
+    let batch = pairs(&mut net, 5);
+    assert_eq!(net.run(batch), vec![Ok(()); 10]);
+    assert_eq!(ip("-br link show type veth").lines().count(), 2);
+    assert_eq!(COUNT.load(Ordering::SeqCst), 0);
+    // As soon as it has left, ours go together again.
+    ip("link set x0 group default");
+    let batch = pairs(&mut net, 5);
+    assert_eq!(net.run(batch), vec![Ok(()); 10]);
+    assert_eq!(
+        (ip("-br link show type veth").lines().count(), COUNT.load(Ordering::SeqCst)),
+        (2, 5)
+    );
+}

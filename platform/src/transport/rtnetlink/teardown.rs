@@ -1,0 +1,174 @@
+//! Many links deleted at once.
+//!
+//! To delete a link takes the kernel some 25 ms, nearly all of it spent in waiting until nobody can hold it any more. All
+//! links of a group go in one request, which waits once. So links that are deleted one after another in a batch are put
+//! into a group of our own, and the group is deleted. A link that cannot be put there is deleted alone, as all are when
+//! somebody else has a link in that group, or the kernel refuses the group: each operation has its own outcome.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use holdfast_scheduler::{Action, Operation};
+use netlink_packet_core::NLM_F_REQUEST;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use tracing::{debug, warn};
+
+use super::Task;
+use super::submit::{Batch, Failure};
+use super::window::Answers;
+use crate::codec::{Request, Requests};
+use crate::descriptors::kinds;
+use crate::links::LinkIndex;
+use crate::transport::codecs::Class;
+
+/// The group of links that are about to be deleted: high and odd enough that nobody numbers groups so by hand.
+pub(crate) const LEAVING: u32 = 0x4846_1EA5;
+/// The group of links that nobody has put into one.
+const NO_GROUP: u32 = 0;
+/// Links from which on it pays: the group takes a request for each, and one more.
+const FEW: usize = 4;
+/// Links that go at once: the kernel holds its lock for all of them, and tells of each.
+const MANY: usize = 512;
+
+/// A link that is to be deleted.
+struct Leaving {
+    /// Of its operation in the batch.
+    position: usize,
+    index: u32,
+    requests: Requests,
+}
+
+/// Takes note of the group of a link that the kernel shows.
+pub(super) fn note_group(message: &RouteNetlinkMessage, links: &mut LinkIndex) {
+    let (link, there) = match message {
+        RouteNetlinkMessage::NewLink(link) => (link, true),
+        RouteNetlinkMessage::DelLink(link) => (link, false),
+        _ => return,
+    };
+    let leaving = link.attributes.contains(&LinkAttribute::Group(LEAVING));
+    links.note_leaving(link.header.index, there && leaving);
+}
+
+/// The operations from `start` on that can be carried out together; nothing when there are few.
+pub(super) fn together(operations: &[Operation], start: usize) -> Option<Range<usize>> {
+    let is_link = |operation: &&Operation| {
+        operation.action == Action::Delete && operation.key.kind() == kinds::LINK
+    };
+    let count = operations[start..].iter().take(MANY).take_while(is_link).count();
+    (count >= FEW).then(|| start..start + count)
+}
+
+impl Task {
+    /// Deletes the links of these operations. Those before are carried out before, and told.
+    pub(super) fn delete_together(&mut self, batch: &mut Batch, range: Range<usize>) {
+        self.flush(batch, range.start);
+        let leaving = self.encode_leaving(batch, range.clone());
+        let alone = match leaving.len() >= FEW && self.group_is_free(&leaving) {
+            true => self.delete_group(leaving),
+            false => leaving,
+        };
+        self.delete_alone(batch, alone, range);
+    }
+
+    /// Nobody else has a link in the group. One that seems to be there still may be gone unheard.
+    fn group_is_free(&mut self, leaving: &[Leaving]) -> bool {
+        let indices: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
+        if self.links.others_leave(&indices) && self.doubts.any() {
+            self.read_classes(&[Class::Links]);
+        }
+        let free = !self.links.others_leave(&indices);
+        if !free {
+            warn!(group = LEAVING, "somebody has a link in our group: ours are deleted one by one");
+        }
+        free
+    }
+
+    /// What is no plain deletion, such as of a link that is not ours, is sent as it is.
+    fn encode_leaving(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<Leaving> {
+        let start = range.start;
+        let mut leaving = Vec::with_capacity(range.len());
+        for position in range {
+            match self.encode(&batch.operations[position]) {
+                Ok(requests) => match sole_deletion(&requests) {
+                    Some(index) => leaving.push(Leaving { position, index, requests }),
+                    None => self.collect(batch, position, requests),
+                },
+                Err(error) => batch.failures.push(Failure { operation: position, nth: 0, error }),
+            }
+            if self.window.is_full() {
+                self.flush(batch, start);
+            }
+        }
+        self.flush(batch, start);
+        leaving
+    }
+
+    /// Returns the links that are still to be deleted, each by itself.
+    fn delete_group(&mut self, leaving: Vec<Leaving>) -> Vec<Leaving> {
+        let joined = self.set_group(&leaving, LEAVING);
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Group(LEAVING));
+        self.window.push(&RouteNetlinkMessage::DelLink(message), NLM_F_REQUEST);
+        let deleted = self.answered().is_some_and(|answers| answers.refused.is_empty());
+        if deleted {
+            let links = leaving.into_iter().zip(joined);
+            return links.filter(|(_, joined)| !joined).map(|(link, _)| link).collect();
+        }
+        debug!("a group of links is not deleted at once");
+        self.set_group(&leaving, NO_GROUP);
+        leaving
+    }
+
+    /// Says of each whether it is in the group for certain.
+    fn set_group(&mut self, leaving: &[Leaving], group: u32) -> Vec<bool> {
+        let mut joined = vec![true; leaving.len()];
+        let mut first = 0;
+        for (nth, link) in leaving.iter().enumerate() {
+            let mut message = LinkMessage::default();
+            message.header.index = link.index;
+            message.attributes.push(LinkAttribute::Group(group));
+            self.window.push(&RouteNetlinkMessage::SetLink(message), NLM_F_REQUEST);
+            if self.window.is_full() || nth + 1 == leaving.len() {
+                match self.answered() {
+                    Some(answers) => {
+                        answers.refused.iter().for_each(|(at, _)| joined[first + at] = false)
+                    }
+                    None => joined[first..=nth].fill(false),
+                }
+                first = nth + 1;
+            }
+        }
+        joined
+    }
+
+    /// Sends the window; nothing when the answers are not known.
+    fn answered(&mut self) -> Option<Answers> {
+        let answers = self.window.exchange(&self.requests, &mut self.buffer).ok()?;
+        if answers.lost {
+            self.doubts.all();
+            return None;
+        }
+        Some(answers)
+    }
+
+    fn delete_alone(&mut self, batch: &mut Batch, alone: Vec<Leaving>, range: Range<usize>) {
+        for Leaving { position, requests, .. } in alone {
+            self.collect(batch, position, requests);
+            if self.window.is_full() {
+                self.flush(batch, range.start);
+            }
+        }
+        self.flush(batch, range.end);
+    }
+}
+
+/// The index of the link, if nothing but its deletion is asked for.
+fn sole_deletion(requests: &Requests) -> Option<u32> {
+    match &requests[..] {
+        [Request::Netlink { message: RouteNetlinkMessage::DelLink(link), .. }] => {
+            Some(link.header.index)
+        }
+        _ => None,
+    }
+}
