@@ -164,6 +164,29 @@ async fn host_name_and_banners_are_those_of_the_box() {
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge-7");
 }
 
+// proves 1.72
+#[tokio::test]
+async fn domains_to_look_names_up_in_are_joined_beside_what_others_wrote() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let file = agent.root().join("etc/resolv.conf");
+    let foreign = "nameserver 192.0.2.53\n";
+    std::fs::create_dir_all(agent.root().join("etc")).unwrap();
+    std::fs::write(&file, foreign).unwrap();
+
+    let (config, state) = ("/system/dns/config/search", "/system/dns/state/search");
+    client.update(config, json!(["b.example", "a.example"])).await.unwrap();
+    client.update(config, json!(["c.example"])).await.unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with(foreign), "{text}");
+    assert!(text.contains("\nsearch b.example a.example c.example\n"), "{text}");
+    let want = json!(["b.example", "a.example", "c.example"]);
+    assert_eq!(client.read(state).await.unwrap(), want);
+    client.delete(config).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), foreign);
+}
+
 #[tokio::test]
 async fn native_links_lose_what_they_were_given_alone_or_together() {
     let net = Netns::enter();

@@ -28,19 +28,25 @@ pub struct TextFileDescriptor;
 pub const HOSTNAME_FILE: &str = "etc/hostname";
 /// The file whose block of ours gives the box its domain name.
 pub const HOSTS_FILE: &str = "etc/hosts";
+/// The file whose block of ours says where short names are looked up.
+pub const RESOLV_FILE: &str = "etc/resolv.conf";
 /// The file shown before login.
 pub const ISSUE_FILE: &str = "etc/issue";
 /// The file shown after login.
 pub const MOTD_FILE: &str = "etc/motd";
 
 /// The files we may hold, and whether as a whole (`true`) or as a block: what to read at start.
-pub const FILES: [(&str, bool); 5] = [
+pub const FILES: [(&str, bool); 6] = [
     (HOSTNAME_FILE, true),
     (HOSTS_FILE, false),
+    (RESOLV_FILE, false),
     (ISSUE_FILE, true),
     (MOTD_FILE, true),
     (GLOME_FILE, true),
 ];
+
+/// What the line with the domains begins with; of several lines the last one counts (resolv.conf(5)).
+const SEARCH: &str = "search";
 
 /// Address that stands for the box itself in its hosts file.
 const OWN_ADDRESS: &str = "127.0.1.1";
@@ -64,6 +70,11 @@ pub fn file_key(path: &str) -> Key {
 pub(crate) fn domain_of(block: &str) -> Option<&str> {
     let name = block.strip_prefix(OWN_ADDRESS)?.split_whitespace().next()?;
     name.split_once('.').map(|(_, domain)| domain)
+}
+
+/// The domains in our block of the resolver's file.
+pub(crate) fn search_domains_of(block: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(block.strip_prefix(SEARCH)?.split_whitespace())
 }
 
 /// Full name, then short name: the order from which resolvers take the domain (hosts(5)).
@@ -112,6 +123,10 @@ impl Descriptor for SystemDescriptor {
         if let Some(domain) = &system.domain_name {
             let block = hosts_block(system.hostname.as_deref(), domain);
             file(HOSTS_FILE, Content::Block(block));
+        }
+        if !system.search_domains.is_empty() {
+            let block = format!("{SEARCH} {}\n", system.search_domains.join(" "));
+            file(RESOLV_FILE, Content::Block(block));
         }
         if let Some(text) = &system.login_banner {
             file(ISSUE_FILE, line(text));

@@ -166,6 +166,7 @@ impl Registry {
         Ok(System {
             hostname,
             domain_name: entry.text(nodes.domain_name),
+            search_domains: entry.texts(nodes.search_domain),
             login_banner: entry.text(nodes.login_banner),
             motd_banner: entry.text(nodes.motd_banner),
         })
@@ -286,6 +287,14 @@ impl<M> Entry<'_, M> {
 
     fn text(&self, leaf: NodeId) -> Option<SmolStr> {
         text(self.value(leaf)?)
+    }
+
+    /// The entries of a leaf-list.
+    fn texts(&self, leaf: NodeId) -> Vec<SmolStr> {
+        match self.value(leaf) {
+            Some(Value::List(values)) => values.iter().filter_map(text).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn number<N: TryFrom<u64>>(&self, leaf: NodeId) -> Option<N> {

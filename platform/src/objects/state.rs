@@ -297,6 +297,11 @@ impl Registry {
             system::HOSTS_FILE => {
                 self.system_leaf(nodes.state_domain_name, system::domain_of(text)?)
             }
+            system::RESOLV_FILE => {
+                let domains = system::search_domains_of(text)?;
+                let domains = domains.map(|domain| Value::Str(domain.into())).collect();
+                self.system_value(nodes.state_search_domain, Value::List(domains))
+            }
             system::ISSUE_FILE => {
                 self.system_leaf(nodes.state_login_banner, last_newline_off(text))
             }
@@ -306,9 +311,13 @@ impl Registry {
     }
 
     fn system_leaf(&self, leaf: NodeId, text: &str) -> Option<StateEntry> {
+        self.system_value(leaf, Value::Str(text.into()))
+    }
+
+    fn system_value(&self, leaf: NodeId, value: Value) -> Option<StateEntry> {
         let path = InstancePath(vec![Step::node(self.nodes.system.system)]);
         let mut leaves = Leaves::of(self.nodes.system.state);
-        leaves.text(leaf, text);
+        leaves.put(leaf, value);
         Some(leaves.entry(path))
     }
 

@@ -41,6 +41,9 @@ impl Root {
     /// When the path leads out of the root, or the file cannot be written.
     pub(crate) fn write(&self, path: &str, content: &Content) -> io::Result<()> {
         let file = self.place(path)?;
+        if matches!(content, Content::Block(_)) {
+            refuse_symbolic_link(&file)?;
+        }
         let present = match content {
             Content::Whole(_) => read_text(&file)?,
             // The rest of the file is kept, so all of it must be understood.
@@ -107,6 +110,16 @@ fn with_block(text: &str, lines: &str) -> String {
     }
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{text}{newline}{whole}")
+}
+
+/// A file of others that leads to another place is written there by somebody who would not see our copy.
+fn refuse_symbolic_link(file: &Path) -> io::Result<()> {
+    let is_link = fs::symlink_metadata(file).is_ok_and(|meta| meta.is_symlink());
+    if !is_link {
+        return Ok(());
+    }
+    let message = format!("{} is a symbolic link: another program writes it", file.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
 fn read_exactly(file: &Path) -> io::Result<Option<String>> {
@@ -218,6 +231,19 @@ mod tests {
         let refused = files.write("hosts", &Content::Block("127.0.1.1 box\n".to_owned()));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(fs::read(root.path().join("hosts")).unwrap(), foreign);
+    }
+
+    #[test]
+    fn a_file_that_another_program_keeps_elsewhere_gets_no_block() {
+        let root = tempfile::tempdir().unwrap();
+        let (kept, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
+        fs::write(&kept, "nameserver 192.0.2.53\n").unwrap();
+        std::os::unix::fs::symlink(&kept, &link).unwrap();
+        let files = Root::new(root.path().to_owned());
+        let refused = files.write("resolv.conf", &Content::Block("search a\n".to_owned()));
+        assert!(refused.unwrap_err().to_string().contains("symbolic link"));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&kept).unwrap(), b"nameserver 192.0.2.53\n");
     }
 
     const FOREIGN: &str = "127.0.0.1 localhost\n";

@@ -10,6 +10,9 @@ pub struct System {
     pub hostname: Option<SmolStr>,
     /// Domain name.
     pub domain_name: Option<SmolStr>,
+    /// Domains in which short names are looked up, in this order.
+    #[serde(default)]
+    pub search_domains: Vec<SmolStr>,
     /// Shown before login.
     pub login_banner: Option<SmolStr>,
     /// Shown after login.

@@ -130,7 +130,8 @@ fn every_type_and_shape_has_a_text() {
 
 #[test]
 fn every_bad_line_is_named_with_what_is_right_there() {
-    let root = "here can stand `system`, `interface NAME`, `network-instance NAME`";
+    let root =
+        "here can stand `system`, `reconciliation`, `interface NAME`, `network-instance NAME`";
     refused(
         native(),
         "system hostname a b\ninterfce eth0\n  mtu 1\n  nonsense\ninterface eth0\n  mtu 67\n  ipv4 address\n  \
@@ -177,7 +178,7 @@ fn indentation_must_fit() {
             "line 3: `domain-name x`: nothing can stand below the value of `hostname`",
             "line 4: `interface eth0`: its indentation is that of no block above",
             "line 7: `system bogus x`: unknown word `bogus`: here can stand `hostname VALUE`, `domain-name VALUE`, \
-             `login-banner VALUE`, `motd-banner VALUE`, `user USERNAME`, `grpc-server NAME`",
+             `search-domain VALUE...`, `login-banner VALUE`, `motd-banner VALUE`, `user USERNAME`, `grpc-server NAME`",
             "line 9: `hostname y`: nothing can stand below a line with `no`",
         ],
     );

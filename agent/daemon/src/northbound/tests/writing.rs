@@ -86,6 +86,39 @@ async fn operations_have_their_order_and_meaning() {
     }
 }
 
+// proves 1.72
+#[tokio::test]
+async fn an_update_joins_a_leaf_list_and_a_replace_takes_its_place() {
+    let search = "/system/dns/config/search";
+    let mut client = client(&Fake::new()).await;
+    for (operation, want) in [
+        (format!(r#"update {search} ["b.net","a.net"]"#), r#"["b.net","a.net"]"#),
+        (format!(r#"update {search} ["c.net","a.net"]"#), r#"["b.net","a.net","c.net"]"#),
+        (
+            r#"update /system/dns/config {"search":["d.net"]}"#.to_owned(),
+            r#"["b.net","a.net","c.net","d.net"]"#,
+        ),
+        (format!(r#"replace {search} ["c.net","e.net"]"#), r#"["c.net","e.net"]"#),
+        (r#"replace /system/dns/config {"search":["f.net"]}"#.to_owned(), r#"["f.net"]"#),
+    ] {
+        set(&mut client, &operation).await;
+        assert_eq!(read(&mut client, search).await, want, "{operation}");
+    }
+    let text = |text: &str| gnmi::TypedValue { value: Some(Wire::StringVal(text.to_owned())) };
+    let element = vec![text("g.net"), text("f.net")];
+    let list = Wire::LeaflistVal(gnmi::ScalarArray { element });
+    let update = gnmi::Update {
+        path: Some(path(search)),
+        val: Some(gnmi::TypedValue { value: Some(list) }),
+        ..Default::default()
+    };
+    let request = gnmi::SetRequest { update: vec![update], ..Default::default() };
+    client.set(request).await.unwrap();
+    assert_eq!(read(&mut client, search).await, r#"["f.net","g.net"]"#);
+    set(&mut client, &format!("delete {search}")).await;
+    assert_eq!(read(&mut client, search).await, "nothing");
+}
+
 // proves 1.21, 1.27, 1.66
 #[tokio::test]
 async fn each_operation_has_its_result_in_the_order_of_the_request() {
