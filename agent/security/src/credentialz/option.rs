@@ -96,6 +96,10 @@ impl KeyOption {
         if value.chars().any(char::is_control) {
             return wrong("has control characters");
         }
+        // It would keep the quote behind it from ending the value, and options from ending at all.
+        if value.ends_with('\\') {
+            return wrong("ends with a backslash, which sshd cannot read");
+        }
         match takes {
             Takes::Time if !is_time(value) => {
                 wrong("is no time such as 20301231 or 20301231235959Z")

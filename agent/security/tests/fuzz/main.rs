@@ -7,4 +7,5 @@
 
 #[path = "../../../config/tests/fuzz/edits.rs"]
 mod edits;
+mod keys;
 mod policies;
