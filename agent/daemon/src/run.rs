@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     accounting::Accounts,
-    auth::{Authenticator, Password, PasswordError, UserError, Users},
+    auth::{Authenticator, CertificateTrust, Password, PasswordError, UserError, Users},
     bootz::{self, BootzError},
     core::{Core, Parts, StartError},
     device::Device,
@@ -37,7 +37,7 @@ use crate::{
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
-    settings::RunSettings,
+    settings::{RunSettings, TlsSettings},
     store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
     telemetry::view::now_ns,
     tls::{Listener, TlsError},
@@ -162,7 +162,10 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let addresses = listener.addresses();
     let stored = loaded.artefacts.remove(&ArtefactTable::Certz).unwrap_or_default();
     let state_dir = settings.state.path().to_owned();
-    let profiles = TlsProfiles::new(settings.tls.clone(), state_dir, &addresses, &stored)?;
+    let bootz = &settings.bootz;
+    let idevid = bootz.bootz_idevid_cert.clone().zip(bootz.bootz_idevid_key.clone());
+    let tls = TlsSettings { idevid, ..settings.tls.clone() };
+    let profiles = TlsProfiles::new(tls, state_dir, &addresses, &stored)?;
     drop(stored); // it holds keys
 
     let ledger = Ledger::open(settings.state.path())?;
@@ -189,7 +192,11 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         }
         None => None,
     };
-    let authenticator = Authenticator::new(users, settings.certificate_role, running.gnsi.clone());
+    let certificates = CertificateTrust {
+        role: settings.certificate_role,
+        speaks_for: settings.certificate_speaks_for,
+    };
+    let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
     let incoming = listener.accept(&profiles);
     let stop = async move { drop(stop_rx.await) };

@@ -12,6 +12,7 @@ use holdfast_config::layer::Service;
 use smol_str::SmolStr;
 
 use crate::accounting::{DEFAULT_HISTORY, MIN_HISTORY};
+use crate::auth::SpeaksFor;
 use crate::caller::Role;
 use crate::reboot::Extent;
 
@@ -89,6 +90,9 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
+    /// Whose names a client certificate may give as `username` without a password: those that stand in it, or anyone's
+    #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
+    pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]
     pub bootz: BootzSettings,
 }
@@ -181,6 +185,15 @@ pub struct TlsSettings {
     /// Certificates that sign clients, PEM. With it, a client without a certificate is refused
     #[arg(long, value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Identity that the owner gave the box, PEM: what OIDEVID means to gNSI certz
+    #[arg(long, value_name = "FILE", requires = "oidevid_key")]
+    pub oidevid_cert: Option<PathBuf>,
+    /// Key of that identity, PEM
+    #[arg(long, value_name = "FILE", requires = "oidevid_cert")]
+    pub oidevid_key: Option<PathBuf>,
+    /// Certificate and key of the IDevID, as the box is bootstrapped with.
+    #[arg(skip)]
+    pub idevid: Option<(PathBuf, PathBuf)>,
 }
 
 /// The folder with the database, the identity and the local socket of one agent.
@@ -327,6 +340,7 @@ mod tests {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.listen, ["[::]:9339".parse().unwrap()]);
         assert_eq!(run.certificate_role, Role::Admin);
+        assert_eq!(run.certificate_speaks_for, SpeaksFor::Itself);
     }
 
     #[test]

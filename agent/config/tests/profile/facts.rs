@@ -11,8 +11,30 @@ use serde_json::{Value as Json, json};
 use crate::table::{Row, name, parent, plain, read};
 
 /// Rows with conditions whose condition the profile leaves out, and why.
-const DROPPED_WHENS: [(&str, &str); 16] = [
+const DROPPED_WHENS: [(&str, &str); 32] = [
     ("/system/gnmi-pathz-policies", GNSI),
+    ("/system/aaa/authentication/glome/state/active-glome-key-version", GNSI),
+    ("/system/aaa/authentication/glome/state/enabled", GNSI),
+    ("/system/aaa/authentication/users/user[username]/state/authorized-keys-list-created-on", GNSI),
+    ("/system/aaa/authentication/users/user[username]/state/authorized-keys-list-version", GNSI),
+    (
+        "/system/aaa/authentication/users/user[username]/state/authorized-principals-list-created-on",
+        GNSI,
+    ),
+    (
+        "/system/aaa/authentication/users/user[username]/state/authorized-principals-list-version",
+        GNSI,
+    ),
+    ("/system/aaa/authentication/users/user[username]/state/password-created-on", GNSI),
+    ("/system/aaa/authentication/users/user[username]/state/password-version", GNSI),
+    ("/system/grpc-servers/grpc-server[name]/acctz", GNSI),
+    ("/system/ssh-server/state/active-host-certificate-created-on", GNSI),
+    ("/system/ssh-server/state/active-host-certificate-expires-on", GNSI),
+    ("/system/ssh-server/state/active-host-certificate-version", GNSI),
+    ("/system/ssh-server/state/active-host-key-created-on", GNSI),
+    ("/system/ssh-server/state/active-host-key-version", GNSI),
+    ("/system/ssh-server/state/active-trusted-user-ca-keys-created-on", GNSI),
+    ("/system/ssh-server/state/active-trusted-user-ca-keys-version", GNSI),
     ("/system/grpc-servers/grpc-server[name]/gnmi-pathz-policy-counters", GNSI),
     ("/system/grpc-servers/grpc-server[name]/state/gnmi-pathz-policy-created-on", GNSI),
     ("/system/grpc-servers/grpc-server[name]/state/gnmi-pathz-policy-version", GNSI),

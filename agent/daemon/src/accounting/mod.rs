@@ -6,6 +6,7 @@
 
 mod call;
 mod layer;
+mod leaves;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::call::Login;
 pub use self::layer::{Accounted, Layer};
+pub(crate) use self::leaves::Counted;
 use crate::auth::Refusal;
 use crate::caller::{Caller, Source};
 use crate::telemetry::view::now_ns;
@@ -296,7 +298,7 @@ pub(crate) fn authn(caller: &Caller) -> Authn {
 fn refused(refusal: &Refusal) -> Authn {
     let kind = match refusal {
         Refusal::WrongPassword | Refusal::BackOff { .. } | Refusal::Busy => AuthnKind::Password,
-        Refusal::NamelessCertificate => AuthnKind::TlsCertificate,
+        Refusal::NamelessCertificate | Refusal::OtherName(_) => AuthnKind::TlsCertificate,
         Refusal::NoCredentials | Refusal::NameAlone | Refusal::Malformed(_) => AuthnKind::None,
     };
     let outcome = match refusal {

@@ -2,7 +2,8 @@
 //!
 //! [`Layer`] wraps all services of the listener. In this order:
 //! 1. a name and a password that check out: that user;
-//! 2. a name without a password, on a connection with a verified client certificate: that user, taken at its word;
+//! 2. a name without a password, on a connection with a verified client certificate that speaks for that name: that
+//!    user;
 //! 3. a verified client certificate alone: its SPIFFE id, else its common name;
 //! 4. anything else is refused, health and reflection included.
 //!
@@ -52,6 +53,8 @@ pub enum Refusal {
     NameAlone,
     #[error("metadata `{0}` is given twice or is not plain text")]
     Malformed(&'static str),
+    #[error("the client certificate does not speak for `{0}`: send a password, or no username")]
+    OtherName(SmolStr),
     #[error("wrong username or password")]
     WrongPassword,
     #[error("the client certificate names no one: it needs one SPIFFE id or one common name")]
@@ -84,23 +87,39 @@ impl Remembered {
     }
 }
 
+/// Whose names a client certificate may give without a password.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum SpeaksFor {
+    /// Its own: those that stand in it.
+    #[default]
+    Itself,
+    /// Everybody's. For clients that have checked their users themselves, and have no other certificates than those.
+    Anyone,
+}
+
+/// What client certificates are trusted with.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateTrust {
+    /// The role of one whose identity is not a local user, until an authorization policy says who may do what.
+    pub role: Role,
+    pub speaks_for: SpeaksFor,
+}
+
 /// Checks credentials against the users and the connection; clones share all state.
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     users: Users,
-    certificate_role: Role,
+    certificates: CertificateTrust,
     back_off: Arc<Mutex<BackOff>>,
     hashing: Arc<Semaphore>,
     gnsi: Gnsi,
 }
 
 impl Authenticator {
-    /// `certificate_role` is the role of a client certificate whose identity is not a local user, until an
-    /// authorization policy says who may do what.
-    pub fn new(users: Users, certificate_role: Role, gnsi: Gnsi) -> Self {
+    pub fn new(users: Users, certificates: CertificateTrust, gnsi: Gnsi) -> Self {
         Self {
             users,
-            certificate_role,
+            certificates,
             back_off: Arc::default(),
             hashing: Arc::new(Semaphore::new(MAX_HASHES)),
             gnsi,
@@ -116,20 +135,26 @@ impl Authenticator {
             Credentials { name: Some(name), password: Some(password) } => {
                 self.by_password(name, password, peer).await
             }
-            Credentials { name: Some(name), password: None } if peer.certificate.is_some() => {
-                // Someone with a certificate speaks for this user, who need not exist here: then it may only read.
-                let role = self.users.role(&name).unwrap_or(Role::ReadOnly);
-                Ok(Caller {
-                    name,
-                    role,
-                    source: Source::NamedByCertificateHolder,
-                    peer: Some(peer.address),
-                })
-            }
-            Credentials { name: Some(_), password: None } => Err(Refusal::NameAlone),
+            Credentials { name: Some(name), password: None } => self.by_name(name, peer),
             Credentials { name: None, password: Some(_) } => Err(Refusal::NoCredentials),
             Credentials { name: None, password: None } => self.by_certificate(peer),
         }
+    }
+
+    /// A name without a password: of the certificate itself, or of a user for whom it may speak.
+    fn by_name(&self, name: SmolStr, peer: &Peer) -> Result<Caller, Refusal> {
+        let certificate = peer.certificate.as_ref().ok_or(Refusal::NameAlone)?;
+        if certificate.identity.as_ref() == Some(&name) {
+            return self.by_certificate(peer);
+        }
+        let is_own = certificate.principals.contains(&name);
+        if !is_own && self.certificates.speaks_for == SpeaksFor::Itself {
+            return Err(Refusal::OtherName(name));
+        }
+        // The user need not exist here: then it may only read.
+        let role = self.users.role(&name).unwrap_or(Role::ReadOnly);
+        let source = Source::NamedByCertificateHolder;
+        Ok(Caller { name, role, source, peer: Some(peer.address) })
     }
 
     fn by_certificate(&self, peer: &Peer) -> Result<Caller, Refusal> {
@@ -137,7 +162,7 @@ impl Authenticator {
         let name = certificate.identity.clone().ok_or(Refusal::NamelessCertificate)?;
         let role = self.users.role(&name).unwrap_or_else(|| match self.gnsi.authz.is_enforced() {
             true => Role::Admin, // whoever the policy lets through may do what it allows
-            false => self.certificate_role,
+            false => self.certificates.role,
         });
         Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
     }
@@ -156,7 +181,7 @@ impl Authenticator {
         }
         self.check_back_off(peer)?;
         let verified = remembered.is_some()
-            || self.hash_and_compare(user.clone(), tag.clone(), password, peer).await?;
+            || self.hash_and_compare(&name, user.clone(), tag.clone(), password, peer).await?;
         match user.filter(|_| verified) {
             Some(user) => {
                 peer.remembered.keep(&name, tag);
@@ -169,6 +194,7 @@ impl Authenticator {
     /// Does the same work whether or not there is such a user.
     async fn hash_and_compare(
         &self,
+        name: &str,
         user: Option<Arc<UserEntry>>,
         tag: Tag,
         password: Password,
@@ -180,6 +206,7 @@ impl Authenticator {
             return Ok(true); // a login that came in with this one has done the work
         }
         self.check_back_off(peer)?; // guesses that were sent all at once count one after the other
+        let nobodys = user.is_none().then(|| self.users.nobodys_hash(name));
         let checked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             match &user {
@@ -188,7 +215,7 @@ impl Authenticator {
                     true
                 }
                 Some(_) => false,
-                None => password.matches(password::NOBODYS_HASH),
+                None => nobodys.is_some_and(|hash| password.matches(&hash)),
             }
         });
         checked.await.map_err(|_| Refusal::Busy)

@@ -22,8 +22,17 @@ const RETURNED_BLOCKS: usize = 33 * 1024;
 
 /// A hash that belongs to nobody and no password has, made with the parameters of real ones: checking a password
 /// against it costs what checking a user's password costs.
-pub(super) const NOBODYS_HASH: &str =
+const NOBODYS_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// A hash that no password has: to check one against it costs what it costs against `hash`, or against one made here.
+pub(super) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
+    let crypt = hash.and_then(|hash| CryptHash::parse(hash).ok());
+    Zeroizing::new(match crypt {
+        Some(hash) => hash.of_nobody().text().to_owned(),
+        None => NOBODYS_HASH.to_owned(),
+    })
+}
 
 /// A password in clear. It prints as nothing.
 #[derive(Clone)]
@@ -171,6 +180,13 @@ impl Tagger {
     pub(super) fn tag(&self, password: &Password) -> Tag {
         Tag(hmac::sign(&self.0, &password.0))
     }
+
+    /// One of so many, for a name: always the same one, and nobody outside knows which.
+    pub(super) fn pick(&self, name: &str, many: usize) -> Option<usize> {
+        let tag = hmac::sign(&self.0, name.as_bytes());
+        let number = tag.as_ref().first_chunk().copied().map(usize::from_ne_bytes)?;
+        number.checked_rem(many)
+    }
 }
 
 impl fmt::Debug for Tagger {
@@ -205,6 +221,23 @@ mod tests {
         assert!(!Password::new("correct mule").unwrap().matches(md5));
         let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
         assert!(Password::new("correct horse").unwrap().matches(made.text()));
+    }
+
+    #[test]
+    fn nobodys_hash_is_of_the_kind_of_another() {
+        let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
+        let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
+        let password = Password::new("correct horse").unwrap();
+        for hash in [md5, made.text()] {
+            let nobodys = nobodys_hash(Some(hash));
+            let head = |text: &str| text.rsplit_once('$').unwrap().0.to_owned();
+            assert_eq!((head(&nobodys), nobodys.len()), (head(hash), hash.len()));
+            assert!(CryptHash::parse(&nobodys).is_ok() && !password.matches(&nobodys));
+        }
+        let argon2 = password.hash().unwrap();
+        for hash in [None, Some(""), Some(argon2.as_str())] {
+            assert_eq!(*nobodys_hash(hash), NOBODYS_HASH);
+        }
     }
 
     #[test]

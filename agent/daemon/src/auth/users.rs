@@ -1,17 +1,19 @@
 //! The local users: in memory for every request, in the database for the next start.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 use holdfast_security::credentialz::CryptHash;
 use smol_str::SmolStr;
 use tracing::info;
+use zeroize::Zeroizing;
 
-use super::password::{Password, PasswordError, Tag, Tagger};
+use super::password::{self, Password, PasswordError, Tag, Tagger};
 use crate::{
     caller::Role,
+    gnsi::Switch,
     store::{Store, StoreError, User},
 };
 
@@ -54,6 +56,8 @@ struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
     /// Passwords that gNSI gave, which go before those of the entries.
     given: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
+    /// Whether these do go before them; not there before gNSI is.
+    gnsi: OnceLock<Switch>,
     /// Not there until the configuration is in force.
     configured: OnceLock<Box<dyn ConfiguredRoles>>,
     tagger: Tagger,
@@ -93,6 +97,7 @@ impl Users {
             shared: Arc::new(Shared {
                 entries: RwLock::new(entries),
                 given: RwLock::default(),
+                gnsi: OnceLock::new(),
                 configured: OnceLock::new(),
                 tagger: Tagger::new()?,
             }),
@@ -107,6 +112,12 @@ impl Users {
     /// From now on the configuration says which role a user has. The first one to say so stays.
     pub fn follow(&self, configured: impl ConfiguredRoles + 'static) {
         let _there_already = self.shared.configured.set(Box::new(configured));
+    }
+
+    /// From now on this says whether passwords that gNSI gave go before those that were set at the box. While it is
+    /// off they count for users who have no other. The first one to say so stays.
+    pub(crate) fn obey(&self, gnsi: Switch) {
+        let _there_already = self.shared.gnsi.set(gnsi);
     }
 
     /// The role of a user, if there is such a user: as configured, else as it was set beside its password.
@@ -196,7 +207,7 @@ impl Users {
         self.set(name, Role::Admin, Some(password)).await
     }
 
-    async fn has_password(&self, name: &str, password: Password) -> bool {
+    pub(crate) async fn has_password(&self, name: &str, password: Password) -> bool {
         let Some(entry) = self.entry(name) else { return false };
         let tag = self.tag(&password);
         let checked = tokio::task::spawn_blocking(move || {
@@ -212,8 +223,26 @@ impl Users {
     /// What a password is compared with.
     pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
-        let given = given.get(name).cloned();
-        given.filter(|_| self.role(name).is_some()).or_else(|| self.own(name))
+        let given = given.get(name).cloned().filter(|_| self.role(name).is_some());
+        let (own, is_on) = (self.own(name), self.shared.gnsi.get().is_none_or(Switch::is_on));
+        match own {
+            Some(own) if !is_on && !own.password_hash().is_empty() => Some(own),
+            own => given.or(own),
+        }
+    }
+
+    /// What a password is compared with where nobody has such a name: as hard as with the hash of some user, so that
+    /// the time of a refusal does not tell who is one. Which user that is depends on the name alone.
+    pub(super) fn nobodys_hash(&self, name: &str) -> Zeroizing<String> {
+        let hashed = |name: &SmolStr| self.entry(name);
+        let names: BTreeSet<SmolStr> = {
+            let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
+            let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
+            own.keys().chain(given.keys()).cloned().collect()
+        };
+        let users: Vec<Arc<UserEntry>> = names.iter().filter_map(hashed).collect();
+        let picked = self.shared.tagger.pick(name, users.len());
+        password::nobodys_hash(picked.map(|number| users[number].password_hash()))
     }
 
     fn own(&self, name: &str) -> Option<Arc<UserEntry>> {

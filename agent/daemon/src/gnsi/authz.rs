@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Step, Value};
@@ -13,7 +13,7 @@ use holdfast_security::rotation::created_on_ns;
 use http::HeaderMap;
 use tracing::error;
 
-use super::{ModelError, Turn, native_path};
+use super::{ModelError, Switch, Turn, native_path};
 use crate::caller::{Caller, Source};
 use crate::core::{Polled, ServiceState};
 use crate::logging::Chain;
@@ -27,14 +27,11 @@ const POLICY: &str = "policy";
 /// A policy, or none before the first.
 pub(crate) type State = Option<Arc<Installed>>;
 
-/// Whether gNSI is switched on.
-type Switch = Box<dyn Fn() -> bool + Send + Sync>;
-
 /// The policy of the rpcs.
 pub(crate) struct Authz {
     pub(crate) turn: Turn,
     policies: RwLock<Policies>,
-    switch: OnceLock<Switch>,
+    switch: Switch,
     counters: HashMap<String, Counters>,
     nodes: Nodes,
     store: Store,
@@ -89,6 +86,7 @@ impl Authz {
         native: &Schema,
         store: Store,
         artefacts: &Artefacts,
+        switch: Switch,
     ) -> Result<Self, ModelError> {
         let artefact = artefacts.get(&ArtefactTable::Authz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(artefact)));
@@ -100,7 +98,7 @@ impl Authz {
         Ok(Self {
             turn: Turn::default(),
             policies: RwLock::new(Policies { in_force: last.clone(), last }),
-            switch: OnceLock::new(),
+            switch,
             counters: counters.collect::<Result<_, _>>()?,
             nodes: Nodes::find(native)?,
             store,
@@ -161,8 +159,7 @@ impl Authz {
     }
 
     fn enforced(&self) -> State {
-        let on = self.switch.get().is_none_or(|is_on| is_on());
-        if on { self.in_force() } else { None }
+        if self.switch.is_on() { self.in_force() } else { None }
     }
 
     /// The policy that decides, or would if gNSI were switched on.
@@ -199,11 +196,6 @@ impl Authz {
     /// Takes note of what was written down.
     pub(crate) fn settle(&self, state: &State) {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).last.clone_from(state);
-    }
-
-    pub(super) fn follow(&self, switch: Switch) {
-        // A second core would be a second agent.
-        let _first_stays = self.switch.set(switch);
     }
 
     /// What readers see at the start: the version, and each rpc by its name.

@@ -9,10 +9,12 @@ mod authz;
 pub(crate) mod certz;
 mod host_key;
 mod layer;
+mod login_leaves;
 mod logins;
 pub mod pathz;
 mod rotations;
 mod server_state;
+mod switch;
 mod vault;
 
 use std::path::Path as Folder;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
 use holdfast_security::acctz::History;
+use holdfast_security::credentialz::Credentials;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
@@ -28,11 +31,13 @@ pub use self::certz::{Binding, TlsProfiles};
 pub(crate) use self::certz::{Certz, Promise};
 pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
+pub(crate) use self::login_leaves::LoginLeaves;
 pub use self::logins::{Logins, difference};
 pub(crate) use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
 pub(crate) use self::server_state::ServerState;
-use crate::accounting::{Accounts, DEFAULT_HISTORY};
+pub use self::switch::Switch;
+use crate::accounting::{Accounts, Counted, DEFAULT_HISTORY};
 use crate::auth::Users;
 use crate::core::{CertificateId, Polled};
 use crate::northbound::Datastore;
@@ -43,10 +48,13 @@ use crate::telemetry::view::now_ns;
 #[derive(Clone, Debug)]
 pub struct Gnsi {
     pub(crate) accounts: Accounts,
+    counted: Arc<Counted>,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
     pub(crate) pathz: Arc<Pathz>,
     pub logins: Logins,
+    pub(crate) login_leaves: Arc<LoginLeaves>,
+    switch: Switch,
     pub rotations: Rotations,
 }
 
@@ -70,16 +78,27 @@ impl Gnsi {
         profiles: TlsProfiles,
     ) -> Result<Self, ModelError> {
         let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
-        let authz = Arc::new(Authz::new(&models.native, store.clone(), artefacts)?);
-        let certz = Certz::new(&models.native, store.clone(), profiles)?;
-        let pathz = Arc::new(Pathz::new(models, store.clone(), artefacts)?);
+        let (switch, native) = (Switch::default(), &models.native);
+        users.obey(switch.clone());
+        let authz = Authz::new(native, store.clone(), artefacts, switch.clone())?;
+        let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone())?;
         let accounts = Accounts::new(History::new(DEFAULT_HISTORY, now_ns()));
-        Ok(Self { accounts, authz, certz, pathz, logins, rotations: Rotations::default() })
+        Ok(Self {
+            counted: Arc::new(Counted::new(native, accounts.clone())?),
+            accounts,
+            authz: Arc::new(authz),
+            certz: Certz::new(native, store.clone(), profiles)?,
+            pathz: Arc::new(pathz),
+            logins,
+            login_leaves: Arc::new(LoginLeaves::find(native)?),
+            switch,
+            rotations: Rotations::default(),
+        })
     }
 
     /// The same with accounts that outlive a run.
     pub fn accounting(self, accounts: Accounts) -> Self {
-        Self { accounts, ..self }
+        Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
     }
 
     pub fn accounts(&self) -> Accounts {
@@ -93,7 +112,8 @@ impl Gnsi {
 
     /// What is counted.
     pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
-        vec![self.authz.clone(), Arc::new(self.certz.state.clone()), self.pathz.clone()]
+        let server = Arc::new(self.certz.state.clone());
+        vec![self.authz.clone(), server, self.pathz.clone(), self.counted.clone()]
     }
 
     /// Shows readers what is in force, and follows the operator's switch from now on.
@@ -102,12 +122,11 @@ impl Gnsi {
         core: &impl Datastore,
         switch: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        let switch = Arc::new(switch);
-        let is_on = Arc::clone(&switch);
-        self.authz.follow(Box::new(move || is_on()));
-        self.pathz.obey(Box::new(move || switch()));
+        self.switch.follow(switch);
         let mut state = self.authz.first_state();
         state.extend(self.pathz.first_state());
+        state.extend(self.counted.first_state());
+        state.extend(self.login_leaves.shown(&Credentials::default(), &self.logins.current()));
         core.show_state(state).await;
     }
 

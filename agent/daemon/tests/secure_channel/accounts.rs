@@ -1,6 +1,7 @@
 //! What is taken down of calls, over real TLS connections.
 
 use holdfast::accounting::Reader;
+use holdfast::auth::SpeaksFor;
 use holdfast::caller::Role;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::{
@@ -118,7 +119,7 @@ async fn every_call_is_taken_down_whatever_becomes_of_it() {
 #[tokio::test]
 async fn the_name_in_a_record_is_the_one_that_was_decided_by() {
     let authority = Authority::new("clients");
-    let agent = Agent::with_client_authority(&authority, Role::ReadOnly).await;
+    let agent = Agent::with_clients(&authority, Role::ReadOnly, SpeaksFor::Anyone).await;
     let mut reader = agent.accounts.read(0);
     let spiffe = "spiffe://example.com/controller";
     // common name, URIs, metadata, who it is taken for, how

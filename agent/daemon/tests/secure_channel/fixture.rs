@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, s
 
 use holdfast::{
     accounting::Accounts,
-    auth::{Authenticator, Password, Users},
+    auth::{Authenticator, CertificateTrust, Password, SpeaksFor, Users},
     caller::{Caller, Role},
     gnsi::{Gnsi, TlsProfiles},
     server,
@@ -65,6 +65,10 @@ impl Authority {
     }
 }
 
+/// What certificates are trusted with where none is asked for.
+const OF_ADMINS: CertificateTrust =
+    CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
+
 /// The running network side.
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
@@ -77,33 +81,36 @@ pub(crate) struct Agent {
 impl Agent {
     /// Users `ada` (admin) and `rob` (read-only), both with the password `secret`.
     pub(crate) async fn with_users() -> Self {
-        Self::start(None, Role::Admin).await.and_users().await
+        Self::without_users().await.and_users().await
     }
 
-    pub(crate) async fn with_client_authority(
+    pub(crate) async fn with_client_authority(authority: &Authority, role: Role) -> Self {
+        Self::with_clients(authority, role, SpeaksFor::Itself).await
+    }
+
+    pub(crate) async fn with_clients(
         authority: &Authority,
-        certificate_role: Role,
+        role: Role,
+        speaks_for: SpeaksFor,
     ) -> Self {
-        Self::start(Some(authority), certificate_role).await.and_users().await
+        let certificates = CertificateTrust { role, speaks_for };
+        Self::start_with(Some(authority), certificates, None).await.and_users().await
     }
 
     pub(crate) async fn without_users() -> Self {
-        Self::start(None, Role::Admin).await
+        Self::start_with(None, OF_ADMINS, None).await
     }
 
-    /// Clients of this authority are asked for by a policy.
+    /// Clients of this authority are asked for by a policy, and may speak for anyone.
     pub(crate) async fn with_policy(authority: &Authority, policy: &str) -> Self {
-        let agent = Self::start_with(Some(authority), Role::ReadOnly, Some(policy)).await;
+        let certificates = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
+        let agent = Self::start_with(Some(authority), certificates, Some(policy)).await;
         agent.and_users().await
-    }
-
-    async fn start(authority: Option<&Authority>, certificate_role: Role) -> Self {
-        Self::start_with(authority, certificate_role, None).await
     }
 
     async fn start_with(
         authority: Option<&Authority>,
-        certificate_role: Role,
+        certificates: CertificateTrust,
         policy: Option<&str>,
     ) -> Self {
         let state = TempDir::new().unwrap();
@@ -129,7 +136,7 @@ impl Agent {
         let models = Arc::new(Models::load().unwrap());
         let gnsi =
             Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path(), profiles).unwrap();
-        let authenticator = Authenticator::new(users.clone(), certificate_role, gnsi.clone());
+        let authenticator = Authenticator::new(users.clone(), certificates, gnsi.clone());
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
         routes.add_service(GNmiServer::new(Toy)).add_service(health);

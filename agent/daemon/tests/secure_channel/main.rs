@@ -7,6 +7,7 @@ mod fixture;
 
 use std::time::Duration;
 
+use holdfast::auth::SpeaksFor;
 use holdfast::caller::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -229,7 +230,7 @@ async fn with_a_client_authority_only_its_clients_connect() {
 #[tokio::test]
 async fn a_certificate_names_the_caller_unless_the_metadata_does() {
     let authority = Authority::new("ours");
-    let agent = Agent::with_client_authority(&authority, Role::Admin).await;
+    let agent = Agent::with_clients(&authority, Role::Admin, SpeaksFor::Anyone).await;
     let spiffe = "spiffe://example.org/collector";
     for (common_name, uris, metadata, get, set) in [
         // the certificate alone
@@ -256,6 +257,47 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
             if set { Ok(()) } else { Err(refused) },
             "Set by {row}"
         );
+    }
+}
+
+// proves 1.4, 1.6
+#[tokio::test]
+async fn a_certificate_gives_its_own_names_alone_unless_it_may_speak_for_others() {
+    let authority = Authority::new("ours");
+    let agent = Agent::with_client_authority(&authority, Role::Admin).await;
+    let spiffe = "spiffe://example.org/collector";
+    for (common_name, names, metadata, get, set) in [
+        ("collector", &[spiffe][..], "username ada", Err(Unauthenticated), Unauthenticated),
+        // Beside a SPIFFE id a common name says nothing.
+        ("ada", &[spiffe], "username ada", Err(Unauthenticated), Unauthenticated),
+        ("", &[], "username ada", Err(Unauthenticated), Unauthenticated),
+        ("rob", &[], "username rob", Ok("rob read-only"), PermissionDenied),
+        (
+            "x",
+            &["host.example.org"],
+            "username host.example.org",
+            Ok("host.example.org read-only"),
+            PermissionDenied,
+        ),
+        // A password is another proof than a certificate.
+        (
+            "collector",
+            &[spiffe],
+            "username rob\npassword secret",
+            Ok("rob read-only"),
+            PermissionDenied,
+        ),
+    ] {
+        let client = agent.connect(Some(authority.client(common_name, names))).await.unwrap();
+        let row = format!("{common_name} {names:?} {metadata:?}");
+        assert_eq!(client.get(metadata).await, get.map(str::to_owned), "Get by {row}");
+        assert_eq!(client.set(metadata).await.map(drop), Err(set), "Set by {row}");
+    }
+    for (names, own) in [(&[spiffe][..], spiffe), (&[], "collector")] {
+        let client = agent.connect(Some(authority.client("collector", names))).await.unwrap();
+        let metadata = format!("username {own}");
+        assert_eq!(client.get(&metadata).await, client.get("").await, "{own}");
+        assert_eq!(client.set(&metadata).await.map(drop), Ok(()), "{own}");
     }
 }
 

@@ -120,6 +120,13 @@ impl CryptHash {
         }
     }
 
+    /// One that costs the same and that no password has: to compare with where there is nothing to compare with.
+    #[must_use]
+    pub fn of_nobody(&self) -> Self {
+        let (head, hash) = self.0.rsplit_once('$').unwrap_or(("", &self.0));
+        Self::kept(&format!("{head}${}", ".".repeat(hash.len())))
+    }
+
     /// As it stands in the shadow file.
     pub fn text(&self) -> &str {
         &self.0

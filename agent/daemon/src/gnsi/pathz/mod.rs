@@ -14,7 +14,7 @@ mod rotation;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_config::{InstancePath, Models, Value};
 use holdfast_security::pathz::{Draft, Policy};
@@ -27,7 +27,7 @@ use self::leaves::Leaves;
 pub use self::prune::visible;
 pub use self::rights::{NodeView, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
-use super::{ModelError, Turn};
+use super::{ModelError, Switch, Turn};
 use crate::core::{Polled, ServiceState};
 use crate::logging::Chain;
 use crate::northbound;
@@ -38,9 +38,6 @@ const POLICY: &str = "policy";
 
 /// A policy, or none before the first.
 pub(crate) type State = Option<Arc<Installed>>;
-
-/// Whether gNSI is switched on.
-type Switch = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A policy as it was uploaded, made ready to be asked.
 #[derive(Debug)]
@@ -62,19 +59,10 @@ pub(crate) struct Pathz {
     active: watch::Sender<State>,
     /// The last upload of a rotation that is open.
     sandbox: RwLock<State>,
-    switch: OnceLock<SwitchBox>,
+    switch: Switch,
     counters: Arc<Counters>,
     leaves: Leaves,
     store: Store,
-}
-
-/// A switch that can be printed.
-struct SwitchBox(Switch);
-
-impl std::fmt::Debug for SwitchBox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if (self.0)() { "on" } else { "off" })
-    }
 }
 
 impl Pathz {
@@ -82,6 +70,7 @@ impl Pathz {
         models: &Arc<Models>,
         store: Store,
         artefacts: &Artefacts,
+        switch: Switch,
     ) -> Result<Self, ModelError> {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(models, artefact)));
@@ -90,7 +79,7 @@ impl Pathz {
             rules: Rules { models: Arc::clone(models) },
             active: watch::Sender::new(last),
             sandbox: RwLock::default(),
-            switch: OnceLock::new(),
+            switch,
             counters: Arc::new(Counters::new(models)),
             leaves: Leaves::find(&models.native)?,
             store,
@@ -109,7 +98,7 @@ impl Pathz {
 
     /// What one user may do now; none where nothing is forbidden.
     pub(crate) fn rights(&self, user: &str) -> Option<Arc<Rights>> {
-        if !self.is_on() {
+        if !self.switch.is_on() {
             return None;
         }
         let rights = |installed: &Arc<Installed>| installed.judge.rights(user, &self.counters);
@@ -150,11 +139,6 @@ impl Pathz {
         shown
     }
 
-    pub(super) fn obey(&self, switch: Switch) {
-        // A second core would be a second agent.
-        let _first_stays = self.switch.set(SwitchBox(switch));
-    }
-
     /// What readers see at the start.
     pub(super) fn first_state(&self) -> ServiceState {
         self.leaves.active(self.active().as_deref())
@@ -173,10 +157,6 @@ impl Pathz {
         self.settle(
             &judge.map(|judge| Arc::new(Installed { version, created_on, content, judge })),
         );
-    }
-
-    fn is_on(&self) -> bool {
-        self.switch.get().is_none_or(|switch| (switch.0)())
     }
 }
 

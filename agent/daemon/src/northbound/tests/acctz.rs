@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
 use holdfast_proto::gnsi::acctz::v1::grpc_service::Payload as Sent;
 use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
@@ -12,6 +13,7 @@ use holdfast_security::acctz::{
     Family, History, Payload, Rpc, Session, Stage, User,
 };
 use prost_types::Timestamp;
+use tempfile::TempDir;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 
@@ -19,6 +21,7 @@ use super::fake::Fake;
 use super::harness::{self, channel};
 use crate::accounting::{Accounts, MIN_HISTORY, SOURCES, Served, SourceKind};
 use crate::caller::Role;
+use crate::core::tests::Agent;
 use crate::gnsi::Gnsi;
 use crate::northbound::outlet::STUCK_CLIENT;
 use crate::reboot::Reboots;
@@ -260,4 +263,56 @@ async fn a_slow_collector_is_told_what_it_lost() {
         }
     }
     assert!(got < written && lost == 1, "{got} of {written}, {lost} times told that some are gone");
+}
+
+// proves 5.104
+#[tokio::test]
+async fn records_and_collectors_are_counted_for_readers() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let accounts = agent.gnsi.accounts();
+    let mut gnmi = harness::client(&agent).await;
+    let served = "/system/grpc-servers/grpc-server[name=DEFAULT]/acctz/state/counters";
+    let source = |service: &str, kind: &str| {
+        format!(
+            "/system/aaa/accounting/acctz/source-records/source-record[service={service}][type={kind}]/state"
+        )
+    };
+    let read = async |gnmi: &mut harness::Client, path: String| {
+        let got = gnmi.get(harness::get_request(&[&path])).await.unwrap().into_inner();
+        harness::value(got.notification[0].update[0].val.as_ref())
+    };
+    let counters = ["record-requests", "record-responses", "history-istruncated"];
+    for leaf in counters {
+        assert_eq!(read(&mut gnmi, format!("{served}/{leaf}")).await, "\"0\"", "{leaf}");
+    }
+    accounts.record(call(1));
+    accounts.record(call(2));
+    accounts.record(command());
+    let mut client = Collector::new(channel(&agent, Some(Role::Admin)).await);
+    // The second of the epoch was long before the history began.
+    let mut stream = subscribe(&mut client, Some(Timestamp { seconds: 0, nanos: 1 })).await;
+    for _ in 0..3 {
+        next(&mut stream).await;
+    }
+    // The third was sent before it is counted, so one more settles it.
+    accounts.record(call(3));
+    next(&mut stream).await;
+    let responses = read(&mut gnmi, format!("{served}/record-responses")).await;
+    assert!(["\"3\"", "\"4\""].contains(&responses.as_str()), "{responses}");
+    for (leaf, want) in [("record-requests", "\"1\""), ("history-istruncated", "\"1\"")] {
+        assert_eq!(read(&mut gnmi, format!("{served}/{leaf}")).await, want, "{leaf}");
+    }
+    for (service, kind, want) in [
+        ("GRPC_SERVICE", "GNMI", "\"3\""),
+        ("GRPC_SERVICE", "GNSI", "\"0\""),
+        ("GRPC_SERVICE", "UNSPECIFIED", "\"0\""),
+        ("CMD_SERVICE", "CLI", "\"1\""),
+        ("CMD_SERVICE", "SHELL", "\"0\""),
+    ] {
+        let state = source(service, kind);
+        assert_eq!(read(&mut gnmi, format!("{state}/counters/records")).await, want, "{state}");
+        assert_eq!(read(&mut gnmi, format!("{state}/type")).await, format!("\"{kind}\""));
+        assert_eq!(read(&mut gnmi, format!("{state}/service")).await, format!("\"{service}\""));
+    }
 }

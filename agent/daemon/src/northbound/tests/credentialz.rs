@@ -1,5 +1,6 @@
 //! gNSI credentialz through a real channel, over the core and the simulated box.
 
+use holdfast_config::layer::Service;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
@@ -12,9 +13,12 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::harness::*;
+use crate::auth::Password;
 use crate::caller::Role;
+use crate::core::Intent;
 use crate::core::tests::Agent;
 use crate::local::Statuses;
+use crate::northbound::Datastore;
 
 const SSHD: &str = "usr/sbin/sshd";
 const KEY: &[u8] =
@@ -319,4 +323,161 @@ async fn keys_are_made_where_they_can_be() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     let shown = rig.client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap();
     assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
+}
+
+/// A leaf of state as readers see it; nothing when it is not there.
+async fn leaf(client: &mut Client, path: &str) -> String {
+    match client.get(get_request(&[path])).await {
+        Ok(got) => value(got.into_inner().notification[0].update[0].val.as_ref()),
+        Err(status) => {
+            assert_eq!(status.code(), Code::NotFound, "{path}: {status:?}");
+            String::new()
+        }
+    }
+}
+
+/// Names of leaves and what they show; the others are not there.
+async fn check(client: &mut Client, state: &str, want: &[(&str, &str)]) {
+    for (name, value) in want {
+        assert_eq!(leaf(client, &format!("{state}/{name}")).await, *value, "{state}/{name}");
+    }
+}
+
+const ALICE: &str = "/system/aaa/authentication/users/user[username=alice]/state";
+const SERVER: &str = "/system/ssh-server/state";
+const SEVEN_SECONDS: &str = "\"7000000000\"";
+
+// proves 5.9
+#[tokio::test]
+async fn versions_of_what_accounts_have_are_shown_while_it_is_tried_and_when_it_is_final() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    let mut gnmi = client(&rig.agent).await;
+    let nothing = [("password-version", ""), ("authorized-keys-list-version", "")];
+    check(&mut gnmi, ALICE, &nothing).await;
+    rig.finalized(password("alice", "1")).await.unwrap();
+    let first = [
+        ("password-version", "\"1\""),
+        ("password-created-on", SEVEN_SECONDS),
+        ("authorized-keys-list-version", ""),
+        ("authorized-principals-list-version", ""),
+    ];
+    check(&mut gnmi, ALICE, &first).await;
+    let mut rotation = rig.accounts().await.unwrap();
+    rotation.ask(asks(password("alice", "2"))).await.unwrap();
+    rotation.ask(asks(keys("alice", "k", Vec::new()))).await.unwrap();
+    let tried = [
+        ("password-version", "\"2\""),
+        ("authorized-keys-list-version", "\"k\""),
+        ("authorized-keys-list-created-on", SEVEN_SECONDS),
+    ];
+    check(&mut gnmi, ALICE, &tried).await;
+    drop(rotation);
+    let mut next = rig.accounts().await;
+    while next.is_err() {
+        tokio::task::yield_now().await;
+        next = rig.accounts().await;
+    }
+    drop(next);
+    check(&mut gnmi, ALICE, &first).await;
+    let rig = rig.restart().await;
+    check(&mut client(&rig.agent).await, ALICE, &first).await;
+}
+
+// proves 5.9
+#[tokio::test]
+async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    let mut gnmi = client(&rig.agent).await;
+    let nothing = [
+        ("active-trusted-user-ca-keys-version", ""),
+        ("active-host-key-version", ""),
+        ("active-host-certificate-version", ""),
+        ("active-host-certificate-expires-on", ""),
+    ];
+    check(&mut gnmi, SERVER, &nothing).await;
+    let mut rotation = rig.hosts().await.unwrap();
+    let key = wire::PublicKey { public_key: KEY.into(), ..Default::default() };
+    let request = wire::CaPublicKeyRequest {
+        ssh_ca_public_keys: vec![key],
+        version: "ca".to_owned(),
+        created_on: 7,
+    };
+    rotation.ask(host(Host::SshCaPublicKey(request))).await.unwrap();
+    let (private_key, certificate) = (
+        include_bytes!("../../../../security/tests/data/ssh/host").as_slice(),
+        include_bytes!("../../../../security/tests/data/ssh/host-cert.pub").as_slice(),
+    );
+    let artefact = wire::server_keys_request::AuthenticationArtifacts {
+        private_key: private_key.into(),
+        certificate: certificate.into(),
+    };
+    let request = wire::ServerKeysRequest {
+        auth_artifacts: vec![artefact],
+        version: "host".to_owned(),
+        created_on: 7,
+    };
+    rotation.ask(host(Host::ServerKeys(request))).await.unwrap();
+    let glome = wire::GlomeRequest {
+        enabled: true,
+        key: "a".repeat(64),
+        key_version: 5,
+        url_prefix: "https://glome.example/".to_owned(),
+    };
+    rotation.ask(host(Host::Glome(glome))).await.unwrap();
+    let tried = [
+        ("active-trusted-user-ca-keys-version", "\"ca\""),
+        ("active-trusted-user-ca-keys-created-on", SEVEN_SECONDS),
+        ("active-host-key-version", "\"host\""),
+        ("active-host-key-created-on", SEVEN_SECONDS),
+        ("active-host-certificate-version", "\"host\""),
+        ("active-host-certificate-created-on", SEVEN_SECONDS),
+    ];
+    check(&mut gnmi, SERVER, &tried).await;
+    let state = "/system/aaa/authentication/glome/state";
+    let glome = [("enabled", "true"), ("active-glome-key-version", "\"5\"")];
+    check(&mut gnmi, state, &glome).await;
+    assert!(rotation.ask(host(Host::Finalize(wire::FinalizeRequest {}))).await.unwrap().is_none());
+    check(&mut gnmi, SERVER, &tried).await;
+
+    // Without artefacts the server shows its own keys again.
+    let mut rotation = rig.hosts().await.unwrap();
+    let request = wire::ServerKeysRequest {
+        auth_artifacts: Vec::new(),
+        version: "none".to_owned(),
+        created_on: 8,
+    };
+    rotation.ask(host(Host::ServerKeys(request))).await.unwrap();
+    let own = [
+        ("active-host-key-version", "\"none\""),
+        ("active-host-key-created-on", "\"8000000000\""),
+        ("active-host-certificate-version", ""),
+        ("active-host-certificate-created-on", ""),
+    ];
+    check(&mut gnmi, SERVER, &own).await;
+}
+
+#[tokio::test]
+async fn while_gnsi_is_off_the_password_of_the_box_goes_before_that_of_credentialz() {
+    let mut rig = Rig::new(&[]).await;
+    let users = rig.agent.gnsi.logins.users().clone();
+    users
+        .set("alice".into(), Role::Admin, Some(Password::new("of the box").unwrap()))
+        .await
+        .unwrap();
+    users.set("bob".into(), Role::Admin, None).await.unwrap();
+    rig.finalized(password("alice", "1")).await.unwrap();
+    rig.finalized(password("bob", "1")).await.unwrap();
+    let right = |name: &'static str, text: &'static str| {
+        let users = users.clone();
+        async move { users.has_password(name, Password::new(text).unwrap()).await }
+    };
+    for (on, alice_given, alice_own) in
+        [(true, true, false), (false, false, true), (true, true, false)]
+    {
+        let switch = Intent::Switch { service: Service::Gnsi, on };
+        rig.agent.handle.change(&caller("operator", Role::Admin), switch).await.unwrap();
+        assert_eq!(right("alice", "correct horse").await, alice_given, "{on}");
+        assert_eq!(right("alice", "of the box").await, alice_own, "{on}");
+        assert!(right("bob", "correct horse").await, "he has no other: {on}");
+    }
 }

@@ -26,7 +26,7 @@ use super::rotate::{self, Answers, Command, Messages, Rotated};
 use super::{admin, reader};
 use crate::caller::{Caller, Role, Source};
 use crate::core::{self, CommitError, Intent};
-use crate::gnsi::{self, Gnsi, Logins, Rotations, Turn};
+use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, Rotations, Turn};
 use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
@@ -125,12 +125,14 @@ impl Rotating for Asking {
 pub(in crate::northbound) struct Face<D> {
     core: D,
     logins: Logins,
+    leaves: Arc<LoginLeaves>,
     rules: Asking,
 }
 
 impl<D: Datastore> Face<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
-        Self { core, logins: gnsi.logins.clone(), rules: Asking }
+        let (logins, leaves) = (gnsi.logins.clone(), Arc::clone(&gnsi.login_leaves));
+        Self { core, logins, leaves, rules: Asking }
     }
 
     /// With those of its accounts that exist: users of gRPC, or accounts of the box; or will, by what is `coming` with
@@ -202,6 +204,7 @@ impl<D: Datastore> Rotated for Face<D> {
         let logins = core::Logins { values, taken_back: false };
         self.core.change(&author(), Intent::Logins(logins)).await?;
         self.logins.enter(now);
+        self.core.show_state(self.leaves.shown(before, now)).await;
         Ok(())
     }
 
@@ -230,6 +233,7 @@ impl<D: Datastore> Rotated for Face<D> {
         }
         self.logins.enter(to);
         self.logins.hold(&[to]);
+        self.core.show_state(self.leaves.shown(from, to)).await;
     }
 }
 

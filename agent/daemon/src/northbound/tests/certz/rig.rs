@@ -28,7 +28,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status, Streaming};
 
-use crate::auth::{Authenticator, Password};
+use crate::auth::{Authenticator, CertificateTrust, Password, SpeaksFor};
 use crate::caller::{Caller, Role, Source};
 use crate::core::tests::Agent;
 use crate::core::{CommitError, CommitOptions};
@@ -135,7 +135,8 @@ impl Running {
         let password = Password::new("secret").unwrap();
         users.set("ada".into(), Role::Admin, Some(password)).await.unwrap();
         let gnsi = agent.gnsi.clone();
-        let authenticator = Authenticator::new(users, Role::Admin, gnsi.clone());
+        let certificates = CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::default() };
+        let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let incoming = listener.accept(gnsi.profiles());
         let device = Served::device(&agent);
         let routes = routes(agent.handle.clone(), device, &gnsi).await.unwrap();

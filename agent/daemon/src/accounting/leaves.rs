@@ -1,0 +1,106 @@
+//! What was recorded and read, for readers: leaves of the native model that are counted.
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_security::acctz::{CommandKind, Family};
+
+use super::{Accounts, SOURCES, Served, SourceKind};
+use crate::core::{Polled, ServiceState};
+use crate::gnsi::{ModelError, native_path};
+
+/// Where each count is.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    accounts: Accounts,
+    sources: Vec<Source>,
+    requests: InstancePath,
+    responses: InstancePath,
+    truncated: InstancePath,
+}
+
+/// One kind of source: its entry has two keys, which are leaves as well.
+#[derive(Clone, Debug)]
+struct Source {
+    kind: SourceKind,
+    names: [(InstancePath, Value); 2],
+    records: InstancePath,
+}
+
+impl Counted {
+    pub(crate) fn new(native: &Schema, accounts: Accounts) -> Result<Self, ModelError> {
+        let server = |name: &str| {
+            let entry: &[_] = &[("name", GRPC_SERVER)];
+            let above =
+                [("system", &[][..]), ("grpc-server", entry), ("state", &[]), ("acctz", &[])];
+            native_path(native, &[&above[..], &[(name, &[])]].concat())
+        };
+        let sources = SOURCES.into_iter().map(|kind| source(native, kind));
+        Ok(Self {
+            accounts,
+            sources: sources.collect::<Result<_, _>>()?,
+            requests: server("record-requests")?,
+            responses: server("record-responses")?,
+            truncated: server("history-istruncated")?,
+        })
+    }
+
+    /// The same of other accounts.
+    pub(crate) fn of(&self, accounts: Accounts) -> Self {
+        Self { accounts, ..self.clone() }
+    }
+
+    /// What readers see at the start: each kind of source by its names.
+    pub(crate) fn first_state(&self) -> ServiceState {
+        let names = self.sources.iter().flat_map(|source| source.names.clone());
+        names.map(|(path, value)| (path, Some(value))).collect()
+    }
+}
+
+impl Polled for Counted {
+    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+        let Served { requests, responses, truncated } = self.accounts.served();
+        let served = [
+            (&self.requests, requests),
+            (&self.responses, responses),
+            (&self.truncated, truncated),
+        ];
+        let recorded = self.sources.iter().map(|it| (&it.records, self.accounts.recorded(it.kind)));
+        let all = served.into_iter().chain(recorded);
+        all.map(|(path, count)| (path.clone(), Value::Uint(count))).collect()
+    }
+}
+
+fn source(native: &Schema, kind: SourceKind) -> Result<Source, ModelError> {
+    let (service, name) = words(kind);
+    let keys: &[_] = &[("service", service), ("type", name)];
+    let leaf = |leaf: &str| {
+        let path = [("system", &[][..]), ("acctz-source", keys), ("state", &[]), (leaf, &[])];
+        native_path(native, &path)
+    };
+    let word = |text: &'static str| Value::Enum(text.into());
+    let names = [(leaf("service")?, word(service)), (leaf("type")?, word(name))];
+    Ok(Source { kind, names, records: leaf("records")? })
+}
+
+/// What the models call it.
+fn words(kind: SourceKind) -> (&'static str, &'static str) {
+    match kind {
+        SourceKind::Rpc(family) => (
+            "GRPC_SERVICE",
+            match family {
+                Family::Other => "UNSPECIFIED",
+                Family::Gnmi => "GNMI",
+                Family::Gnoi => "GNOI",
+                Family::Gnsi => "GNSI",
+            },
+        ),
+        SourceKind::Command(kind) => (
+            "CMD_SERVICE",
+            match kind {
+                CommandKind::Shell => "SHELL",
+                CommandKind::Cli => "CLI",
+            },
+        ),
+    }
+}

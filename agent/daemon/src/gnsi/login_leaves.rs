@@ -1,0 +1,114 @@
+//! What readers see of credentialz: versions and ages, leaves of the native model.
+
+use std::collections::BTreeSet;
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_security::credentialz::{Account, Credentials, Host, Stamp};
+use holdfast_security::rotation::created_on_ns;
+use smol_str::SmolStr;
+
+use super::{ModelError, native_path};
+use crate::core::ServiceState;
+
+/// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Where the stamp of something is found.
+type Of<T> = fn(&T) -> Option<&Stamp>;
+
+/// What accounts have, by the names of the leaves.
+const OF_ACCOUNT: [(&str, Of<Account>); 3] = [
+    ("password", |it| it.password.as_ref().map(|it| &it.stamp)),
+    ("authorized-keys-list", |it| it.keys.as_ref().map(|it| &it.stamp)),
+    ("authorized-principals-list", |it| it.principals.as_ref().map(|it| &it.stamp)),
+];
+
+/// What the SSH server has.
+const OF_HOST: [(&str, Of<Host>); 3] = [
+    ("trusted-user-ca-keys", |it| it.ca_keys.as_ref().map(|it| &it.stamp)),
+    ("host-key", |it| it.keys_stamp.as_ref()),
+    ("host-certificate", |it| it.certificates_stamp.as_ref()),
+];
+
+/// The nodes, looked up once.
+#[derive(Debug)]
+pub(crate) struct LoginLeaves {
+    system: NodeId,
+    user: NodeId,
+    /// In the entry of a user: version and age of each thing, and where its stamp is.
+    of_account: Vec<([Vec<Step>; 2], Of<Account>)>,
+    of_host: Vec<([InstancePath; 2], Of<Host>)>,
+    certificate_expires_on: InstancePath,
+    glome_enabled: InstancePath,
+    glome_version: InstancePath,
+}
+
+impl LoginLeaves {
+    pub(super) fn find(native: &Schema) -> Result<Self, ModelError> {
+        let find = |path: &str| native.find(path).ok_or_else(|| ModelError(path.to_owned()));
+        let state = Step::node(find("/system/user/state")?);
+        let in_state = |what: &str, which: &str| {
+            let leaf = find(&format!("/system/user/state/{what}-{which}"))?;
+            Ok::<_, ModelError>(vec![state.clone(), Step::node(leaf)])
+        };
+        let of_account = OF_ACCOUNT.iter().map(|(what, of)| {
+            Ok(([in_state(what, "version")?, in_state(what, "created-on")?], *of))
+        });
+        let at = |container: &str, name: &str| {
+            native_path(native, &[("system", &[]), (container, &[]), (name, &[])])
+        };
+        let of_host = OF_HOST.iter().map(|(what, of)| {
+            let leaf = |which: &str| at("ssh-server", &format!("{what}-{which}"));
+            Ok(([leaf("version")?, leaf("created-on")?], *of))
+        });
+        Ok(Self {
+            system: find("/system")?,
+            user: find("/system/user")?,
+            of_account: of_account.collect::<Result<_, ModelError>>()?,
+            of_host: of_host.collect::<Result<_, ModelError>>()?,
+            certificate_expires_on: at("ssh-server", "host-certificate-expires-on")?,
+            glome_enabled: at("glome", "enabled")?,
+            glome_version: at("glome", "key-version")?,
+        })
+    }
+
+    /// What changes for readers when `to` comes into force in place of `from`.
+    pub(crate) fn shown(&self, from: &Credentials, to: &Credentials) -> ServiceState {
+        let mut state = self.host(&to.host);
+        let names: BTreeSet<&SmolStr> = from.accounts.keys().chain(to.accounts.keys()).collect();
+        for name in names {
+            let keys = Keys::single(Value::Str(name.clone()));
+            let entry = [Step::node(self.system), Step::entry(self.user, keys)];
+            for (leaves, of) in &self.of_account {
+                let stamp = to.accounts.get(name).and_then(of);
+                let path =
+                    |leaf: &Vec<Step>| InstancePath(entry.iter().chain(leaf).cloned().collect());
+                state.extend(stamped(leaves.each_ref().map(path), stamp));
+            }
+        }
+        state
+    }
+
+    fn host(&self, host: &Host) -> ServiceState {
+        let mut state = ServiceState::new();
+        for (leaves, of) in &self.of_host {
+            state.extend(stamped(leaves.clone(), of(host)));
+        }
+        let ends = host.server_keys.iter().filter_map(|it| it.certificate.as_ref()?.valid_before());
+        let expires_on = ends.min().and_then(|seconds| seconds.checked_mul(NS_PER_S));
+        state.push((self.certificate_expires_on.clone(), expires_on.map(Value::Uint)));
+        let version = host.glome.as_ref().map(|it| Value::Str(it.key_version.to_string().into()));
+        state.push((self.glome_enabled.clone(), Some(Value::Bool(host.glome.is_some()))));
+        state.push((self.glome_version.clone(), version));
+        state
+    }
+}
+
+/// Version and age, where there is something that has them.
+fn stamped(leaves: [InstancePath; 2], stamp: Option<&Stamp>) -> [(InstancePath, Option<Value>); 2] {
+    let [version, created_on] = leaves;
+    let age = stamp.and_then(|it| created_on_ns(it.created_on));
+    let name = stamp.map(|it| Value::Str(it.version.clone()));
+    [(version, name), (created_on, age.map(Value::Uint))]
+}
