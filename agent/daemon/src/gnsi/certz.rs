@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use holdfast_config::Schema;
 use holdfast_platform::objects::Profiles as ProfileNames;
 use holdfast_security::certz::{
-    BoxIdentity, CertzError, Encoding, EntityKind, Freshness, PrivateKey, Profile, Profiles,
+    BoxIdentity, CertzError, Encoding, EntityKind, Freshness, OfBox, PrivateKey, Profile, Profiles,
     SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
 use rustls::{ServerConfig, sign::CertifiedKey};
@@ -128,7 +128,7 @@ impl TlsProfiles {
     ) -> Result<Self, TlsError> {
         let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
         let own = tls::own(&files, &state_dir, &addresses)?;
-        let identity = Identity { certified: own.certified.clone(), addresses: addresses.clone() };
+        let identity = Identity { own: own.clone(), addresses: addresses.clone() };
         let profiles = restored(stored, &identity);
         let in_force = ArcSwap::from_pointee(InForce::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
@@ -176,7 +176,7 @@ impl TlsProfiles {
             Some(profile) => profile.chain.as_ref().map(|chain| chain.value.expires_on()),
             None => {
                 let own = in_force.own.certified.clone();
-                let chain = holdfast_security::certz::Chain::identity(&id, own);
+                let chain = holdfast_security::certz::Chain::identity(&id, OfBox::Server, own);
                 chain.ok().map(|chain| chain.expires_on())
             }
         };
@@ -234,8 +234,9 @@ impl TlsProfiles {
         let own = tls::own(files, state_dir, addresses)?;
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let in_force = self.0.in_force.load_full();
+        let identity = Identity { own: own.clone(), addresses: addresses.clone() };
         let follow = |profiles: &Profiles| {
-            profiles.following(&own.certified).map_err(|source| TlsError::Profile { source })
+            profiles.following(&identity).map_err(|source| TlsError::Profile { source })
         };
         let (profiles, settled) = (follow(&in_force.profiles)?, follow(&last)?);
         self.0.in_force.store(Arc::new(InForce::new(own, profiles, None)?));
@@ -245,8 +246,8 @@ impl TlsProfiles {
 
     /// What the box can give to a profile by itself.
     pub(crate) fn identity(&self) -> Arc<dyn BoxIdentity + Send + Sync> {
-        let certified = self.0.in_force.load().own.certified.clone();
-        Arc::new(Identity { certified, addresses: self.0.addresses.clone() })
+        let own = self.0.in_force.load().own.clone();
+        Arc::new(Identity { own, addresses: self.0.addresses.clone() })
     }
 
     pub(crate) fn connections(&self) -> &Connections {
@@ -301,13 +302,19 @@ impl ProfileNames for TlsProfiles {
 
 /// The identity of the box as it was at one moment.
 struct Identity {
-    certified: Arc<CertifiedKey>,
+    own: tls::Own,
     addresses: Vec<IpAddr>,
 }
 
 impl BoxIdentity for Identity {
-    fn idevid(&self) -> Arc<CertifiedKey> {
-        self.certified.clone()
+    /// A box without a file from its maker is its own maker.
+    fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>> {
+        let tls::Own { certified, idevid, oidevid, .. } = &self.own;
+        match which {
+            OfBox::Server => Some(certified.clone()),
+            OfBox::Idevid => Some(idevid.as_ref().unwrap_or(certified).clone()),
+            OfBox::Oidevid => oidevid.clone(),
+        }
     }
 
     fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError> {

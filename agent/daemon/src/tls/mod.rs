@@ -84,6 +84,10 @@ pub enum TlsError {
 pub(crate) struct Own {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) clients: Option<Clients>,
+    /// From the maker of the box.
+    pub(crate) idevid: Option<Arc<CertifiedKey>>,
+    /// From its owner.
+    pub(crate) oidevid: Option<Arc<CertifiedKey>>,
 }
 
 /// Reads the operator's files, or else reads or makes the agent's own identity in the state folder.
@@ -103,7 +107,19 @@ pub(crate) fn own(
         _ => identity::own(state_dir, addresses, &provider)?,
     };
     let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
-    Ok(Own { certified: Arc::new(certified), clients: clients.map(Clients::of) })
+    let files = |files: &Option<(PathBuf, PathBuf)>| {
+        let read = |(certificate, key): &(PathBuf, PathBuf)| {
+            operators_identity(certificate, key, &provider).map(Arc::new)
+        };
+        files.as_ref().map(read).transpose()
+    };
+    let oidevid = settings.oidevid_cert.clone().zip(settings.oidevid_key.clone());
+    Ok(Own {
+        certified: Arc::new(certified),
+        clients: clients.map(Clients::of),
+        idevid: files(&settings.idevid)?,
+        oidevid: files(&oidevid)?,
+    })
 }
 
 /// The settings of a handshake that shows `certified`. With `clients`, one without a certificate of theirs fails.

@@ -19,6 +19,7 @@ fn complaint(
         tls_cert: Some(files.path().join(certificate)),
         tls_key: Some(files.path().join(key)),
         tls_client_ca: client_ca.map(|name| files.path().join(name)),
+        ..TlsSettings::default()
     };
     let error = own(&settings, files.path(), &[]).err()?;
     Some(Chain(&error).to_string().replace(&format!("{}/", files.path().display()), ""))

@@ -10,7 +10,7 @@ use rustls_pki_types::{
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{CertzError, material};
+use super::{BoxIdentity, CertzError, material};
 
 /// Certificates in one chain: roots that sign roots that sign ... have no purpose here.
 const MAX_CHAIN: usize = 16;
@@ -29,8 +29,29 @@ enum Form {
     Sec1,
 }
 
-/// What is kept of a chain that follows the identity of the box.
-const IDENTITY: u8 = b'i';
+/// An identity that the box has by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfBox {
+    /// What its servers show when nobody says otherwise.
+    Server,
+    /// From its maker.
+    Idevid,
+    /// From its owner.
+    Oidevid,
+}
+
+impl OfBox {
+    const ALL: [Self; 3] = [Self::Server, Self::Idevid, Self::Oidevid];
+
+    /// All that is kept of a chain that follows it.
+    fn letter(self) -> u8 {
+        match self {
+            Self::Server => b'i',
+            Self::Idevid => b'd',
+            Self::Oidevid => b'o',
+        }
+    }
+}
 
 impl Form {
     fn letter(self) -> u8 {
@@ -52,7 +73,7 @@ pub enum Key {
     /// It came with the certificate, or was made here for it.
     Own(PrivateKey),
     /// That of the box; the certificates are those of the box as well.
-    Identity,
+    Identity(OfBox),
 }
 
 /// What a server shows. Cheap to clone.
@@ -85,8 +106,12 @@ impl Chain {
     ///
     /// # Errors
     /// When its certificate cannot be parsed.
-    pub fn identity(what: &str, certified: Arc<CertifiedKey>) -> Result<Self, CertzError> {
-        Self::new(what, certified, Key::Identity)
+    pub fn identity(
+        what: &str,
+        which: OfBox,
+        certified: Arc<CertifiedKey>,
+    ) -> Result<Self, CertzError> {
+        Self::new(what, certified, Key::Identity(which))
     }
 
     fn new(what: &str, certified: Arc<CertifiedKey>, key: Key) -> Result<Self, CertzError> {
@@ -106,9 +131,12 @@ impl Chain {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// True when it follows the identity of the box.
-    pub fn is_identity(&self) -> bool {
-        matches!(self.0.key, Key::Identity)
+    /// The identity of the box that it follows, if it does.
+    pub fn of_box(&self) -> Option<OfBox> {
+        match self.0.key {
+            Key::Identity(which) => Some(which),
+            Key::Own(_) => None,
+        }
     }
 
     pub fn key(&self) -> &Key {
@@ -123,7 +151,10 @@ impl Chain {
     /// What is kept of it: a letter for the form of the key, its length in four octets, the key, the certificates one
     /// behind the other. Of the identity of the box, a letter alone.
     pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
-        let Key::Own(key) = &self.0.key else { return Zeroizing::new(vec![IDENTITY]) };
+        let key = match &self.0.key {
+            Key::Own(key) => key,
+            Key::Identity(which) => return Zeroizing::new(vec![which.letter()]),
+        };
         let certificates = &self.0.certified.cert;
         let length = certificates.iter().map(|der| der.len()).sum::<usize>() + key.der.len() + 5;
         let mut octets = Zeroizing::new(Vec::with_capacity(length)); // once: growing would leave copies of the key behind
@@ -139,12 +170,14 @@ impl Chain {
     pub(super) fn from_stored(
         what: &str,
         octets: &[u8],
-        identity: &Arc<CertifiedKey>,
+        identity: &dyn BoxIdentity,
     ) -> Result<Self, CertzError> {
         let torn = || CertzError::internal(what, "the stored chain cannot be read");
         let (&letter, rest) = octets.split_first().ok_or_else(torn)?;
-        if letter == IDENTITY && rest.is_empty() {
-            return Self::identity(what, identity.clone());
+        let which = OfBox::ALL.into_iter().find(|which| which.letter() == letter);
+        if let Some(which) = which.filter(|_| rest.is_empty()) {
+            let gone = || CertzError::internal(what, "the box has no such identity any more");
+            return Self::identity(what, which, identity.certified(which).ok_or_else(gone)?);
         }
         let form = Form::of(letter).ok_or_else(torn)?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(torn)?;

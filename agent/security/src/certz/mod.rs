@@ -19,7 +19,7 @@ mod rules;
 mod tests;
 mod trust;
 
-pub use self::chain::{Chain, Key, PrivateKey};
+pub use self::chain::{Chain, Key, OfBox, PrivateKey};
 pub use self::csr::{AlternativeNames, CsrParams, Curve, Generated, Hash, RsaBits, Suite};
 pub use self::failure::{CertzError, Kind};
 pub use self::material::{Encoding, certificates, private_key};

@@ -7,7 +7,8 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 
 use super::{
-    AuthenticationPolicy, CertzError, Chain, Clients, PrivateKey, RevocationLists, TrustBundle,
+    AuthenticationPolicy, CertzError, Chain, Clients, OfBox, PrivateKey, RevocationLists,
+    TrustBundle,
 };
 
 /// The profile that always exists: the identity of the box. Nobody changes it.
@@ -106,8 +107,8 @@ pub enum KeySource {
 
 /// What the box can give by itself to a profile, at the time of a request.
 pub trait BoxIdentity {
-    /// Certificates and key of [`SYSTEM_DEFAULT_PROFILE`].
-    fn idevid(&self) -> Arc<CertifiedKey>;
+    /// Certificates and key; [`OfBox::Server`], which is always there, are those of [`SYSTEM_DEFAULT_PROFILE`].
+    fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>>;
 
     /// Makes a certificate that signs itself.
     ///
@@ -161,16 +162,17 @@ impl Profiles {
         self.0.iter()
     }
 
-    /// With another identity of the box, for the profiles that show it.
+    /// With other identities of the box, for the profiles that show them.
     ///
     /// # Errors
     /// When its certificate cannot be parsed.
-    pub fn following(&self, identity: &Arc<CertifiedKey>) -> Result<Self, CertzError> {
+    pub fn following(&self, identity: &dyn BoxIdentity) -> Result<Self, CertzError> {
         let mut all = BTreeMap::clone(&self.0);
-        for profile in all.values_mut() {
-            if let Some(chain) = profile.chain.as_mut().filter(|it| it.value.is_identity()) {
-                chain.value = Chain::identity("the identity of the box", identity.clone())?;
-            }
+        for chain in all.values_mut().filter_map(|profile| profile.chain.as_mut()) {
+            let Some(which) = chain.value.of_box() else { continue };
+            // One that is gone from its file goes on to be shown until the next start.
+            let Some(certified) = identity.certified(which) else { continue };
+            chain.value = Chain::identity("the identity of the box", which, certified)?;
         }
         Ok(Self(Arc::new(all)))
     }
@@ -352,7 +354,7 @@ impl Profiles {
             return Err(CertzError::invalid(WHAT, "ssl_profile_id must be given"));
         }
         if from == SYSTEM_DEFAULT_PROFILE && kind == EntityKind::CertificateChain {
-            let value = Chain::identity(WHAT, identity.idevid())?;
+            let value = of_box(WHAT, OfBox::Server, identity)?;
             into.chain = Some(Versioned { freshness, value });
             return Ok(());
         }
@@ -401,17 +403,25 @@ fn chain(
             })?;
             Chain::own(WHAT, certificates.clone(), key.clone())
         }
-        (ChainSource::Idevid, KeySource::Unspecified) => Chain::identity(WHAT, identity.idevid()),
+        (ChainSource::Idevid, KeySource::Unspecified) => of_box(WHAT, OfBox::Idevid, identity),
+        (ChainSource::Oidevid, KeySource::Unspecified) => of_box(WHAT, OfBox::Oidevid, identity),
         (ChainSource::SelfSigned, KeySource::Unspecified | KeySource::SelfSigned) => {
             let (certificates, key) = identity.self_signed()?;
             Chain::own(WHAT, certificates, key)
         }
-        (ChainSource::Oidevid, _) => Err(CertzError::precondition(
-            WHAT,
-            "cert_source: this box has no identity from its owner",
-        )),
         (_, _) => Err(CertzError::invalid(WHAT, "key_source does not go with cert_source")),
     }
+}
+
+fn of_box(what: &str, which: OfBox, identity: &dyn BoxIdentity) -> Result<Chain, CertzError> {
+    let missing = || {
+        let from = if which == OfBox::Oidevid { "owner" } else { "maker" };
+        CertzError::precondition(
+            what,
+            format!("cert_source: this box has no identity from its {from}"),
+        )
+    };
+    Chain::identity(what, which, identity.certified(which).ok_or_else(missing)?)
 }
 
 impl Profile {
@@ -529,7 +539,7 @@ impl StoredEntity {
         let what = kind.as_str();
         match kind {
             EntityKind::CertificateChain => {
-                let value = Chain::from_stored(what, octets, &identity.idevid())?;
+                let value = Chain::from_stored(what, octets, identity)?;
                 profile.chain = Some(Versioned { freshness, value });
             }
             EntityKind::TrustBundle => {

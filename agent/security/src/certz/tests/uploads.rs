@@ -334,10 +334,7 @@ fn what_is_stored_comes_back() {
                     .unwrap_err();
             }
         }
-        assert_eq!(
-            again.chain.unwrap().value.is_identity(),
-            profile.chain.unwrap().value.is_identity()
-        );
+        assert_eq!(again.chain.unwrap().value.of_box(), profile.chain.unwrap().value.of_box());
         assert_eq!(again.policy.map(|it| it.value), profile.policy.map(|it| it.value));
     }
 }

@@ -2,12 +2,17 @@
 
 pub(super) mod rig;
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use holdfast_proto::gnsi::certz::v1 as wire;
 use holdfast_proto::gnsi::certz::v1::certificate::{
     CertificateType as Shown, KeySource, PrivateKeyType as Secret,
 };
 use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
+use holdfast_security::certz::{ChainSource, Content, Entity, Freshness, OfBox, Upload};
 use rcgen::{CertificateParams, SubjectPublicKeyInfo};
+use rustls_pki_types::UnixTime;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,6 +21,10 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use self::rig::*;
+use crate::gnsi::TlsProfiles;
+use crate::gnsi::certz::differences;
+use crate::settings::TlsSettings;
+use crate::store::Artefact;
 
 // proves 5.6, 5.60, 5.61, 5.62, 5.63, 5.78, 5.79
 #[tokio::test]
@@ -341,4 +350,60 @@ async fn readers_see_what_new_connections_meet() {
     assert_eq!(count("connection-accepts"), accepts + 1);
     assert!(count("connection-rejects") > 0);
     assert!(count("last-connection-accept") > 0 && count("last-connection-reject") > 0);
+}
+
+// proves 5.69
+#[tokio::test]
+async fn identities_of_the_box_are_shown_from_their_files() {
+    let folder = TempDir::new().unwrap();
+    let (maker, owner) = (Authority::new("maker"), Authority::new("owner"));
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let files = |name: &str, pair: &Pair| {
+        let key = file(&format!("{name}-key.pem"), &pair.key);
+        (file(&format!("{name}.pem"), &pair.certificate), key)
+    };
+    let (oidevid_cert, oidevid_key) = files("oidevid", &owner.server());
+    let settings = TlsSettings {
+        idevid: Some(files("idevid", &maker.server())),
+        oidevid_cert: Some(oidevid_cert),
+        oidevid_key: Some(oidevid_key),
+        ..TlsSettings::default()
+    };
+    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let state = folder.path().join("state");
+    crate::store::create_private_folder(&state).unwrap();
+    let open = |stored: &BTreeMap<String, Artefact>| {
+        TlsProfiles::new(settings.clone(), state.clone(), &[address], stored).unwrap()
+    };
+    let profiles = open(&BTreeMap::new());
+    let identity = profiles.identity();
+    let issuer = |certified: &rustls::sign::CertifiedKey| {
+        let (_, leaf) = x509_parser::parse_x509_certificate(&certified.cert[0]).unwrap();
+        leaf.issuer().to_string()
+    };
+    let shown = |which| identity.certified(which).map(|it| issuer(&it)).unwrap_or_default();
+    assert_eq!(shown(OfBox::Idevid), "CN=maker");
+    assert_eq!(shown(OfBox::Oidevid), "CN=owner");
+    assert!(!shown(OfBox::Server).contains("maker"), "what the server shows by itself stays");
+
+    let mut all = holdfast_security::certz::Profiles::default();
+    for (id, source) in [("m", ChainSource::Idevid), ("o", ChainSource::Oidevid)] {
+        let content = Content::Chain(source, holdfast_security::certz::KeySource::Unspecified);
+        let entity = Entity { freshness: Freshness::default(), content };
+        let upload = Upload { profile: id.into(), entities: vec![entity] };
+        all = all.with_added(id).unwrap();
+        all = all.with_upload(&upload, None, &*identity, UnixTime::now()).unwrap();
+    }
+    // What is stored follows the files.
+    let rows = differences(&holdfast_security::certz::Profiles::default(), &all);
+    let rows = rows.into_iter().filter_map(|row| Some((row.name, row.artefact?))).collect();
+    let again = open(&rows).last();
+    for (id, want) in [("m", "CN=maker"), ("o", "CN=owner")] {
+        let chain = &again.profile(id).unwrap().chain.as_ref().unwrap().value;
+        assert_eq!(issuer(chain.certified()), want);
+    }
 }
