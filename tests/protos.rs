@@ -117,6 +117,29 @@ fn facts_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/facts/proto")
 }
 
+// proves 5.11
+#[test]
+fn one_release_of_gnsi_is_served_and_the_guide_names_it() {
+    let sources = fs::read_to_string(facts_folder().with_file_name("sources.tsv")).unwrap();
+    let row = sources.lines().find(|line| line.starts_with("gnsi\t")).unwrap();
+    let release = row.split('\t').nth(3).unwrap();
+    let guide = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/user-guide.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    assert!(guide.contains(&format!("gNSI `{release}`")), "the guide does not name {release}");
+    let ours = described_packages();
+    let names: Vec<&str> =
+        ours.keys().map(String::as_str).filter(|name| name.starts_with("gnsi.")).collect();
+    let services = ["acctz", "authz", "certz", "credentialz", "pathz"];
+    assert_eq!(names, services.map(|name| format!("gnsi.{name}.v1")));
+    for name in names {
+        let mut differences = Vec::new();
+        for part in COMPARED {
+            compare(name, &ours[name][*part], &facts_of(name)[*part], &mut differences);
+        }
+        assert!(differences.is_empty(), "{differences:#?}");
+    }
+}
+
 fn facts_of(package: &str) -> Value {
     let file = facts_folder().join(format!("{package}.json"));
     let text =
