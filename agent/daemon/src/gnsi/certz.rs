@@ -28,7 +28,7 @@ use crate::{
     settings::TlsSettings,
     store::{Artefact, ArtefactChange, ArtefactTable, Store},
     telemetry::view::now_ns,
-    tls::{self, TlsError},
+    tls::{self, Filed, TlsError},
 };
 
 /// The profile that the configuration binds the server to.
@@ -310,10 +310,12 @@ impl BoxIdentity for Identity {
     /// A box without a file from its maker is its own maker.
     fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>> {
         let tls::Own { certified, idevid, oidevid, .. } = &self.own;
-        match which {
-            OfBox::Server => Some(certified.clone()),
-            OfBox::Idevid => Some(idevid.as_ref().unwrap_or(certified).clone()),
-            OfBox::Oidevid => oidevid.clone(),
+        match (which, idevid, oidevid) {
+            (OfBox::Server, ..) | (OfBox::Idevid, Filed::NotGiven, _) => Some(certified.clone()),
+            (OfBox::Idevid, Filed::There(found), _) | (OfBox::Oidevid, _, Filed::There(found)) => {
+                Some(found.clone())
+            }
+            _ => None,
         }
     }
 

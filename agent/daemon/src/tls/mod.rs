@@ -30,7 +30,7 @@ use rustls_pki_types::{
     CertificateDer, PrivateKeyDer,
     pem::{self, PemObject},
 };
-use tracing::warn;
+use tracing::{error, warn};
 use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
 
 pub use self::identity::ca_file;
@@ -40,7 +40,7 @@ pub use self::peer::{Peer, PeerCertificate};
 use self::verifier::ClientVerifier;
 #[cfg(doc)]
 use crate::gnsi::TlsProfiles;
-use crate::{settings::TlsSettings, store::StoreError};
+use crate::{logging::Chain, settings::TlsSettings, store::StoreError};
 
 /// HTTP/2 is all we speak; RFC 7540 section 3.3 asks for its name in the handshake.
 const ALPN: &[u8] = b"h2";
@@ -85,9 +85,31 @@ pub(crate) struct Own {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) clients: Option<Clients>,
     /// From the maker of the box.
-    pub(crate) idevid: Option<Arc<CertifiedKey>>,
+    pub(crate) idevid: Filed,
     /// From its owner.
-    pub(crate) oidevid: Option<Arc<CertifiedKey>>,
+    pub(crate) oidevid: Filed,
+}
+
+/// An identity that files may hold.
+#[derive(Clone, Debug)]
+pub(crate) enum Filed {
+    NotGiven,
+    /// The log says why. The box comes up without it.
+    Unusable,
+    There(Arc<CertifiedKey>),
+}
+
+impl Filed {
+    fn read(files: Option<(&PathBuf, &PathBuf)>, provider: &CryptoProvider) -> Self {
+        let Some((certificate, key)) = files else { return Self::NotGiven };
+        match operators_identity(certificate, key, provider) {
+            Ok(certified) => Self::There(Arc::new(certified)),
+            Err(error) => {
+                error!(error = %Chain(&error), "an identity of the box cannot be used");
+                Self::Unusable
+            }
+        }
+    }
 }
 
 /// Reads the operator's files, or else reads or makes the agent's own identity in the state folder.
@@ -107,18 +129,13 @@ pub(crate) fn own(
         _ => identity::own(state_dir, addresses, &provider)?,
     };
     let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
-    let files = |files: &Option<(PathBuf, PathBuf)>| {
-        let read = |(certificate, key): &(PathBuf, PathBuf)| {
-            operators_identity(certificate, key, &provider).map(Arc::new)
-        };
-        files.as_ref().map(read).transpose()
-    };
-    let oidevid = settings.oidevid_cert.clone().zip(settings.oidevid_key.clone());
+    let idevid = settings.idevid.as_ref().map(|(certificate, key)| (certificate, key));
+    let oidevid = settings.oidevid_cert.as_ref().zip(settings.oidevid_key.as_ref());
     Ok(Own {
         certified: Arc::new(certified),
         clients: clients.map(Clients::of),
-        idevid: files(&settings.idevid)?,
-        oidevid: files(&oidevid)?,
+        idevid: Filed::read(idevid, &provider),
+        oidevid: Filed::read(oidevid, &provider),
     })
 }
 

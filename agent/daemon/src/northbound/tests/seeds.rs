@@ -439,12 +439,15 @@ async fn bootstrapped(rig: &Rig, payload: &Payload) -> Result<Vec<String>, Strin
     bootstrap(&agent.handle, &agent.gnsi, &caller("bootz", Role::Admin), payload).await
 }
 
+/// What is wrong with a payload, and what its refusal names.
+type Malformed = (&'static str, fn(&mut Payload));
+
 // proves 4.55, 4.58, 4.59, 4.60
 #[tokio::test]
 async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole() {
     let rig = Rig::new().await;
     let factory = rig.seen();
-    let rows: &[(&str, fn(&mut Payload))] = &[
+    let rows: &[Malformed] = &[
         ("policy", |it| it.response.authz.as_mut().unwrap().policy = "{}".to_owned()),
         ("policy", |it| it.response.pathz.as_mut().unwrap().policy = None),
         ("certificates", |it| {

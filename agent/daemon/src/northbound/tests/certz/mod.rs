@@ -398,6 +398,14 @@ async fn identities_of_the_box_are_shown_from_their_files() {
         all = all.with_added(id).unwrap();
         all = all.with_upload(&upload, None, &*identity, UnixTime::now()).unwrap();
     }
+    // One that cannot be used is none, and the box comes up all the same.
+    let broken = TlsSettings {
+        idevid: Some((file("broken.pem", "none"), file("broken-key.pem", "none"))),
+        ..TlsSettings::default()
+    };
+    let broken = TlsProfiles::new(broken, state.clone(), &[address], &BTreeMap::new()).unwrap();
+    assert!(broken.identity().certified(OfBox::Idevid).is_none());
+
     // What is stored follows the files.
     let rows = differences(&holdfast_security::certz::Profiles::default(), &all);
     let rows = rows.into_iter().filter_map(|row| Some((row.name, row.artefact?))).collect();
