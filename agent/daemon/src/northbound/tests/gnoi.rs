@@ -76,7 +76,7 @@ fn hostname(core: &Fake) -> Option<String> {
     configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
 }
 
-// proves 3.7, 3.25, 3.26, 3.27, 3.30, 4.75, 4.77, 4.78, 4.82
+// proves 3.7, 3.25, 3.26, 3.27, 3.30, 4.75, 4.77, 4.78, 4.82, 6.10
 #[tokio::test]
 async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
     let core = Fake::new();
@@ -185,7 +185,7 @@ async fn until(core: &Fake, name: &str) {
     }
 }
 
-// proves 4.80, 4.81
+// proves 4.80, 4.81, 6.10
 #[tokio::test]
 async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
     let core = Fake::new();
