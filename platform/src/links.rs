@@ -1,6 +1,6 @@
 //! Names and indices of the links of one namespace, as an encoder or decoder sees them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
@@ -23,8 +23,6 @@ const LAST_INDEX: u32 = i32::MAX as u32;
 pub struct LinkIndex {
     by_name: HashMap<SmolStr, u32>,
     by_index: HashMap<u32, Entry>,
-    /// In the group of links that are about to be deleted.
-    leaving: HashSet<u32>,
     last_reserved: u32,
 }
 
@@ -104,7 +102,6 @@ impl LinkIndex {
     /// Forgets the links that the predicate does not hold for: a complete list shows them no longer.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         self.by_index.retain(|index, _| keep(*index));
-        self.leaving.retain(|index| keep(*index));
         self.by_name.retain(|_, index| keep(*index));
     }
 
@@ -129,21 +126,6 @@ impl LinkIndex {
         let entry = Entry { name: name.into(), ours, marked: ours, oper, last_change_ns: 0 };
         self.insert(index, entry);
         index
-    }
-
-    /// Takes note whether a link is in the group of those that are about to be deleted.
-    pub fn note_leaving(&mut self, index: u32, leaving: bool) {
-        if leaving {
-            self.leaving.insert(index);
-        } else {
-            self.leaving.remove(&index);
-        }
-    }
-
-    /// True when a link that is none of these is in that group.
-    pub fn others_leave(&self, these: &HashSet<u32>) -> bool {
-        // Ours leave it by vanishing, so there is next to nothing to compare.
-        !self.leaving.is_subset(these)
     }
 
     /// Takes note that our mark is being put on a link.

@@ -13,7 +13,7 @@ use super::listener::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH,
     RTM_NEWNETCONF, RTM_NEWROUTE,
 };
-use super::{Event, Task, netconf, teardown};
+use super::{Event, Task, netconf};
 use crate::links::LinkIndex;
 use crate::transport::codecs::{Class, Codecs};
 use crate::transport::now_ns;
@@ -155,7 +155,6 @@ fn decode(
     }
     match frame.decode() {
         Ok(message) => {
-            teardown::note_group(&message, links);
             let observations = (codecs.decode)(&message, frame.flags, time_ns, links);
             let facts_of = |(key, value)| Fact { key, value, time_ns };
             facts.extend(observations.into_iter().map(facts_of));

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::ask::{self, AskError, Listing};
 use super::hear::facts_of;
-use super::{Event, LinkCounters, Task, teardown};
+use super::{Event, LinkCounters, Task};
 use crate::transport::codecs::{self, Class, Query};
 use crate::transport::{now_ns, sysctl};
 use crate::values::{Family, Forwarding};
@@ -164,7 +164,6 @@ impl Task {
         let there: HashSet<u32> = messages.iter().filter_map(index_of).collect();
         links.retain(|index| there.contains(&index));
         for message in &messages {
-            teardown::note_group(message, links);
             (codecs.decode)(message, 0, time_ns, links);
         }
         let facts = messages.iter().flat_map(|message| (codecs.decode)(message, 0, time_ns, links));

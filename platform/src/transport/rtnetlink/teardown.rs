@@ -15,21 +15,21 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use tracing::{debug, warn};
 
 use super::Task;
+use super::ask::{self, Listing};
+use super::frame::Frame;
 use super::submit::{Batch, Failure};
 use super::window::Answers;
 use crate::codec::{Request, Requests};
 use crate::descriptors::kinds;
-use crate::links::LinkIndex;
-use crate::transport::codecs::Class;
 
 /// The group of links that are about to be deleted: high and odd enough that nobody numbers groups so by hand.
 pub(crate) const LEAVING: u32 = 0x4846_1EA5;
 /// The group of links that nobody has put into one.
 const NO_GROUP: u32 = 0;
-/// Links from which on it pays: the group takes a request for each, and one more.
-const FEW: usize = 4;
+/// Links from which on it pays: all links of the box are listed before, which takes some microseconds for each.
+const FEW: usize = 16;
 /// Links that go at once: the kernel holds its lock for all of them, and tells of each.
-const MANY: usize = 512;
+const MANY: usize = 1_024;
 
 /// A link that is to be deleted.
 struct Leaving {
@@ -37,17 +37,6 @@ struct Leaving {
     position: usize,
     index: u32,
     requests: Requests,
-}
-
-/// Takes note of the group of a link that the kernel shows.
-pub(super) fn note_group(message: &RouteNetlinkMessage, links: &mut LinkIndex) {
-    let (link, there) = match message {
-        RouteNetlinkMessage::NewLink(link) => (link, true),
-        RouteNetlinkMessage::DelLink(link) => (link, false),
-        _ => return,
-    };
-    let leaving = link.attributes.contains(&LinkAttribute::Group(LEAVING));
-    links.note_leaving(link.header.index, there && leaving);
 }
 
 /// The operations from `start` on that can be carried out together; nothing when there are few.
@@ -71,17 +60,19 @@ impl Task {
         self.delete_alone(batch, alone, range);
     }
 
-    /// Nobody else has a link in the group. One that seems to be there still may be gone unheard.
+    /// Nobody else has a link in the group. The kernel is asked each time: it does not tell when a link that is down joins.
     fn group_is_free(&mut self, leaving: &[Leaving]) -> bool {
-        let indices: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
-        if self.links.others_leave(&indices) && self.doubts.any() {
-            self.read_classes(&[Class::Links]);
-        }
-        let free = !self.links.others_leave(&indices);
-        if !free {
+        let ours: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
+        let mut foreign = false;
+        let Self { asker, buffer, .. } = self;
+        let listed = asker.list(&ask::links(), buffer, &mut |listing| match listing {
+            Listing::Begin => foreign = false,
+            Listing::Object(frame) => foreign |= is_foreign_member(&frame, &ours),
+        });
+        if foreign {
             warn!(group = LEAVING, "somebody has a link in our group: ours are deleted one by one");
         }
-        free
+        listed.is_ok() && !foreign
     }
 
     /// What is no plain deletion, such as of a link that is not ours, is sent as it is.
@@ -160,6 +151,17 @@ impl Task {
             }
         }
         self.flush(batch, range.end);
+    }
+}
+
+fn is_foreign_member(frame: &Frame<'_>, ours: &HashSet<u32>) -> bool {
+    match frame.decode() {
+        Ok(RouteNetlinkMessage::NewLink(link)) => {
+            link.attributes.contains(&LinkAttribute::Group(LEAVING))
+                && !ours.contains(&link.header.index)
+        }
+        Ok(_) => false,
+        Err(_) => true, // it could be one
     }
 }
 
