@@ -113,3 +113,19 @@ fn every_order_of_answers_and_a_change_of_mind_ends_well() {
         assert!(states > 100, "{change}: only {states}");
     }
 }
+
+/// Systems of two keys: with a failure or a crash anywhere, larger ones take minutes.
+const SMALLER: [(&str, &str); 3] =
+    [("", "a <B; B"), ("a <B; B", "-B; -a"), ("a =1; B", "a =2; B !1")];
+
+// proves kv.I6, kv.I10, kv.X15
+#[test]
+fn one_failure_or_one_crash_at_any_moment_ends_well() {
+    for (ours, change) in SMALLER {
+        for atomic in [true, false] {
+            let small = Small { ours, change, atomic, second: "", failures: 1, crashes: 0 };
+            explore(small);
+            explore(Small { failures: 0, crashes: 1, ..small });
+        }
+    }
+}
