@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
-use holdfast_scheduler::{Key, Operation};
+use holdfast_scheduler::{Key, OpId, Operation};
 
 use crate::collector::Collector;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
@@ -96,6 +96,11 @@ impl Transport for Platform {
         if !texts.is_empty() {
             self.texts.command(texts::Command::Submit(texts));
         }
+    }
+
+    fn cancel(&mut self, operations: Vec<OpId>) {
+        self.rtnetlink.cancelled().add(&operations);
+        self.texts.cancelled().add(&operations);
     }
 
     fn read(&mut self, keys: Vec<Key>) {

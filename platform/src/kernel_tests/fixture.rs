@@ -149,6 +149,12 @@ impl Managed {
     pub(super) fn run(&mut self, operations: Vec<Operation>) -> Vec<Result<(), OperationError>> {
         let ids: Vec<OpId> = operations.iter().map(|operation| operation.id).collect();
         self.platform.submit(operations);
+        self.ended(&ids)
+    }
+
+    /// Waits for operations that were submitted.
+    #[track_caller]
+    pub(super) fn ended(&mut self, ids: &[OpId]) -> Vec<Result<(), OperationError>> {
         self.until("completion", |managed| (managed.completions.len() >= ids.len()).then_some(()));
         let completions = std::mem::take(&mut self.completions);
         assert_eq!(completions.iter().map(|done| done.op).collect::<Vec<_>>(), ids);

@@ -1,6 +1,8 @@
 //! The platform on the real kernel, in a network namespace of each test's own.
 
-use holdfast_scheduler::{Operation, Scope};
+use std::sync::Barrier;
+
+use holdfast_scheduler::{OpId, Operation, OperationError, Scope};
 use nix::errno::Errno;
 
 use crate::codec::{EncodeError, Requests};
@@ -327,6 +329,36 @@ fn a_panicking_codec_fails_its_operation_alone() {
     ];
     let succeeded: Vec<bool> = net.run(batch).iter().map(Result::is_ok).collect();
     assert_eq!(succeeded, [true, false, true]);
+}
+
+#[test]
+fn what_is_cancelled_before_it_is_begun_is_not_carried_out() {
+    static HELD_UP: Barrier = Barrier::new(2);
+    fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let value = operation.new.as_ref().and_then(|it| it.as_any().downcast_ref());
+        if value.is_some_and(|route: &KernelRoute| route.prefix.prefix_len() == 13) {
+            HELD_UP.wait(); // it is begun
+            HELD_UP.wait(); // the others are cancelled
+        }
+        descriptors::encode(operation, links)
+    }
+    enter_fresh_namespaces();
+    CABLE.iter().for_each(|command| drop(ip(command)));
+    let mut net = Managed::start(Codecs { encode, ..Codecs::default() }, None);
+    let prefixes = ["172.16.0.0/12", "172.24.0.0/13", "172.24.0.0/14", "172.24.0.0/15"];
+    let batch: Vec<Operation> = prefixes.iter().map(|it| net.create(route(it, GATEWAY))).collect();
+    let ids: Vec<OpId> = batch.iter().map(|operation| operation.id).collect();
+    net.platform.submit(batch);
+    HELD_UP.wait();
+    net.platform.cancel(ids[..3].to_vec());
+    HELD_UP.wait();
+    let results = net.ended(&ids);
+    let cancelled = |result: &Result<(), OperationError>| {
+        result.as_ref().is_err_and(OperationError::is_cancelled)
+    };
+    assert_eq!(results.iter().map(cancelled).collect::<Vec<_>>(), [false, false, true, false]);
+    let there = prefixes.map(|prefix| net.read(&route_key(prefix)).is_some());
+    assert_eq!(there, [true, true, false, true]);
 }
 
 #[test]

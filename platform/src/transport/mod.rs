@@ -6,6 +6,7 @@
 
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, Scope, TransportId};
 
+pub(crate) mod cancelled;
 pub(crate) mod codecs;
 mod credentials;
 mod files;
@@ -41,12 +42,10 @@ pub trait Transport: Send {
     /// Each ends in one [`Completion`], also when it is not carried out at all.
     fn submit(&mut self, batch: Vec<Operation>);
 
-    /// These are not wanted any more. What has not begun may be answered with
+    /// These are not wanted any more. What has not begun is answered with
     /// [`OperationError::cancelled`](holdfast_scheduler::OperationError::cancelled); a request that the kernel has is
-    /// carried out all the same, so most transports have nothing to cancel.
-    fn cancel(&mut self, operations: Vec<OpId>) {
-        let _ = operations;
-    }
+    /// carried out all the same.
+    fn cancel(&mut self, operations: Vec<OpId>);
 
     /// Reads these objects back, after everything submitted before; each is answered by a
     /// [`Fact`], with no value when there is no such object.

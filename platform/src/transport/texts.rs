@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError, SharedValue};
 use tracing::warn;
 
+use super::cancelled::Cancelled;
 use super::codecs::{self, Codecs, Query};
 use super::credentials::Credentials;
 use super::files::Root;
@@ -29,6 +30,7 @@ use crate::vault::Vault;
 pub(crate) struct Texts {
     /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
     commands: Option<Sender<Command>>,
+    cancelled: Cancelled,
     thread: Option<JoinHandle<()>>,
     /// Ends when this is dropped.
     watch: Option<Watch>,
@@ -55,6 +57,7 @@ struct Task {
     credentials: Credentials,
     codecs: Codecs,
     mailbox: Mailbox,
+    cancelled: Cancelled,
     /// What was there when everything was read last.
     known: BTreeSet<Key>,
 }
@@ -76,7 +79,9 @@ impl Texts {
         let credentials = Credentials::new(root.clone(), place.vault);
         let watched = root.clone();
         let known = BTreeSet::new();
-        let mut task = Task { root, credentials, codecs, mailbox, known };
+        let cancelled = Cancelled::default();
+        let mut task =
+            Task { root, credentials, codecs, mailbox, cancelled: cancelled.clone(), known };
         let thread = std::thread::Builder::new()
             .name("texts".into())
             .spawn(move || {
@@ -94,7 +99,11 @@ impl Texts {
         let watch = Watch::start(watched, commands.clone())
             .inspect_err(|error| warn!(%error, "files are not watched"))
             .ok();
-        Ok(Self { commands: Some(commands), thread: Some(thread), watch })
+        Ok(Self { commands: Some(commands), cancelled, thread: Some(thread), watch })
+    }
+
+    pub(crate) fn cancelled(&self) -> &Cancelled {
+        &self.cancelled
     }
 
     /// Hands a command over. After the thread has ended it has no effect.
@@ -119,10 +128,7 @@ impl Task {
     fn run(&mut self, commands: &Receiver<Command>) {
         while let Ok(command) = commands.recv() {
             match command {
-                Command::Submit(batch) => {
-                    let completions = batch.iter().map(|operation| self.complete(operation));
-                    self.mailbox.post(Event::Completed(completions.collect()));
-                }
+                Command::Submit(batch) => self.submit(&batch),
                 Command::Read(keys) => {
                     let facts = keys.into_iter().map(|key| self.fact(key));
                     self.mailbox.post(Event::Observed(facts.collect()));
@@ -136,6 +142,16 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// Each operation is answered by itself: whoever waits for one that hangs knows which one it is.
+    fn submit(&self, batch: &[Operation]) {
+        for operation in batch {
+            let cancelled = self.cancelled.answer(operation.id);
+            let completion = cancelled.unwrap_or_else(|| self.complete(operation));
+            self.mailbox.post(Event::Completed(vec![completion]));
+        }
+        self.cancelled.answered(batch.iter().map(|operation| operation.id).max());
     }
 
     /// All texts, and all that were there before and are gone.

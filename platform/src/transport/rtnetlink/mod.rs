@@ -38,6 +38,7 @@ use submit::InHand;
 use window::Window;
 
 use super::Event;
+use super::cancelled::Cancelled;
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use crate::links::LinkIndex;
@@ -68,6 +69,7 @@ pub enum RtnetlinkError {
 #[derive(Debug)]
 pub(crate) struct Rtnetlink {
     line: Line,
+    cancelled: Cancelled,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -128,6 +130,8 @@ impl Rtnetlink {
         let (commands, commands_rx) = channel();
         let (ready_tx, ready) = channel();
         let woken = Arc::clone(&wake);
+        let cancelled = Cancelled::default();
+        let shared = cancelled.clone();
         let thread = std::thread::Builder::new()
             .name("rtnetlink".into())
             .spawn(move || {
@@ -137,6 +141,7 @@ impl Rtnetlink {
                     .and_then(|()| Task::open(codecs, mailbox, commands_rx, woken, receive_buffer));
                 match opened {
                     Ok(task) => {
+                        let task = Task { cancelled: shared, ..task };
                         let _ = ready_tx.send(Ok(()));
                         task.run();
                     }
@@ -146,11 +151,15 @@ impl Rtnetlink {
             .map_err(RtnetlinkError::Thread)?;
         let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
         ready.recv().map_err(|_| vanished())??;
-        Ok(Self { line: Line { commands, wake }, thread: Some(thread) })
+        Ok(Self { line: Line { commands, wake }, cancelled, thread: Some(thread) })
     }
 
     pub(crate) fn line(&self) -> &Line {
         &self.line
+    }
+
+    pub(crate) fn cancelled(&self) -> &Cancelled {
+        &self.cancelled
     }
 }
 
@@ -178,6 +187,7 @@ pub(super) struct Task {
     wake: Arc<EventFd>,
     doubts: Doubts,
     in_hand: InHand,
+    cancelled: Cancelled,
 }
 
 impl Task {
@@ -205,6 +215,7 @@ impl Task {
             wake,
             doubts: Doubts::default(),
             in_hand: InHand::default(),
+            cancelled: Cancelled::default(),
         };
         task.require_permission()?;
         Ok(task)

@@ -76,6 +76,7 @@ impl Task {
     /// Carries a batch out. Facts that the kernel announced meanwhile are posted before the
     /// completions they belong to.
     pub(super) fn submit(&mut self, operations: Vec<Operation>) {
+        let last = operations.iter().map(|operation| operation.id).max();
         self.in_hand.take_over(&operations);
         let mut batch = Batch {
             operations,
@@ -86,12 +87,14 @@ impl Task {
         };
         let mut position = 0;
         while position < batch.operations.len() {
-            if let Some(links) = together(&batch.operations, position) {
+            let wanted = |at: usize| self.cancelled.answer(batch.operations[at].id).is_none();
+            let links = together(&batch.operations, position);
+            if let Some(links) = links.filter(|links| links.clone().all(wanted)) {
                 position = links.end;
                 self.delete_together(&mut batch, links);
                 continue;
             }
-            match self.encode(&batch.operations[position]) {
+            match self.requests_of(&batch.operations[position]) {
                 Ok(requests) => self.collect(&mut batch, position, requests),
                 Err(error) => batch.failures.push(Failure { operation: position, nth: 0, error }),
             }
@@ -101,6 +104,15 @@ impl Task {
             }
         }
         self.flush(&mut batch, position);
+        self.cancelled.answered(last);
+    }
+
+    /// Those of an operation that is still wanted.
+    fn requests_of(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
+        match self.cancelled.answer(operation.id).map(|answer| answer.result) {
+            Some(Err(error)) => Err(error),
+            _ => self.encode(operation),
+        }
     }
 
     /// A panic of the codec is a failed operation.
@@ -186,7 +198,7 @@ impl Task {
     fn clean_up(&mut self, batch: &Batch, failures: &[Failure]) {
         let mut keys = Vec::new();
         let mut links = false;
-        for failure in failures {
+        for failure in failures.iter().filter(|failure| !failure.error.is_cancelled()) {
             let operation = &batch.operations[failure.operation];
             debug!(key = %operation.key, error = %failure.error, "an operation failed");
             if operation.action == Action::Create {

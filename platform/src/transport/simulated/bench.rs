@@ -79,6 +79,9 @@ impl Box_ {
         if !step.submit.is_empty() {
             self.transport.submit(step.submit);
         }
+        if !step.cancel.is_empty() {
+            self.transport.cancel(step.cancel);
+        }
         if !step.read.is_empty() {
             self.transport.read(step.read);
         }

@@ -11,7 +11,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_scheduler::{Completion, Fact, Key, Operation, OperationError, Scope, SharedValue};
+use holdfast_scheduler::{
+    Completion, Fact, Key, OpId, Operation, OperationError, Scope, SharedValue,
+};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -301,6 +303,10 @@ impl Transport for SimulatedTransport {
         self.0.lock().run(Command::Submit(batch));
     }
 
+    fn cancel(&mut self, operations: Vec<OpId>) {
+        self.0.lock().cancel(&operations);
+    }
+
     fn read(&mut self, keys: Vec<Key>) {
         self.0.lock().run(Command::Read(keys));
     }
@@ -332,6 +338,29 @@ impl State {
                 self.post(Event::Retrieved { scope: Scope::Everything, facts });
             }
         }
+    }
+
+    /// What stands behind a request that hangs is not begun; the request itself stays.
+    fn cancel(&mut self, operations: &[OpId]) {
+        let mut cancelled = Vec::new();
+        let batches = self.waiting.iter_mut().filter_map(|command| match command {
+            Command::Submit(batch) => Some(batch),
+            _ => None,
+        });
+        for (nth, batch) in batches.enumerate() {
+            let hangs = batch.first().map(|operation| operation.id).filter(|_| nth == 0);
+            batch.retain(|operation| {
+                let wanted = Some(operation.id) == hangs || !operations.contains(&operation.id);
+                cancelled.extend((!wanted).then_some(operation.id));
+                wanted
+            });
+        }
+        let answers = cancelled.into_iter().map(|op| {
+            let result = Err(OperationError::cancelled());
+            Completion { op, result, observed: None }
+        });
+        let answers = answers.collect();
+        self.post(Event::Completed(answers));
     }
 
     fn submit(&mut self, batch: Vec<Operation>) {

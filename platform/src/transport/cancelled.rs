@@ -1,0 +1,83 @@
+//! Operations that are not wanted any more, between whoever cancels and the thread that carries out.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_scheduler::{Completion, OpId, OperationError};
+
+/// Operations remembered, more than the largest transactions have. With more, the last ones are carried out after all,
+/// which is permitted.
+const REMEMBERED_MOST: usize = 1 << 18;
+
+/// What was cancelled; each side has a clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cancelled(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Spares a look into the list for each operation while nothing is cancelled, which is nearly always.
+    any: AtomicBool,
+    operations: Mutex<BTreeSet<OpId>>,
+}
+
+impl Cancelled {
+    /// These are not wanted any more.
+    pub(crate) fn add(&self, operations: &[OpId]) {
+        let mut known = self.lock();
+        known.extend(operations);
+        while known.len() > REMEMBERED_MOST {
+            known.pop_last();
+        }
+        self.0.any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// The answer for an operation that was cancelled before it was begun.
+    pub(crate) fn answer(&self, op: OpId) -> Option<Completion> {
+        let cancelled = self.0.any.load(Ordering::Acquire) && self.lock().contains(&op);
+        let result = Err(OperationError::cancelled());
+        cancelled.then_some(Completion { op, result, observed: None })
+    }
+
+    /// A batch is answered, and with it everything before.
+    pub(crate) fn answered(&self, last: Option<OpId>) {
+        let (Some(last), true) = (last, self.0.any.load(Ordering::Acquire)) else { return };
+        let mut known = self.lock();
+        *known = known.split_off(&OpId(last.0 + 1));
+        self.0.any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// Every change of the list is complete when it panics, if it ever does.
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<OpId>> {
+        self.0.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cancelled_is_known_until_it_is_answered() {
+        let cancelled = Cancelled::default();
+        let known = |ops: &[u64]| -> Vec<bool> {
+            ops.iter().map(|op| cancelled.answer(OpId(*op)).is_some()).collect()
+        };
+        assert_eq!(known(&[1, 2]), [false, false]);
+        cancelled.add(&[OpId(2), OpId(5)]);
+        assert_eq!(known(&[1, 2, 5]), [false, true, true]);
+        cancelled.answered(Some(OpId(3)));
+        assert_eq!(known(&[2, 5]), [false, true]);
+        cancelled.answered(Some(OpId(5)));
+        assert_eq!(known(&[5]), [false]);
+    }
+
+    #[test]
+    fn of_too_many_the_last_ones_are_forgotten() {
+        let cancelled = Cancelled::default();
+        let all: Vec<OpId> = (0..=REMEMBERED_MOST as u64).map(OpId).collect();
+        cancelled.add(&all);
+        assert!(cancelled.answer(OpId(0)).is_some());
+        assert!(cancelled.answer(OpId(REMEMBERED_MOST as u64)).is_none());
+    }
+}
