@@ -155,6 +155,40 @@ mod tests {
         Link { facts: Some(facts), ..Link::new(name, LinkKind::Physical) }
     }
 
+    // proves kv.H9
+    #[test]
+    fn names_and_indices_follow_what_comes_changes_and_goes() {
+        let mut links = LinkIndex::new();
+        let known = |links: &LinkIndex, names: &[&str], indices: &[u32]| {
+            let names: Vec<_> = names.iter().map(|name| links.index(name)).collect();
+            let indices: Vec<_> =
+                indices.iter().map(|&index| links.name(index).map(SmolStr::to_string)).collect();
+            (names, indices)
+        };
+        let text = |name: &str| Some(name.to_owned());
+        links.observe(&mut shown("eth0", 2, OperState::Up), 1);
+        links.observe(&mut shown("eth1", 3, OperState::Up), 1);
+        assert_eq!(
+            known(&links, &["eth0", "eth1"], &[2, 3]),
+            (vec![Some(2), Some(3)], vec![text("eth0"), text("eth1")])
+        );
+        // The same name on another link: the old one is gone, whether or not anybody said so.
+        links.observe(&mut shown("eth0", 7, OperState::Up), 2);
+        assert_eq!(known(&links, &["eth0"], &[2, 7]), (vec![Some(7)], vec![None, text("eth0")]));
+        // Two links change names, one after the other.
+        links.observe(&mut shown("tmp", 7, OperState::Up), 3);
+        links.observe(&mut shown("eth0", 3, OperState::Up), 3);
+        links.observe(&mut shown("eth1", 7, OperState::Up), 3);
+        assert_eq!(
+            known(&links, &["eth0", "eth1", "tmp"], &[3, 7]),
+            (vec![Some(3), Some(7), None], vec![text("eth0"), text("eth1")])
+        );
+        assert_eq!(links.forget(7).as_deref(), Some("eth1"));
+        assert_eq!(links.forget(7), None);
+        links.retain(|index| index != 3);
+        assert_eq!(known(&links, &["eth0", "eth1"], &[3, 7]), (vec![None, None], vec![None, None]));
+    }
+
     #[test]
     fn a_renamed_link_is_known_by_its_new_name_alone() {
         let mut links = LinkIndex::new();

@@ -259,6 +259,34 @@ fn what_was_asked_is_in_the_kernel() {
     check("motd welcome", &[]);
 }
 
+// proves kv.T10
+#[test]
+fn dummy_links_come_are_switched_off_are_found_again_and_go() {
+    const OTHERS: &str = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24";
+    let with = |more: &str| format!("{OTHERS}\n{more}");
+    let up =
+        with("dummy d0\ndummy d1\naddress d0 198.51.100.1/24\nroute 10.0.0.0/8 via 198.51.100.2");
+    let down = up.replace("dummy d0", "dummy d0 down");
+    let mut agent = Box_::new(&["eth0"]);
+    commit(&mut agent, NOTHING, OTHERS);
+    let others = agent.contents();
+    commit(&mut agent, OTHERS, &up);
+    let whole = agent.contents();
+    commit(&mut agent, &up, &down);
+    let without = agent.contents();
+    assert!(whole.iter().any(|it| it.contains("10.0.0.0/8")));
+    assert!(!without.iter().any(|it| it.contains("10.0.0.0/8")), "a route needs a link that is up");
+    commit(&mut agent, &down, &up);
+    assert_same(&agent.contents(), &whole, "switched on again");
+    // The box boots: nothing that is not plugged in is left.
+    agent.kernel.unplug("d0");
+    agent.kernel.unplug("d1");
+    agent.settle();
+    assert_same(&agent.contents(), &whole, "what vanished is made again");
+    commit(&mut agent, &up, OTHERS);
+    assert_same(&agent.contents(), &others, "gone");
+}
+
 /// For every kind of value, a change whose nth request fails, for each n there is.
 #[test]
 fn whatever_fails_all_is_as_before() {
