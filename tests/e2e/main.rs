@@ -28,6 +28,7 @@ mod refused;
 mod reserved;
 mod restart;
 mod routes;
+mod scenarios;
 mod set;
 mod subscribe;
 mod transaction;
