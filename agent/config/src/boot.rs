@@ -129,6 +129,15 @@ impl Configuration {
         back.unwrap_or(self) // it was in force once; another version of the models may not take it
     }
 
+    /// Whether nobody has configured this box since it left the factory: no client, and no owner by what it boots with.
+    pub fn is_factory_new(&self) -> bool {
+        let layers = self.layers();
+        let untouched = layers.boot.is_none() && layers.annotation.is_none();
+        untouched
+            && layers.tree(LayerKey::CLIENT_OPENCONFIG).is_empty()
+            && layers.tree(LayerKey::CLIENT_NATIVE) == self.factory()
+    }
+
     /// What this would be on a box that has just left the factory. What the box was delivered with
     /// stays known.
     #[must_use]

@@ -34,6 +34,8 @@ pub enum Operation {
     Seed(Origin),
     /// What the box is delivered with.
     Factory,
+    /// What DHCP servers gave.
+    Lease,
 }
 
 /// What is wrong with an operation.
@@ -152,6 +154,7 @@ impl fmt::Display for Operation {
             Self::Update(_) => "update",
             Self::UnionReplace(_) => "union_replace",
             Self::Factory => "be delivered with",
+            Self::Lease => "lease",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
             Self::Seed(Origin::Native) => "begin with dynamic_vendor_config at",

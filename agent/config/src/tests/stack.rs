@@ -319,6 +319,82 @@ fn a_lease_stands_below_every_request_and_above_the_factory() {
     check_lines(&lines_effective(&leased(&mine)), "/system/hostname", &["=mine"]);
 }
 
+/// What DHCP gives is all of the layer, above the factory and below everybody else.
+#[test]
+fn a_lease_is_a_port_that_is_up_with_addresses_and_routes() {
+    let port = |addresses: &[&str], routes: &[(&str, Option<&str>)]| LeasedPort {
+        name: "eth0".into(),
+        addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+        routes: (routes.iter())
+            .map(|(prefix, gateway)| LeasedRoute {
+                prefix: prefix.parse().unwrap(),
+                gateway: gateway.map(|it| it.parse().unwrap()),
+            })
+            .collect(),
+    };
+    let layer = |configuration: &Configuration| -> Vec<String> {
+        let tree = configuration.layers().tree(LayerKey::LEASE);
+        lines(&models().native, tree, |_| "")
+    };
+    let hop = |prefix: &str| {
+        format!(
+            "/network-instances/network-instance[name=DEFAULT]/static[name=lease]/\
+             route[prefix={prefix}]/next-hop[index=0]"
+        )
+    };
+    let shut = factory(SHUT);
+    let asking = shut.leased(&[port(&[], &[])]).unwrap();
+    assert_eq!(layer(&asking), [format!("{ETH0}/enabled=true")]);
+    check_lines(&lines_effective(&asking), &format!("{ETH0}/enabled"), &["=true"]);
+    let routes = [
+        ("0.0.0.0/0", Some("192.0.2.254")),
+        ("198.51.100.0/24", None),
+        ("0.0.0.0/0", Some("192.0.2.253")),
+    ];
+    let leased = asking.leased(&[port(&["192.0.2.9/24", "2001:db8::9/128"], &routes)]).unwrap();
+    assert_eq!(
+        layer(&leased),
+        [
+            format!("{ETH0}/enabled=true"),
+            format!("{ETH0}/ipv4/address[ip=192.0.2.9]/prefix-length=24"),
+            format!("{ETH0}/ipv6/address[ip=2001:db8::9]/prefix-length=128"),
+            format!("{}/next-hop=192.0.2.254", hop("0.0.0.0/0")),
+            format!("{}/interface=eth0", hop("0.0.0.0/0")),
+            format!("{}/interface=eth0", hop("198.51.100.0/24")),
+        ]
+    );
+    let own = then(&leased, "update native:/interfaces/interface[name=eth0]/enabled false");
+    check_lines(&lines_effective(&own), &format!("{ETH0}/enabled"), &["=false"]);
+    let ended = leased.leased(&[]).unwrap();
+    assert!(layer(&ended).is_empty() && ended.effective() == shut.effective());
+    let misnamed = LeasedPort { name: "a/b".into(), addresses: vec![], routes: vec![] };
+    let refused = shut.leased(&[misnamed]).unwrap_err();
+    assert!(refused.to_string().contains("cannot lease `/interfaces/interface[name=a/b]`"));
+}
+
+#[test]
+fn a_box_is_factory_new_until_somebody_configures_it() {
+    let fresh = factory(SHUT);
+    let leased = LeasedPort {
+        name: "eth0".into(),
+        addresses: vec!["192.0.2.9/24".parse().unwrap()],
+        routes: vec![],
+    };
+    assert!(fresh.is_factory_new() && empty().is_factory_new());
+    assert!(fresh.leased(&[leased]).unwrap().is_factory_new());
+    for request in [
+        "update /system/config/hostname \"mine\"",
+        "update native:/system/hostname \"mine\"",
+        "delete native:/system/hostname",
+    ] {
+        let configured = then(&fresh, request);
+        assert!(!configured.is_factory_new(), "{request}");
+        assert!(configured.factory_reset().is_factory_new(), "{request}");
+    }
+    let booted = fresh.booted(Some(&Arc::new(Boot::default()))).unwrap();
+    assert!(!booted.is_factory_new(), "its owner has spoken, if only to say nothing");
+}
+
 /// Case 8.
 #[test]
 fn defaults_stand_below_what_is_asked_and_above_the_factory() {

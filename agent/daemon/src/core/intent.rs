@@ -3,7 +3,7 @@
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
 use holdfast_config::schema::Origin;
-use holdfast_config::{BootChange, Configuration, EditErrors, Layers};
+use holdfast_config::{BootChange, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
 
 use crate::store::{ArtefactChange, Change};
@@ -33,6 +33,8 @@ pub enum Intent {
     /// Credentials: values of no layer, which hold names and digests only. What keeps them over restarts is the
     /// service's.
     Logins(Logins),
+    /// What DHCP servers gave: this, and nothing of what they gave before.
+    Lease(Vec<LeasedPort>),
     /// All layers go, but for what the box was delivered with. The rest goes at the next start.
     FactoryReset { retain_certificates: bool },
 }
@@ -51,6 +53,7 @@ impl Intent {
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
             Self::Logins(_) => "credentials",
+            Self::Lease(_) => "lease",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -74,6 +77,7 @@ impl Intent {
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
             Self::Rollback(before) => Ok(old.with_client_of(before)),
             Self::Logins(_) => Ok(old.clone()),
+            Self::Lease(ports) => old.leased(ports),
             Self::FactoryReset { .. } => Ok(old.factory_reset()),
         }
     }
@@ -85,7 +89,7 @@ impl Intent {
                 vec![Change::factory_reset(*retain_certificates)]
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
-            Self::Rollback(_) | Self::Logins(_) => Vec::new(),
+            Self::Rollback(_) | Self::Logins(_) | Self::Lease(_) => Vec::new(),
         }
     }
 

@@ -56,7 +56,7 @@ fn count(
         Operation::Delete(at) | Operation::UnionReplace(at) => Some(at),
         Operation::Replace(at) => Some(deletes + at),
         Operation::Update(at) => Some(deletes + replaces + at),
-        Operation::Factory | Operation::Boot(_) | Operation::Seed(_) => None,
+        Operation::Factory | Operation::Lease | Operation::Boot(_) | Operation::Seed(_) => None,
     };
     let errors = match error {
         Some(CommitError::Edit(errors)) => errors.0.as_slice(),

@@ -208,6 +208,7 @@ impl From<&EditErrors> for Refusal {
                 Operation::Update(index) => format!("update[{index}]"),
                 Operation::UnionReplace(index) => format!("union_replace[{index}]"),
                 Operation::Factory => "factory".to_owned(),
+                Operation::Lease => "lease".to_owned(),
                 Operation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 Operation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
                 Operation::Seed(Origin::Native) => "boot_config.dynamic_vendor_config".to_owned(),
