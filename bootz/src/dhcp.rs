@@ -9,6 +9,10 @@ pub const OPTION_V6: u16 = 136;
 
 /// Octets of the length before each URI.
 const LENGTH: usize = 2;
+/// Octets before the value of a DHCPv4 option: its code and its length.
+const HEADER_V4: usize = 2;
+/// Octets before the value of a DHCPv6 option: its code and its length, two each.
+const HEADER_V6: usize = 4;
 
 /// What an option said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,36 @@ pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
         list = rest;
     }
     Ok(offer)
+}
+
+/// Reads [`OPTION_V4`] as it stands in a message, with its code and length. A value that is too long for one option
+/// stands in several, to be joined (RFC 3396).
+///
+/// # Errors
+/// As [`read`].
+pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
+    let mut list = Vec::new();
+    while let Some(([_, length], rest)) = options.split_first_chunk::<HEADER_V4>() {
+        let value = rest.split_at_checked(usize::from(*length));
+        let (value, rest) = value.ok_or(OptionError::Truncated { entry: 1 })?;
+        list.extend_from_slice(value);
+        options = rest;
+    }
+    if !options.is_empty() {
+        return Err(OptionError::Truncated { entry: 1 });
+    }
+    read(&list)
+}
+
+/// Reads [`OPTION_V6`] as it stands in a message, with its code and length.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_v6(option: &[u8]) -> Result<Offer, OptionError> {
+    match option.split_at_checked(HEADER_V6) {
+        Some((_, list)) => read(list),
+        None => Err(OptionError::Truncated { entry: 1 }),
+    }
 }
 
 impl Offer {

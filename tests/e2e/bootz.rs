@@ -2,11 +2,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, bootz, start};
+use holdfast_tests::bootz::{Bootstrap, Given, IMAGE, IMAGE_SHA256, bootz, image, start};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -38,11 +39,11 @@ async fn boxed(net: &Netns, bootstrap: &Bootstrap, more: &[&str]) -> AgentProces
     AgentProcess::start_with(net, &options).await
 }
 
-async fn leaf(agent: &AgentProcess, name: &str) -> Value {
+pub(crate) async fn leaf(agent: &AgentProcess, name: &str) -> Value {
     agent.gnmi().await.read(&format!("{STATE}/{name}")).await.unwrap_or_default()
 }
 
-async fn until_status(agent: &AgentProcess, status: &str) {
+pub(crate) async fn until_status(agent: &AgentProcess, status: &str) {
     eventually_async(status, || async { leaf(agent, "status").await == json!(status) }).await;
 }
 
@@ -114,7 +115,7 @@ async fn a_server_without_streams_is_asked_by_the_unary_rpc() {
     assert_eq!(leaf(&agent, "checksum").await, checksum);
 }
 
-// proves 4.7, 4.21, 4.23, 4.24, 4.28, 4.30, 4.48, 4.53, 4.60, 4.66, 4.67
+// proves 4.7, 4.12, 4.21, 4.23, 4.24, 4.28, 4.30, 4.48, 4.53, 4.60, 4.66, 4.67
 #[tokio::test]
 async fn servers_that_are_wrong_in_one_place_change_nothing() {
     let net = Netns::enter();
@@ -123,6 +124,7 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
     let hostname = agent.gnmi().await.read("/system/state/hostname").await.unwrap();
     for (fault, status, why) in [
         ("voucher", "BOOTZ_OV_INVALID", "no chain to a trusted certificate"),
+        ("expired", "BOOTZ_OV_INVALID", "expired"),
         ("signature", "BOOTZ_OV_INVALID", "the signature of the bootstrap data is not valid"),
         ("nonce", "BOOTZ_OV_INVALID", "another nonce"),
         ("serial", "BOOTZ_CONFIGURATION_INVALID", "no response for serial number `HF-1`"),
@@ -136,7 +138,7 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
         until_status(&agent, "BOOTZ_UNSPECIFIED").await;
         assert!(!agent.state_dir().join("bootz/parameters.json").exists());
     }
-    assert_eq!(leaf(&agent, "error-count").await, json!("4"));
+    assert_eq!(leaf(&agent, "error-count").await, json!("5"));
     assert_eq!(agent.gnmi().await.read("/system/state/hostname").await.unwrap(), hostname);
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
 
@@ -149,6 +151,21 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
     })
     .await;
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_CONFIGURATION_APPLIED"));
+    assert!(
+        agent.state_dir().join("bootz/parameters.json").exists(),
+        "nobody has taken the report"
+    );
+}
+
+// proves 4.24
+#[tokio::test]
+async fn a_voucher_in_xml_is_as_good_as_one_in_json() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::new(&net, given(false));
+    let agent = boxed(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
+    let _server = bootstrap.faulty("xml").await;
+    start(&agent);
+    until_status(&agent, "BOOTZ_OK").await;
 }
 
 // proves 4.6, 4.8, 4.13, 4.22, 4.57, 4.60, 4.62
@@ -182,31 +199,50 @@ async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_canno
     assert!(bootz(&agent, &["status"]).contains("/system/config/x"));
 }
 
-/// SHA-256 of `an image`, as sha256sum(1) prints it.
-const IMAGE_SHA256: &str = "a5df3fde7b200c3fa2791144c7e05c5c2bced4c6ad863d3a4cf76c972c1712f9";
-
+/// What becomes of an image: which server has it, by which URL and with which digest.
 // proves 4.49, 4.50, 4.51
 #[tokio::test]
-async fn an_image_is_installed_when_its_digest_is_right() {
-    let (agent, installed) = with_image(IMAGE_SHA256).await;
-    until_status(&agent, "BOOTZ_OK").await;
-    assert_eq!(fs::read_to_string(installed.path().join("image")).unwrap(), "an image");
-    assert_eq!(fs::read_to_string(installed.path().join("version")).unwrap(), "2\n");
+async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
+    let wrong = IMAGE_SHA256.replace('0', "1");
+    for (fault, url, sum, complaint) in [
+        ("none", "http", IMAGE_SHA256, ""),
+        ("none", "http", &wrong, "another SHA-256 digest"),
+        ("none", IMAGE, IMAGE_SHA256, ""),
+        ("none", IMAGE, &wrong, "another SHA-256 digest"),
+        ("trust", IMAGE, IMAGE_SHA256, "cannot connect to `https://192.0.2.1:8443/image`: no TLS"),
+        ("none", "https://192.0.2.1:8443/none", IMAGE_SHA256, "404"),
+        ("none", "https://192.0.2.1:1/image", IMAGE_SHA256, "cannot connect to 192.0.2.1:1"),
+        ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "only http:// and https://"),
+    ] {
+        let (net, http) = (Netns::enter(), served().await);
+        let url = if url == "http" { &http } else { url };
+        let image = image(url, sum);
+        let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(false) });
+        let installed = TempDir::new().unwrap();
+        let command = installed.path().join("install");
+        let folder = installed.path().display();
+        install_by(&command, &format!("cp \"$1\" {folder}/image && echo \"$2\" >{folder}/version"));
+        let options =
+            ["--bootz-image-command", command.to_str().unwrap(), "--bootz-image-version", "1"];
+        let agent = boxed(&net, &bootstrap, &options).await;
+        let _server = bootstrap.faulty(fault).await;
+        start(&agent);
+        if complaint.is_empty() {
+            until_status(&agent, "BOOTZ_OK").await;
+            let file = |name: &str| fs::read_to_string(installed.path().join(name)).unwrap();
+            assert_eq!((&*file("image"), &*file("version")), ("an image", "2\n"), "{url}");
+        } else {
+            until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
+            let told = bootz(&agent, &["status"]);
+            assert!(told.contains(complaint), "{url}: {told}");
+            assert!(!installed.path().join("image").exists(), "{url}");
+            assert_eq!(get_boot(&mut boots(&agent).await).await, None, "{url}");
+        }
+    }
 }
 
-// proves 4.51
-#[tokio::test]
-async fn an_image_with_another_digest_never_reaches_the_command() {
-    let (agent, installed) = with_image(&IMAGE_SHA256.replace('0', "1")).await;
-    until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
-    assert!(!installed.path().join("image").exists());
-    assert!(bootz(&agent, &["status"]).contains("another SHA-256 digest"));
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
-}
-
-/// A box that is told to run version 2, and the folder into which its command installs.
-async fn with_image(sum: &str) -> (AgentProcess, TempDir) {
-    let net = Netns::enter();
+/// The URL of the image on a server without TLS, in the namespace of this thread.
+async fn served() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/image", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -217,44 +253,36 @@ async fn with_image(sum: &str) -> (AgentProcess, TempDir) {
             let _sent = stream.write_all(answer).await;
         }
     });
-    let image = format!(
-        "name: \"os\" version: \"2\" url: \"{url}\" os_image_hash: \"{sum}\"
-         hash_algorithm: \"ietf-sztp-conveyed-info:sha-256\""
-    );
-    let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(false) });
-    let installed = TempDir::new().unwrap();
-    let command = installed.path().join("install");
-    let folder = installed.path().display();
-    fs::write(
-        &command,
-        format!("#!/bin/sh\ncp \"$1\" {folder}/image && echo \"$2\" >{folder}/version\n"),
-    )
-    .unwrap();
-    fs::set_permissions(&command, Permissions::from_mode(0o700)).unwrap();
-    let options =
-        ["--bootz-image-command", command.to_str().unwrap(), "--bootz-image-version", "1"];
-    let agent = boxed(&net, &bootstrap, &options).await;
-    let server = bootstrap.emulator().await;
-    start(&agent);
-    let ended = || {
-        bootz(&agent, &["status"])
-            .lines()
-            .any(|line| line.ends_with("BOOTZ_OK") || line.ends_with("BOOTZ_OS_INVALID_IMAGE"))
-    };
-    eventually("the bootstrap ends", ended).await;
-    drop(server);
-    (agent, installed)
+    url
+}
+
+/// Writes the command that installs images.
+pub(crate) fn install_by(command: &Path, does: &str) {
+    fs::write(command, format!("#!/bin/sh\n{does}\n")).unwrap();
+    fs::set_permissions(command, Permissions::from_mode(0o700)).unwrap();
 }
 
 // proves 4.10
 #[tokio::test]
-async fn a_reset_goes_back_to_the_factory() {
+async fn terminate_leaves_the_configuration_and_a_reset_goes_back_to_the_factory() {
+    const BANNER: &str = "/system/config/login-banner";
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, given(false));
-    let _server = bootstrap.emulator().await;
+    let bootstrap = Bootstrap::new(&net, Given { vendor: "", ..given(false) });
     let agent = boxed(&net, &bootstrap, &[]).await;
+    agent.gnmi().await.update(BANNER, "of the operator").await.unwrap();
+    let banner = async || agent.gnmi().await.read(BANNER).await.ok();
+    let parameters = agent.state_dir().join("bootz/parameters.json");
+    start(&agent);
+    eventually("nobody is there", || bootz(&agent, &["status"]).contains("cannot connect")).await;
+    assert!(parameters.exists());
+    bootz(&agent, &["terminate"]);
+    eventually("it ends", || !parameters.exists()).await;
+    assert_eq!(banner().await, Some(json!("of the operator")));
+
+    let _server = bootstrap.emulator().await;
     start(&agent);
     until_status(&agent, "BOOTZ_OK").await;
+    assert_eq!(banner().await, Some(json!("of the operator")));
     let ca = fs::read_to_string(agent.ca_file()).unwrap();
     bootz(&agent, &["reset"]);
     eventually("the box has an identity of its own again", || {
@@ -262,7 +290,7 @@ async fn a_reset_goes_back_to_the_factory() {
     })
     .await;
     eventually_async("the agent is back", || serves(&agent)).await;
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert_eq!((get_boot(&mut boots(&agent).await).await, banner().await), (None, None));
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
-    assert!(!agent.state_dir().join("bootz/parameters.json").exists());
+    assert!(!parameters.exists());
 }

@@ -7,6 +7,7 @@ mod accounts;
 mod authz;
 mod boot;
 mod bootz;
+mod bootz_dhcp;
 mod capabilities;
 mod certz;
 mod clients;

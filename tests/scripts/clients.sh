@@ -47,7 +47,7 @@ bootz() {
         echo "clients: the bootstrap servers are built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
         return 1
     fi
-    pinned=$(cat "$here/clients/bootz/go.mod" "$here/clients/bootz/main.go" | cksum)
+    pinned=$(cat "$here/clients/bootz/go.mod" "$here/clients/bootz/main.go" "$here/clients/bootz/lease.go" | cksum)
     if [ -x "$folder/bootz-emulator" ] && [ "$(cat "$folder/bootz.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
     echo "clients: building the bootstrap servers"
     (

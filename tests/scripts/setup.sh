@@ -20,11 +20,13 @@ case ${1:-build} in
 try)
     need iproute2 ip -V
     need util-linux unshare --version
+    need dnsmasq-base dnsmasq --version
     ;;
 test)
     need iproute2 ip -V
     need util-linux unshare --version
     need git git --version
+    need dnsmasq-base dnsmasq --version
     need openssh-server test -x /usr/sbin/sshd
     need openssh-client ssh -V
     need sshpass sshpass -V

@@ -200,6 +200,11 @@ impl AgentProcess {
         self.run().await;
     }
 
+    /// It has these options when it is started again.
+    pub fn set_options(&mut self, options: &[String]) {
+        self.options = options.to_vec();
+    }
+
     /// Asks it to end, and says how it did and how long that took.
     ///
     /// # Panics

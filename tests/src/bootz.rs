@@ -1,7 +1,7 @@
-//! Bootstrap servers that nobody here wrote, in a namespace of their own, and what a box needs to trust them.
+//! Bootstrap and DHCP servers that nobody here wrote, in a namespace of their own, and what a box needs to trust them.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -17,6 +17,16 @@ pub const SERVER: &str = "192.0.2.1:15006";
 pub const BOX: &str = "192.0.2.2/24";
 /// The port of the box on that cable.
 pub const PORT: &str = "mgmt0";
+/// The address of the server for boxes that speak IPv6 alone.
+pub const SERVER_V6: &str = "[2001:db8::1]:15006";
+/// The image that [`Bootstrap::faulty`] serves, and its SHA-256 as sha256sum(1) prints it.
+pub const IMAGE: &str = "https://192.0.2.1:8443/image";
+pub const IMAGE_SHA256: &str = "a5df3fde7b200c3fa2791144c7e05c5c2bced4c6ad863d3a4cf76c972c1712f9";
+/// What servers of DHCP give to the box, and by which gateway it leaves.
+pub const LEASED: &str = "192.0.2.9/24";
+pub const GATEWAY: &str = "192.0.2.1";
+/// The same for IPv6; routers announce the prefix.
+pub const LEASED_V6: &str = "2001:db8::9/128";
 
 /// A cable between a box and a server, and the files of both.
 #[derive(Debug)]
@@ -24,11 +34,15 @@ pub struct Bootstrap {
     folder: TempDir,
     /// Where the server is.
     pub server: Netns,
+    /// As it listens.
+    address: &'static str,
 }
 
 /// What the server gives to the box.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given<'a> {
+    /// Whether the server is reached by IPv6.
+    pub v6: bool,
     /// Whether the server has a stream for the box.
     pub streaming: bool,
     /// `oc_config`.
@@ -49,15 +63,26 @@ impl Bootstrap {
     /// # Panics
     /// When the program of the public helper packages is not built.
     pub fn new(net: &Netns, given: Given<'_>) -> Self {
-        let server = Netns::beside();
-        net.add_cable(PORT, &server, "box0");
+        let bootstrap = Self::factory_new(net, given);
         net.ip(&format!("address add {BOX} dev {PORT}"));
         net.ip(&format!("link set {PORT} up"));
+        bootstrap
+    }
+
+    /// The same with a port that nobody has configured.
+    ///
+    /// # Panics
+    /// When the program of the public helper packages is not built.
+    pub fn factory_new(net: &Netns, given: Given<'_>) -> Self {
+        let server = Netns::beside();
+        net.add_cable(PORT, &server, "box0");
         server.ip("address add 192.0.2.1/24 dev box0");
+        server.ip("address add 2001:db8::1/64 dev box0 nodad");
         server.ip("link set box0 up");
+        let address = if given.v6 { SERVER_V6 } else { SERVER };
         let folder = TempDir::with_prefix("bootz-").expect("a folder for the server");
         let mut generate = Command::new(client("bootz"));
-        generate.arg("generate").arg("-dir").arg(folder.path()).args(["-address", SERVER]);
+        generate.arg("generate").arg("-dir").arg(folder.path()).args(["-address", address]);
         generate.arg(format!("-streaming={}", given.streaming));
         for (option, text) in [
             ("-oc", given.openconfig),
@@ -74,7 +99,7 @@ impl Bootstrap {
         }
         let output = generate.output().expect("the program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self { folder, server }
+        Self { folder, server, address }
     }
 
     /// The options with which an agent has an identity.
@@ -92,14 +117,96 @@ impl Bootstrap {
         .collect()
     }
 
+    /// With these as well, a box begins by itself and asks DHCP.
+    pub fn options_of_factory_new(&self) -> Vec<String> {
+        [self.options(), vec!["--bootz-port".to_owned(), PORT.to_owned()]].concat()
+    }
+
+    /// A DHCP server that names the bootstrap server to whoever asks for that.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn dnsmasq(&self) -> Server {
+        let list: Vec<String> = option(&format!("bootz://{}", self.address))
+            .iter()
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        let list = list.join(":");
+        let leases = self.folder.path().join("leases");
+        let mut arguments = vec![
+            "--keep-in-foreground".to_owned(),
+            "--conf-file=/dev/null".to_owned(),
+            "--user=root".to_owned(),
+            "--pid-file=".to_owned(),
+            "--port=0".to_owned(),
+            "--no-ping".to_owned(),
+            "--interface=box0".to_owned(),
+            "--bind-interfaces".to_owned(),
+            "--dhcp-authoritative".to_owned(),
+            "--log-dhcp".to_owned(),
+            "--log-facility=-".to_owned(),
+            format!("--dhcp-leasefile={}", leases.display()),
+        ];
+        arguments.extend(match self.address {
+            SERVER_V6 => [
+                "--enable-ra".to_owned(),
+                "--dhcp-range=2001:db8::9,2001:db8::9,64,2m".to_owned(),
+                format!("--dhcp-option=option6:136,{list}"),
+            ],
+            _ => [
+                "--dhcp-range=192.0.2.9,192.0.2.9,255.255.255.0,2m".to_owned(),
+                format!("--dhcp-option=option:router,{GATEWAY}"),
+                format!("--dhcp-option=143,{list}"),
+            ],
+        });
+        self.run("dnsmasq".as_ref(), &arguments, "range").await
+    }
+
+    /// A DHCP server whose leases last four seconds.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn short_leases(&self) -> Server {
+        let uri = format!("bootz://{}", self.address);
+        let arguments = ["lease", "-uri", &uri].map(ToOwned::to_owned);
+        self.run(&client("bootz"), &arguments, "listening on").await
+    }
+
+    /// The server emulator of the public repository, with its DHCP server for the box in this namespace. It starts on a
+    /// link that is usable for IPv6 only, so the other end is up.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn emulator_with_dhcp(&self, net: &Netns) -> Server {
+        net.ip(&format!("link set {PORT} up"));
+        let routes = || self.server.ip("-6 route show table all type multicast dev box0");
+        eventually("the link of the server is usable", || {
+            routes().lines().any(|route| !route.contains("linkdown"))
+        })
+        .await;
+        let (file, mac) = (self.folder.path().join("dhcp.textproto"), net.link(PORT).mac);
+        let text = format!(
+            "interface: \"box0\" bootz_urls: \"bootz://{}\"
+             records {{ machine: \"{mac}\" ip: \"{LEASED}\" gateway: \"{GATEWAY}\" }}",
+            self.address
+        );
+        fs::write(&file, text).expect("a file in our own folder");
+        self.emulate(&[format!("-dhcp_file={}", file.display())]).await
+    }
+
     /// The server emulator of the public repository.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn emulator(&self) -> Server {
+        self.emulate(&[]).await
+    }
+
+    async fn emulate(&self, more: &[String]) -> Server {
         let config = self.folder.path().join("bootz.textproto");
-        let arguments = ["-logtostderr".into(), format!("-config_file={}", config.display())];
-        self.serve("bootz-emulator", &arguments, "ready and listening").await
+        let arguments = ["-logtostderr".to_owned(), format!("-config_file={}", config.display())];
+        let arguments = [&arguments[..], more].concat();
+        self.run(&client("bootz-emulator"), &arguments, "ready and listening").await
     }
 
     /// The service of the public repository, of whose answers one thing is wrong.
@@ -109,25 +216,42 @@ impl Bootstrap {
     pub async fn faulty(&self, fault: &str) -> Server {
         let config = self.folder.path().join("bootz.textproto").display().to_string();
         let arguments = ["serve", "-config", &config, "-fault", fault].map(ToOwned::to_owned);
-        self.serve("bootz", &arguments, "listening on").await
+        self.run(&client("bootz"), &arguments, "listening on").await
     }
 
-    async fn serve(&self, program: &str, arguments: &[String], ready: &str) -> Server {
-        let log = self.folder.path().join(format!("{program}.log"));
+    /// Runs a program beside the box until it says that it serves.
+    async fn run(&self, program: &Path, arguments: &[String], ready: &str) -> Server {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let first = arguments.first().map_or("", String::as_str).trim_start_matches('-');
+        let log = self.folder.path().join(format!("{name}-{first}.log"));
         let output = File::create(&log).expect("a file in our own folder");
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "nsenter"])
             .arg(format!("--net={}", self.server.path()))
-            .arg(client(program))
+            .arg(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("an open file can be shared"))
             .stderr(output)
             .spawn();
         let server = Server { child: child.expect("setpriv starts"), log };
-        eventually("the bootstrap server listens", || server.log().contains(ready)).await;
+        eventually("the server listens", || server.log().contains(ready)).await;
         server
     }
+}
+
+/// `intended_image` that is version 2.
+pub fn image(url: &str, sum: &str) -> String {
+    format!(
+        "name: \"os\" version: \"2\" url: \"{url}\" os_image_hash: \"{sum}\"
+         hash_algorithm: \"ietf-sztp-conveyed-info:sha-256\""
+    )
+}
+
+/// A URI as DHCP carries it: behind its length in two octets.
+fn option(uri: &str) -> Vec<u8> {
+    let length = u16::try_from(uri.len()).expect("a short URI");
+    [&length.to_be_bytes()[..], uri.as_bytes()].concat()
 }
 
 /// A running server; it ends when this is dropped.
@@ -148,7 +272,7 @@ impl Drop for Server {
         let _ended_already = self.child.kill();
         let _ended_already = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- log of the bootstrap server\n{}\n---", self.log());
+            eprintln!("--- {}\n{}\n---", self.log.display(), self.log());
         }
     }
 }

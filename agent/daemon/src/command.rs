@@ -96,7 +96,7 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     match &settings.action {
         BootzAction::Start { bootz_uri, src_interface } => {
-            Ok(asynchronously(client.start_bootz(bootz_uri, src_interface))??)
+            Ok(asynchronously(client.start_bootz(bootz_uri.as_deref(), src_interface.as_deref()))??)
         }
         BootzAction::Status => print(&asynchronously(client.text("/bootz"))??),
         BootzAction::Terminate => Ok(asynchronously(client.terminate_bootz())??),

@@ -5,29 +5,37 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
-use aws_lc_rs::digest;
+use ::aws_lc_rs::digest;
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use md5::{Digest as _, Md5};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     process::Command,
     time::timeout,
 };
+use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::network::{Network, NetworkError, Way};
 
 /// What the command says when the image runs after a reboot; 0 says that it runs already.
 const EXIT_AT_REBOOT: i32 = 100;
-/// The port of a URL that names none.
+/// The ports of URLs that name none.
 const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+/// The certificate authorities that the machine trusts, where Debian and its kin keep them.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// How long a server may be silent.
 const STALL: Duration = Duration::from_secs(60);
 /// The longest image, in octets: a whole system has some hundred megabytes; more is a mistake that fills the disk.
@@ -61,10 +69,12 @@ pub enum Method {
 /// Why an image is not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    #[error("`{0}` is not fetched: only http:// is, since the digest says what is right")]
+    #[error("`{0}` is not fetched: only http:// and https:// are")]
     Url(String),
+    #[error("what the server of `{url}` is to be trusted by cannot be used")]
+    Trust { url: String, source: rustls::Error },
     #[error("cannot connect to `{url}`")]
-    Connect { url: String, source: io::Error },
+    Connect { url: String, source: NetworkError },
     #[error("cannot fetch `{url}`")]
     Fetch { url: String, source: hyper::Error },
     #[error("`{url}` is answered with {status}")]
@@ -85,12 +95,41 @@ pub enum ImageError {
     Failed { command: PathBuf, status: std::process::ExitStatus },
 }
 
+/// By which way files come.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub network: Network,
+    /// What the certificate of a server may lead to, beside the authorities that the machine trusts.
+    pub trusts: Option<CertificateDer<'static>>,
+}
+
+impl Source {
+    /// The ways of the machine itself.
+    pub fn machine() -> Self {
+        Self { network: Network::machine(), trusts: None }
+    }
+
+    fn tls(&self) -> Result<TlsConnector, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        if let Some(trusted) = &self.trusts {
+            roots.add(trusted.clone())?;
+        }
+        let known = CertificateDer::pem_file_iter(AUTHORITIES).into_iter().flatten().flatten();
+        roots.add_parsable_certificates(known);
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+}
+
 /// Writes what lies at the URL into a new file.
 ///
 /// # Errors
 /// When there is no such server, it answers with anything else, or the disk is full. A part of the file may be left.
-pub async fn fetch(url: &str, path: &Path) -> Result<(), ImageError> {
-    let (mut body, _connection) = within(url, request(url)).await?;
+pub async fn fetch(source: &Source, url: &str, path: &Path) -> Result<(), ImageError> {
+    let (mut body, _connection) = within(url, request(source, url)).await?;
     let written = |source| ImageError::Write { path: path.to_owned(), source };
     let mut file = File::create(path).await.map_err(written)?;
     let mut length = 0_u64;
@@ -190,13 +229,28 @@ async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
 }
 
 /// Asks for it; the body comes as long as the handle lives.
-async fn request(url: &str) -> Result<(Incoming, AbortOnDropHandle<()>), ImageError> {
+async fn request(
+    source: &Source,
+    url: &str,
+) -> Result<(Incoming, AbortOnDropHandle<()>), ImageError> {
     let wrong = || ImageError::Url(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+    let (host, scheme) = (uri.host().ok_or_else(wrong)?, uri.scheme_str());
+    let (tls, port) = match scheme {
+        Some("http") => (None, HTTP),
+        Some("https") => {
+            let tls = source.tls();
+            let url = url.to_owned();
+            (Some(tls.map_err(|source| ImageError::Trust { url, source })?), HTTPS)
+        }
+        _ => return Err(wrong()),
+    };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(HTTP))).await;
-    let stream = stream.map_err(|source| ImageError::Connect { url: url.to_owned(), source })?;
+    let name = ServerName::try_from(bare.to_owned()).map_err(|_| wrong())?;
+    let way = Way { name, tls, interface: None };
+    let connected = source.network.reach(bare, uri.port_u16().unwrap_or(port), &way).await;
+    let (stream, _) =
+        connected.map_err(|source| ImageError::Connect { url: url.to_owned(), source })?;
     let failed = |source| ImageError::Fetch { url: url.to_owned(), source };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    image::{self, Digest, ImageError, MAX_IMAGE, Runs},
+    image::{self, Digest, ImageError, MAX_IMAGE, Runs, Source},
     store::{PACKAGES_FOLDER, StoreError, create_private_folder},
 };
 
@@ -146,7 +146,7 @@ impl Incoming {
     /// # Errors
     /// When it cannot be fetched.
     pub async fn fetch(&mut self, url: &str) -> Result<(), PackageError> {
-        Ok(image::fetch(url, self.file.path()).await?)
+        Ok(image::fetch(&Source::machine(), url, self.file.path()).await?)
     }
 
     /// Compares it with its digest and puts it in its place, in one step. `activate`: by which command, as which version.

@@ -14,7 +14,7 @@ use std::{
 
 use axum::Router;
 use holdfast_config::{Models, ModelsError, Service};
-use holdfast_platform::netns::NetnsSetting;
+use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use tokio::{runtime, sync::oneshot, time::timeout};
@@ -88,6 +88,8 @@ pub enum RunError {
     NoServer,
     #[error("cannot manage the box")]
     Platform(#[from] PlatformError),
+    #[error("cannot reach the network of the box")]
+    Netns(#[from] NetnsError),
     #[error("cannot start from what is stored")]
     Core(#[from] StartError),
     #[error("cannot describe the services")]
@@ -259,6 +261,7 @@ async fn start_core(
         Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?
             .accounting(accounts.clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
+    let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
@@ -294,7 +297,9 @@ async fn start_core(
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =
-        bootz::start(bootz, state, core.handle(), gnsi.clone(), reboots.clone()).await?.unzip();
+        bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), reboots.clone())
+            .await?
+            .unzip();
     Ok(Running {
         _following: following,
         routes: northbound::routes(core.handle(), device, &gnsi).await?,

@@ -109,6 +109,9 @@ pub struct BootzSettings {
     /// Certificates of the vendor, PEM: what ownership vouchers have to lead to
     #[arg(long, value_name = "FILE")]
     pub bootz_vendor_ca: Option<PathBuf>,
+    /// Port on which DHCP is asked for an address and bootstrap servers. With it a factory-new box begins by itself
+    #[arg(long, value_name = "NAME", requires = "bootz_idevid_cert", value_parser = port_name)]
+    pub bootz_port: Option<String>,
     /// Serial number of the box, as vouchers name it
     #[arg(long, value_name = "SERIAL")]
     pub bootz_serial: Option<String>,
@@ -156,14 +159,19 @@ pub struct BootzCommandSettings {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum BootzAction {
-    /// Bootstrap from this server, again and again until it succeeds
+    /// Bootstrap from this server, or from those that DHCP names, again and again until it succeeds
     Start {
         /// The server
-        #[arg(long, alias = "bootz_uri", value_name = "bootz://HOST:PORT")]
-        bootz_uri: String,
+        #[arg(
+            long,
+            alias = "bootz_uri",
+            value_name = "bootz://HOST:PORT",
+            requires = "src_interface"
+        )]
+        bootz_uri: Option<String>,
         /// The interface to go out by; it has to be configured
-        #[arg(long, alias = "src_interface", value_name = "NAME")]
-        src_interface: String,
+        #[arg(long, alias = "src_interface", value_name = "NAME", requires = "bootz_uri")]
+        src_interface: Option<String>,
     },
     /// What was done, and where it stands
     Status,
@@ -247,6 +255,15 @@ pub struct FactoryResetSettings {
     /// Keep the TLS identity of the box
     #[arg(long)]
     pub retain_certificates: bool,
+}
+
+/// A name that the kernel gives to links (`dev_valid_name`).
+fn port_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 15; // IFNAMSIZ, with the octet that ends it
+    let valid = (1..=LONGEST).contains(&text.len())
+        && !matches!(text, "." | "..")
+        && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
+    if valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is no name of a port")) }
 }
 
 fn service(text: &str) -> Result<Service, String> {

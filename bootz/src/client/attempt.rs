@@ -21,8 +21,8 @@ use tonic::Code;
 
 use super::record::Trust;
 use super::{
-    Action, Client, Connect, Entry, Fault, Flow, Flows, Installed, Outcome, Parameters, Stage,
-    State, Status, Surroundings, Task, limit,
+    Action, Client, Connect, Entry, Fault, Flow, Flows, Install, Installed, Outcome, Parameters,
+    Stage, State, Status, Surroundings, Task, limit,
 };
 use crate::image::Step;
 use crate::ownership::{Expected, OwnershipError, Proof};
@@ -65,6 +65,11 @@ impl Attempt {
     /// The server that is spoken to, and by which rpc.
     pub(super) fn server(&self) -> Option<(&Server, Flow)> {
         self.servers.front().map(|server| (server, self.flow))
+    }
+
+    /// Whether what changes in the configuration now is its own doing.
+    pub(super) fn is_applying(&self) -> bool {
+        self.phase == Phase::Applying
     }
 
     /// What is told to the server that sent data which is believed.
@@ -273,11 +278,11 @@ impl Client {
         }
     }
 
-    /// The interface that the operator named.
+    /// The interface that the operator named, or the one with the lease.
     pub(super) fn interface(&self) -> Option<String> {
         match &self.record.parameters.as_ref()?.entry {
             Entry::Named { interface, .. } => Some(interface.clone()),
-            Entry::Dhcp => None,
+            Entry::Dhcp => self.profile.port.clone(),
         }
     }
 
@@ -400,6 +405,7 @@ impl Client {
         self.record.telemetry.checksum.clone_from(&payload.checksum);
         self.set_status(Status::Received);
         let step = self.profile.slot.step(payload.response.intended_image.as_ref());
+        let trusts = payload.server_trust_cert.clone();
         attempt.payload = Some(Box::new(payload));
         match step.map_err(|error| Fault::new(Status::OsInvalidImage, error.to_string()))? {
             Step::Keep => self.apply(attempt),
@@ -411,7 +417,8 @@ impl Client {
             Step::Install(image) => {
                 self.tell(format!("installing image {} from {}", image.version, image.url));
                 self.set_status(Status::OsUpgradeInProgress);
-                Ok(Next::Begin(Phase::Installing, Task::Install(image), limit::INSTALL))
+                let install = Install { image, trusts };
+                Ok(Next::Begin(Phase::Installing, Task::Install(install), limit::INSTALL))
             }
         }
     }

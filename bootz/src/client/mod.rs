@@ -68,6 +68,8 @@ pub struct Profile {
     pub slot: Slot,
     /// How attempts are spaced.
     pub backoff: Backoff,
+    /// The port on which DHCP is asked. A box that has one begins by itself when it is factory-new.
+    pub port: Option<String>,
 }
 
 /// Which rpc is tried.
@@ -104,7 +106,12 @@ pub struct Work(u64);
 #[derive(Debug)]
 pub enum Event {
     /// The agent has started.
-    Started,
+    Started {
+        /// Nobody has configured the box since it left the factory, and nobody has forbidden it to bootstrap.
+        factory_new: bool,
+    },
+    /// Somebody else has configured the box.
+    Configured,
     /// The operator wants something.
     Command(Command),
     /// The wait with this number is over.
@@ -189,7 +196,7 @@ pub enum Task {
     /// Sign with the key of the IDevID.
     Sign(Vec<u8>),
     /// Fetch an image, compare its digest, and only then install it.
-    Install(Image),
+    Install(Install),
     /// Bring all of this into force, or nothing.
     Apply(Box<Payload>),
     /// Call `ReportStatus` on the connection.
@@ -208,6 +215,15 @@ pub struct Connect {
     /// What the server's certificate has to lead to. Without one, any server is spoken to: what it says is believed for
     /// its voucher and signature.
     pub trusts: Option<CertificateDer<'static>>,
+}
+
+/// What to install, and how to get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// The image.
+    pub image: Image,
+    /// What the certificate of its server may lead to, beside the authorities that the box knows anyway.
+    pub trusts: CertificateDer<'static>,
 }
 
 /// Where a client stands.
@@ -292,13 +308,36 @@ impl Client {
     /// Takes an event and says what is to be done about it, in order.
     pub fn step(&mut self, event: Event, around: &mut Surroundings<'_>) -> Vec<Action> {
         match event {
-            Event::Started => self.go_on(around),
+            Event::Started { factory_new } => self.start(factory_new, around),
+            Event::Configured => self.stand_aside(),
             Event::Command(command) => self.obey(command, around),
             Event::TimerDue(work) if work == self.work => self.late(around),
             Event::Done(work, outcome) if work == self.work => self.advance(outcome, around),
             Event::TimerDue(_) | Event::Done(..) => {} // of something that was given up
         }
         std::mem::take(&mut self.actions)
+    }
+
+    /// Goes on, or begins when nothing has ever been asked of the box.
+    fn start(&mut self, factory_new: bool, around: &mut Surroundings<'_>) {
+        if factory_new && self.record.parameters.is_none() && self.profile.port.is_some() {
+            self.tell("the box is factory-new: starting to bootstrap by DHCP");
+            let (entry, stage) = (Entry::Dhcp, Stage::Attempting);
+            self.record.parameters = Some(Parameters { entry, stage });
+        }
+        self.go_on(around);
+    }
+
+    /// Who configures a box by hand does not want it to be overwritten. What is being applied is ours.
+    fn stand_aside(&mut self) {
+        let parameters = self.record.parameters.as_ref();
+        let tries = parameters.is_some_and(|it| it.stage == Stage::Attempting);
+        let applies = matches!(&self.state, State::Attempting(attempt) if attempt.is_applying());
+        if tries && !applies {
+            self.do_now(Action::Abandon);
+            self.tell("somebody has configured the box: bootstrapping ends");
+            self.rest_as(Status::Unspecified);
+        }
     }
 
     fn obey(&mut self, command: Command, around: &mut Surroundings<'_>) {

@@ -26,8 +26,8 @@ fn dhcp_options() {
     let seed = b"\0\x0bbootz://a:1\0\x10bootz://[::1]:22";
     bolero::check!().for_each(|input: &[u8]| {
         for list in [input.to_vec(), edited(seed, input)] {
-            let Ok(offer) = dhcp::read(&list) else { continue };
-            for server in offer.servers {
+            let read = [dhcp::read(&list), dhcp::read_v4(&list), dhcp::read_v6(&list)];
+            for server in read.into_iter().flatten().flat_map(|offer| offer.servers) {
                 assert_eq!(server.to_string().parse::<Server>(), Ok(server));
             }
         }

@@ -1,7 +1,7 @@
 //! Whole bootstraps: what the client asks for, believes, reports and shows.
 
 use holdfast_bootz::client::{
-    Command, Entry, Event, Flows, Installed, Outcome, Profile, Stage, State, Task,
+    Command, Entry, Event, Flows, Installed, Outcome, Profile, Record, Stage, State, Task,
 };
 use holdfast_bootz::uri::Server;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles, SoftwareImage};
@@ -379,7 +379,7 @@ fn profiles_that_are_not_allowed_are_refused_before_anything_is_applied() {
     assert_eq!(world.seen.applied, 0);
 }
 
-// proves 4.53
+// proves 4.12, 4.53
 #[test]
 fn a_report_goes_on_until_a_server_that_can_be_trusted_takes_it() {
     let mut world = World::new();
@@ -428,7 +428,7 @@ fn an_operator_can_name_the_server_and_the_interface() {
 fn operators_start_terminate_and_reset() {
     let mut world = World::new();
     let mut machine = Machine::new(world.profile(), dhcp());
-    machine.step(Event::Started, &mut world.seen);
+    machine.step(Event::Started { factory_new: false }, &mut world.seen);
     machine.step(Event::Command(Command::Terminate), &mut world.seen);
     assert!(matches!(machine.client.state(), State::Resting));
     assert_eq!((machine.client.record().parameters.clone(), machine.begun.len()), (None, 0));
@@ -441,4 +441,61 @@ fn operators_start_terminate_and_reset() {
     for line in ["terminated", "starting to bootstrap by DHCP", "reset"] {
         assert!(world.seen.told.iter().any(|told| told.contains(line)), "{line}");
     }
+}
+
+// proves 4.2
+#[test]
+fn a_factory_new_box_with_a_port_begins_by_itself() {
+    let rows = [
+        (true, Some("mgmt0"), Record::default(), true),
+        (false, Some("mgmt0"), Record::default(), false),
+        (true, None, Record::default(), false),
+        // What was begun goes on, whatever has been configured in the meantime.
+        (false, Some("mgmt0"), dhcp(), true),
+    ];
+    for (factory_new, port, record, begins) in rows {
+        let mut world = World::new();
+        let profile = Profile { port: port.map(ToOwned::to_owned), ..world.profile() };
+        let mut machine = Machine::new(profile, record);
+        machine.step(Event::Started { factory_new }, &mut world.seen);
+        let want: &[&str] = if begins { &["lease"] } else { &[] };
+        assert_eq!(world.seen.tasks, want, "{factory_new} {port:?}");
+        while let Some((work, task)) = machine.begun.pop_front() {
+            let outcome = world.answer(task);
+            machine.step(Event::Done(work, outcome), &mut world.seen);
+        }
+        assert_eq!(machine.client.record().telemetry.status.name() == "BOOTZ_OK", begins);
+        assert!(world.seen.connects.iter().all(|it| it.interface.as_deref() == Some("mgmt0")));
+    }
+}
+
+// proves 4.8
+#[test]
+fn a_box_that_somebody_configures_is_left_alone() {
+    let mut world = World::new();
+    let mut machine = Machine::new(world.profile(), dhcp());
+    world.instead = |task| match task {
+        Task::Connect(_) => Some(Outcome::Connected(Err("nobody is there".to_owned()))),
+        _ => None,
+    };
+    machine.run(&mut world, 2);
+    assert!(matches!(machine.client.state(), State::Waiting));
+    machine.step(Event::Configured, &mut world.seen);
+    assert!(matches!(machine.client.state(), State::Resting));
+    assert_eq!((machine.client.record().parameters.clone(), machine.waiting), (None, None));
+    assert_eq!(machine.client.record().telemetry.status.name(), NONE);
+
+    // What the bootstrap itself configures does not end it.
+    world.instead = |_| None;
+    machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
+    while let Some((work, task)) = machine.begun.pop_front() {
+        if matches!(task, Task::Apply(_) | Task::Report(_) | Task::Send(_))
+            && world.seen.applied > 0
+        {
+            machine.step(Event::Configured, &mut world.seen);
+        }
+        let outcome = world.answer(task);
+        machine.step(Event::Done(work, outcome), &mut world.seen);
+    }
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
 }

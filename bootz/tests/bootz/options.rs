@@ -40,6 +40,26 @@ fn a_list_names_servers_and_ignores_what_is_for_others() {
 
 // proves 4.3
 #[test]
+fn options_are_read_as_they_stand_in_messages() {
+    let long = format!("bootz://{}:1", "a.".repeat(120));
+    let value = list(&["bootz://[2001:db8::1]:15006", &long]);
+    let v4: Vec<u8> = (value.chunks(usize::from(u8::MAX)))
+        .flat_map(|part| [&[OPTION_V4, u8::try_from(part.len()).unwrap()], part].concat())
+        .collect();
+    assert!(v4.len() > value.len() + 2, "it stands in two options");
+    let length = u16::try_from(value.len()).unwrap();
+    let v6 = [&OPTION_V6.to_be_bytes()[..], &length.to_be_bytes(), &value].concat();
+    let want = dhcp::read(&value).unwrap();
+    assert_eq!(want.servers.len(), 2);
+    assert_eq!((dhcp::read_v4(&v4), dhcp::read_v6(&v6)), (Ok(want.clone()), Ok(want)));
+    for cut in [1, 40, 259] {
+        assert!(dhcp::read_v4(&v4[..cut]).is_err(), "{cut}");
+    }
+    assert!(dhcp::read_v6(&v6[..3]).is_err() && dhcp::read_v6(&v6[..40]).is_err());
+}
+
+// proves 4.3
+#[test]
 fn a_damaged_list_is_not_believed() {
     let whole = list(&["bootz://a:1", "bootz://b:2"]);
     for end in 1..whole.len() {

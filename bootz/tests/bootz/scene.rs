@@ -115,6 +115,7 @@ impl World {
             flows: Flows::Either,
             slot: Slot { running: "1".to_owned(), installs: true },
             backoff: Backoff::default(),
+            port: Some("mgmt0".to_owned()),
         }
     }
 
@@ -332,7 +333,7 @@ impl Machine {
 
     /// Lets the world answer until the client rests, or has waited so often.
     pub(crate) fn run(&mut self, world: &mut World, mut waits: usize) {
-        self.step(Event::Started, &mut world.seen);
+        self.step(Event::Started { factory_new: false }, &mut world.seen);
         loop {
             let event = match (self.begun.pop_front(), self.waiting) {
                 (Some((work, task)), _) => Event::Done(work, world.answer(task)),

@@ -81,7 +81,7 @@ proptest! {
     fn the_client_never_comes_to_a_halt(turns in proptest::collection::vec(turn(), 0..80)) {
         let mut world = World::new();
         let mut machine = Machine::new(world.profile(), dhcp());
-        machine.step(Event::Started, &mut world.seen);
+        machine.step(Event::Started { factory_new: false }, &mut world.seen);
         for turn in turns {
             if let Some(event) = event(turn, &mut machine, &mut world) {
                 machine.step(event, &mut world.seen);

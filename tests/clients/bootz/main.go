@@ -2,22 +2,28 @@
 // certificates and signatures are made by the helper packages of the public bootz repository.
 //
 //	bootz generate -dir DIR -address IP:PORT -serial S [-streaming] [-secure] [-oc FILE] [-vendor FILE] ...
-//	bootz serve -config DIR/bootz.textproto -fault voucher|serial|nonce|signature|trust|none
+//	bootz lease -uri bootz://IP:PORT [-lasts 4s]
+//	bootz serve -config DIR/bootz.textproto -fault voucher|expired|xml|serial|nonce|signature|trust|stall-data|stall-report|none
 package main
 
 import (
 	"context"
 	"crypto"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"encoding/xml"
 	"flag"
 	"log"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	ownercertificate "github.com/openconfig/bootz/common/owner_certificate"
 	ownershipvoucher "github.com/openconfig/bootz/common/ownership_voucher"
@@ -29,6 +35,7 @@ import (
 	cpb "github.com/openconfig/bootz/server/proto/config"
 	"github.com/openconfig/bootz/server/service"
 	apb "github.com/openconfig/gnsi/authz"
+	"go.mozilla.org/pkcs7"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -37,7 +44,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		log.Fatal("say generate or serve")
+		log.Fatal("say generate, serve or lease")
 	}
 	command, arguments := os.Args[1], os.Args[2:]
 	switch command {
@@ -45,8 +52,10 @@ func main() {
 		generate(arguments)
 	case "serve":
 		serve(arguments)
+	case "lease":
+		lease(arguments)
 	default:
-		log.Fatalf("%q is neither generate nor serve", command)
+		log.Fatalf("%q is none of generate, serve and lease", command)
 	}
 }
 
@@ -125,11 +134,15 @@ func generate(arguments []string) {
 	text, err := prototext.MarshalOptions{Multiline: true}.Marshal(config)
 	must(err)
 	write(*dir, "bootz.textproto", text)
+	write(*dir, "an-image", []byte("an image"))
 	write(*dir, "idevid.pem", block("CERTIFICATE", idevid.cert.Raw))
 	key, err := x509.MarshalPKCS8PrivateKey(idevid.key)
 	must(err)
 	write(*dir, "idevid.key", block("PRIVATE KEY", key))
 	write(*dir, "vendor.pem", block("CERTIFICATE", maker.cert.Raw))
+	key, err = x509.MarshalPKCS8PrivateKey(maker.key)
+	must(err)
+	write(*dir, "vendor.key", block("PRIVATE KEY", key))
 }
 
 // The service of the public repository, of whose unary answers one thing is wrong.
@@ -137,7 +150,53 @@ type faulty struct {
 	*service.Service
 	fault string
 	owner *party
+	maker *party
 	last  *bpb.GetBootstrapDataResponse
+}
+
+// The helper package writes the certificate into XML as it is, and makes no voucher whose time is over.
+type xmlVoucher struct {
+	XMLName          xml.Name `xml:"urn:ietf:params:xml:ns:yang:ietf-voucher voucher"`
+	CreatedOn        string   `xml:"created-on"`
+	ExpiresOn        string   `xml:"expires-on"`
+	Assertion        string   `xml:"assertion"`
+	SerialNumber     string   `xml:"serial-number"`
+	PinnedDomainCert string   `xml:"pinned-domain-cert"`
+}
+
+// What the vendor says in a voucher, changed and signed again.
+func (f *faulty) revouch(voucher []byte, write func(*ownershipvoucher.OwnershipVoucher) ([]byte, error)) ([]byte, error) {
+	said, err := ownershipvoucher.Unmarshal(voucher, nil)
+	must(err)
+	text, err := write(said)
+	must(err)
+	signed, err := pkcs7.NewSignedData(text)
+	must(err)
+	signed.SetDigestAlgorithm(pkcs7.OIDDigestAlgorithmSHA256)
+	must(signed.AddSigner(f.maker.cert, f.maker.key, pkcs7.SignerInfoConfig{}))
+	return signed.Finish()
+}
+
+func expired(voucher *ownershipvoucher.OwnershipVoucher) ([]byte, error) {
+	voucher.OV.CreatedOn = time.Now().Add(-48 * time.Hour).Format(time.RFC3339)
+	voucher.OV.ExpiresOn = time.Now().Add(-24 * time.Hour).Format(time.RFC3339)
+	return json.Marshal(voucher)
+}
+
+func inXML(voucher *ownershipvoucher.OwnershipVoucher) ([]byte, error) {
+	said := voucher.OV
+	return xml.Marshal(xmlVoucher{
+		CreatedOn: said.CreatedOn, ExpiresOn: said.ExpiresOn, Assertion: said.Assertion, SerialNumber: said.SerialNumber,
+		PinnedDomainCert: base64.StdEncoding.EncodeToString(said.PinnedDomainCert),
+	})
+}
+
+func (f *faulty) ReportStatus(ctx context.Context, request *bpb.ReportStatusRequest) (*bpb.EmptyResponse, error) {
+	if f.fault == "stall-report" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return f.Service.ReportStatus(ctx, request)
 }
 
 func (f *faulty) GetBootstrapData(ctx context.Context, request *bpb.GetBootstrapDataRequest) (*bpb.GetBootstrapDataResponse, error) {
@@ -146,7 +205,14 @@ func (f *faulty) GetBootstrapData(ctx context.Context, request *bpb.GetBootstrap
 		return nil, err
 	}
 	switch f.fault {
-	case "none":
+	case "none", "stall-report":
+	case "stall-data":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "expired":
+		answer.OwnershipVoucher, err = f.revouch(answer.OwnershipVoucher, expired)
+	case "xml": // nothing is wrong with it
+		answer.OwnershipVoucher, err = f.revouch(answer.OwnershipVoucher, inXML)
 	case "voucher": // by a vendor that the box does not know
 		stranger, domain := newParty("Stranger", "", nil), newParty("Domain", "", nil)
 		serial := request.GetControlCardState().GetSerialNumber()
@@ -197,7 +263,7 @@ func serve(arguments []string) {
 		stranger := newParty("Stranger", "", nil)
 		trustCert, trustKey, *fault = stranger.cert, stranger.key, "none"
 	}
-	tls, err := bootztls.TLSConfiguration(&bootztls.Opts{
+	served, err := bootztls.TLSConfiguration(&bootztls.Opts{
 		CAPrivateKey:      trustKey,
 		CACert:            trustCert,
 		IPAddress:         net.ParseIP(host),
@@ -207,13 +273,36 @@ func serve(arguments []string) {
 	must(err)
 	inner, err := service.New(artifacts, chassismanager.New(config), nil)
 	must(err)
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(tls)))
-	owner := &party{ownerCert, ownerKey.(*rsa.PrivateKey)}
-	bpb.RegisterBootstrapServer(server, &faulty{Service: inner, fault: *fault, owner: owner})
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(served)))
+	owner, maker := &party{ownerCert, ownerKey.(*rsa.PrivateKey)}, readParty(filepath.Dir(*file), "vendor")
+	bpb.RegisterBootstrapServer(server, &faulty{Service: inner, fault: *fault, owner: owner, maker: maker})
+	go files(net.JoinHostPort(host, "8443"), filepath.Dir(*file), served)
 	listener, err := net.Listen("tcp", config.GetServerAddress())
 	must(err)
 	log.Printf("listening on %s", listener.Addr())
 	must(server.Serve(listener))
+}
+
+// The image, over HTTPS, by the same certificate.
+func files(address, dir string, config *tls.Config) {
+	config = config.Clone()
+	config.NextProtos, config.ClientAuth = []string{"http/1.1"}, tls.NoClientCert
+	mux := http.NewServeMux()
+	mux.HandleFunc("/image", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, filepath.Join(dir, "an-image"))
+	})
+	server := &http.Server{Addr: address, Handler: mux, TLSConfig: config}
+	must(server.ListenAndServeTLS("", ""))
+}
+
+func readParty(dir, name string) *party {
+	cert, _ := pem.Decode(content(filepath.Join(dir, name+".pem")))
+	key, _ := pem.Decode(content(filepath.Join(dir, name+".key")))
+	parsed, err := x509.ParseCertificate(cert.Bytes)
+	must(err)
+	private, err := x509.ParsePKCS8PrivateKey(key.Bytes)
+	must(err)
+	return &party{parsed, private.(*rsa.PrivateKey)}
 }
 
 func content(file string) []byte {

@@ -1,14 +1,14 @@
-//! `make try-bootz`: a box that has just left the factory, bootstrapped by the public server emulator.
+//! `make try-bootz`: a box that has just left the factory finds the public server emulator by DHCP, and is bootstrapped.
 //!
-//! Box and server have a network namespace each and a cable between them. It prints what the box did, what the server
-//! saw and what the box is afterwards, and ends. Everything is gone then.
+//! Box and servers have a network namespace each and a cable between them; nobody tells the box anything. It prints what
+//! the box did, what the servers saw and what the box is afterwards, and ends. Everything is gone then.
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{BOX, Bootstrap, Given, PORT, SERVER, bootz, start};
+use holdfast_tests::bootz::{Bootstrap, Given, PORT, SERVER, bootz};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 
@@ -32,15 +32,25 @@ async fn run() -> Result<()> {
     let net = Netns::enter();
     let given =
         Given { streaming: true, openconfig: OPENCONFIG, dynamic: DYNAMIC, ..Given::default() };
-    let bootstrap = Bootstrap::new(&net, given);
-    let server = bootstrap.emulator().await;
-    let options = bootstrap.options();
+    let bootstrap = Bootstrap::factory_new(&net, given);
+    let (server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    println!(
+        "A bootz server (the public emulator) at {SERVER}, and dnsmasq, which names it in option 143."
+    );
+    println!(
+        "A factory-new box with a cable to them in {PORT}, which is down and has no address:\n"
+    );
+    println!("{}", net.ip(&format!("-brief address show dev {PORT}")));
+    let options = bootstrap.options_of_factory_new();
+    println!("holdfast run {}\n", shown(&options));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let agent = AgentProcess::start_with(&net, &options).await;
-    println!("A box with {PORT} at {BOX}, and the bootz server emulator at {SERVER}.");
-    println!("holdfast bootz start --bootz-uri bootz://{SERVER} --src-interface {PORT}\n");
-    start(&agent);
     eventually("the bootstrap ends", || bootz(&agent, &["status"]).contains("BOOTZ_OK")).await;
+    println!("What DHCP saw:");
+    for line in dhcp.log().lines().filter(|line| line.contains("(box0)")) {
+        println!("  {}", line.rsplit(": ").next().unwrap_or(line));
+    }
+    println!("\nWhat the port has now:\n{}", net.ip(&format!("-brief address show dev {PORT}")));
     println!("What the box did (holdfast bootz status):\n{}", bootz(&agent, &["status"]));
     println!("What the server logged of it:");
     for line in server.log().lines().filter(|line| line.contains("Status") || line.contains("card"))
@@ -55,4 +65,13 @@ async fn run() -> Result<()> {
         bail!("the bootstrap did not end well");
     }
     Ok(())
+}
+
+/// Options without the folders of their files.
+fn shown(options: &[String]) -> String {
+    let short = |option: &String| match option.rsplit_once('/') {
+        Some((_, file)) => file.to_owned(),
+        None => option.clone(),
+    };
+    options.iter().map(short).collect::<Vec<_>>().join(" ")
 }

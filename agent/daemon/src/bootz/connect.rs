@@ -2,12 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use holdfast_bootz::{
-    client::Connect,
-    identity::Chain,
-    uri::{Host, Server},
-    wire::Connection,
-};
+use holdfast_bootz::{client::Connect, identity::Chain, uri::Host, wire::Connection};
 use hyper_util::rt::TokioIo;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -19,11 +14,11 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
-use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_rustls::TlsConnector;
 use tonic::transport::Endpoint;
 
 use crate::logging::Chain as Causes;
+use crate::network::{Network, NetworkError, Stream, Way};
 
 /// HTTP/2 is all that bootstrap servers speak.
 const ALPN: &[u8] = b"h2";
@@ -31,16 +26,8 @@ const ALPN: &[u8] = b"h2";
 /// Why a server is not connected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    #[error("cannot resolve {server}")]
-    Resolve { server: String, source: io::Error },
-    #[error("{server} has no address")]
-    NoAddress { server: String },
-    #[error("cannot go out by interface `{interface}`")]
-    Interface { interface: String, source: io::Error },
-    #[error("cannot connect to {address}")]
-    Tcp { address: SocketAddr, source: io::Error },
-    #[error("no TLS connection with {address}")]
-    Tls { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("the certificate that the server's should lead to cannot be used")]
     Trust(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("`{0}` is no name of a server")]
@@ -109,62 +96,25 @@ impl Handshakes {
 
 /// Connects as the client asks.
 pub(super) async fn connect(
+    network: &Network,
     handshakes: &Handshakes,
     how: Connect,
 ) -> Result<Connection, ConnectError> {
-    let tls = TlsConnector::from(Arc::new(handshakes.config(&how)?));
-    let mut last = ConnectError::NoAddress { server: how.server.to_string() };
-    for address in resolve(&how.server).await? {
-        match secure(&tls, address, &how).await {
-            Ok(stream) => return speak(stream, address).await,
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn resolve(server: &Server) -> Result<Vec<SocketAddr>, ConnectError> {
-    match &server.host {
-        Host::Address(address) => Ok(vec![SocketAddr::new(*address, server.port)]),
+    let (host, name) = match &how.server.host {
+        Host::Address(address) => (address.to_string(), ServerName::from(*address)),
         Host::Name(name) => {
-            let found = lookup_host((name.as_str(), server.port)).await;
-            let failed = |source| ConnectError::Resolve { server: server.to_string(), source };
-            Ok(found.map_err(failed)?.collect())
-        }
-    }
-}
-
-async fn secure(
-    tls: &TlsConnector,
-    address: SocketAddr,
-    how: &Connect,
-) -> Result<TlsStream<TcpStream>, ConnectError> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    };
-    let failed = |source| ConnectError::Tcp { address, source };
-    let socket = socket.map_err(failed)?;
-    if let Some(interface) = &how.interface {
-        socket
-            .bind_device(Some(interface.as_bytes()))
-            .map_err(|source| ConnectError::Interface { interface: interface.clone(), source })?;
-    }
-    let stream = socket.connect(address).await.map_err(failed)?;
-    let name = match &how.server.host {
-        Host::Address(address) => ServerName::from(*address),
-        Host::Name(name) => {
-            ServerName::try_from(name.clone()).map_err(|_| ConnectError::Name(name.clone()))?
+            let server = ServerName::try_from(name.clone());
+            (name.clone(), server.map_err(|_| ConnectError::Name(name.clone()))?)
         }
     };
-    tls.connect(name, stream).await.map_err(|source| ConnectError::Tls { address, source })
+    let tls = Some(TlsConnector::from(Arc::new(handshakes.config(&how)?)));
+    let way = Way { name, tls, interface: how.interface.as_deref() };
+    let (stream, address) = network.reach(&host, how.server.port, &way).await?;
+    speak(stream, address).await
 }
 
 /// HTTP/2 on a connection that is there already: when it ends, it is not made again behind the client's back.
-async fn speak(
-    stream: TlsStream<TcpStream>,
-    address: SocketAddr,
-) -> Result<Connection, ConnectError> {
+async fn speak(stream: Box<dyn Stream>, address: SocketAddr) -> Result<Connection, ConnectError> {
     let mut once = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_| {
         let stream = once.take();

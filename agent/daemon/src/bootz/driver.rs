@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::rand;
 use holdfast_bootz::{
-    client::{Action, Client, Connect, Event, Outcome, Surroundings, Task, Work},
-    image::Image,
+    client::{Action, Client, Command, Connect, Event, Install, Outcome, Surroundings, Task, Work},
     payload::Payload,
     wire::{Connection, Exchange, Refused},
 };
 use holdfast_config::schema::Origin;
+use holdfast_config::{LayerKey, Mark, Service, Tree};
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 use tokio::{
@@ -56,6 +56,8 @@ pub(super) struct Driver<D> {
     exchange: Option<Exchange>,
     due: Option<(Work, Instant)>,
     shown_tx: watch::Sender<Shown>,
+    /// What clients have configured, as it was seen last.
+    clients: [Tree<Mark>; 2],
 }
 
 impl<D: Datastore> Driver<D> {
@@ -68,6 +70,7 @@ impl<D: Datastore> Driver<D> {
     ) -> (Self, watch::Receiver<Shown>) {
         let (shown_tx, shown_rx) = watch::channel(Shown::new(client.record().clone()));
         let driver = Self {
+            clients: clients(&core),
             client,
             equipment: Arc::new(equipment),
             core,
@@ -85,16 +88,26 @@ impl<D: Datastore> Driver<D> {
     /// Awaits nothing but the next event.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Ask>) {
         self.show().await;
-        self.step(Event::Started).await;
+        let mut changes = self.core.watch();
+        let now = self.core.configuration();
+        let factory_new = now.is_factory_new() && now.layers().is_on(Service::Bootz);
+        self.step(Event::Started { factory_new }).await;
         loop {
-            let due = self.due;
+            let (due, busy) = (self.due, self.client.record().parameters.is_some());
             let event = tokio::select! {
                 ask = commands.recv() => match ask {
                     Some(Ask { command, taken }) => {
                         let _asker_is_gone = taken.send(());
+                        if let Command::Start(_) = &command {
+                            self.clients = clients(&self.core);
+                        }
                         Event::Command(command)
                     }
                     None => return,
+                },
+                Ok(()) = changes.changed(), if busy => match self.is_configured() {
+                    true => Event::Configured,
+                    false => continue,
                 },
                 Some(ended) = self.tasks.join_next() => match self.ended(ended) {
                     Some(event) => event,
@@ -107,6 +120,14 @@ impl<D: Datastore> Driver<D> {
             };
             self.step(event).await;
         }
+    }
+
+    /// Whether the clients' configuration has become another one since this was asked last.
+    fn is_configured(&mut self) -> bool {
+        let now = clients(&self.core);
+        let same = self.clients.iter().zip(&now).all(|(old, new)| old.is_same(new));
+        self.clients = now;
+        !same
     }
 
     /// A task that panicked is told by its deadline.
@@ -165,9 +186,13 @@ impl<D: Datastore> Driver<D> {
         let equipment = self.equipment.clone();
         match task {
             Task::Lease => {
-                let why = "DHCP is not supported yet: name the server with `holdfast bootz start`";
-                let outcome = Outcome::Leased(Err(why.to_owned()));
-                self.tasks.spawn(async move { Ended::with(work, outcome) });
+                self.tasks.spawn(async move {
+                    let found = match &equipment.dhcp {
+                        Some(dhcp) => dhcp.servers().await,
+                        None => Err("no port is there to ask on: see --bootz-port".to_owned()),
+                    };
+                    Ended::with(work, Outcome::Leased(found))
+                });
             }
             Task::Connect(how) => {
                 self.tasks.spawn(reach(work, equipment, how));
@@ -242,6 +267,13 @@ impl<D: Datastore> Driver<D> {
     }
 }
 
+/// What clients have configured.
+fn clients(core: &impl Datastore) -> [Tree<Mark>; 2] {
+    let configuration = core.configuration();
+    [Origin::OpenConfig, Origin::Native]
+        .map(|origin| configuration.layers().tree(LayerKey::client(origin)).clone())
+}
+
 /// What the client wants done about an event that happened now.
 fn decide(client: &mut Client, event: Event) -> Vec<Action> {
     let mut random = |octets: &mut [u8]| {
@@ -258,7 +290,7 @@ async fn elapsed(due: Option<(Work, Instant)>) -> Option<Work> {
 }
 
 async fn reach(work: Work, equipment: Arc<Equipment>, how: Connect) -> Ended {
-    match connect::connect(&equipment.tls, how).await {
+    match connect::connect(&equipment.network, &equipment.tls, how).await {
         Ok(connection) => {
             Ended { connection: Some(connection), ..Ended::with(work, Outcome::Connected(Ok(()))) }
         }
@@ -278,9 +310,10 @@ async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
     }
 }
 
-async fn install(work: Work, equipment: Arc<Equipment>, wanted: Image) -> Ended {
+async fn install(work: Work, equipment: Arc<Equipment>, wanted: Install) -> Ended {
+    let Equipment { network, folder, .. } = &*equipment;
     let installed = match &equipment.image_command {
-        Some(command) => image::install(&wanted, command, &equipment.folder)
+        Some(command) => image::install(network, wanted, command, folder)
             .await
             .map_err(|error| Chain(&error).to_string()),
         None => Err("this box has no command that installs images".to_owned()),

@@ -12,6 +12,7 @@ mod shown;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use holdfast_bootz::{
@@ -20,14 +21,16 @@ use holdfast_bootz::{
     image::Slot,
     retry::Backoff,
 };
+use holdfast_platform::netns::Netns;
 use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::driver::Driver;
-pub use self::shown::Shown;
+use self::{driver::Driver, shown::Shown};
 use crate::{
+    dhcp::{self, Dhcp, Held},
     gnsi::Gnsi,
+    network::Network,
     northbound::Datastore,
     reboot::Reboots,
     settings::{BootzRpc, BootzSettings},
@@ -55,6 +58,8 @@ pub enum BootzError {
     Tls(#[from] rustls::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("cannot begin to ask DHCP servers")]
+    Dhcp(#[source] io::Error),
     #[error("`{}` cannot be understood", path.display())]
     Record { path: PathBuf, source: serde_json::Error },
 }
@@ -64,6 +69,7 @@ pub enum BootzError {
 pub struct Bootz {
     command_tx: mpsc::Sender<Ask>,
     shown_rx: watch::Receiver<Shown>,
+    held_rx: Option<watch::Receiver<Held>>,
 }
 
 /// A command, and whom its acceptance is told.
@@ -80,26 +86,36 @@ struct Equipment {
     tls: connect::Handshakes,
     image_command: Option<PathBuf>,
     folder: PathBuf,
+    network: Network,
+    dhcp: Option<Dhcp>,
 }
 
-/// Starts the client of a box that has an IDevID; a box without one is not bootstrapped.
+/// Starts the client of a box that has an IDevID; a box without one is not bootstrapped. Its way out of the box is by
+/// the namespace that is managed.
 ///
 /// # Errors
 /// When a setting is missing, or a file cannot be used.
 pub async fn start(
     settings: &BootzSettings,
     state: &Path,
+    netns: Netns,
     core: impl Datastore,
     gnsi: Gnsi,
     reboots: Reboots,
 ) -> Result<Option<(Bootz, AbortOnDropHandle<()>)>, BootzError> {
-    let Some((profile, equipment)) = equip(settings, state)? else { return Ok(None) };
+    if settings.bootz_port.is_none() {
+        dhcp::withdraw(&core).await;
+    }
+    let Some((profile, equipment)) = equip(settings, state, netns, &core)? else {
+        return Ok(None);
+    };
+    let held_rx = equipment.dhcp.as_ref().map(Dhcp::held);
     let record = keep::read(&equipment.folder)?;
     let client = Client::new(profile, record);
     let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);
     let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, reboots);
     let task = tokio::spawn(driver.run(command_rx));
-    Ok(Some((Bootz { command_tx, shown_rx }, AbortOnDropHandle::new(task))))
+    Ok(Some((Bootz { command_tx, shown_rx, held_rx }, AbortOnDropHandle::new(task))))
 }
 
 impl Bootz {
@@ -109,14 +125,23 @@ impl Bootz {
         self.command_tx.send(Ask { command, taken }).await.is_ok() && answered.await.is_ok()
     }
 
-    pub fn shown(&self) -> Shown {
-        self.shown_rx.borrow().clone()
+    /// What was done, what is leased, and where it stands.
+    pub fn status(&self) -> String {
+        let held = self.held_rx.as_ref().map(|held| held.borrow().to_string());
+        format!("{}{}", *self.shown_rx.borrow(), held.unwrap_or_default())
+    }
+
+    /// Whether there is a port on which DHCP can be asked.
+    pub fn has_port(&self) -> bool {
+        self.held_rx.is_some()
     }
 }
 
 fn equip(
     settings: &BootzSettings,
     state: &Path,
+    netns: Netns,
+    core: &impl Datastore,
 ) -> Result<Option<(Profile, Equipment)>, BootzError> {
     let Some(certificate) = &settings.bootz_idevid_cert else { return Ok(None) };
     let missing = |option| BootzError::Missing { option };
@@ -125,11 +150,16 @@ fn equip(
     let serial = settings.bootz_serial.clone().ok_or_else(|| missing("--bootz-serial"))?;
     let chain = Chain::from_pem(&read(certificate)?)?;
     let key = zeroize::Zeroizing::new(read(key)?);
+    let (folder, netns) = (keep::folder(state)?, Arc::new(netns));
+    let port = settings.bootz_port.as_deref();
+    let dhcp = port.map(|port| dhcp::start(port, netns.clone(), &folder, core.clone()));
     let equipment = Equipment {
         tls: connect::Handshakes::new(&chain, &key)?,
         key: SigningKey::from_pem(&key, &chain)?,
         image_command: settings.bootz_image_command.clone(),
-        folder: keep::folder(state)?,
+        folder,
+        network: Network::new(netns),
+        dhcp: dhcp.transpose().map_err(BootzError::Dhcp)?,
     };
     let profile = Profile {
         manufacturer: settings.bootz_manufacturer.clone(),
@@ -148,6 +178,7 @@ fn equip(
             installs: settings.bootz_image_command.is_some(),
         },
         backoff: Backoff::default(),
+        port: settings.bootz_port.clone(),
     };
     Ok(Some((profile, equipment)))
 }

@@ -10,7 +10,7 @@ const ACCOUNT: usize = 64;
 
 /// The account of the last steps, and where the client stands.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub(super) struct Shown {
     account: VecDeque<Arc<str>>,
     record: Record,
 }

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::failure;
 use crate::bootz::Bootz;
 
-/// Which server to bootstrap from, on the wire of this socket.
+/// Which server to bootstrap from, on the wire of this socket: this one, or those that DHCP names.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BootzStart {
-    pub bootz_uri: String,
-    pub src_interface: String,
+    pub bootz_uri: Option<String>,
+    pub src_interface: Option<String>,
 }
 
 /// The routes below `/bootz`, for [`super::start`]; nothing behind them when the box has no IDevID.
@@ -32,20 +32,27 @@ pub fn routes(bootz: Option<Bootz>) -> Router {
 
 async fn status(State(bootz): State<Option<Bootz>>) -> Response {
     match bootz {
-        Some(bootz) => bootz.shown().to_string().into_response(),
+        Some(bootz) => bootz.status().into_response(),
         None => unequipped(),
     }
 }
 
 async fn start(State(bootz): State<Option<Bootz>>, Json(asked): Json<BootzStart>) -> Response {
-    let server = match asked.bootz_uri.parse() {
-        Ok(server) => server,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, format!("{error}")),
+    let refused = |why: String| failure(StatusCode::BAD_REQUEST, why);
+    let entry = match (asked.bootz_uri, asked.src_interface) {
+        (None, None) if bootz.as_ref().is_some_and(|bootz| !bootz.has_port()) => {
+            let why = "this agent was started without a port for DHCP: see --bootz-port";
+            return failure(StatusCode::CONFLICT, why.to_owned());
+        }
+        (None, None) => Entry::Dhcp,
+        (Some(uri), Some(interface)) if !interface.is_empty() => match uri.parse() {
+            Ok(server) => Entry::Named { server, interface },
+            Err(error) => return refused(format!("{error}")),
+        },
+        (Some(_), _) => return refused("the interface has no name".to_owned()),
+        (None, Some(_)) => return refused("the server has no URI".to_owned()),
     };
-    if asked.src_interface.is_empty() {
-        return failure(StatusCode::BAD_REQUEST, "the interface has no name".to_owned());
-    }
-    command(bootz, Command::Start(Entry::Named { server, interface: asked.src_interface })).await
+    command(bootz, Command::Start(entry)).await
 }
 
 async fn terminate(State(bootz): State<Option<Bootz>>) -> Response {

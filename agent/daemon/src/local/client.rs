@@ -109,13 +109,14 @@ impl Client {
     }
 
     /// # Errors
-    /// When no agent runs, it has no IDevID, or the URI names no server.
+    /// When no agent runs, it has no IDevID, the URI names no server, or without one there is no port to ask DHCP on.
     pub async fn start_bootz(
         &self,
-        bootz_uri: &str,
-        src_interface: &str,
+        bootz_uri: Option<&str>,
+        src_interface: Option<&str>,
     ) -> Result<(), ClientError> {
-        let (bootz_uri, src_interface) = (bootz_uri.to_owned(), src_interface.to_owned());
+        let bootz_uri = bootz_uri.map(ToOwned::to_owned);
+        let src_interface = src_interface.map(ToOwned::to_owned);
         self.post("/bootz/start", &BootzStart { bootz_uri, src_interface }).await
     }
 

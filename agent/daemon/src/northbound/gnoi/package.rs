@@ -170,7 +170,9 @@ impl From<PackageError> for Refusal {
             PackageError::Image(error) => match error {
                 Image::Url(_) | Image::Digest { .. } => Self::invalid(text),
                 Image::TooLong(_) => Self::stuck(text),
-                Image::Write { .. } | Image::Read { .. } => Self::internal(text),
+                Image::Write { .. } | Image::Read { .. } | Image::Trust { .. } => {
+                    Self::internal(text)
+                }
                 Image::Connect { .. } | Image::Fetch { .. } | Image::Stalled(_) => Self::busy(text),
                 Image::Status { .. } | Image::Run { .. } | Image::Failed { .. } => {
                     Self::precondition(text)

@@ -1,0 +1,234 @@
+//! What servers gave: pure values, and the file that outlives the process.
+
+use std::{
+    fmt, fs, io,
+    net::{IpAddr, Ipv6Addr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use holdfast_bootz::{dhcp, uri::Server};
+use holdfast_config::{LeasedPort, LeasedRoute};
+use ipnet::{IpNet, Ipv4Net};
+use mozim::{DhcpV4Lease, DhcpV6Lease};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use tokio::time::Instant;
+
+use crate::store::{StoreError, write_private_file};
+
+/// The file, in the folder of the bootstrap: it goes with a factory reset.
+const FILE: &str = "lease.json";
+/// A DHCPv6 server says nothing of the prefix on the link: routers do.
+const HOST_PREFIX: u8 = 128;
+
+/// One lease of either family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lease {
+    pub address: IpNet,
+    /// Prefixes with their gateways; without one, the prefix is on the link.
+    pub routes: Vec<(IpNet, Option<IpAddr>)>,
+    /// How long it lasts, in seconds.
+    pub seconds: u32,
+    /// When it was given, in seconds since 1970.
+    pub granted: u64,
+    /// The bootstrap servers that came with it. They are asked for anew in each attempt.
+    #[serde(skip)]
+    pub servers: Vec<Server>,
+    /// Why some are missing.
+    #[serde(skip)]
+    pub ignored: Vec<String>,
+}
+
+impl Lease {
+    pub(super) fn of_v4(given: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
+        let address = Ipv4Net::with_netmask(given.yiaddr, given.subnet_mask);
+        let address = address.map_err(|_| format!("{} is no mask", given.subnet_mask))?;
+        let mut lease = Self {
+            address: address.into(),
+            routes: routes(given),
+            seconds: given.lease_time_sec,
+            granted,
+            servers: Vec::new(),
+            ignored: Vec::new(),
+        };
+        if let Some(option) = given.get_option_raw(dhcp::OPTION_V4) {
+            lease.offer(dhcp::read_v4(&option));
+        }
+        Ok(lease)
+    }
+
+    pub(super) fn of_v6(given: &DhcpV6Lease, granted: u64) -> Result<Self, String> {
+        if given.address == Ipv6Addr::UNSPECIFIED {
+            return Err("it has no address".to_owned());
+        }
+        let address = IpNet::new(given.address.into(), HOST_PREFIX);
+        let mut lease = Self {
+            address: address.expect("128 bits are the whole address"),
+            routes: Vec::new(),
+            seconds: given.valid_time_sec,
+            granted,
+            servers: Vec::new(),
+            ignored: Vec::new(),
+        };
+        for option in given.get_option_raw(dhcp::OPTION_V6).unwrap_or_default() {
+            lease.offer(dhcp::read_v6(&option));
+        }
+        Ok(lease)
+    }
+
+    fn offer(&mut self, offer: Result<dhcp::Offer, dhcp::OptionError>) {
+        match offer {
+            Ok(offer) => {
+                self.servers.extend(offer.servers);
+                self.ignored.extend(offer.ignored.iter().map(ToString::to_string));
+            }
+            Err(error) => self.ignored.push(error.to_string()),
+        }
+    }
+
+    /// How much of it is left; nothing when it is over. A clock that was set back does not make it longer.
+    fn left(&self, now: u64) -> Option<Duration> {
+        let age = now.saturating_sub(self.granted);
+        let left = u64::from(self.seconds).checked_sub(age)?;
+        (left > 0).then(|| Duration::from_secs(left))
+    }
+}
+
+/// Classless static routes stand in the place of the routers (RFC 3442).
+fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
+    if let Some(routes) = &given.classless_routes {
+        return routes
+            .iter()
+            .filter_map(|route| {
+                let prefix = Ipv4Net::new(route.destination, route.prefix_length).ok()?;
+                let gateway = Some(route.router).filter(|router| !router.is_unspecified());
+                Some((prefix.into(), gateway.map(IpAddr::from)))
+            })
+            .collect();
+    }
+    let router = given.gateways.as_ref().and_then(|routers| routers.first());
+    router.map(|router| (Ipv4Net::default().into(), Some((*router).into()))).into_iter().collect()
+}
+
+/// All that one port has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    port: SmolStr,
+    v4: Option<(Lease, Instant)>,
+    v6: Option<(Lease, Instant)>,
+}
+
+impl Held {
+    pub(super) fn nothing(port: SmolStr) -> Self {
+        Self { port, v4: None, v6: None }
+    }
+
+    /// In the place of what was given before in its family.
+    pub(super) fn put(&mut self, lease: Lease) {
+        let ends = Instant::now() + Duration::from_secs(lease.seconds.into());
+        match lease.address {
+            IpNet::V4(_) => self.v4 = Some((lease, ends)),
+            IpNet::V6(_) => self.v6 = Some((lease, ends)),
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &(Lease, Instant)> {
+        self.v4.iter().chain(&self.v6)
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.each().next().is_none()
+    }
+
+    /// They are asked for anew.
+    pub(super) fn forget_servers(&mut self) {
+        for (lease, _) in self.v4.iter_mut().chain(&mut self.v6) {
+            lease.servers.clear();
+        }
+    }
+
+    /// When the next lease ends.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.each().map(|(_, ends)| *ends).min()
+    }
+
+    /// Drops what has ended.
+    pub(super) fn expire(&mut self) {
+        let now = Instant::now();
+        for lease in [&mut self.v4, &mut self.v6] {
+            *lease = lease.take().filter(|(_, ends)| *ends > now);
+        }
+    }
+
+    /// The bootstrap servers, each once.
+    pub(super) fn servers(&self) -> Vec<Server> {
+        let mut servers: Vec<Server> = Vec::new();
+        for server in self.each().flat_map(|(lease, _)| &lease.servers) {
+            if !servers.contains(server) {
+                servers.push(server.clone());
+            }
+        }
+        servers
+    }
+
+    /// What the lease layer is to hold.
+    pub(super) fn port(&self) -> LeasedPort {
+        let routes = self.each().flat_map(|(lease, _)| &lease.routes);
+        LeasedPort {
+            name: self.port.clone(),
+            addresses: self.each().map(|(lease, _)| lease.address).collect(),
+            routes: routes.map(|&(prefix, gateway)| LeasedRoute { prefix, gateway }).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (lease, ends) in self.each() {
+            let left = ends.saturating_duration_since(Instant::now()).as_secs();
+            writeln!(f, "lease: {} on {}, for {left} s", lease.address, self.port)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the file holds.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    port: SmolStr,
+    leases: Vec<Lease>,
+}
+
+pub(super) fn file(folder: &Path) -> PathBuf {
+    folder.join(FILE)
+}
+
+/// What was leased for this port before the process ended, and lasts. A file that cannot be read is as good as none: the
+/// servers are asked again.
+pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> Held {
+    let mut held = Held::nothing(port.clone());
+    let kept = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+    for lease in kept.filter(|kept| kept.port == *port).into_iter().flat_map(|kept| kept.leases) {
+        if let Some(left) = lease.left(now) {
+            let seconds = u32::try_from(left.as_secs()).expect("no more than what was given");
+            held.put(Lease { seconds, granted: now, ..lease });
+        }
+    }
+    held
+}
+
+pub(super) fn write(file: &Path, held: &Held) -> Result<(), StoreError> {
+    if held.is_nothing() {
+        return match fs::remove_file(file) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::File { action: "remove", path: file.to_owned(), source })
+            }
+            _ => Ok(()),
+        };
+    }
+    let leases = held.each().map(|(lease, _)| lease.clone()).collect();
+    let kept = Kept { port: held.port.clone(), leases };
+    let text = serde_json::to_vec(&kept).expect("text and numbers can be written");
+    write_private_file(file, &text)
+}

@@ -1,0 +1,256 @@
+//! What DHCP servers give to the bootstrap port, in the lease layer of the configuration.
+//!
+//! Start at [`start`]: one thread, in the namespace of the port, asks for ever in both families once it was asked to; what
+//! it is given goes into the lease layer, from there through the union like everything else, and out of it when the
+//! lease ends. [`lease`] says what a lease comes to, [`port`] has the sockets.
+//!
+//! Absent on purpose: name servers and the like, for which the models have no place; a second port.
+
+mod lease;
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use holdfast_bootz::uri::Server;
+use holdfast_config::{LayerKey, LeasedPort};
+use holdfast_platform::netns::Netns;
+use smol_str::SmolStr;
+use tokio::{
+    runtime,
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tracing::{error, warn};
+
+pub use self::lease::Held;
+use self::lease::Lease;
+use crate::{
+    caller::{Caller, Role, Source},
+    core::Intent,
+    logging::Chain,
+    northbound::Datastore,
+};
+
+/// Who asks comes one after the other: there is one bootstrap.
+const ASK_QUEUE_DEPTH: usize = 1;
+/// Leases that wait for the loop to come round: one of each family.
+const LEASE_QUEUE_DEPTH: usize = 2;
+/// How long the other family may take when a lease of one names no bootstrap server: an IPv6 port is usable some seconds
+/// after an IPv4 one, because it first looks whether its address is free.
+const OTHER_FAMILY: Duration = Duration::from_secs(10);
+
+/// The servers that the leases name, or why there is no lease.
+type Answer = Result<Vec<Server>, String>;
+
+/// The running clients; clones share them. They end when the last is dropped.
+#[derive(Clone, Debug)]
+pub struct Dhcp {
+    ask_tx: mpsc::Sender<oneshot::Sender<Answer>>,
+    held_rx: watch::Receiver<Held>,
+}
+
+impl Dhcp {
+    /// Asks the DHCP servers anew; the port keeps what it has until they give something else. Waits as long as nobody
+    /// answers.
+    ///
+    /// # Errors
+    /// When what they gave cannot be brought into force.
+    pub async fn servers(&self) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let stopped = || "the DHCP client has stopped".to_owned();
+        self.ask_tx.send(answer).await.map_err(|_| stopped())?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// What the port has, whenever that changes.
+    pub fn held(&self) -> watch::Receiver<Held> {
+        self.held_rx.clone()
+    }
+}
+
+/// Starts the clients of this port. They ask when they are asked to, and go on when the port had a lease before.
+///
+/// # Errors
+/// When there is no thread for them.
+pub fn start(
+    port: &str,
+    netns: Arc<Netns>,
+    folder: &Path,
+    core: impl Datastore,
+) -> io::Result<Dhcp> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let name = SmolStr::new(port);
+    let changes = core.watch();
+    let begin = move |told: mpsc::Sender<Lease>| {
+        let mut clients = JoinSet::new();
+        clients.spawn(port::ask_v4(name.clone(), changes.clone(), told.clone()));
+        clients.spawn(port::ask_v6(name.clone(), changes.clone(), told));
+        clients
+    };
+    let held = lease::read(&lease::file(folder), &port.into(), port::now());
+    let (leasing, dhcp) = Leasing::new(held, lease::file(folder), core, begin);
+    thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
+        Ok(()) => runtime.block_on(leasing.run()),
+        Err(error) => error!(error = %Chain(&error), "cannot ask DHCP servers"),
+    })?;
+    Ok(dhcp)
+}
+
+/// Takes back what was leased before: nobody renews it any more.
+pub async fn withdraw(core: &impl Datastore) {
+    if let Err(error) = bring(core, Vec::new()).await {
+        error!(error, "cannot take back what was leased");
+    }
+}
+
+/// The loop that owns leases.
+struct Leasing<D, B> {
+    held: Held,
+    file: PathBuf,
+    core: D,
+    /// Starts the clients of the port.
+    begin: B,
+    clients: JoinSet<()>,
+    ask_rx: mpsc::Receiver<oneshot::Sender<Answer>>,
+    lease_tx: mpsc::Sender<Lease>,
+    lease_rx: mpsc::Receiver<Lease>,
+    held_tx: watch::Sender<Held>,
+    asked: Option<Asked>,
+}
+
+/// Who waits for servers.
+struct Asked {
+    answer: oneshot::Sender<Answer>,
+    /// Families of which there has been a lease since: IPv4, IPv6.
+    told: [bool; 2],
+    /// When it waits no longer for the other one.
+    until: Option<Instant>,
+}
+
+impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
+    fn new(held: Held, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
+        let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
+        let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
+        let (held_tx, held_rx) = watch::channel(held.clone());
+        let (clients, asked) = (JoinSet::new(), None);
+        let leasing =
+            Self { held, file, core, begin, clients, ask_rx, lease_tx, lease_rx, held_tx, asked };
+        (leasing, Dhcp { ask_tx, held_rx })
+    }
+
+    async fn run(mut self) {
+        match self.held.is_nothing() {
+            true => withdraw(&self.core).await, // its time may have ended while nobody looked
+            false => {
+                if let Err(error) = self.told().await {
+                    error!(error, "cannot bring what was leased into force");
+                }
+                self.clients = (self.begin)(self.lease_tx.clone());
+            }
+        }
+        loop {
+            let patience = self.asked.as_ref().and_then(|asked| asked.until);
+            tokio::select! {
+                asked = self.ask_rx.recv() => match asked {
+                    Some(answer) => self.ask(answer).await,
+                    None => return,
+                },
+                Some(lease) = self.lease_rx.recv() => self.take(lease).await,
+                () = reached(self.held.ends()) => self.expire().await,
+                () = reached(patience) => self.answer(Ok(self.held.servers())),
+            }
+        }
+    }
+
+    /// The port comes up first: a box that has just left the factory may have shut it.
+    async fn ask(&mut self, answer: oneshot::Sender<Answer>) {
+        self.asked = Some(Asked { answer, told: [false; 2], until: None });
+        self.held.forget_servers();
+        self.clients.abort_all();
+        if let Err(why) = bring(&self.core, vec![self.held.port()]).await {
+            return self.answer(Err(why));
+        }
+        while self.lease_rx.try_recv().is_ok() {} // of the clients that were there before
+        self.clients = (self.begin)(self.lease_tx.clone());
+    }
+
+    async fn take(&mut self, lease: Lease) {
+        for ignored in &lease.ignored {
+            warn!(ignored, "DHCP names something that is no bootstrap server");
+        }
+        let family = usize::from(lease.address.addr().is_ipv6());
+        self.held.put(lease);
+        if let Err(why) = self.told().await {
+            return self.answer(Err(why));
+        }
+        let Some(asked) = &mut self.asked else { return };
+        asked.told[family] = true;
+        let servers = self.held.servers();
+        match servers.is_empty() && asked.told.contains(&false) {
+            true => asked.until = Some(Instant::now() + OTHER_FAMILY),
+            false => self.answer(Ok(servers)),
+        }
+    }
+
+    async fn expire(&mut self) {
+        self.held.expire();
+        warn!("a lease has ended");
+        if let Err(error) = self.told().await {
+            error!(error, "cannot take back what was leased");
+        }
+    }
+
+    /// Everybody learns what the port has now. The file comes first: what is in the layer has an end.
+    async fn told(&mut self) -> Result<(), String> {
+        if let Err(error) = lease::write(&self.file, &self.held) {
+            error!(error = %Chain(&error), "cannot keep what was leased");
+        }
+        self.held_tx.send_replace(self.held.clone());
+        bring(&self.core, vec![self.held.port()]).await
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        if let Some(asked) = self.asked.take() {
+            let _asker_is_gone = asked.answer.send(answer);
+        }
+    }
+}
+
+/// Brings the lease layer into force, if that changes anything.
+async fn bring(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), String> {
+    let now = core.configuration();
+    let next = now.leased(&ports).map_err(|error| Chain(&error).to_string())?;
+    let layer = LayerKey::LEASE;
+    if next.layers().tree(layer) == now.layers().tree(layer) {
+        return Ok(());
+    }
+    let brought = core.change(&caller(), Intent::Lease(ports)).await;
+    brought.map(drop).map_err(|error| Chain(&error).to_string())
+}
+
+/// Waits for this moment; for ever without one.
+async fn reached(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// In whose name leases change the box.
+fn caller() -> Caller {
+    Caller {
+        name: SmolStr::new_static("dhcp"),
+        role: Role::Admin,
+        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        peer: None,
+    }
+}

@@ -1,0 +1,195 @@
+//! Leases that come, are renewed, replaced, end, and outlive the process: on the simulated kernel, with servers that are
+//! the test.
+
+use std::path::Path as Folder;
+
+use holdfast_platform::transport::SimulatedKernel;
+use ipnet::IpNet;
+use tempfile::TempDir;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::core::tests::Agent;
+
+const PORT: &str = "eth0";
+const FIRST: &str = "192.0.2.9/24";
+const LINK: [&str; 2] = ["link eth0", "link lo"];
+const SERVER: &str = "bootz://192.0.2.1:15006";
+
+/// A box, its leasing, and the other end of its clients.
+struct Rig {
+    agent: Agent,
+    kernel: SimulatedKernel,
+    folder: TempDir,
+    dhcp: Dhcp,
+    /// A sender for each time that clients were started.
+    begun: UnboundedReceiver<mpsc::Sender<Lease>>,
+    task: JoinHandle<()>,
+}
+
+fn lease(address: &str, seconds: u32, servers: &[&str]) -> Lease {
+    let address: IpNet = address.parse().unwrap();
+    let gateway = "192.0.2.254".parse().unwrap();
+    Lease {
+        routes: match address {
+            IpNet::V4(_) => vec![("0.0.0.0/0".parse().unwrap(), Some(gateway))],
+            IpNet::V6(_) => Vec::new(),
+        },
+        address,
+        seconds,
+        granted: port::now(),
+        servers: servers.iter().map(|uri| uri.parse().unwrap()).collect(),
+        ignored: Vec::new(),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test counts what it is told")]
+fn begin(
+    held: Held,
+    folder: &Folder,
+    agent: &Agent,
+) -> (Dhcp, UnboundedReceiver<mpsc::Sender<Lease>>, JoinHandle<()>) {
+    let (begun_tx, begun) = mpsc::unbounded_channel();
+    let clients = move |told: mpsc::Sender<Lease>| {
+        begun_tx.send(told).unwrap();
+        JoinSet::new()
+    };
+    let file = lease::file(folder);
+    let (leasing, dhcp) = Leasing::new(held, file, agent.handle.clone(), clients);
+    (dhcp, begun, tokio::spawn(leasing.run()))
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let (kernel, folder) = (SimulatedKernel::new(&[PORT]), TempDir::new().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let (dhcp, begun, task) = begin(Held::nothing(PORT.into()), folder.path(), &agent);
+        Self { agent, kernel, folder, dhcp, begun, task }
+    }
+
+    /// Asks, and gives this.
+    async fn asked(&mut self, given: &[Lease]) -> Answer {
+        let dhcp = self.dhcp.clone();
+        let asked = tokio::spawn(async move { dhcp.servers().await });
+        let told = self.begun.recv().await.unwrap();
+        for lease in given {
+            told.send(lease.clone()).await.unwrap();
+        }
+        asked.await.unwrap()
+    }
+
+    async fn until(&mut self, want: &[&str]) {
+        let (kernel, mut held) = (&self.kernel, self.dhcp.held());
+        while kernel.describe() != want {
+            tokio::select! {
+                changed = held.changed() => changed.unwrap(),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    }
+
+    /// The process ends, and another one begins.
+    async fn restart(self) -> Self {
+        let Self { agent, kernel, folder, dhcp, task, .. } = self;
+        drop(dhcp);
+        task.await.unwrap();
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let held = lease::read(&lease::file(folder.path()), &PORT.into(), port::now());
+        let (dhcp, begun, task) = begin(held, folder.path(), &agent);
+        Self { agent, kernel, folder, dhcp, begun, task }
+    }
+}
+
+fn with(address: &str) -> Vec<String> {
+    let address = format!("address {address} of eth0");
+    [&*address, "link eth0", "link lo", "route 0.0.0.0/0 metric 0"].map(ToOwned::to_owned).to_vec()
+}
+
+// proves 4.2
+#[tokio::test]
+async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
+    let mut rig = Rig::new().await;
+    let servers = rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    assert_eq!(servers, [SERVER.parse().unwrap()]);
+    assert_eq!(rig.kernel.describe(), with(FIRST));
+    assert!(rig.agent.handle.configuration().is_factory_new(), "a lease is nobody's configuration");
+}
+
+#[tokio::test]
+async fn what_a_server_gives_next_takes_the_place_of_what_it_gave_before() {
+    let mut rig = Rig::new().await;
+    rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    let servers = rig.asked(&[lease("192.0.2.10/24", 3600, &["bootz://a:1"])]).await.unwrap();
+    assert_eq!(servers, ["bootz://a:1".parse().unwrap()]);
+    assert_eq!(rig.kernel.describe(), with("192.0.2.10/24"));
+}
+
+#[tokio::test]
+async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
+    let mut rig = Rig::new().await;
+    rig.asked(&[lease(FIRST, 60, &[SERVER])]).await.unwrap();
+    let told = {
+        let dhcp = rig.dhcp.clone();
+        let asked = tokio::spawn(async move { dhcp.servers().await });
+        let told = rig.begun.recv().await.unwrap();
+        told.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
+        asked.await.unwrap().unwrap();
+        told
+    };
+    let mut held = rig.dhcp.held();
+    held.mark_unchanged();
+    rig.agent.pass(Duration::from_secs(40)).await;
+    told.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
+    held.changed().await.unwrap();
+    rig.agent.pass(Duration::from_secs(40)).await;
+    assert_eq!(rig.kernel.describe(), with(FIRST), "80 s after a lease of 60 s");
+    rig.agent.pass(Duration::from_secs(21)).await;
+    rig.until(&LINK).await;
+    assert!(!lease::file(rig.folder.path()).exists());
+}
+
+#[tokio::test]
+async fn a_lease_without_servers_waits_for_the_other_family() {
+    let mut rig = Rig::new().await;
+    let six = lease("2001:db8::9/128", 3600, &[SERVER]);
+    let servers = rig.asked(&[lease(FIRST, 3600, &[]), six]).await.unwrap();
+    assert_eq!(servers, [SERVER.parse().unwrap()]);
+
+    // Both have told, and there is none.
+    let none = [lease(FIRST, 3600, &[]), lease("2001:db8::9/128", 3600, &[])];
+    assert_eq!(rig.asked(&none).await.unwrap(), []);
+    // One has told, and the other keeps silent.
+    tokio::time::pause();
+    assert_eq!(rig.asked(&none[..1]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
+    let mut rig = Rig::new().await;
+    rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    let mut rig = rig.restart().await;
+    rig.begun.recv().await.unwrap(); // it is asked for again
+    assert_eq!(rig.kernel.describe(), with(FIRST));
+
+    // While nobody looked, its time has ended.
+    let file = lease::file(rig.folder.path());
+    let over = Lease { granted: port::now() - 61, ..lease(FIRST, 60, &[]) };
+    let mut held = Held::nothing(PORT.into());
+    held.put(over);
+    lease::write(&file, &held).unwrap();
+    let mut rig = rig.restart().await;
+    rig.until(&LINK).await;
+    let lasts = |seconds, age: u64, port: &str| {
+        let mut held = Held::nothing(PORT.into());
+        held.put(Lease { granted: 1_000, ..lease(FIRST, seconds, &[]) });
+        lease::write(&file, &held).unwrap();
+        !lease::read(&file, &port.into(), 1_000 + age).is_nothing()
+    };
+    let rows = [(60, 59, PORT, true), (60, 60, PORT, false), (60, 0, "eth1", false)];
+    for (seconds, age, port, want) in rows {
+        assert_eq!(lasts(seconds, age, port), want, "{seconds} {age} {port}");
+    }
+    rig.agent.stop().await;
+}

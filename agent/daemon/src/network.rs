@@ -1,0 +1,160 @@
+//! Ways out of the box: TCP and TLS to servers, by one interface or any, in the namespace that is managed or in that of
+//! the agent.
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
+    thread,
+};
+
+use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpSocket, TcpStream},
+    sync::oneshot,
+};
+use tokio_rustls::TlsConnector;
+
+/// Why nobody is connected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    #[error("cannot resolve `{name}`")]
+    Resolve { name: String, source: io::Error },
+    #[error("`{name}` has no address")]
+    NoAddress { name: String },
+    #[error("cannot go out by interface `{interface}`")]
+    Interface { interface: String, source: io::Error },
+    #[error("cannot connect to {address}")]
+    Tcp { address: SocketAddr, source: io::Error },
+    #[error("no TLS connection with {address}")]
+    Tls { address: SocketAddr, source: io::Error },
+    #[error("cannot work in the managed namespace")]
+    Thread(#[source] io::Error),
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+}
+
+/// How to get to a server.
+pub struct Way<'a> {
+    /// What its certificate has to say.
+    pub name: ServerName<'static>,
+    /// Nothing for a connection without TLS.
+    pub tls: Option<TlsConnector>,
+    /// The interface to go out by; without one, whichever leads there.
+    pub interface: Option<&'a str>,
+}
+
+impl fmt::Debug for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, tls, interface } = self;
+        let mut shown = f.debug_struct("Way");
+        shown.field("name", name).field("tls", &tls.is_some()).field("interface", interface);
+        shown.finish()
+    }
+}
+
+/// Octets to and from a server.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// One network namespace.
+#[derive(Clone, Debug)]
+pub struct Network(Arc<Netns>);
+
+impl Network {
+    pub fn new(netns: Arc<Netns>) -> Self {
+        Self(netns)
+    }
+
+    /// That in which the agent was started.
+    ///
+    /// # Panics
+    /// Never: there is nothing to open.
+    pub fn machine() -> Self {
+        let current = Netns::open(&NetnsSetting::Current);
+        Self(Arc::new(current.expect("the current namespace is there")))
+    }
+
+    /// A connection with the first address of a host that takes one.
+    ///
+    /// # Errors
+    /// Why the last one does not.
+    pub async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        way: &Way<'_>,
+    ) -> Result<(Box<dyn Stream>, SocketAddr), NetworkError> {
+        let mut last = NetworkError::NoAddress { name: host.to_owned() };
+        for address in self.resolve(host, port).await? {
+            match self.open(address, way).await {
+                Ok(stream) => return Ok((stream, address)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn open(
+        &self,
+        address: SocketAddr,
+        way: &Way<'_>,
+    ) -> Result<Box<dyn Stream>, NetworkError> {
+        let stream = self.connect(address, way.interface).await?;
+        let Some(tls) = &way.tls else { return Ok(Box::new(stream)) };
+        let connected = tls.connect(way.name.clone(), stream).await;
+        Ok(Box::new(connected.map_err(|source| NetworkError::Tls { address, source })?))
+    }
+
+    /// The addresses of a host, by the resolver of the machine.
+    async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NetworkError> {
+        let name = host.to_owned();
+        let found = self.within(move || Ok((&*name, port).to_socket_addrs()?.collect())).await?;
+        let found: Vec<_> =
+            found.map_err(|source| NetworkError::Resolve { name: host.to_owned(), source })?;
+        match found.is_empty() {
+            true => Err(NetworkError::NoAddress { name: host.to_owned() }),
+            false => Ok(found),
+        }
+    }
+
+    /// A connection that goes out by this interface, or by whichever leads there.
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        interface: Option<&str>,
+    ) -> Result<TcpStream, NetworkError> {
+        let failed = |source| NetworkError::Tcp { address, source };
+        let made = self.within(move || match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        });
+        let socket = made.await?.map_err(failed)?;
+        if let Some(interface) = interface {
+            socket.bind_device(Some(interface.as_bytes())).map_err(|source| {
+                NetworkError::Interface { interface: interface.to_owned(), source }
+            })?;
+        }
+        socket.connect(address).await.map_err(failed)
+    }
+
+    /// Sockets stay in the namespace in which they are made, so a thread that ends at once is enough.
+    async fn within<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<io::Result<T>, NetworkError> {
+        let (done, is_done) = oneshot::channel();
+        let netns = self.0.clone();
+        let run = move || {
+            let _nobody_waits = done.send(netns.enter().map(|()| work()));
+        };
+        let thread = thread::Builder::new().name("bootz-socket".to_owned());
+        thread.spawn(run).map_err(NetworkError::Thread)?;
+        let ended = is_done.await.map_err(|_| NetworkError::Thread(io::ErrorKind::Other.into()));
+        Ok(ended??)
+    }
+}

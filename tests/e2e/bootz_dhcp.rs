@@ -1,0 +1,251 @@
+//! Boxes that have just left the factory: they find their address and their server by DHCP, and nobody touches them.
+
+use std::fs;
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::bootz::{
+    Bootstrap, GATEWAY, Given, IMAGE, IMAGE_SHA256, LEASED, LEASED_V6, PORT, Server, bootz, image,
+};
+use holdfast_tests::eventually::{eventually, eventually_async};
+use holdfast_tests::gnmi::{Credentials, GnmiClient};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tempfile::TempDir;
+use tonic::Code;
+
+use crate::bootz::{install_by, leaf, until_status};
+use crate::factory::serves;
+
+const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#;
+const HOSTNAME: &str = "/system/state/hostname";
+
+fn given() -> Given<'static> {
+    Given { openconfig: OPENCONFIG, ..Given::default() }
+}
+
+async fn delivered(net: &Netns, bootstrap: &Bootstrap, more: &[&str]) -> AgentProcess {
+    let options = bootstrap.options_of_factory_new();
+    let options: Vec<&str> =
+        options.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    AgentProcess::start_with(net, &options).await
+}
+
+fn account(agent: &AgentProcess) -> String {
+    bootz(agent, &["status"])
+}
+
+async fn is_bootstrapped(agent: &AgentProcess) {
+    until_status(agent, "BOOTZ_OK").await;
+    assert_eq!(agent.gnmi().await.read(HOSTNAME).await.unwrap(), json!("bootstrapped"));
+}
+
+fn default_route() -> String {
+    format!("default via {GATEWAY} dev {PORT}")
+}
+
+// proves 4.2, 4.3, 4.4, 4.9
+#[tokio::test]
+async fn a_factory_new_box_finds_its_server_by_dhcp() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, Given { streaming: true, ..given() });
+    assert!(!net.link(PORT).up);
+    let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let mut agent = delivered(&net, &bootstrap, &[]).await;
+    is_bootstrapped(&agent).await;
+    assert_eq!(net.addresses(PORT), [LEASED]);
+    assert_eq!(net.routes("150"), [default_route()]);
+    let told = account(&agent);
+    for line in [
+        "the box is factory-new: starting to bootstrap by DHCP",
+        "DHCP named bootz://192.0.2.1:15006",
+        "bootstrapped: the server knows",
+        "lease: 192.0.2.9/24 on mgmt0",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let asked = dhcp.log();
+    assert!(asked.contains("DHCPDISCOVER(box0)"), "{asked}");
+    let requested = |line: &str| line.contains("requested options") && line.contains("143");
+    assert!(asked.lines().any(requested), "{asked}");
+
+    // The box is reached by its lease after a restart as well, and is not bootstrapped again.
+    agent.restart().await;
+    eventually("the lease is asked for again", || dhcp.log().matches("DHCPACK(box0)").count() > 1)
+        .await;
+    assert_eq!(
+        (net.addresses(PORT), net.routes("150")),
+        (vec![LEASED.into()], vec![default_route()])
+    );
+    assert!(account(&agent).contains("bootz: nothing to do"));
+
+    // What its operator wants on the port is stronger, and leaves the lease where it is.
+    let client = agent.gnmi().await;
+    let address = format!(
+        "/interfaces/interface[name={PORT}]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=192.0.2.77]"
+    );
+    client.update(&format!("{address}/config/prefix-length"), 24).await.unwrap();
+    assert_eq!((net.addresses(PORT), net.routes("150").len()), (vec!["192.0.2.77/24".into()], 0));
+    client.delete(&address).await.unwrap();
+    assert_eq!(
+        (net.addresses(PORT), net.routes("150")),
+        (vec![LEASED.into()], vec![default_route()])
+    );
+
+    // A box that is set up without the port gives back what nobody renews.
+    let options = bootstrap.options();
+    agent.set_options(&options);
+    agent.restart().await;
+    assert_eq!((net.addresses(PORT), net.routes("150")), (Vec::new(), Vec::new()));
+}
+
+/// The emulator answers only who asks for the option. The agent's own services are in another namespace than the port.
+// proves 4.2, 4.3, 4.4
+#[tokio::test]
+async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() {
+    let (here, managed) = (Netns::enter(), Netns::beside());
+    let bootstrap = Bootstrap::factory_new(&managed, given());
+    let _server = bootstrap.emulator_with_dhcp(&managed).await;
+    let agent = delivered(&here, &bootstrap, &["--netns", managed.path()]).await;
+    is_bootstrapped(&agent).await;
+    assert_eq!(managed.addresses(PORT), [LEASED]);
+    assert_eq!(here.find_link(PORT), None);
+}
+
+// proves 4.3, 4.4
+#[tokio::test]
+async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, Given { v6: true, ..given() });
+    let (_server, dhcp) = (bootstrap.faulty("none").await, bootstrap.dnsmasq().await);
+    let agent = delivered(&net, &bootstrap, &[]).await;
+    is_bootstrapped(&agent).await;
+    assert!(net.addresses(PORT).contains(&LEASED_V6.to_owned()), "{:?}", net.addresses(PORT));
+    assert!(account(&agent).contains("DHCP named bootz://[2001:db8::1]:15006"));
+    let asked = dhcp.log();
+    assert!(asked.lines().any(|line| line.contains("requested options") && line.contains("136")));
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_goes_when_nobody_renews_it() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, given());
+    let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.short_leases().await);
+    let agent = delivered(&net, &bootstrap, &[]).await;
+    is_bootstrapped(&agent).await;
+    let renewals = || dhcp.log().matches("REQUEST of 192.0.2.9 from 192.0.2.9").count();
+    eventually("it is renewed beyond its time", || renewals() > 2).await;
+    assert_eq!(
+        (net.addresses(PORT), net.routes("150")),
+        (vec![LEASED.into()], vec![default_route()])
+    );
+    drop(dhcp);
+    eventually("it is taken back", || net.addresses(PORT).is_empty()).await;
+    assert_eq!((net.routes("150").len(), net.link(PORT).up), (0, true));
+    assert!(!account(&agent).contains("lease:"));
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_OK"));
+}
+
+/// The security floor: nobody is let in who has no password, whatever becomes of the bootstrap.
+// proves 4.8, 4.10
+#[tokio::test]
+async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, given());
+    let mut agent = delivered(&net, &bootstrap, &[]).await;
+    eventually("it asks", || account(&agent).contains("bootz: attempting by DHCP")).await;
+    for (name, password) in [("admin", "a guess"), ("nobody", "correct horse battery staple")] {
+        let stranger = Credentials::new(name, password).unwrap();
+        let refused = GnmiClient::over(agent.channel().await, stranger).read(HOSTNAME).await;
+        assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+    }
+    // A power cut does not make it give up, a configuration does.
+    agent.restart().await;
+    assert!(account(&agent).contains("bootz: attempting by DHCP"));
+    agent.gnmi().await.update("/system/config/hostname", "mine").await.unwrap();
+    eventually("it stands aside", || account(&agent).contains("bootz: nothing to do")).await;
+    assert!(account(&agent).contains("somebody has configured the box"));
+    assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
+    agent.restart().await;
+    assert!(account(&agent).contains("bootz: nothing to do"), "it is not factory-new any more");
+
+    // A reset makes it factory-new, unless bootz is switched off.
+    let switched = |state: &str| {
+        let done = agent.command("switch").args(["bootz", state]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let reset = || {
+        let done = agent.command("factory-reset").output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let ca = || fs::read_to_string(agent.ca_file()).unwrap_or_default();
+    let before = ca();
+    reset();
+    eventually("a new identity", || !ca().is_empty() && ca() != before).await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    eventually("it asks again", || account(&agent).contains("bootz: attempting by DHCP")).await;
+    bootz(&agent, &["terminate"]);
+    switched("off");
+    agent.restart().await;
+    assert!(account(&agent).contains("bootz: nothing to do"), "bootz is switched off");
+}
+
+// proves 4.10
+#[tokio::test]
+async fn a_reset_leads_back_through_dhcp_into_production() {
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, given());
+    let (server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let agent = delivered(&net, &bootstrap, &[]).await;
+    is_bootstrapped(&agent).await;
+    let reports = || server.log().matches("BOOTSTRAP_STATUS_SUCCESS").count();
+    let before = reports();
+    bootz(&agent, &["reset"]);
+    eventually("it is bootstrapped again", || reports() > before).await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    is_bootstrapped(&agent).await;
+}
+
+/// A power cut in each step: whatever holds the box there goes, and it ends in production without anybody's help.
+// proves 4.6, 4.22
+#[tokio::test]
+async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
+    for (holds, step) in [
+        ("dhcp", "asking DHCP for an address"),
+        ("server", "connecting to"),
+        ("stall-data", "asking for the data of this box"),
+        ("image", "installing image 2"),
+        ("nothing", "bringing the configuration into force"),
+        ("nothing", "the configuration is in force"),
+        ("stall-report", "reporting to"),
+    ] {
+        let net = Netns::enter();
+        let folder = TempDir::new().unwrap();
+        let (image, command) = (image(IMAGE, IMAGE_SHA256), folder.path().join("install"));
+        let given = Given { image: &image, ..given() };
+        let bootstrap = Bootstrap::factory_new(&net, given);
+        let mut servers: Vec<Server> = Vec::new();
+        if holds != "dhcp" {
+            servers.push(bootstrap.dnsmasq().await);
+        }
+        if holds != "server" {
+            let fault = if holds.starts_with("stall") { holds } else { "none" };
+            servers.push(bootstrap.faulty(fault).await);
+        }
+        install_by(&command, if holds == "image" { "exec sleep 1000" } else { "exit 0" });
+        let options = ["--bootz-image-command", command.to_str().unwrap(), "--bootz-rpc", "unary"];
+        let mut agent = delivered(&net, &bootstrap, &options).await;
+        eventually(step, || agent.log().contains(step)).await;
+        agent.kill();
+
+        drop(servers);
+        let _servers = (bootstrap.dnsmasq().await, bootstrap.faulty("none").await);
+        install_by(&command, "exit 0");
+        agent.restart().await;
+        eprintln!("cut off while: {step}");
+        is_bootstrapped(&agent).await;
+        assert_eq!(
+            (net.addresses(PORT), net.routes("150")),
+            (vec![LEASED.into()], vec![default_route()])
+        );
+    }
+}
