@@ -12,7 +12,7 @@ use crate::confirm::Confirmations;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
-use crate::key::{Key, KindId};
+use crate::key::{Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
@@ -68,6 +68,17 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The same with so many keys of each sort at most.
+    pub(crate) fn bounded(&self, most: usize) -> Self {
+        let first = |keys: &[Key]| keys.iter().take(most).cloned().collect();
+        match self {
+            Self::Done { txn, pending, failed } => {
+                Self::Done { txn: *txn, pending: first(pending), failed: first(failed) }
+            }
+            other => other.clone(),
+        }
+    }
+
     pub fn txn(&self) -> TxnId {
         match self {
             Self::Done { txn, .. }
@@ -358,8 +369,7 @@ impl Engine {
         step.submit.sort_by_key(|op| op.id);
         self.queue_up(&step.submit, now);
         for list in [&mut step.read, &mut step.changed] {
-            list.sort_unstable();
-            list.dedup();
+            sort_keys(list);
         }
         self.graph.counters.reads += step.read.len() as u64;
         self.look_at_expected(&mut step);

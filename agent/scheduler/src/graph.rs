@@ -4,6 +4,7 @@
 //! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
 
 mod accounts;
+mod unsettled;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use smallvec::SmallVec;
 use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::exposure::Exposures;
-use crate::key::{FixedMap, Key, KindId};
+use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
 use crate::operation::{Action, OpId, TxnId};
 use crate::options::{IntentSource, Retry};
 use crate::plan::PlannedOperation;
@@ -25,6 +26,8 @@ use crate::status::{Counters, LastOperation};
 use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
 use crate::value::SharedValue;
+
+use unsettled::Unsettled;
 
 /// A slot of the arena of nodes.
 pub(crate) type Idx = u32;
@@ -128,10 +131,7 @@ impl Node {
 
     /// The traits whose dependencies list this node as a member of groups.
     fn concerned(&self) -> [Option<&Arc<Traits>>; 2] {
-        let live = self.live.as_ref().filter(|_| self.ours);
-        let goal =
-            self.goal.traits().filter(|goal| !live.is_some_and(|live| Arc::ptr_eq(goal, live)));
-        [goal, live]
+        concerned(self.goal.traits(), self.live.as_ref().filter(|_| self.ours))
     }
 
     /// What the system has: as seen, or else as we left it.
@@ -156,9 +156,12 @@ pub(crate) struct Group {
     /// Those among them that want to be made anew when it changes.
     pub(crate) renewers: u32,
     /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
-    members: Vec<Idx>,
+    members: Members,
     stale: usize,
 }
+
+/// Most targets have few members: those are kept without an allocation.
+type Members = SmallVec<[Idx; 4]>;
 
 impl Group {
     /// The members, each one once. Only a list with stale entries can hold one twice.
@@ -166,7 +169,7 @@ impl Group {
         if self.stale == 0 {
             return Cow::Borrowed(&self.members);
         }
-        let mut members = self.members.clone();
+        let mut members = self.members.to_vec();
         members.sort_unstable();
         members.dedup();
         Cow::Owned(members)
@@ -185,8 +188,10 @@ pub(crate) struct Graph {
     pub(crate) registry: Arc<Registry>,
     nodes: Vec<Node>,
     free: Vec<Idx>,
-    index: FixedMap<Key, Idx>,
+    index: Slots,
     groups: FixedMap<Target, Group>,
+    /// The kinds of all keys that ever were a target: those of others need not be looked up.
+    pub(crate) named: Kinds,
     claims: FixedMap<Claim, Claimed>,
     /// The groups for addresses to be covered.
     covering: BTreeSet<(u32, IpAddr)>,
@@ -198,7 +203,7 @@ pub(crate) struct Graph {
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or have an error.
-    pub(crate) unsettled: BTreeSet<Idx>,
+    pub(crate) unsettled: Unsettled,
     /// Values that wait no longer; to be planned.
     pub(crate) woken: Vec<Idx>,
     /// Live values of ours that lost a dependency; to be looked at.
@@ -221,7 +226,11 @@ impl Graph {
     }
 
     pub(crate) fn find(&self, key: &Key) -> Option<Idx> {
-        self.index.get(key).copied()
+        self.find_hashed(key, hash_of(key))
+    }
+
+    fn find_hashed(&self, key: &Key, hash: u64) -> Option<Idx> {
+        self.index.find(hash, |idx| self.nodes[idx as usize].key == *key)
     }
 
     pub(crate) fn node(&self, idx: Idx) -> &Node {
@@ -237,14 +246,17 @@ impl Graph {
         (0..).zip(&self.nodes).filter(|(_, node)| node.used)
     }
 
-    /// Makes room for so many nodes more.
-    pub(crate) fn reserve(&mut self, nodes: usize) {
+    /// Makes room for so many nodes and accounts more.
+    pub(crate) fn reserve(&mut self, nodes: usize, targets: usize) {
+        self.groups.reserve(targets);
         self.nodes.reserve(nodes);
-        self.index.reserve(nodes);
+        let known = &self.nodes;
+        self.index.reserve(nodes, |idx| hash_of(&known[idx as usize].key));
     }
 
     pub(crate) fn intern(&mut self, key: &Key) -> Idx {
-        if let Some(&idx) = self.index.get(key) {
+        let hash = hash_of(key);
+        if let Some(idx) = self.find_hashed(key, hash) {
             return idx;
         }
         let node = Node::new(key.clone());
@@ -258,7 +270,8 @@ impl Graph {
                 Idx::try_from(self.nodes.len() - 1).expect("memory ends before 2^32 nodes")
             }
         };
-        self.index.insert(key.clone(), idx);
+        let nodes = &self.nodes;
+        self.index.insert(hash, idx, |idx| hash_of(&nodes[idx as usize].key));
         idx
     }
 
@@ -276,8 +289,8 @@ impl Graph {
         node.trouble = None;
         self.revision += 1; // plans know nodes by their slots
         let node = &mut self.nodes[idx as usize];
-        self.index.remove(&node.key);
-        self.unsettled.remove(&idx);
+        self.index.remove(hash_of(&node.key), idx);
+        self.unsettled.remove(idx);
         self.free.push(idx);
     }
 
@@ -288,8 +301,8 @@ impl Graph {
             || node.trouble.as_ref().is_some_and(|t| t.error.is_some());
         if unsettled {
             self.unsettled.insert(idx);
-        } else if !self.unsettled.is_empty() {
-            self.unsettled.remove(&idx);
+        } else {
+            self.unsettled.remove(idx);
         }
     }
 
@@ -352,9 +365,11 @@ impl Graph {
 
     /// How many live values offer a target, whether or not anybody has asked before.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
-        if let Some(group) = self.groups.get(target) {
-            return group.avail;
-        }
+        self.groups.get(target).map_or_else(|| self.count(target), |group| group.avail)
+    }
+
+    /// The same for a target without an account.
+    pub(crate) fn count(&self, target: &Target) -> u32 {
         match target {
             Target::Exact(key) => {
                 self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
@@ -411,12 +426,25 @@ impl Graph {
         if unchanged {
             return;
         }
+        // What becomes as intended concerns the same targets as before.
+        let listed = {
+            let goal = node.goal.traits();
+            let pointers = |all: [Option<&Arc<Traits>>; 2]| {
+                let mut all = all.map(|traits| traits.map(Arc::as_ptr));
+                all.sort_unstable();
+                all
+            };
+            let after = concerned(goal, live.as_ref().filter(|_| ours));
+            pointers(node.concerned()) == pointers(after)
+        };
+        let before = if listed { None } else { Some(self.member_of(idx)) };
         self.revision += 1;
-        let before = self.member_of(idx);
         let node = &mut self.nodes[idx as usize];
         let old = std::mem::replace(&mut node.live, live.clone());
         let was_ours = std::mem::replace(&mut node.ours, ours && live.is_some());
-        self.rejoin(idx, &before);
+        if let Some(before) = before {
+            self.rejoin(idx, &before);
+        }
         self.account_use(idx, old.as_ref().filter(|_| was_ours), live.as_ref().filter(|_| ours));
         self.account_offers(idx, old.as_deref(), live.as_deref());
         self.altered(idx, old.as_deref(), live.as_deref());
@@ -486,9 +514,20 @@ impl Graph {
     }
 }
 
+/// The traits of a goal and of a live value of ours, each one once.
+fn concerned<'t>(
+    goal: Option<&'t Arc<Traits>>,
+    live: Option<&'t Arc<Traits>>,
+) -> [Option<&'t Arc<Traits>>; 2] {
+    [goal.filter(|goal| !live.is_some_and(|live| Arc::ptr_eq(goal, live))), live]
+}
+
+/// Few differ: they are listed without an allocation.
+pub(crate) type Few<'t, T> = SmallVec<[&'t T; 4]>;
+
 /// What only `new` has, and what only `old` has; both ascending.
-pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Vec<&'t T>, Vec<&'t T>) {
-    let (mut gained, mut lost) = (Vec::new(), Vec::new());
+pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Few<'t, T>, Few<'t, T>) {
+    let (mut gained, mut lost) = (Few::new(), Few::new());
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     loop {
         match (old.peek(), new.peek()) {

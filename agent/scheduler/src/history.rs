@@ -14,7 +14,7 @@ use crate::value::SharedValue;
 /// Memory of all records together. A day of single changes fits many times.
 const HISTORY_OCTETS: usize = 16 << 20;
 /// Operations kept of one transaction; of a larger one the rest is counted only.
-const OPERATIONS_KEPT: usize = 4096;
+pub(crate) const OPERATIONS_KEPT: usize = 4096;
 /// Estimate for one operation: its key here and in the index, two shared values that may live on only here.
 const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
@@ -120,6 +120,29 @@ impl Tally {
     }
 }
 
+/// Numbers of the operations that a record leaves out.
+#[derive(Debug, Default)]
+pub(crate) struct Omitted {
+    pub(crate) count: usize,
+    tallies: Vec<((KindId, Action), Tally)>,
+}
+
+impl Omitted {
+    pub(crate) fn add(&mut self, kind: KindId, action: Action, result: &Executed) {
+        self.count += 1;
+        if *result == Executed::NotTried {
+            return;
+        }
+        let sort = (kind, action);
+        let at = self.tallies.iter().position(|(other, _)| *other == sort);
+        let at = at.unwrap_or_else(|| {
+            self.tallies.push((sort, Tally::default()));
+            self.tallies.len() - 1
+        });
+        self.tallies[at].1.add(matches!(result, Executed::Failed(_)), 0);
+    }
+}
+
 /// The last transactions, oldest first.
 #[derive(Debug, Default)]
 pub struct History {
@@ -176,9 +199,6 @@ impl History {
 
     pub(crate) fn push(&mut self, mut record: Record) {
         self.count(&record);
-        record.omitted += record.operations.len().saturating_sub(OPERATIONS_KEPT);
-        record.operations.truncate(OPERATIONS_KEPT);
-        record.asked.truncate(OPERATIONS_KEPT);
         record.asked.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.octets += octets(&record);
         let txn = record.txn;
@@ -209,6 +229,15 @@ impl History {
         }
     }
 
+    /// Counts what a record leaves out.
+    pub(crate) fn count_omitted(&mut self, omitted: &Omitted) {
+        for (sort, tally) in &omitted.tallies {
+            let all = self.operations.entry(*sort).or_default();
+            all.count += tally.count;
+            all.failed += tally.failed;
+        }
+    }
+
     fn count(&mut self, record: &Record) {
         let failed = !matches!(record.outcome, Outcome::Done { .. });
         let took = record.ended_ns.saturating_sub(record.started_ns);
@@ -231,7 +260,7 @@ impl Record {
             Outcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
             Outcome::Refused { .. } | Outcome::Cancelled { .. } => [&[], &[]],
         };
-        let left = left.into_iter().flat_map(|keys| keys.iter().take(OPERATIONS_KEPT));
+        let left = left.into_iter().flatten();
         asked.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)
     }
 }

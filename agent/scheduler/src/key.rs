@@ -4,10 +4,12 @@
 //! segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
 //! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use hashbrown::HashTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -240,7 +242,7 @@ impl fmt::Debug for Key {
     }
 }
 
-impl std::hash::Hash for Key {
+impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.0);
     }
@@ -252,6 +254,76 @@ pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefa
 
 /// A set of keys with the same hash.
 pub type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
+
+/// Finds the slot of an arena by what stands in it, which need not be kept a second time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots(HashTable<u32>);
+
+impl Slots {
+    /// The slot with this hash in which `is` what is looked for.
+    pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        self.0.find(hash, |&slot| is(slot)).copied()
+    }
+
+    /// Adds a slot that is not there yet. `of` gives the hash of what stands in any slot.
+    pub(crate) fn insert(&mut self, hash: u64, slot: u32, of: impl Fn(u32) -> u64) {
+        self.0.insert_unique(hash, slot, |&slot| of(slot));
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
+        if let Ok(entry) = self.0.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
+    }
+
+    pub(crate) fn reserve(&mut self, more: usize, of: impl Fn(u32) -> u64) {
+        self.0.reserve(more, |&slot| of(slot));
+    }
+}
+
+/// The hash by which [`Slots`] find it.
+pub(crate) fn hash_of(thing: &impl Hash) -> u64 {
+    BuildHasherDefault::<FixedHasher>::default().hash_one(thing)
+}
+
+/// A set of kinds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kinds(Vec<u64>);
+
+impl Kinds {
+    pub(crate) fn insert(&mut self, kind: KindId) {
+        let (word, bit) = Self::place(kind);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= bit;
+    }
+
+    pub(crate) fn contains(&self, kind: KindId) -> bool {
+        let (word, bit) = Self::place(kind);
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn place(kind: KindId) -> (usize, u64) {
+        (usize::from(kind.0 / 64), 1 << (kind.0 % 64))
+    }
+}
+
+/// Sorts keys, and leaves each one once. Those of one kind nearly always come in order, but mixed with those of others.
+pub fn sort_keys(keys: &mut Vec<Key>) {
+    if keys.is_sorted_by(|a, b| a < b) {
+        return;
+    }
+    let mut kinds: BTreeMap<KindId, Vec<Key>> = BTreeMap::new();
+    for key in keys.drain(..) {
+        kinds.entry(key.kind()).or_default().push(key);
+    }
+    for mut alike in kinds.into_values() {
+        alike.sort(); // runs that are sorted already are only merged
+        alike.dedup();
+        keys.append(&mut alike);
+    }
+}
 
 /// A multiplicative hash over words: fast on the short octet strings that keys are.
 #[derive(Clone, Copy, Debug, Default)]

@@ -42,7 +42,7 @@ pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, 
 pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
 pub use inspect::Need;
-pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment};
+pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };

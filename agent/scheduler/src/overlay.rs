@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Target};
 use crate::graph::{Goal, Graph, Idx, Sources};
-use crate::key::{FixedMap, Key};
+use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
 use crate::traits::Traits;
 use crate::value::SharedValue;
@@ -25,7 +25,9 @@ pub(crate) type Spot = u32;
 /// A group of the overlay.
 pub(crate) type Account = u32;
 /// The accounts of what one value offers.
-pub(crate) type Accounts = SmallVec<[Account; 6]>;
+pub(crate) type Accounts = SmallVec<[Account; 4]>;
+/// Nodes listed with an account: few, mostly.
+pub(crate) type Spots = SmallVec<[Spot; 4]>;
 
 /// What a plan has still to do with a value.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,8 @@ pub(crate) struct OverlayNode {
 
 #[derive(Debug, Default)]
 pub(crate) struct OverlayGroup {
+    /// The graph has an account of it.
+    pub(crate) known: bool,
     pub(crate) avail: u32,
     pub(crate) users: u32,
     pub(crate) renewers: u32,
@@ -90,18 +94,44 @@ pub(crate) struct OverlayGroup {
     pub(crate) fading: u32,
     /// It will change in place: whoever is renewed with it waits for that.
     pub(crate) unsteady: bool,
-    /// Nodes that wait for offers that stay.
-    pub(crate) held: Vec<Spot>,
     /// Nodes whose goal is new, and needs this.
-    pub(crate) extra: Vec<Spot>,
-    /// Nodes that cannot change before the users are gone.
-    pub(crate) blocked: Vec<Spot>,
+    pub(crate) extra: Spots,
+    /// Most targets only come, and have none.
+    leaving: Option<Box<Leaving>>,
     /// The operation that made the first offer.
     pub(crate) made_by: Option<u32>,
     /// The operation that made the newest offer: an older one must not go before it is there.
     pub(crate) joined_by: Option<u32>,
+}
+
+/// What is noted of a target that goes or changes.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    /// Nodes that wait for offers that stay.
+    pub(crate) held: Spots,
+    /// Nodes that cannot change before the users are gone.
+    pub(crate) blocked: Spots,
     /// The operations by which users left.
-    pub(crate) freed_by: SmallVec<[u32; 1]>,
+    pub(crate) freed_by: SmallVec<[u32; 4]>,
+}
+
+impl OverlayGroup {
+    pub(crate) fn leaving_mut(&mut self) -> &mut Leaving {
+        self.leaving.get_or_insert_default()
+    }
+
+    pub(crate) fn freed_by(&self) -> &[u32] {
+        self.leaving.as_ref().map_or(&[], |leaving| &leaving.freed_by)
+    }
+
+    pub(crate) fn take_held(&mut self) -> Spots {
+        self.leaving.as_mut().map_or_else(Spots::new, |leaving| std::mem::take(&mut leaving.held))
+    }
+
+    pub(crate) fn take_blocked(&mut self) -> Spots {
+        let leaving = self.leaving.as_mut();
+        leaving.map_or_else(Spots::new, |leaving| std::mem::take(&mut leaving.blocked))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -127,14 +157,16 @@ pub(crate) struct Overlay<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) nodes: Vec<OverlayNode>,
     by_idx: FixedMap<Idx, Spot>,
-    by_key: FixedMap<Key, Spot>,
+    by_key: Slots,
     pub(crate) groups: Vec<OverlayGroup>,
-    by_target: FixedMap<Target, Account>,
+    by_target: Slots,
     targets: Vec<Target>,
     claims: FixedMap<Claim, OverlayClaim>,
     /// Accounts of addresses to be covered, and of prefixes of keys, that the graph does not have.
     covering: BTreeSet<(u32, IpAddr)>,
     unders: bool,
+    /// The kinds of keys that have accounts here.
+    named: Kinds,
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) turned: Turned,
@@ -149,13 +181,14 @@ impl<'g> Overlay<'g> {
             graph,
             nodes: Vec::new(),
             by_idx: FixedMap::default(),
-            by_key: FixedMap::default(),
+            by_key: Slots::default(),
             groups: Vec::new(),
-            by_target: FixedMap::default(),
+            by_target: Slots::default(),
             targets: Vec::new(),
             claims: FixedMap::default(),
             covering: BTreeSet::new(),
             unders: false,
+            named: Kinds::default(),
             prefixes: FixedMap::default(),
             turned: Turned::default(),
             fading: 0,
@@ -165,7 +198,10 @@ impl<'g> Overlay<'g> {
 
     pub(crate) fn reserve(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
-        self.by_key.reserve(nodes);
+        self.groups.reserve(nodes);
+        self.targets.reserve(nodes);
+        self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
+        self.by_target.reserve(nodes, |account| hash_of(&self.targets[account as usize]));
     }
 
     pub(crate) fn node(&self, spot: Spot) -> &OverlayNode {
@@ -188,7 +224,7 @@ impl<'g> Overlay<'g> {
     pub(crate) fn touched(&self, key: &Key) -> Option<Spot> {
         match self.graph.find(key) {
             Some(idx) => self.by_idx.get(&idx).copied(),
-            None => self.by_key.get(key).copied(),
+            None => self.added(key, hash_of(key)),
         }
     }
 
@@ -197,14 +233,30 @@ impl<'g> Overlay<'g> {
         match self.graph.find(key) {
             Some(idx) => self.touch_idx(idx),
             None => {
-                if let Some(&spot) = self.by_key.get(key) {
+                let hash = hash_of(key);
+                if let Some(spot) = self.added(key, hash) {
                     return (spot, false);
                 }
                 let spot = self.push(OverlayNode::empty(key.clone()));
-                self.by_key.insert(key.clone(), spot);
+                let nodes = &self.nodes;
+                self.by_key.insert(hash, spot, |spot| hash_of(&nodes[spot as usize].key));
                 (spot, true)
             }
         }
+    }
+
+    /// The node of a key that the graph does not have.
+    fn added(&self, key: &Key, hash: u64) -> Option<Spot> {
+        self.by_key.find(hash, |spot| self.nodes[spot as usize].key == *key)
+    }
+
+    /// The account of a target, if there is one yet.
+    fn opened(&self, target: &Target) -> Option<Account> {
+        self.opened_hashed(target, hash_of(target))
+    }
+
+    fn opened_hashed(&self, target: &Target, hash: u64) -> Option<Account> {
+        self.by_target.find(hash, |account| self.targets[account as usize] == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: Idx) -> (Spot, bool) {

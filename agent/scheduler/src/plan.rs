@@ -145,6 +145,9 @@ pub struct PlannedOperation {
     pub(crate) spot: Spot,
 }
 
+/// Which of the dependencies of a value nobody meets, in the order of its traits.
+pub(crate) type Unmet = SmallVec<[u32; 4]>;
+
 /// Ordered operations from what is to what is intended. A value: to be printed, hashed, refused, or started.
 #[derive(Debug)]
 pub struct Plan {
@@ -155,7 +158,10 @@ pub struct Plan {
     /// Values found to be in place.
     pub(crate) found: Vec<Spot>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
-    pub(crate) waiting: Vec<(Key, Vec<SmolStr>)>,
+    /// What will wait, ascending by key.
+    pub(crate) waiting: Vec<(Spot, Unmet)>,
+    /// How many targets the graph had no account of.
+    pub(crate) targets: usize,
     /// The state of the engine it was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,
@@ -187,12 +193,16 @@ impl Plan {
 
     /// Values of the change that will wait, ascending by key.
     pub fn pending(&self) -> Vec<Key> {
-        self.waiting.iter().map(|(key, _)| key.clone()).collect()
+        self.waiting.iter().map(|&(spot, _)| self.nodes[spot as usize].key.clone()).collect()
     }
 
     /// The same with the labels of what they wait for; none where another value holds an identity they need.
-    pub fn waiting(&self) -> &[(Key, Vec<SmolStr>)] {
-        &self.waiting
+    pub fn waiting(&self) -> impl Iterator<Item = (&Key, impl Iterator<Item = &SmolStr>)> {
+        self.waiting.iter().map(|(spot, unmet)| {
+            let node = &self.nodes[*spot as usize];
+            let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+            (&node.key, unmet.iter().map(|&need| &needs[need as usize].label))
+        })
     }
 
     pub fn work(&self) -> Work {

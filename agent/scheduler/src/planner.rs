@@ -14,15 +14,13 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use smol_str::SmolStr;
-
 use crate::dependency::{Bond, Claim, Facet, Target};
 use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{Account, Accounts, Becoming, Overlay, OverlayNode, Spot, Want, spot_of};
-use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
+use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Unmet, Work};
 use crate::traits::{Traits, ordering};
 use crate::value::SharedValue;
 
@@ -415,7 +413,7 @@ impl<'g> Planner<'g> {
     fn is_blocked(&mut self, spot: Spot, live: &Arc<Traits>, lost: &Accounts) -> bool {
         let blocking = self.blocking(live, lost);
         for &account in &blocking {
-            self.overlay.groups[account as usize].blocked.push(spot);
+            self.overlay.groups[account as usize].leaving_mut().blocked.push(spot);
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(spot).key.clone();
@@ -443,17 +441,18 @@ impl<'g> Planner<'g> {
         self.spent.remove(key);
     }
 
-    /// Values whose goal is new and that are not there in the end, with the labels of what they lack.
-    fn waiting(&self) -> Vec<(Key, Vec<SmolStr>)> {
-        let pending = self.overlay.nodes.iter().filter(|node| node.changed && node.live.is_none());
-        let mut waiting: Vec<_> = pending
-            .filter_map(|node| {
-                let needs = node.goal.traits()?.needs.iter().zip(&node.accounts);
-                let unmet = needs.filter(|&(_, &account)| self.overlay.group(account).avail == 0);
-                Some((node.key.clone(), unmet.map(|(need, _)| need.label.clone()).collect()))
-            })
-            .collect();
-        waiting.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
+    fn waiting(&self) -> Vec<(Spot, Unmet)> {
+        let nodes = &self.overlay.nodes;
+        let pending = (0..).zip(nodes).filter(|(_, node)| node.changed && node.live.is_none());
+        let pending = pending.filter(|(_, node)| node.goal.traits().is_some());
+        let unmet = |node: &OverlayNode| {
+            let accounts = (0..).zip(&node.accounts);
+            let unmet = accounts.filter(|&(_, &account)| self.overlay.group(account).avail == 0);
+            unmet.map(|(need, _)| need).collect()
+        };
+        let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();
+        waiting.sort_by(|a, b| nodes[a.0 as usize].key.cmp(&nodes[b.0 as usize].key));
         waiting
     }
 
@@ -511,12 +510,14 @@ pub(crate) fn plan_keeping(
     }
     let waiting = planner.waiting();
     let overlay = planner.overlay;
+    let targets = overlay.groups.iter().filter(|group| !group.known).count();
     let plan = Plan {
         delta,
         operations: planner.operations,
         found: planner.found,
         restores: planner.restores,
         waiting,
+        targets,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
         work: Work { visited: overlay.nodes.len() as u64, edges: overlay.edges },

@@ -32,7 +32,7 @@ impl Engine {
 
     /// Values that are intended and not in place, or have an error, ascending by key. Costs what it answers.
     pub fn pending(&self) -> Vec<Status> {
-        self.sorted(self.graph.unsettled.iter().copied().collect())
+        self.sorted(self.graph.unsettled.all().to_vec())
     }
 
     /// How many values there are in each state.

@@ -15,7 +15,9 @@ use std::time::Duration;
 use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, Idx, Source};
-use crate::history::{Author, Executed, Origin, Record, RecordedOperation};
+use crate::history::{
+    Author, Executed, OPERATIONS_KEPT, Omitted, Origin, Record, RecordedOperation,
+};
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
 use crate::options::{IntentSource, Retry};
@@ -85,6 +87,7 @@ pub(crate) struct Transaction {
     awaited: BTreeSet<Idx>,
     /// Operations of the way there, once the way back has begun.
     past: Vec<RecordedOperation>,
+    omitted: Omitted,
     started: Now,
 }
 
@@ -181,24 +184,25 @@ impl Transaction {
             .map(|(op, _)| op)
     }
 
+    /// Writes down what became of the operations; of what is beyond the bounds of a record, the numbers.
     fn record(&mut self, undo: bool) {
-        let flights = std::mem::take(&mut self.flights);
-        self.past.extend(flights.into_iter().map(|flight| RecordedOperation {
-            action: flight.op.action,
-            key: flight.op.key,
-            cause: flight.op.cause,
-            old: flight.op.old,
-            new: flight.op.new,
-            undo,
-            result: match flight.state {
+        for flight in std::mem::take(&mut self.flights) {
+            let op = flight.op;
+            let result = match flight.state {
                 FlightState::Verified => Executed::Verified,
                 FlightState::Completed(..) => Executed::Completed,
                 FlightState::Failed(error) => Executed::Failed(error),
                 FlightState::Waiting | FlightState::Submitted | FlightState::NotTried => {
                     Executed::NotTried
                 }
-            },
-        }));
+            };
+            if self.past.len() == OPERATIONS_KEPT {
+                self.omitted.add(op.key.kind(), op.action, &result);
+                continue;
+            }
+            let PlannedOperation { action, key, cause, old, new, .. } = op;
+            self.past.push(RecordedOperation { action, key, cause, old, new, undo, result });
+        }
     }
 }
 
@@ -225,7 +229,7 @@ impl Engine {
             mode: plan.delta.mode,
             description: plan.delta.description.clone(),
             author: plan.delta.author.clone(),
-            asked: plan.delta.changes.clone(),
+            asked: plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect(),
             phase: Phase::Executing,
             flights: Vec::new(),
             first_op: 0,
@@ -249,6 +253,7 @@ impl Engine {
             held,
             awaited: BTreeSet::new(),
             past: Vec::new(),
+            omitted: Omitted::default(),
             started: now,
         };
         self.graph.counters.transactions += 1;
@@ -341,7 +346,8 @@ impl Engine {
 
     /// The nodes of a plan in the graph.
     pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<Idx> {
-        self.graph.reserve(plan.nodes.iter().filter(|node| node.idx.is_none()).count());
+        let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
+        self.graph.reserve(added, plan.targets);
         let nodes = plan.nodes.iter();
         nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
     }
@@ -442,9 +448,10 @@ impl Engine {
             started_ns: transaction.started.unix_ns,
             ended_ns: now.unix_ns,
             operations: transaction.past,
-            omitted: 0,
-            outcome: outcome.clone(),
+            omitted: transaction.omitted.count,
+            outcome: outcome.bounded(OPERATIONS_KEPT),
         });
+        self.history.count_omitted(&transaction.omitted);
         self.conclude(outcome, step);
     }
 
@@ -458,9 +465,10 @@ impl Engine {
             if node.ours && node.live.is_some() && node.unmet > 0 {
                 self.graph.bereft.push(idx); // what it needs was to be done before it, and was not
             }
-            let node = self.graph.node(idx);
+            let node = self.graph.node_mut(idx);
             let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
-            if node.missed && !failed {
+            let missed = std::mem::take(&mut node.missed);
+            if missed && !failed && self.graph.is_off(idx) {
                 self.graph.wake(idx); // what it lacks came while it was in flight
             }
             self.graph.reap(idx);

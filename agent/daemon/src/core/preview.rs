@@ -133,7 +133,7 @@ impl Preview {
     pub(super) fn new(engine: &Engine, plan: &Plan, configuration: Listed<ConfigChange>) -> Self {
         let mut pending = Listed::default();
         for (key, needs) in plan.waiting() {
-            let waits_for = || needs.iter().map(ToString::to_string).collect();
+            let waits_for = || needs.map(ToString::to_string).collect();
             pending.push(|| Waiting { object: label(engine, key), waits_for: waits_for() });
         }
         let hash = PlanHash(plan.hash());

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, Group, Idx, STALE_MEMBERS, difference};
 use crate::dependency::{Claim, Target};
@@ -63,20 +63,27 @@ impl Graph {
     }
 
     pub(super) fn join(&mut self, idx: Idx, target: &Target) {
-        if !self.groups.contains_key(target) {
-            if let Target::Under(prefix) = target {
-                self.index_kind(prefix.kind());
+        if let Some(group) = self.groups.get_mut(target) {
+            if group.members.last() != Some(&idx) {
+                group.members.push(idx);
             }
-            if let Target::Covering { table, address } = target {
-                self.covering.insert((*table, *address));
-            }
-            let avail = self.avail(target);
-            self.groups.insert(target.clone(), Group { avail, ..Group::default() });
+            return;
         }
-        let group = self.groups.get_mut(target).expect("just made");
-        if group.members.last() != Some(&idx) {
-            group.members.push(idx);
+        if let Target::Under(prefix) = target {
+            self.index_kind(prefix.kind());
         }
+        if let Target::Covering { table, address } = target {
+            self.covering.insert((*table, *address));
+        }
+        let (avail, members) = (self.count(target), smallvec![idx]);
+        self.open(target, Group { avail, members, ..Group::default() });
+    }
+
+    fn open(&mut self, target: &Target, group: Group) {
+        if let Target::Exact(key) = target {
+            self.named.insert(key.kind());
+        }
+        self.groups.insert(target.clone(), group);
     }
 
     pub(super) fn leave(&mut self, target: &Target) {
@@ -90,7 +97,7 @@ impl Graph {
         let mut members = std::mem::take(&mut group.members);
         members.sort_unstable();
         members.dedup();
-        members.retain(|&idx| self.needs(idx, target));
+        members.retain(|idx| self.needs(*idx, target));
         let group = self.groups.get_mut(target).expect("looked up above");
         group.stale = 0;
         group.members = members;
@@ -197,8 +204,10 @@ impl Graph {
             self.account_existence(idx, new.is_some());
         }
         for target in gained {
-            self.groups.entry(target.clone()).or_default();
-            self.offer(target, true);
+            match self.groups.contains_key(target) {
+                true => self.offer(target, true),
+                false => self.open(target, Group { avail: 1, ..Group::default() }),
+            }
         }
         for target in lost {
             self.offer(target, false);
@@ -212,8 +221,12 @@ impl Graph {
     }
 
     pub(super) fn account_existence(&mut self, idx: Idx, exists: bool) {
+        let kind = self.node(idx).key.kind();
+        if !self.named.contains(kind) && !self.ordered.contains_key(&kind) {
+            return; // nobody depends on keys of this kind
+        }
         let key = self.node(idx).key.clone();
-        if let Some(keys) = self.ordered.get_mut(&key.kind()) {
+        if let Some(keys) = self.ordered.get_mut(&kind) {
             let _ = if exists { keys.insert(key.clone()) } else { keys.remove(&key) };
             let prefixes: Vec<Key> = key.prefixes().collect();
             for prefix in prefixes {
@@ -298,7 +311,7 @@ impl Graph {
             members.dedup();
         }
         self.counters.edges += members.len() as u64;
-        members.retain(|&idx| self.turn(idx, target, offered));
+        members.retain(|idx| self.turn(*idx, target, offered));
         if let Some(group) = self.groups.get_mut(target) {
             group.members = members;
         }

@@ -7,28 +7,36 @@ use smallvec::SmallVec;
 
 use super::{Account, Accounts, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
 use crate::dependency::{Bond, Claim, Target};
-use crate::graph::difference;
-use crate::key::Key;
+use crate::graph::{Group, difference};
+use crate::key::{Key, hash_of};
 use crate::traits::Traits;
 
 impl Overlay<'_> {
     /// The account of a target, opened with what the graph and this plan have of it so far.
     pub(crate) fn account(&mut self, target: &Target) -> Account {
-        if let Some(&account) = self.by_target.get(target) {
-            return account;
+        let hash = hash_of(target);
+        match self.opened_hashed(target, hash) {
+            Some(account) => account,
+            None => self.open(target, hash, self.graph.group(target)),
         }
-        let known = self.graph.group(target);
+    }
+
+    /// Opens an account that is not there yet, with what the graph knows of its target.
+    fn open(&mut self, target: &Target, hash: u64, known: Option<&Group>) -> Account {
         let group = OverlayGroup {
-            avail: self.opening(target),
+            known: known.is_some(),
+            avail: self.opening(target, known),
             users: known.map_or(0, |group| group.users),
             renewers: known.map_or(0, |group| group.renewers),
             ..OverlayGroup::default()
         };
         self.groups.push(group);
         let account = spot_of(self.groups.len() - 1);
-        self.by_target.insert(target.clone(), account);
         self.targets.push(target.clone());
+        let targets = &self.targets;
+        self.by_target.insert(hash, account, |account| hash_of(&targets[account as usize]));
         match target {
+            Target::Exact(key) => self.named.insert(key.kind()),
             Target::Under(_) => self.unders = true,
             Target::Covering { table, address } => {
                 self.covering.insert((*table, *address));
@@ -40,8 +48,12 @@ impl Overlay<'_> {
 
     /// The account of a target that somebody may care for.
     pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
-        let known = self.by_target.contains_key(target) || self.graph.group(target).is_some();
-        known.then(|| self.account(target))
+        let hash = hash_of(target);
+        if let Some(account) = self.opened_hashed(target, hash) {
+            return Some(account);
+        }
+        let known = self.graph.group(target)?;
+        Some(self.open(target, hash, Some(known)))
     }
 
     /// Notes what a value will offer no more, so that nothing new relies on it.
@@ -73,14 +85,14 @@ impl Overlay<'_> {
             group.fading -= 1;
             // With no offer left, whoever waits is told by the next one.
             if group.avail == 0 || group.avail > group.fading {
-                let held = std::mem::take(&mut group.held);
+                let held = group.take_held();
                 self.turned.ready.extend(held);
             }
         }
         if let Some(account) = exact {
             let group = self.group_mut(account);
             group.unsteady = false;
-            let held = std::mem::take(&mut group.held);
+            let held = group.take_held();
             self.turned.ready.extend(held);
         }
     }
@@ -99,7 +111,7 @@ impl Overlay<'_> {
                 continue;
             }
             if group.avail <= group.fading || need.renew && group.unsteady {
-                group.held.push(spot);
+                group.leaving_mut().held.push(spot);
                 held = true;
             }
         }
@@ -108,17 +120,28 @@ impl Overlay<'_> {
 
     /// How many offers a target has by now.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
-        match self.by_target.get(target) {
-            Some(&account) => self.group(account).avail,
-            None => self.opening(target),
+        match self.opened(target) {
+            Some(account) => self.group(account).avail,
+            None => self.opening(target, self.graph.group(target)),
         }
     }
 
     /// How many offers a target has by now, when nobody has counted in this plan yet.
-    pub(super) fn opening(&self, target: &Target) -> u32 {
-        let base = i64::from(self.graph.avail(target));
+    fn opening(&self, target: &Target, known: Option<&Group>) -> u32 {
+        let counted = known.map(|group| group.avail);
+        if let Target::Exact(key) = target {
+            let idx = self.graph.find(key);
+            let there = || idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
+            let base = counted.unwrap_or_else(|| u32::from(there()));
+            let spot = match idx {
+                Some(idx) => self.by_idx.get(&idx).copied(),
+                None => self.added(key, hash_of(key)),
+            };
+            let since = spot.map_or(0, |spot| self.existence(spot));
+            return u32::try_from(i64::from(base) + since).unwrap_or(0);
+        }
+        let base = i64::from(counted.unwrap_or_else(|| self.graph.count(target)));
         let since = match target {
-            Target::Exact(key) => self.touched(key).map_or(0, |spot| self.existence(spot)),
             Target::Under(prefix) => {
                 let spots = (0..spot_of(self.nodes.len()))
                     .filter(|&spot| self.node(spot).key.starts_with(prefix));
@@ -132,7 +155,7 @@ impl Overlay<'_> {
                 within.map(|(_, count)| count).sum()
             }
             // Offers of these are counted from the first one on, asked for or not.
-            Target::AnyOf(_) | Target::Whole(_) => 0,
+            Target::Exact(_) | Target::AnyOf(_) | Target::Whole(_) => 0,
         };
         u32::try_from(base + since).unwrap_or(0)
     }
@@ -187,7 +210,9 @@ impl Overlay<'_> {
 
     /// Accounts of a key itself: only where somebody has one, for most keys are of no concern to anybody.
     pub(super) fn existence_of(&mut self, key: &Key, accounts: &mut Accounts) {
-        accounts.extend(self.existing(&Target::Exact(key.clone())));
+        if self.named.contains(key.kind()) || self.graph.named.contains(key.kind()) {
+            accounts.extend(self.existing(&Target::Exact(key.clone())));
+        }
         if self.unders || self.graph.is_prefixed(key.kind()) {
             for prefix in key.prefixes() {
                 accounts.extend(self.existing(&Target::Under(prefix)));
@@ -220,10 +245,10 @@ impl Overlay<'_> {
                 group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
-                    group.freed_by.push(by);
+                    group.leaving_mut().freed_by.push(by);
                 }
                 if group.users == 0 || need.renew && group.renewers == 0 {
-                    let freed = std::mem::take(&mut group.blocked);
+                    let freed = group.take_blocked();
                     self.turned.freed.extend(freed);
                 }
             }
@@ -266,7 +291,7 @@ impl Overlay<'_> {
         let group = self.group_mut(account);
         group.avail += 1;
         if group.avail > group.fading {
-            let held = std::mem::take(&mut group.held);
+            let held = group.take_held();
             self.turned.ready.extend(held);
         }
         let group = self.group_mut(account);
@@ -276,7 +301,7 @@ impl Overlay<'_> {
             self.walk(account, true);
             return;
         }
-        if let Some(freed) = group.blocked.pop() {
+        if let Some(freed) = group.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
             self.turned.freed.push(freed);
         }

@@ -10,9 +10,14 @@ impl Overlay<'_> {
     /// Tells all members of a group that its target is there, or is there no more.
     pub(super) fn walk(&mut self, account: Account, there: bool) {
         let graph = self.graph;
+        let group = self.group_mut(account);
+        let (known, mut extra) = (group.known, std::mem::take(&mut group.extra));
+        if !known && extra.is_empty() {
+            return;
+        }
         let target = self.targets[account as usize].clone();
-        let members = graph.group(&target).map_or_else(Default::default, Group::members_once);
-        let mut extra = std::mem::take(&mut self.group_mut(account).extra);
+        let known = if known { graph.group(&target) } else { None };
+        let members = known.map_or_else(Default::default, Group::members_once);
         if !extra.is_sorted_by(|a, b| a < b) {
             extra.sort_unstable();
             extra.dedup();
@@ -85,7 +90,7 @@ impl Overlay<'_> {
         let target = self.targets[account as usize].clone();
         let graph = self.graph;
         let members = graph.group(&target).map_or_else(Default::default, Group::members_once);
-        let mut users = self.group(account).extra.clone();
+        let mut users = self.group(account).extra.to_vec();
         self.edges += (members.len() + users.len()) as u64;
         for &idx in &*members {
             let node = graph.node(idx);
@@ -106,8 +111,8 @@ impl Overlay<'_> {
 
     /// How many ordering dependencies of these traits are on an account: a value does not block itself.
     pub(crate) fn own_uses(&mut self, traits: &Traits, account: Account) -> u32 {
-        let needs = ordering(&traits.needs);
-        let own = needs.filter(|need| self.by_target.get(&need.target) == Some(&account)).count();
+        let target = &self.targets[account as usize];
+        let own = ordering(&traits.needs).filter(|need| need.target == *target).count();
         u32::try_from(own).unwrap_or(u32::MAX)
     }
 }

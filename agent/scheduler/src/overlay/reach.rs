@@ -47,7 +47,7 @@ impl Overlay<'_> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
         targets.extend(live.offers.iter().cloned());
-        targets.retain(|it| self.by_target.contains_key(it) || self.graph.group(it).is_some());
+        targets.retain(|it| self.opened(it).is_some() || self.graph.group(it).is_some());
         for &(table, prefix) in &live.prefixes {
             let range = (table, prefix.network())..=(table, prefix.broadcast());
             let new = self.covering.range(range);
@@ -61,7 +61,7 @@ impl Overlay<'_> {
     /// Live values of ours that need a target, in whatever way.
     fn needing(&mut self, target: &Target) -> Vec<Falling> {
         let members = self.graph.group(target).map_or_else(Default::default, Group::members_once);
-        let extra = self.by_target.get(target).map_or(&[][..], |&it| &self.group(it).extra);
+        let extra = self.opened(target).map_or(&[][..], |it| &self.group(it).extra);
         let known = members.iter().filter_map(|idx| match self.by_idx.get(idx) {
             Some(&spot) => falling(self.node(spot)),
             None => {

@@ -146,7 +146,7 @@ impl Planner<'_> {
         }
         for need in traits.iter().filter(|_| self.transports).flat_map(|it| ordering(&it.needs)) {
             let account = self.overlay.account(&need.target);
-            self.overlay.group_mut(account).freed_by.push(op);
+            self.overlay.group_mut(account).leaving_mut().freed_by.push(op);
         }
         self.come_again(spot);
     }

@@ -74,7 +74,7 @@ impl Planner<'_> {
         for &account in lost {
             let group = self.overlay.group(account);
             // While there are other offers, users may stay.
-            let freed = group.freed_by.iter().copied().filter(|_| group.avail <= 1);
+            let freed = group.freed_by().iter().copied().filter(|_| group.avail <= 1);
             before.extend(freed.chain(group.made_by).chain(group.joined_by));
         }
         before.sort_unstable();

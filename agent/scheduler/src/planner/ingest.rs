@@ -148,13 +148,19 @@ impl Planner<'_> {
             Goal::Refused(..) => self.applied_parts(spot),
             goal => goal.traits().map_or(&[][..], |traits| &traits.parts),
         };
-        let gone = old.iter().filter(|(key, _)| part(new, key).is_none());
-        work.extend(gone.map(|(key, _)| (key.clone(), source(), None)));
+        let mut come = Work::new();
+        let mut before = old.iter().peekable();
         for (key, value) in new {
-            if part(old, key).is_none_or(|(_, old)| !old.same(&**value)) {
-                work.push((key.clone(), source(), Some(value.clone())));
+            while let Some((gone, _)) = before.next_if(|(other, _)| other < key) {
+                work.push((gone.clone(), source(), None));
+            }
+            let same = before.next_if(|(other, _)| other == key);
+            if same.is_none_or(|(_, before)| !before.same(&**value)) {
+                come.push((key.clone(), source(), Some(value.clone())));
             }
         }
+        work.extend(before.map(|(gone, _)| (gone.clone(), source(), None)));
+        work.append(&mut come);
     }
 
     /// The parts that a refused value has kept.
@@ -179,9 +185,4 @@ impl Planner<'_> {
             None => self.overlay.graph.label(key),
         }
     }
-}
-
-/// The part with this key in a sorted list.
-fn part<'p>(parts: &'p [Part], key: &Key) -> Option<&'p Part> {
-    parts.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &parts[at])
 }

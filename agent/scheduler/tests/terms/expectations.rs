@@ -114,7 +114,9 @@ fn a_change_is_made_once_under_one_token() {
 fn a_plan_says_what_will_wait_and_for_what() {
     let lab = Lab::having("", "r #x");
     let plan = lab.engine.plan(delta("c <b <?f; a; b <y; d #x").best_effort()).unwrap();
-    let text = |(key, labels): &(holdfast_scheduler::Key, Vec<_>)| format!("{key} {labels:?}");
-    let waiting: Vec<String> = plan.waiting().iter().map(text).collect();
+    let mut waiting: Vec<String> = Vec::new();
+    for (key, labels) in plan.waiting() {
+        waiting.push(format!("{key} {:?}", labels.collect::<Vec<_>>()));
+    }
     assert_eq!(waiting, [r#"1/b ["y"]"#, r#"1/c ["b", "?f"]"#, "1/d []"]);
 }

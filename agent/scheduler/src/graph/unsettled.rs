@@ -1,0 +1,62 @@
+//! A set of nodes with cheap changes: all of a large transaction come and go.
+
+use super::Idx;
+
+/// Marks a node that is not in the set.
+const NOWHERE: u32 = u32::MAX;
+
+/// Slots of nodes, in no order. A change costs a look at one place, whatever the size.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled {
+    all: Vec<Idx>,
+    /// Where each slot stands in `all`.
+    places: Vec<u32>,
+}
+
+impl Unsettled {
+    pub(crate) fn all(&self) -> &[Idx] {
+        &self.all
+    }
+
+    pub(super) fn insert(&mut self, idx: Idx) {
+        let slot = idx as usize;
+        if self.places.len() <= slot {
+            self.places.resize(slot + 1, NOWHERE);
+        }
+        if self.places[slot] == NOWHERE {
+            self.places[slot] = u32::try_from(self.all.len()).expect("there are less nodes");
+            self.all.push(idx);
+        }
+    }
+
+    pub(super) fn remove(&mut self, idx: Idx) {
+        let place = self.places.get_mut(idx as usize);
+        let Some(place) = place.filter(|place| **place != NOWHERE) else { return };
+        let at = std::mem::replace(place, NOWHERE);
+        self.all.swap_remove(at as usize);
+        if let Some(&moved) = self.all.get(at as usize) {
+            self.places[moved as usize] = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_come_and_go_in_any_order() {
+        let mut set = Unsettled::default();
+        for idx in [7, 2, 9, 2] {
+            set.insert(idx);
+        }
+        set.remove(7);
+        set.remove(7);
+        set.remove(100);
+        set.insert(4);
+        set.remove(9);
+        let mut all = set.all().to_vec();
+        all.sort_unstable();
+        assert_eq!(all, [2, 4]);
+    }
+}
