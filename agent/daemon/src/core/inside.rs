@@ -73,36 +73,42 @@ pub(super) struct Resync {
     heard: bool,
 }
 
-/// Tells listeners. Costs nothing while nobody listens.
+/// Tells listeners. Costs nothing while nobody listens; who wants to know of transactions alone has no labels made.
 #[derive(Clone, Debug)]
-pub(super) struct Teller(broadcast::Sender<Told>);
+pub(super) struct Teller {
+    all: broadcast::Sender<Told>,
+    records: broadcast::Sender<Arc<Record>>,
+}
 
 /// Where one can listen, as long as the core runs.
 #[derive(Clone, Debug)]
-pub(super) struct Ear(broadcast::WeakSender<Told>);
+pub(super) struct Ear {
+    all: broadcast::WeakSender<Told>,
+    records: broadcast::WeakSender<Arc<Record>>,
+}
 
 impl Default for Teller {
     fn default() -> Self {
-        Self(broadcast::channel(TOLD_DEPTH).0)
+        let (all, _) = broadcast::channel(TOLD_DEPTH);
+        let (records, _) = broadcast::channel(TOLD_DEPTH);
+        Self { all, records }
     }
 }
 
 impl Teller {
     pub(super) fn ear(&self) -> Ear {
-        Ear(self.0.downgrade())
+        Ear { all: self.all.downgrade(), records: self.records.downgrade() }
     }
 
     /// What a step brought.
     pub(super) fn tell(&self, engine: &Engine, step: &Step) {
-        if self.0.receiver_count() == 0 {
-            return;
-        }
         let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
         for record in ended {
-            // The last listener may just have gone.
-            let _ = self.0.send(Told::Transaction(Arc::clone(record)));
+            // There may be no listener.
+            let _ = self.records.send(Arc::clone(record));
+            let _ = self.all.send(Told::Transaction(Arc::clone(record)));
         }
-        if step.changed.is_empty() {
+        if step.changed.is_empty() || self.all.receiver_count() == 0 {
             return;
         }
         let short = |key: &Key| {
@@ -111,7 +117,7 @@ impl Teller {
         };
         let changed = step.changed.iter().take(STATUSES_TOLD).map(short).collect();
         let omitted = step.changed.len().saturating_sub(STATUSES_TOLD);
-        let _ = self.0.send(Told::Statuses { changed, omitted });
+        let _ = self.all.send(Told::Statuses { changed, omitted });
     }
 }
 
@@ -188,7 +194,13 @@ impl CoreHandle {
 
     /// Hears from now on what the core tells; nothing any more when it has stopped.
     pub(crate) fn listen(&self) -> broadcast::Receiver<Told> {
-        let teller = self.ear.0.upgrade();
+        let teller = self.ear.all.upgrade();
+        teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
+    }
+
+    /// The same for the ends of transactions alone.
+    pub(crate) fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
+        let teller = self.ear.records.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }
 

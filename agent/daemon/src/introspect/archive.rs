@@ -11,7 +11,6 @@ use super::arguments::time_text;
 use super::document::{Operation, Transaction};
 use super::failure::Failure;
 use super::transactions::Window;
-use crate::core::Told;
 use crate::logging::Chain;
 use crate::store::Journal;
 
@@ -21,7 +20,7 @@ const OPERATIONS_STORED: usize = 256;
 impl Introspect {
     /// Writes what this run does into the journal, until the core ends.
     pub(super) async fn keep(self, journal: Journal) {
-        let mut told = self.core.listen();
+        let mut ended = self.core.listen_to_records();
         let mut last = 0;
         loop {
             // At first, and when more came than could be heard: from the history itself.
@@ -35,12 +34,11 @@ impl Introspect {
                 self.store(&journal, record);
             }
             loop {
-                match told.recv().await {
-                    Ok(Told::Transaction(record)) => {
+                match ended.recv().await {
+                    Ok(record) => {
                         last = last.max(record.txn.0);
                         self.store(&journal, record);
                     }
-                    Ok(Told::Statuses { .. }) => {}
                     Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return,
                 }

@@ -1,5 +1,6 @@
 //! Transactions and values as documents: what the engine keeps, in words and JSON that outlive its types.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -204,6 +205,11 @@ impl Renderer {
     }
 
     pub(crate) fn transaction(&self, record: &Record) -> Transaction {
+        let remade = remade(record);
+        let operation = |it: &RecordedOperation| {
+            let is_recreate = remade.contains(&(&it.key, it.undo));
+            Operation { is_recreate, ..self.operation(record, it) }
+        };
         let operations = record.operations.iter();
         let planned = operations.clone().filter(|it| !it.undo);
         let executed = operations.filter(|it| it.result != Executed::NotTried);
@@ -240,8 +246,8 @@ impl Renderer {
             start_ns: record.started_ns,
             stop_ns: record.ended_ns,
             values: asked.collect(),
-            planned: planned.map(|it| self.operation(record, it)).collect(),
-            executed: executed.map(|it| self.operation(record, it)).collect(),
+            planned: planned.map(operation).collect(),
+            executed: executed.map(operation).collect(),
             omitted: record.omitted,
             pending,
             failed,
@@ -259,10 +265,6 @@ impl Renderer {
         };
         let value = it.new.as_ref().or(it.old.as_ref());
         let asked = record.asked.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
-        let twin = |other: &RecordedOperation| {
-            other.key == it.key && other.action != it.action && other.undo == it.undo
-        };
-        let made_anew = matches!(it.action, Action::Create | Action::Delete);
         let change = record.origin == Origin::Change;
         Operation {
             operation: it.action.to_string().to_uppercase(),
@@ -279,7 +281,7 @@ impl Renderer {
             is_derived: change && it.cause == Cause::Asked && !asked && !it.undo,
             is_revert: it.undo,
             is_retry: !change && it.cause == Cause::Asked,
-            is_recreate: made_anew && record.operations.iter().any(twin),
+            is_recreate: false,
         }
     }
 
@@ -314,6 +316,16 @@ impl Renderer {
 /// What it waits for, or what is wrong with it.
 pub(super) fn details(status: &Status) -> Vec<String> {
     status.detail.unmet.iter().chain(&status.detail.invalid).cloned().collect()
+}
+
+/// The keys that a transaction, or its way back (true), both deletes and makes.
+fn remade(record: &Record) -> BTreeSet<(&Key, bool)> {
+    let of = |action| {
+        let operations = record.operations.iter().filter(move |it| it.action == action);
+        operations.map(|it| (&it.key, it.undo))
+    };
+    let deleted: BTreeSet<_> = of(Action::Delete).collect();
+    of(Action::Create).filter(|it| deleted.contains(it)).collect()
 }
 
 fn txn_type(record: &Record) -> TxnType {
