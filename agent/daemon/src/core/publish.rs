@@ -12,12 +12,12 @@ use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
-use holdfast_scheduler::{Engine, Key, KeySet, KindId, SharedValue};
+use holdfast_scheduler::{Engine, Key, KindId, SharedValue, sort_keys};
 use imbl::OrdMap;
 
 use super::ServiceState;
 use super::startup::Objects;
-use super::transaction::Changed;
+use super::transaction::{Changed, Held, Withheld};
 use crate::telemetry::view::now_ns;
 use crate::telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 
@@ -49,6 +49,31 @@ pub(super) struct Publisher {
     shown: HashMap<Key, StateEntry>,
     /// What services of the agent keep: native leaves that no key of the engine stands for.
     services: OrdMap<InstancePath, Value>,
+}
+
+/// The configuration of the next revision, made while the change is carried out.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// What it goes on from: it is of no use when another revision came meanwhile.
+    last: Arc<Revision>,
+    next: Revision,
+}
+
+impl Ahead {
+    /// Takes as long as the difference is large.
+    pub(super) fn of(
+        objects: &Objects,
+        last: Arc<Revision>,
+        old: &Configuration,
+        new: &Configuration,
+    ) -> Self {
+        let models = &objects.models;
+        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        // One tree after the other: the rest of the transaction needs processors, too.
+        in_both(&mut draft, false, |tree| follow(tree, old, new));
+        let next = draft.publish();
+        Self { last, next }
+    }
 }
 
 /// What changes in the state that is shown.
@@ -106,14 +131,17 @@ impl Publisher {
     }
 
     /// Notes keys of which a plane changed; those in `busy` belong to the transaction under way.
-    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&KeySet>) {
+    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&mut Withheld>) {
         match busy {
             None if self.dirty.is_empty() => self.dirty = keys,
             None => self.dirty.extend(keys),
             Some(busy) => {
                 for key in keys {
-                    let busy = busy.contains(&key);
-                    if busy { &mut self.withheld } else { &mut self.dirty }.push(key);
+                    match busy.hold(&key) {
+                        Held::First => self.withheld.push(key),
+                        Held::Again => {}
+                        Held::No => self.dirty.push(key),
+                    }
                 }
             }
         }
@@ -175,23 +203,31 @@ impl Publisher {
         old: &Configuration,
         new: &Configuration,
         changes: &[Changed],
-        time_ns: u64,
+        ahead: Option<Ahead>,
     ) -> Arc<Revision> {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
+        let ahead = ahead.filter(|ahead| Arc::ptr_eq(&ahead.last, &last));
+        let followed = ahead.is_some();
+        let mut draft = match ahead {
+            Some(Ahead { next, .. }) => last.resume(&models.openconfig, &models.native, next),
+            None => last.draft(&models.openconfig, &models.native, now_ns()),
+        };
         draft.annotate(new.layers().annotation.clone());
         self.release();
+        // What was shown of these is cleared; so is what their parts show, which the engine may have left as they were.
         let applied = |change: &&Changed| SHOWN_AS_APPLIED.contains(&change.key.kind());
-        for change in changes.iter().filter(applied) {
+        let cleared = || changes.iter().filter(applied).filter(|change| change.existed);
+        for change in cleared() {
             parts(engine, &change.key, change.value.as_ref(), &mut self.dirty);
         }
         let mut update = self.update(&objects, engine, &last);
-        let cleared = changes.iter().filter(applied).filter(|change| change.existed);
-        update.cleared = cleared.map(|change| &change.path).collect();
+        update.cleared = cleared().map(|change| &change.path).collect();
         in_both(&mut draft, update.is_large(), |tree| {
-            follow(tree, old, new);
+            if !followed {
+                follow(tree, old, new);
+            }
             update.carry_out(tree);
         });
         self.revision = Arc::new(draft.publish());
@@ -206,12 +242,13 @@ impl Publisher {
         last: &'a Revision,
     ) -> Update<'a> {
         let mut keys = std::mem::take(&mut self.dirty);
-        keys.sort(); // runs that are sorted already are only merged
-        keys.dedup();
+        sort_keys(&mut keys);
         let states = parallel::map(keys, |key| {
-            let now = objects.registry.state(&key, planes(engine, &key));
+            let planes = engine.planes(&key);
+            let now = objects.registry.state(&key, seen(planes));
             let applied = SHOWN_AS_APPLIED.contains(&key.kind());
-            let before = applied.then(|| applied_before(objects, engine, &key, now.as_ref()));
+            let before = || applied_before(objects, last, &key, planes[0], now.as_ref());
+            let before = applied.then(before);
             (key, now, before)
         });
         let shown = states.into_iter().map(|(key, now, before)| {
@@ -231,11 +268,15 @@ impl Publisher {
 /// What may have been shown of an object that is shown as applied, unless all of that is replaced.
 fn applied_before(
     objects: &Objects,
-    engine: &Engine,
+    last: &Revision,
     key: &Key,
+    intended: Option<&SharedValue>,
     now: Option<&StateEntry>,
 ) -> Option<StateEntry> {
-    let most = objects.registry.most_of(key, planes(engine, key).intended?)?;
+    if now.is_some_and(|now| last.native.branch(&now.path).is_none()) {
+        return None; // it is new
+    }
+    let most = objects.registry.most_of(key, &**intended?)?;
     let replaced = now.is_some_and(|now| now.has_leaves_of(&most));
     (!replaced).then_some(most)
 }
@@ -411,8 +452,8 @@ fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) +
     parallel::both(much, || act(openconfig), || act(native));
 }
 
-fn planes<'e>(engine: &'e Engine, key: &Key) -> Planes<'e> {
-    let [intended, applied, observed] = engine.planes(key).map(|plane| plane.map(|value| &**value));
+fn seen(planes: [Option<&SharedValue>; 3]) -> Planes<'_> {
+    let [intended, applied, observed] = planes.map(|plane| plane.map(|value| &**value));
     Planes { intended, applied, observed }
 }
 

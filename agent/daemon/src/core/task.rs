@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use holdfast_config::Configuration;
 use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, parallel};
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
     Scope, SharedValue, Step,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::confirm::Window;
@@ -24,7 +25,7 @@ use super::inside::{Resync, Teller};
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, PlanHash};
 use super::preview::Preview;
-use super::publish::Publisher;
+use super::publish::{Ahead, Publisher};
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
 use super::{CommitError, CommitRequest, Committed, Query};
@@ -56,7 +57,8 @@ pub(super) enum Work {
         read: Vec<Key>,
         result: Result<(), StoreError>,
     },
-    Finished(Result<(), StoreError>),
+    /// The store has made the transaction final, or taken it back; with what was made of the next revision meanwhile.
+    Finished(Result<(), StoreError>, Option<Box<Ahead>>),
 }
 
 pub(super) type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
@@ -191,7 +193,7 @@ impl CoreTask {
             Work::RestoresWritten { submit, read, result } => {
                 self.submit_adoptions(submit, read, result)
             }
-            Work::Finished(result) => self.finish(result),
+            Work::Finished(result, ahead) => self.finish(result, ahead.map(|ahead| *ahead)),
         }
     }
 
@@ -215,14 +217,15 @@ impl CoreTask {
             consent.give();
             recorded
         });
+        // Beside the plan the store is at work; from here on a processor has nothing to do.
+        let ahead = self.publish_ahead(&configuration);
         let Some(transaction) = &mut self.transaction else { return };
-        transaction.withheld.extend(changes.iter().map(|change| change.key.clone()));
-        for operation in plan.operations() {
-            transaction.withheld.insert(operation.key.clone());
-            transaction.withheld.extend(operation.taken.iter().cloned());
-        }
-        transaction.withheld.extend(transaction.logins.values.iter().map(|(key, _)| key.clone()));
+        let operations = plan.operations().iter();
+        let keys = changes.iter().map(|change| &change.key);
+        let keys = keys.chain(operations.flat_map(|it| it.taken.iter().chain([&it.key])));
+        transaction.withheld.extend(keys.chain(transaction.logins.values.iter().map(|it| &it.0)));
         transaction.changes = changes;
+        transaction.ahead = ahead;
         transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
         self.work.0.push(Box::pin(async move {
             Work::Recorded(match recorded {
@@ -296,7 +299,7 @@ impl CoreTask {
             self.transport.retrieve();
         }
         self.deadline = deadline;
-        let busy = self.transaction.as_ref().map(|transaction| &transaction.withheld);
+        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
         self.publisher.touch(changed, busy);
         if restores.is_empty() {
             self.hand_out(submit, read);
@@ -404,16 +407,32 @@ impl CoreTask {
                 is_recorded.then(|| self.store.abort(number))
             }
         };
+        let ahead = transaction.ahead.take();
         self.work.0.push(Box::pin(async move {
-            Work::Finished(match finished {
+            let result = match finished {
                 Some(finished) => finished.await,
                 None => Ok(()),
-            })
+            };
+            let ahead = match ahead.filter(|_| result.is_ok()) {
+                Some(ahead) => ahead.await.ok(), // without it, all is made in the end
+                None => None,
+            };
+            Work::Finished(result, ahead.map(Box::new))
         }));
     }
 
+    /// Begins with the next revision beside the loop, where that will take its time.
+    fn publish_ahead(&self, new: &Configuration) -> Option<JoinHandle<Ahead>> {
+        if new.work().entries <= parallel::FEW {
+            return None;
+        }
+        let (objects, last) = (Arc::clone(&self.objects), self.publisher.revision());
+        let (old, new) = (self.configuration.clone(), new.clone());
+        Some(tokio::task::spawn_blocking(move || Ahead::of(&objects, last, &old, &new)))
+    }
+
     /// The store has made the transaction final, or taken it back.
-    fn finish(&mut self, result: Result<(), StoreError>) {
+    fn finish(&mut self, result: Result<(), StoreError>, ahead: Option<Ahead>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
@@ -429,7 +448,7 @@ impl CoreTask {
                             self.publisher.release();
                             self.unchanged()
                         }
-                        false => self.publish_commit(configuration, &transaction),
+                        false => self.publish_commit(configuration, &transaction, ahead),
                     };
                     self.reconcile_as(&values(&transaction.changes));
                     transaction.ticket.answer(Ok(done));
@@ -509,15 +528,15 @@ impl CoreTask {
         &mut self,
         configuration: Configuration,
         transaction: &Transaction,
+        ahead: Option<Ahead>,
     ) -> Committed {
         let confirm_id = self.turn_window(transaction);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
-        let time_ns = now_ns();
         let (new, changes) = (&self.configuration, &transaction.changes);
-        let revision = self.publisher.commit(&self.engine, &old, new, changes, time_ns);
+        let revision = self.publisher.commit(&self.engine, &old, new, changes, ahead);
         self.revision_tx.send_replace(Arc::clone(&revision));
-        let number = revision.number;
+        let (number, time_ns) = (revision.number, revision.time_ns);
         let transaction = transaction.number;
         self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
         Committed { time_ns, revision: number }

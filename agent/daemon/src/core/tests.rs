@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::tree::Found;
-use holdfast_config::{Models, json};
+use holdfast_config::{Models, json, parallel};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use tokio_util::task::AbortOnDropHandle;
@@ -146,6 +146,42 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
     agent.delete("/").await.unwrap();
     assert_eq!(kernel.contents(), fresh);
     agent.stop().await;
+}
+
+/// Of more objects than one thread does by itself the next revision is begun before they are there.
+#[tokio::test]
+async fn a_large_change_shows_what_small_ones_show() {
+    const SMALL: usize = 500;
+    let all = parallel::FEW + SMALL;
+    let mut shown = Vec::new();
+    for size in [all, SMALL] {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.update(BOX).await.unwrap();
+        for first in (0..all).step_by(size) {
+            agent.update(&routes(first, size)).await.unwrap();
+        }
+        let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
+        assert!(made >= all, "{made} of {all} routes are there");
+        shown.push(agent.shown());
+        agent.stop().await;
+    }
+    assert_eq!(shown[0], shown[1]);
+}
+
+/// So many routes through the neighbour of [`BOX`].
+fn routes(first: usize, count: usize) -> String {
+    let route = |number: usize| {
+        let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);
+        serde_json::json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [
+            {"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}}]}})
+    };
+    let routes: Vec<_> = (first..first + count).map(route).collect();
+    serde_json::json!({"openconfig-network-instance:network-instances": {"network-instance": [{
+        "name": "DEFAULT", "protocols": {"protocol": [{
+            "identifier": "openconfig-policy-types:STATIC", "name": "static",
+            "static-routes": {"static": routes}}]}}]}})
+    .to_string()
 }
 
 #[tokio::test]

@@ -1,15 +1,19 @@
 //! The stages of one client transaction.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::time::Instant;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Author, Key, KeySet, Plan, SharedValue, TxnId};
+use holdfast_scheduler::{Author, FixedHasher, Key, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
+use super::publish::Ahead;
 use super::{Answer, CommitError, CommitRequest, Committed};
 use crate::store::{ArtefactChange, StoreError, Unconfirmed};
 
@@ -46,6 +50,38 @@ pub(super) struct Changed {
     pub(super) value: Option<SharedValue>,
 }
 
+/// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
+/// what becomes of it is told a moment later.
+#[derive(Debug, Default)]
+pub(super) struct Withheld(HashMap<u64, Held, BuildHasherDefault<FixedHasher>>);
+
+/// Whether something about a key is held back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    No,
+    /// It is, and so far nothing was.
+    First,
+    Again,
+}
+
+impl Withheld {
+    /// Holds back that something is new about a key, if it is one of these.
+    pub(super) fn hold(&mut self, key: &Key) -> Held {
+        let held = self.0.get_mut(&Self::hash(key));
+        held.map_or(Held::No, |held| std::mem::replace(held, Held::Again))
+    }
+
+    pub(super) fn extend<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
+        for key in keys {
+            self.0.entry(Self::hash(key)).or_insert(Held::First);
+        }
+    }
+
+    fn hash(key: &Key) -> u64 {
+        BuildHasherDefault::<FixedHasher>::default().hash_one(key)
+    }
+}
+
 /// One transaction in flight, from its examination to its answer.
 #[derive(Debug)]
 pub(super) struct Transaction {
@@ -65,7 +101,9 @@ pub(super) struct Transaction {
     pub(super) origin: Origin,
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
-    pub(super) withheld: KeySet,
+    pub(super) withheld: Withheld,
+    /// What of the next revision is made while the change is carried out.
+    pub(super) ahead: Option<JoinHandle<Ahead>>,
     pub(super) stage: Stage,
 }
 
@@ -89,7 +127,7 @@ pub(super) enum Stage {
 
 impl Transaction {
     pub(super) fn new(number: u64, ticket: Ticket, options: CommitOptions) -> Self {
-        let (changes, withheld, stage) = (Vec::new(), KeySet::default(), Stage::Examining);
+        let (changes, withheld, stage) = (Vec::new(), Withheld::default(), Stage::Examining);
         Self {
             number,
             ticket,
@@ -101,6 +139,7 @@ impl Transaction {
             is_unrecorded: false,
             changes,
             withheld,
+            ahead: None,
             stage,
         }
     }

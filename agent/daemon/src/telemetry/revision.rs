@@ -101,11 +101,23 @@ impl Revision {
         native: &'s Schema,
         time_ns: u64,
     ) -> Draft<'s> {
-        let number = self.number + 1;
+        let next = Self { number: self.number + 1, time_ns, ..self.clone() };
+        self.resume(openconfig, native, next)
+    }
+
+    /// Goes on with the revision after this one, where that was published before it was complete. Nothing was taken
+    /// away in it that comes back.
+    pub fn resume<'s>(
+        &'s self,
+        openconfig: &'s Schema,
+        native: &'s Schema,
+        next: Revision,
+    ) -> Draft<'s> {
+        let Self { number, time_ns, annotation, .. } = next;
         let stamp = Stamp { time_ns, changes: 1, born: number };
-        let tree = |origin, schema| DraftTree {
+        let tree = |origin, tree, schema| DraftTree {
             origin,
-            tree: self.tree(origin).clone(),
+            tree,
             before: self.tree(origin),
             withdrawn: false,
             schema,
@@ -114,9 +126,9 @@ impl Revision {
         Draft {
             number,
             time_ns,
-            annotation: self.annotation.clone(),
-            openconfig: tree(Origin::OpenConfig, openconfig),
-            native: tree(Origin::Native, native),
+            annotation,
+            openconfig: tree(Origin::OpenConfig, next.openconfig, openconfig),
+            native: tree(Origin::Native, next.native, native),
         }
     }
 }
