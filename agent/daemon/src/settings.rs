@@ -90,8 +90,8 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
-    /// Whose names a client certificate may give as `username` without a password: those that stand in it, or anyone's
-    #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
+    /// Whose names a client certificate may give as `username` without a password: anyone's, as gNMI has it, or those that stand in it
+    #[arg(long, value_enum, default_value_t = SpeaksFor::Anyone)]
     pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]
     pub bootz: BootzSettings,
@@ -357,7 +357,7 @@ mod tests {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.listen, ["[::]:9339".parse().unwrap()]);
         assert_eq!(run.certificate_role, Role::Admin);
-        assert_eq!(run.certificate_speaks_for, SpeaksFor::Itself);
+        assert_eq!(run.certificate_speaks_for, SpeaksFor::Anyone);
     }
 
     #[test]

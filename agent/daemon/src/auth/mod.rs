@@ -91,9 +91,9 @@ impl Remembered {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SpeaksFor {
     /// Its own: those that stand in it.
-    #[default]
     Itself,
     /// Everybody's. For clients that have checked their users themselves, and have no other certificates than those.
+    #[default]
     Anyone,
 }
 
