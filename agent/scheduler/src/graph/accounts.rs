@@ -175,6 +175,22 @@ impl Graph {
             return;
         }
         claimed.holder = None;
+        self.offer_claim(claim, idx);
+    }
+
+    /// Wakes those who want an identity that this value was to get, and did not get.
+    pub(crate) fn forgo(&mut self, idx: Idx) {
+        let Some(traits) = self.node(idx).goal.traits().cloned() else { return };
+        for claim in &traits.claims {
+            if self.holder(claim).is_none() {
+                self.offer_claim(claim, idx);
+            }
+        }
+    }
+
+    /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
+    fn offer_claim(&mut self, claim: &Claim, idx: Idx) {
+        let Some(claimed) = self.claims.get_mut(claim) else { return };
         let mut members = std::mem::take(&mut claimed.members);
         members.sort_unstable();
         members.dedup();

@@ -83,3 +83,18 @@ proptest! {
         world.check();
     }
 }
+
+/// An identity that was promised to a value is free again when that value does not come to it.
+#[test]
+fn what_failed_keeps_no_identity_from_others() {
+    let mut world = World::failing_at(vec![7]);
+    for (change, atomic) in [
+        ("e =2", false),
+        ("a =0 .t(.q)", false),
+        ("A =0 #y; a =0 #y; e =1; m/2 =2 !1 #y", false),
+        ("a =0 !1; -m/2", true),
+    ] {
+        world.play(Move::Intend { change: change.to_owned(), atomic });
+    }
+    world.check();
+}
