@@ -9,7 +9,7 @@ use holdfast_proto::gnoi::system::{
     PingRequest, PingResponse, TracerouteRequest, TracerouteResponse,
 };
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::eventually::eventually;
+use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
 use tonic::service::interceptor::InterceptedService;
@@ -63,7 +63,23 @@ impl Network {
             "echo 0 >{net}/ipv4/icmp_ratelimit; echo 0 >{net}/ipv6/icmp/ratelimit"
         ));
         let agent = AgentProcess::start_with(&outside, &["--netns", managed.path()]).await;
-        Self { agent, managed, _others: [outside, router, host] }
+        let network = Self { agent, managed, _others: [outside, router, host] };
+        network.resolved().await;
+        network
+    }
+
+    /// Waits until everybody on the way knows the others' link-layer addresses: the first packets may be lost.
+    async fn resolved(&self) {
+        let system = self.system().await;
+        for host in HOST {
+            let reached = || async {
+                let once = PingRequest { count: 1, ..ping(host) };
+                pinged(&mut system.clone(), once)
+                    .await
+                    .is_ok_and(|(_, summary)| summary.received == 1)
+            };
+            eventually_async("the host answers", reached).await;
+        }
     }
 
     async fn system(&self) -> System {
