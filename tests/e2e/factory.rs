@@ -29,6 +29,7 @@ pub(crate) async fn serves(agent: &AgentProcess) -> bool {
     connect(agent.address(), &ca).await.is_ok()
 }
 
+// proves kv.T4
 #[tokio::test]
 async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -49,6 +50,11 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
 
     let client = agent.gnmi().await;
     client.replace("/system/config", json!({"motd-banner": "used"})).await.unwrap();
+    // What the file gave and what the store has are one configuration, in which the later word counts.
+    agent.restart().await;
+    assert_eq!(net.link("eth0").mtu, 1400);
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
+    let client = agent.gnmi().await;
     set_boot(&mut boots(&agent).await, mgmt(1300, "booted")).await.unwrap();
     let set = agent.user(&["set", "ada", "--role", "admin"], "a password to lose");
     assert!(set.status.success(), "{set:?}");

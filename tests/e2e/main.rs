@@ -31,6 +31,7 @@ mod restart;
 mod routes;
 mod scenarios;
 mod set;
+mod show;
 mod subscribe;
 mod transaction;
 mod union;

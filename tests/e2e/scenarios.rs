@@ -169,6 +169,23 @@ async fn each_object_comes_changes_and_goes_and_the_others_stay() {
     }
 }
 
+/// `a` and `A`: the agent goes and comes; `p` and `P`: the far ends, and the cables with them.
+async fn restarts(net: &Netns, agent: &mut AgentProcess, ports: usize, order: &str) {
+    for step in order.chars() {
+        match step {
+            'a' => agent.kill(),
+            'A' => agent.restart().await,
+            'p' => (0..ports).for_each(|port| drop(net.ip(&format!("link del peer{port}")))),
+            _ => {
+                for port in 0..ports {
+                    net.ip(&format!("link add eth{port} type veth peer name peer{port}"));
+                    net.ip(&format!("link set peer{port} up"));
+                }
+            }
+        }
+    }
+}
+
 // proves kv.T20
 #[tokio::test]
 async fn agent_and_far_end_restart_in_any_order() {
@@ -181,20 +198,37 @@ async fn agent_and_far_end_restart_in_any_order() {
             && net.addresses("eth0") == ["192.0.2.1/24"]
             && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"]
     };
-    // `a` and `A`: the agent goes and comes; `p` and `P`: the far end, and the cable with it.
     for order in ["aA", "pP", "aApP", "pPaA", "aAaA", "pPpP", "apAP", "apPA", "paAP", "paPA"] {
-        for step in order.chars() {
-            match step {
-                'a' => agent.kill(),
-                'A' => agent.restart().await,
-                'p' => drop(net.ip("link del peer0")),
-                _ => {
-                    net.ip("link add eth0 type veth peer name peer0");
-                    net.ip("link set peer0 up");
-                }
-            }
-        }
+        restarts(&net, &mut agent, 1, order).await;
         eventually(&format!("after {order} everything is there"), whole).await;
         eventually("and nothing waits", || !agent.show("pending").contains("eth0")).await;
+    }
+}
+
+// proves kv.T21
+#[tokio::test]
+async fn many_ports_and_routes_come_back_in_any_order() {
+    const PORTS: usize = 8;
+    const ROUTES_EACH: usize = 125;
+    let net = Netns::enter();
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let ports: Vec<_> =
+        (0..PORTS).map(|it| port(&format!("eth{it}"), &[&format!("192.0.{it}.1/24")])).collect();
+    client.update("/interfaces", json!({"interface": ports})).await.unwrap();
+    let behind = |it: usize| {
+        (0..ROUTES_EACH)
+            .map(move |number| route(&format!("10.{it}.{number}.0/24"), &format!("192.0.{it}.2")))
+    };
+    let routes: Vec<_> = (0..PORTS).flat_map(behind).collect();
+    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    assert_eq!(net.routes(OURS), [""; 0], "there are no ports yet");
+    for order in ["P", "aA", "pP", "apAP", "paPA"] {
+        restarts(&net, &mut agent, PORTS, order).await;
+        eventually(&format!("after {order} every route is there"), || {
+            net.routes(OURS).len() == PORTS * ROUTES_EACH
+        })
+        .await;
+        eventually("and nothing waits", || !agent.show("pending").contains("10.")).await;
     }
 }

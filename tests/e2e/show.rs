@@ -1,0 +1,71 @@
+//! `holdfast show`: every command with its arguments, against a running agent.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::netns::Netns;
+use serde_json::Value;
+
+use crate::documents::port_with_route;
+
+/// What a command prints, or says when it fails.
+fn shown(agent: &AgentProcess, words: &str) -> Result<String, String> {
+    let output = agent.command("show").args(words.split_whitespace()).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+// proves kv.T17
+#[tokio::test]
+async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
+    const ADDRESS: &str = "address/eth0/192.0.2.1";
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    port_with_route(&client, "eth0").await;
+    port_with_route(&client, "eth9").await;
+    for (words, there, missing) in [
+        ("config", "192.0.2.1", "oper-status"),
+        ("state", "oper-status", "argon2"),
+        ("values", "eth0", "oper-status"),
+        ("pending", "eth9", "link eth0"),
+        ("transactions", "waits: link/eth9", "{"),
+        ("transactions --limit 1", "#1 ", "#2 "),
+        ("transactions --json", "{", "argon2"),
+        ("transactions --since 2100-01-01T00:00:00Z", "", "eth0"),
+        ("transactions --until 2001-01-01T00:00:00Z", "", "eth0"),
+        ("timeline link/eth0", "CONFIGURED", "eth9"),
+        ("timeline link/eth9 --json", "eth9", "eth0"),
+        (&format!("timeline {ADDRESS}"), "192.0.2.1", "eth9"),
+        ("graph", "<svg", "digraph"),
+        ("graph --format dot", "digraph", "<svg"),
+        ("graph --format raw", "digraph", "<svg"),
+        ("graph link/eth9 --depth 1", "eth9", "eth0"),
+        ("graph link/eth0 --json", "eth0", "<svg"),
+        ("why link/eth9", "eth9", "link eth0"),
+        (&format!("why {ADDRESS}"), "192.0.2.1", "eth9"),
+        ("why --path /interfaces/interface[name=eth0]/config/enabled", "eth0", "eth9"),
+        ("plan", "", "eth9"),
+        ("plan link/eth0 --json", "{", "eth9"),
+    ] {
+        let text = shown(&agent, words).unwrap_or_else(|error| panic!("show {words}: {error}"));
+        assert!(text.contains(there), "show {words}: no `{there}` in {text}");
+        assert!(!text.contains(missing), "show {words}: `{missing}` in {text}");
+        if words.contains("json") {
+            serde_json::from_str::<Value>(&text).unwrap();
+        }
+    }
+    for (words, reason) in [
+        ("timeline link/nothing", "nothing"),
+        ("timeline cable/eth0", "cable/eth0"),
+        ("why --path /nowhere", "nowhere"),
+        ("graph link/nothing", "nothing"),
+        ("transactions --number 4000000", "4000000"),
+        ("transactions --since yesterday", "yesterday"),
+        ("plan link/nothing", "nothing"),
+    ] {
+        let error = shown(&agent, words).expect_err(words);
+        assert!(error.contains(reason), "show {words}: {error}");
+    }
+}
