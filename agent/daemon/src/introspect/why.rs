@@ -106,7 +106,7 @@ impl Reason<'_> {
             "Bases": bases.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
             "Leaves": self.leaves(&bases),
             "PartOf": status.part_of.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
-            "Parts": status.parts.iter().map(|key| self.short(key)).collect::<Vec<_>>(),
+            "Parts": self.parts(status),
             "NeededBy": self
                 .inside
                 .engine
@@ -124,6 +124,12 @@ impl Reason<'_> {
             "Label": engine.label(key),
             "State": engine.state(key).to_string(),
         })
+    }
+
+    /// The parts of a value; not its properties, which have no state but the value's.
+    fn parts(&self, status: &Status) -> Vec<Json_> {
+        let known = |key: &&Key| self.inside.engine.status(key).is_some();
+        status.parts.iter().filter(known).map(|key| self.short(key)).collect()
     }
 
     /// The value and everything it is a part of, itself first.
@@ -318,8 +324,7 @@ impl Reason<'_> {
     fn object(&self, key: &Key) -> Json_ {
         let mut document = self.short(key);
         let status = self.inside.engine.status(key);
-        let parts = status.iter().flat_map(|status| &status.parts);
-        document["Parts"] = parts.map(|key| self.short(key)).collect();
+        document["Parts"] = status.iter().flat_map(|status| self.parts(status)).collect();
         document["Because"] = json!(status.as_ref().map(|status| self.because(status)));
         document
     }
