@@ -377,7 +377,16 @@ async fn only_processes_of_the_agent_are_signalled() {
         refused(client.kill_process(request).await, code);
     }
     assert!(core.reboots().pending().is_none());
-    let started = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let started = || {
+        // Whoever runs the tests may ignore signals, and a child inherits that.
+        let sleep = ["--default-signal", "sleep", "600"];
+        let child = std::process::Command::new("env").args(sleep).spawn().unwrap();
+        let name = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
+            std::thread::yield_now();
+        }
+        child
+    };
     let mut child = started();
     let restart = client.kill_process(kill(child.id(), "sleep", KillSignal::Term, true)).await;
     assert!(refused(restart, Code::FailedPrecondition).contains("sleep"));
