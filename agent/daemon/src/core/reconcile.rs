@@ -15,10 +15,14 @@ pub(super) fn is_concerned(key: &Key) -> bool {
 
 impl CoreTask {
     /// Takes in what changed of it; values of other kinds are none of its business.
-    pub(super) fn reconcile_as(&mut self, changes: &[(Key, Option<SharedValue>)]) {
+    pub(super) fn reconcile_as<'v>(
+        &mut self,
+        changes: impl IntoIterator<Item = (&'v Key, Option<&'v SharedValue>)>,
+    ) {
         let now = self.now();
+        let changes: Vec<_> = changes.into_iter().filter(|(key, _)| is_concerned(key)).collect();
         for (_, value) in changes.iter().filter(|(key, _)| key.kind() == kinds::RECONCILIATION) {
-            let wanted = value.as_ref().and_then(|value| value.as_any().downcast_ref());
+            let wanted = value.and_then(|value| value.as_any().downcast_ref());
             let seconds = wanted.and_then(|wanted: &Reconciliation| wanted.resync_interval);
             let period = seconds.map(|seconds| Duration::from_secs(seconds.into()));
             let step = self.engine.resync_every(period, now);
@@ -27,7 +31,7 @@ impl CoreTask {
         let policies: Vec<_> = changes
             .iter()
             .filter(|(key, _)| key.kind() == kinds::DRIFT_POLICY)
-            .flat_map(|(key, value)| self.policies(key, value.as_ref()))
+            .flat_map(|(key, value)| self.policies(key, *value))
             .collect();
         if !policies.is_empty() {
             let step = self.engine.set_drift_policies(policies, now);

@@ -96,11 +96,8 @@ impl Core {
             store.write(rows.into_iter().map(store::Change::from).collect()).await?;
         }
         let mut intent = objects.values(&configuration);
-        let configured: Vec<_> = intent
-            .iter()
-            .filter(|(key, _)| reconcile::is_concerned(key))
-            .map(|(key, value)| (key.clone(), Some(Arc::clone(value))))
-            .collect();
+        let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
+        let configured: Vec<_> = concerned.cloned().collect();
         intent.extend(logins.iter().cloned());
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let mut engine = Engine::new(descriptors::registry());
@@ -147,7 +144,7 @@ impl Core {
             resyncs: Vec::new(),
             teller,
         };
-        task.reconcile_as(&configured);
+        task.reconcile_as(configured.iter().map(|(key, value)| (key, Some(value))));
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);

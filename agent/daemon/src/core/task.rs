@@ -450,7 +450,8 @@ impl CoreTask {
                         }
                         false => self.publish_commit(configuration, &transaction, ahead),
                     };
-                    self.reconcile_as(&values(&transaction.changes));
+                    let changes = transaction.changes.iter();
+                    self.reconcile_as(changes.map(|it| (&it.key, it.value.as_ref())));
                     transaction.ticket.answer(Ok(done));
                 }
                 Err(error) => self.take_back(transaction, &configuration, error),
