@@ -4,17 +4,20 @@
 //! segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
 //! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-/// Octets of a key kept without an allocation: an interface name of 15 octets beside an IPv6 address fits.
-const INLINE_OCTETS: usize = 40;
+/// Octets of a key kept without an allocation: the longest interface name, or an IPv4 prefix with two numbers, fits,
+/// and a key is no larger than three words.
+const INLINE_OCTETS: usize = 22;
 
 const STR: u8 = 1;
 const U32: u8 = 2;
@@ -24,20 +27,64 @@ const IPV6: u8 = 5;
 const PREFIX4: u8 = 6;
 const PREFIX6: u8 = 7;
 
+/// Octets of the longest segment that is no text, with its tag: an IPv6 prefix.
+const SEGMENT_OCTETS: usize = 18;
+
 /// The number of a kind of value. Kinds are ranked by it: where the order of two operations is free, the lower kind
 /// goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(pub u16);
 
 /// Names one value: its kind, then its segments.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(SmallVec<[u8; INLINE_OCTETS]>);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Octets);
 
-/// Keys are copied by the hundred thousand: as a slice, where `SmallVec` would clone octet by octet.
-impl Clone for Key {
-    fn clone(&self) -> Self {
-        Self(SmallVec::from_slice(&self.0))
+/// The octets of a key. Short ones are never shared and long ones never inline, so equal keys are equal part by part.
+#[derive(Clone, PartialEq, Eq)]
+enum Octets {
+    /// What is beyond the length is zero.
+    Inline {
+        length: u8,
+        octets: [u8; INLINE_OCTETS],
+    },
+    Shared(Arc<[u8]>),
+}
+
+impl Octets {
+    fn new(octets: &[u8]) -> Self {
+        match inline(octets.len()) {
+            Some(length) => {
+                let mut all = [0; INLINE_OCTETS];
+                all[..octets.len()].copy_from_slice(octets);
+                Self::Inline { length, octets: all }
+            }
+            None => Self::Shared(octets.into()),
+        }
     }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Inline { length, octets } => &octets[..usize::from(*length)],
+            Self::Shared(octets) => octets,
+        }
+    }
+
+    fn append(&mut self, more: &[u8]) {
+        let before = self.as_slice().len();
+        if let (Self::Inline { length, octets }, Some(longer)) =
+            (&mut *self, inline(before + more.len()))
+        {
+            octets[before..before + more.len()].copy_from_slice(more);
+            *length = longer;
+            return;
+        }
+        *self = Self::Shared(self.as_slice().iter().chain(more).copied().collect());
+    }
+}
+
+/// The length of octets that need no allocation.
+fn inline(octets: usize) -> Option<u8> {
+    u8::try_from(octets).ok().filter(|_| octets <= INLINE_OCTETS)
 }
 
 /// One segment of a key, decoded.
@@ -57,20 +104,22 @@ pub struct KeyError;
 impl Key {
     /// The key of kind `kind` without segments; also the prefix of all keys of that kind.
     pub fn of(kind: KindId) -> Self {
-        Self(SmallVec::from_slice(&kind.0.to_be_bytes()))
+        Self(Octets::new(&kind.0.to_be_bytes()))
     }
 
     /// Appends a text. A zero octet is escaped, so the end mark stays unique and the order that of the text.
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
-        self.0.push(STR);
+        let mut segment: SmallVec<[u8; INLINE_OCTETS]> = SmallVec::new();
+        segment.push(STR);
         for (at, piece) in text.as_bytes().split(|octet| *octet == 0).enumerate() {
             if at > 0 {
-                self.0.extend_from_slice(&[0, 0xff]);
+                segment.extend_from_slice(&[0, 0xff]);
             }
-            self.0.extend_from_slice(piece);
+            segment.extend_from_slice(piece);
         }
-        self.0.extend_from_slice(&[0, 0]);
+        segment.extend_from_slice(&[0, 0]);
+        self.0.append(&segment);
         self
     }
 
@@ -96,31 +145,39 @@ impl Key {
     /// Appends a prefix, host bits as given: whoever wants `10.0.0.1/8` and `10.0.0.0/8` to be one key truncates first.
     #[must_use]
     pub fn prefix(self, prefix: IpNet) -> Self {
-        let mut key = match prefix.addr() {
-            IpAddr::V4(ip) => self.fixed(PREFIX4, &ip.octets()),
-            IpAddr::V6(ip) => self.fixed(PREFIX6, &ip.octets()),
-        };
-        key.0.push(prefix.prefix_len());
-        key
+        let length = prefix.prefix_len();
+        match prefix.addr() {
+            IpAddr::V4(ip) => {
+                let [a, b, c, d] = ip.octets();
+                self.fixed(PREFIX4, &[a, b, c, d, length])
+            }
+            IpAddr::V6(ip) => {
+                let mut octets = [length; 17];
+                octets[..16].copy_from_slice(&ip.octets());
+                self.fixed(PREFIX6, &octets)
+            }
+        }
     }
 
-    fn fixed(mut self, tag: u8, octets: &[u8]) -> Self {
-        self.0.push(tag);
-        self.0.extend_from_slice(octets);
+    fn fixed<const N: usize>(mut self, tag: u8, octets: &[u8; N]) -> Self {
+        let mut segment = [tag; SEGMENT_OCTETS];
+        segment[1..=N].copy_from_slice(octets);
+        self.0.append(&segment[..=N]);
         self
     }
 
     pub fn kind(&self) -> KindId {
-        KindId(u16::from_be_bytes([self.0[0], self.0[1]]))
+        let octets = self.as_bytes();
+        KindId(u16::from_be_bytes([octets[0], octets[1]]))
     }
 
     /// True when `prefix` has the same kind and its segments are the first ones of this key (or all of them).
     pub fn starts_with(&self, prefix: &Key) -> bool {
-        self.0.starts_with(&prefix.0)
+        self.as_bytes().starts_with(prefix.as_bytes())
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// Reads back what [`Key::as_bytes`] gave.
@@ -132,12 +189,12 @@ impl Key {
         while !rest.is_empty() {
             rest = take(rest).ok_or(KeyError)?.1;
         }
-        Ok(Self(SmallVec::from_slice(octets)))
+        Ok(Self(Octets::new(octets)))
     }
 
     /// The segments, decoded: for printing and for codecs that build their request from the key alone.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let mut rest = &self.0[2..];
+        let mut rest = &self.as_bytes()[2..];
         std::iter::from_fn(move || {
             let (segment, after) = take(rest)?;
             rest = after;
@@ -147,13 +204,13 @@ impl Key {
 
     /// Every prefix of this key, from its bare kind to the key itself.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = Key> + '_ {
-        let mut end = 0;
+        let (octets, mut end) = (self.as_bytes(), 0);
         std::iter::from_fn(move || {
             end = match end {
                 0 => 2,
-                _ => end + segment_octets(&self.0[end..])?,
+                _ => end + segment_octets(&octets[end..])?,
             };
-            Some(Self(SmallVec::from_slice(&self.0[..end])))
+            Some(Self(Octets::new(&octets[..end])))
         })
     }
 }
@@ -244,7 +301,34 @@ impl fmt::Debug for Key {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(&self.0);
+        match &self.0 {
+            // The length says nothing that the octets do not: no segment is part of another one.
+            Octets::Inline { octets, .. } => {
+                let (words, rest) = octets.as_chunks::<8>();
+                words.iter().for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
+                state.write_u64(word_of(rest));
+            }
+            Octets::Shared(octets) => state.write(octets),
+        }
+    }
+}
+
+impl Ord for Key {
+    /// As their octets are, and so as their segments.
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            (
+                Octets::Inline { length: a, octets: ours },
+                Octets::Inline { length: b, octets: theirs },
+            ) => ours.cmp(theirs).then(a.cmp(b)),
+            _ => self.as_bytes().cmp(other.as_bytes()),
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -423,6 +507,22 @@ mod tests {
         for pair in sorted.windows(2) {
             assert!(pair[0] < pair[1], "{:?} {:?}", pair[0], pair[1]);
         }
+    }
+
+    /// Where a key stops being kept inline, nothing shows.
+    #[test]
+    fn short_and_long_keys_are_alike() {
+        let texts = (0..2 * INLINE_OCTETS).map(|length| "x".repeat(length));
+        let mut all: Vec<Key> =
+            texts.flat_map(|text| [link(&text), link(&text).u32(0), link(&text).u32(9)]).collect();
+        for key in &all {
+            assert_eq!(Key::from_bytes(key.as_bytes()).as_ref(), Ok(key));
+            assert_eq!(hash_of(&Key::from_bytes(key.as_bytes()).unwrap()), hash_of(key));
+        }
+        all.sort();
+        assert!(all.windows(2).all(|pair| pair[0].as_bytes() < pair[1].as_bytes()));
+        let hashes: std::collections::BTreeSet<u64> = all.iter().map(hash_of).collect();
+        assert_eq!(hashes.len(), all.len());
     }
 
     #[test]
