@@ -33,7 +33,7 @@ use unsettled::Unsettled;
 pub(crate) type Idx = u32;
 
 /// Out-of-date entries that a list of members may carry before it is cleaned, beside half of its length.
-const STALE_MEMBERS: usize = 16;
+const STALE_MEMBERS: u32 = 16;
 
 /// Who intends a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,7 +157,7 @@ pub(crate) struct Group {
     pub(crate) renewers: u32,
     /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
     members: Members,
-    stale: usize,
+    stale: u32,
 }
 
 /// Most targets have few members: those are kept without an allocation.

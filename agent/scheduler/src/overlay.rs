@@ -68,19 +68,45 @@ pub(crate) struct OverlayNode {
     pub(crate) cause: Cause,
     /// The last operation on it.
     pub(crate) op: Option<u32>,
+    /// What it was, when it goes with another one that has not gone yet.
+    pub(crate) leaving: Option<Arc<Traits>>,
+    pub(crate) carrier: Option<Spot>,
+    /// Most values only come, and have nothing of it.
+    parting: Option<Box<Parting>>,
+}
+
+/// What is noted of a value that goes or changes.
+#[derive(Debug, Default)]
+pub(crate) struct Parting {
     /// Values that go together with this one, once it goes.
     pub(crate) attached: Vec<Spot>,
     /// Operations that must have gone before those can.
     pub(crate) awaits: After,
-    /// What it was, when it goes with another one that has not gone yet.
-    pub(crate) leaving: Option<Arc<Traits>>,
-    pub(crate) carrier: Option<Spot>,
     /// The users of its key know that it goes.
     pub(crate) warned: bool,
     /// The accounts that will lose its offer.
     pub(crate) fading: Accounts,
     /// It is going to change in place.
     pub(crate) unsteady: Option<Account>,
+}
+
+impl OverlayNode {
+    pub(crate) fn parting_mut(&mut self) -> &mut Parting {
+        self.parting.get_or_insert_default()
+    }
+
+    /// The values that go with this one: from now on somebody else's business.
+    pub(crate) fn take_attached(&mut self) -> Vec<Spot> {
+        self.parting.as_mut().map_or_else(Vec::new, |parting| std::mem::take(&mut parting.attached))
+    }
+
+    pub(crate) fn take_awaits(&mut self) -> After {
+        self.parting.as_mut().map_or_else(After::new, |parting| std::mem::take(&mut parting.awaits))
+    }
+
+    pub(crate) fn unsteady(&self) -> Option<Account> {
+        self.parting.as_ref().and_then(|parting| parting.unsteady)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -170,6 +196,8 @@ pub(crate) struct Overlay<'g> {
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) turned: Turned,
+    /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
+    pub(crate) playing: bool,
     /// All that fades.
     fading: usize,
     pub(crate) edges: u64,
@@ -191,6 +219,7 @@ impl<'g> Overlay<'g> {
             named: Kinds::default(),
             prefixes: FixedMap::default(),
             turned: Turned::default(),
+            playing: false,
             fading: 0,
             edges: 0,
         }
@@ -202,6 +231,12 @@ impl<'g> Overlay<'g> {
         self.targets.reserve(nodes);
         self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
         self.by_target.reserve(nodes, |account| hash_of(&self.targets[account as usize]));
+    }
+
+    /// Makes room for so many nodes of the graph.
+    fn reserve_known(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
+        self.by_idx.reserve(nodes);
     }
 
     pub(crate) fn node(&self, spot: Spot) -> &OverlayNode {
@@ -369,13 +404,9 @@ impl OverlayNode {
             want: Want::Nothing,
             cause: Cause::Asked,
             op: None,
-            attached: Vec::new(),
-            awaits: After::new(),
             leaving: None,
             carrier: None,
-            warned: false,
-            fading: Accounts::new(),
-            unsteady: None,
+            parting: None,
         }
     }
 }

@@ -99,6 +99,7 @@ impl<'g> Planner<'g> {
 
     /// Finds the order. Everything the plan starts from has been taken in.
     pub(crate) fn run(&mut self) {
+        self.overlay.playing = true;
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             self.classify(spot);
         }
@@ -374,7 +375,7 @@ impl<'g> Planner<'g> {
         }
         let op = self.emit(spot, action, old, Some(value.clone()), lost);
         self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));
-        if let Some(account) = self.overlay.node(spot).unsteady {
+        if let Some(account) = self.overlay.node(spot).unsteady() {
             self.overlay.group_mut(account).joined_by = Some(op);
         }
         self.overlay.unfade(spot);

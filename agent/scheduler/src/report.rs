@@ -86,7 +86,7 @@ impl Engine {
         let parts = node.live.as_ref().or(node.goal.traits());
         let keys = parts
             .iter()
-            .flat_map(|traits| traits.parts.iter().map(|(key, _)| key).chain(&traits.properties));
+            .flat_map(|traits| traits.parts.iter().map(|(key, _)| key).chain(traits.properties()));
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
         let detail = self.detail(idx, node, alone);

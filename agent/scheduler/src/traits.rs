@@ -30,7 +30,6 @@ pub(crate) struct Traits {
     pub(crate) property_takes: Box<[(Target, Taken)]>,
     /// Parts with operations of their own, ascending by key.
     pub(crate) parts: Box<[Part]>,
-    pub(crate) properties: Box<[Key]>,
 }
 
 /// Why a value cannot be an intent.
@@ -101,6 +100,14 @@ impl Traits {
         own || self.offers(target)
     }
 
+    /// The keys of its properties, ascending.
+    pub(crate) fn properties(&self) -> impl Iterator<Item = &Key> {
+        self.offers.iter().filter_map(|target| match target {
+            Target::Exact(key) => Some(key),
+            _ => None,
+        })
+    }
+
     pub(crate) fn offers(&self, target: &Target) -> bool {
         self.offers.binary_search(target).is_ok()
     }
@@ -137,7 +144,6 @@ struct Gathered {
     prefixes: Vec<(u32, IpNet)>,
     property_takes: Vec<(Target, Taken)>,
     parts: Vec<Part>,
-    properties: Vec<Key>,
 }
 
 impl Gathered {
@@ -170,13 +176,12 @@ impl Gathered {
                     self.parts.push((key, value));
                 }
                 property => {
-                    self.offers.push(Target::Exact(key.clone()));
                     if let Some((descriptor, _)) = property {
                         assert!(depth > 0, "parts of parts never end at {key}");
                         self.provides(descriptor, &*value, Some(&key));
                         self.parts(registry, descriptor.parts(&*value), depth - 1);
                     }
-                    self.properties.push(key);
+                    self.offers.push(Target::Exact(key));
                 }
             }
         }
@@ -196,7 +201,6 @@ impl Gathered {
             takes: takes.into(),
             property_takes: self.property_takes.into(),
             parts: self.parts.into(),
-            properties: self.properties.into(),
         }
     }
 }

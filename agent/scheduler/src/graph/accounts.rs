@@ -89,9 +89,8 @@ impl Graph {
     pub(super) fn leave(&mut self, target: &Target) {
         let Some(group) = self.groups.get_mut(target) else { return };
         group.stale += 1;
-        if group.stale <= group.members.len() / 2 + STALE_MEMBERS
-            && group.stale < group.members.len()
-        {
+        let members = u32::try_from(group.members.len()).unwrap_or(u32::MAX);
+        if group.stale <= members / 2 + STALE_MEMBERS && group.stale < members {
             return;
         }
         let mut members = std::mem::take(&mut group.members);
@@ -220,9 +219,8 @@ impl Graph {
             self.account_existence(idx, new.is_some());
         }
         for target in gained {
-            match self.groups.contains_key(target) {
-                true => self.offer(target, true),
-                false => self.open(target, Group { avail: 1, ..Group::default() }),
+            if !self.offer(target, true) {
+                self.open(target, Group { avail: 1, ..Group::default() });
             }
         }
         for target in lost {
@@ -306,19 +304,20 @@ impl Graph {
         members
     }
 
-    /// Counts one offer more or less; the first and the last one change the readiness of others.
-    pub(super) fn offer(&mut self, target: &Target, offered: bool) {
-        let Some(group) = self.groups.get_mut(target) else { return };
+    /// Counts one offer more or less; the first and the last one change the readiness of others. False when there is no
+    /// account of it.
+    pub(super) fn offer(&mut self, target: &Target, offered: bool) -> bool {
+        let Some(group) = self.groups.get_mut(target) else { return false };
         group.avail = group.avail.saturating_add_signed(if offered { 1 } else { -1 });
         let turned = if offered { group.avail == 1 } else { group.avail == 0 };
         if !turned {
-            return;
+            return true;
         }
         if group.members.is_empty() {
             if group.avail == 0 && group.users == 0 {
                 self.groups.remove(target);
             }
-            return;
+            return true;
         }
         let mut members = std::mem::take(&mut group.members);
         if group.stale > 0 {
@@ -331,6 +330,7 @@ impl Graph {
         if let Some(group) = self.groups.get_mut(target) {
             group.members = members;
         }
+        true
     }
 
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.

@@ -30,6 +30,7 @@ impl Overlay<'_> {
             renewers: known.map_or(0, |group| group.renewers),
             ..OverlayGroup::default()
         };
+        debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
         self.groups.push(group);
         let account = spot_of(self.groups.len() - 1);
         self.targets.push(target.clone());
@@ -70,15 +71,17 @@ impl Overlay<'_> {
             self.group_mut(account).unsteady = true;
         }
         self.fading += lost.len() + usize::from(exact.is_some());
-        let node = self.node_mut(spot);
-        node.fading = lost;
-        node.unsteady = exact;
+        if !lost.is_empty() || exact.is_some() {
+            let parting = self.node_mut(spot).parting_mut();
+            parting.fading = lost;
+            parting.unsteady = exact;
+        }
     }
 
     /// The value has changed, or will not.
     pub(crate) fn unfade(&mut self, spot: Spot) {
-        let node = self.node_mut(spot);
-        let (lost, exact) = (std::mem::take(&mut node.fading), node.unsteady.take());
+        let Some(parting) = &mut self.node_mut(spot).parting else { return };
+        let (lost, exact) = (std::mem::take(&mut parting.fading), parting.unsteady.take());
         self.fading -= lost.len() + usize::from(exact.is_some());
         for account in lost {
             let group = self.group_mut(account);
@@ -167,7 +170,9 @@ impl Overlay<'_> {
         i64::from(node.live.is_some()) - i64::from(before)
     }
 
-    /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody may care for.
+    /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody cares for.
+    /// Whoever will need something has an account of it by then: goals are all set before anything is played, and the
+    /// graph has an account of all that its values need.
     pub(crate) fn shift(
         &mut self,
         key: &Key,
@@ -178,8 +183,8 @@ impl Overlay<'_> {
             difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
-        let mut gained: Accounts = gained.into_iter().map(|target| self.account(target)).collect();
-        let mut lost: Accounts = lost.into_iter().map(|target| self.account(target)).collect();
+        let mut gained: Accounts = gained.into_iter().filter_map(|it| self.existing(it)).collect();
+        let mut lost: Accounts = lost.into_iter().filter_map(|it| self.existing(it)).collect();
         for &&(table, prefix) in &more {
             self.covering(table, prefix, &mut gained);
         }

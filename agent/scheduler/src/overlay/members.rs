@@ -6,6 +6,9 @@ use crate::graph::{Group, Idx};
 use crate::plan::Cause;
 use crate::traits::{Traits, ordering};
 
+/// Members up to which no room is made before all of them are told.
+const MEMBERS_FEW: usize = 64;
+
 impl Overlay<'_> {
     /// Tells all members of a group that its target is there, or is there no more.
     pub(super) fn walk(&mut self, account: Account, there: bool) {
@@ -27,6 +30,9 @@ impl Overlay<'_> {
             self.tell(spot, account, &target, there);
         }
         self.group_mut(account).extra = extra;
+        if members.len() > MEMBERS_FEW {
+            self.reserve_known(members.len());
+        }
         for &idx in &*members {
             self.tell_member(idx, account, &target, there);
         }

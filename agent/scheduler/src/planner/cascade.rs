@@ -33,7 +33,7 @@ impl Planner<'_> {
 
     /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change.
     pub(super) fn park_idle(&mut self, spot: Spot, key: &Key) {
-        if std::mem::replace(&mut self.overlay.node_mut(spot).warned, true) {
+        if std::mem::replace(&mut self.overlay.node_mut(spot).parting_mut().warned, true) {
             return;
         }
         let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
@@ -52,7 +52,7 @@ impl Planner<'_> {
     }
 
     pub(super) fn take_attached(&mut self, spot: Spot, op: u32) {
-        for attached in std::mem::take(&mut self.overlay.node_mut(spot).attached) {
+        for attached in self.overlay.node_mut(spot).take_attached() {
             self.leave_now(attached, op);
         }
     }
@@ -113,7 +113,7 @@ impl Planner<'_> {
         node.want = Want::Nothing;
         self.overlay.become_live(spot, None, false, None);
         self.overlay.unfade(spot);
-        let attached = std::mem::take(&mut self.overlay.node_mut(spot).attached);
+        let attached = self.overlay.node_mut(spot).take_attached();
         let done = self.overlay.node(carrier);
         match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
             Some(op) => {
@@ -125,10 +125,10 @@ impl Planner<'_> {
                 for &other in &attached {
                     self.overlay.node_mut(other).carrier = Some(carrier);
                 }
-                let list = &mut self.overlay.node_mut(carrier).attached;
-                list.extend(attached);
-                list.push(spot);
-                self.overlay.node_mut(carrier).awaits.extend(before);
+                let parting = self.overlay.node_mut(carrier).parting_mut();
+                parting.attached.extend(attached);
+                parting.attached.push(spot);
+                parting.awaits.extend(before);
             }
         }
         self.turn();

@@ -54,8 +54,7 @@ impl Planner<'_> {
     /// The operations that must have come to their end, or be with the same transport already: nothing else says so,
     /// for what is held up is overtaken by what does not wait for it.
     pub(super) fn predecessors(&mut self, spot: Spot, makes: bool, lost: &Accounts) -> After {
-        let node = self.overlay.node_mut(spot);
-        let mut before = std::mem::take(&mut node.awaits);
+        let mut before = self.overlay.node_mut(spot).take_awaits();
         let node = self.overlay.node(spot);
         before.extend(node.op);
         if makes {
