@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use holdfast_scheduler::{
     Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet, Fact, Key, KindId, Now,
-    Offer, Operation, OperationError, Outcome, Part, Registry, SharedValue, Step, TransportId,
+    Offer, Operation, OperationError, Outcome, Part, PartsChanged, Registry, SharedValue, Step,
+    TransportId,
 };
 
 /// Groups of the large table: a link, its two properties and a route make four values.
@@ -421,10 +422,18 @@ impl Descriptor for Things {
     }
 
     fn parts(&self, thing: &Thing) -> Vec<Part> {
-        let member =
-            |number| (Members.key(&Member(number)), Arc::new(Member(number)) as SharedValue);
         (0..thing.parts).map(member).collect()
     }
+
+    fn parts_changed(&self, old: &Thing, new: &Thing) -> Option<PartsChanged> {
+        let set = (old.parts..new.parts).map(member).collect();
+        let gone = (new.parts..old.parts).map(|number| member(number).0).collect();
+        Some(PartsChanged { set, gone })
+    }
+}
+
+fn member(number: u32) -> Part {
+    (Members.key(&Member(number)), Arc::new(Member(number)))
 }
 
 #[derive(Debug)]

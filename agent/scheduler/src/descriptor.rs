@@ -36,6 +36,15 @@ pub enum Effect {
 /// A part of a value: a value of its own that comes and goes with it.
 pub type Part = (Key, SharedValue);
 
+/// In what the parts of two values differ. What is named and does not differ does no harm.
+#[derive(Clone, Debug, Default)]
+pub struct PartsChanged {
+    /// Those that come, and those with another value.
+    pub set: Vec<Part>,
+    /// Those that go.
+    pub gone: Vec<Key>,
+}
+
 /// Teaches the engine one kind of value.
 pub trait Descriptor: Debug + Send + Sync + 'static {
     type Value: Value;
@@ -80,6 +89,14 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     fn parts(&self, value: &Self::Value) -> Vec<Part> {
         let _ = value;
         Vec::new()
+    }
+
+    /// In what the parts of `new` differ from those of `old`, where that can be told without listing all of them: then a
+    /// change of one member of many costs one member. Has to agree with [`Descriptor::parts`]. Not asked for values whose
+    /// own offers change as well; differences in properties are not taken from here either, all parts are listed then.
+    fn parts_changed(&self, old: &Self::Value, new: &Self::Value) -> Option<PartsChanged> {
+        let _ = (old, new);
+        None
     }
 
     /// What the system removes by itself when this value (or property) goes.
@@ -168,6 +185,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn provides(&self, value: &dyn Value) -> Vec<Offer>;
     fn claims(&self, value: &dyn Value) -> Vec<Claim>;
     fn parts(&self, value: &dyn Value) -> Vec<Part>;
+    fn parts_changed(&self, old: &dyn Value, new: &dyn Value) -> Option<PartsChanged>;
     fn takes_along(&self, value: &dyn Value) -> Vec<Taken>;
     fn change(&self, old: &dyn Value, new: &dyn Value) -> Change;
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
@@ -225,6 +243,10 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn parts(&self, value: &dyn Value) -> Vec<Part> {
         Descriptor::parts(self, typed(self, value))
+    }
+
+    fn parts_changed(&self, old: &dyn Value, new: &dyn Value) -> Option<PartsChanged> {
+        Descriptor::parts_changed(self, typed(self, old), typed(self, new))
     }
 
     fn takes_along(&self, value: &dyn Value) -> Vec<Taken> {

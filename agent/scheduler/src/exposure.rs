@@ -75,7 +75,7 @@ impl Graph {
         let key = self.node(idx).key.clone();
         self.exposures.touch(&Target::Exact(key.clone()));
         for traits in old.into_iter().chain(new) {
-            for target in &traits.offers {
+            for target in traits.offers.keys() {
                 self.exposures.touch(target);
             }
             for &(table, prefix) in &traits.prefixes {

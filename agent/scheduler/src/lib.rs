@@ -29,6 +29,7 @@ mod planner;
 mod policy;
 mod report;
 mod resync;
+mod sorted;
 mod status;
 mod tokens;
 mod traits;
@@ -38,7 +39,9 @@ mod value;
 mod waits;
 
 pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
-pub use descriptor::{AnyDescriptor, Change, Descriptor, Effect, Part, Registry, RegistryError};
+pub use descriptor::{
+    AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
+};
 pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
 pub use inspect::Need;

@@ -175,6 +175,8 @@ pub struct Work {
     pub visited: u64,
     /// Entries of dependency lists walked.
     pub edges: u64,
+    /// Parts that descriptors listed, or said to differ.
+    pub parts: u64,
 }
 
 impl Plan {

@@ -59,6 +59,8 @@ pub(crate) struct Planner<'g> {
     kept: FixedMap<Claim, Key>,
     /// Values that wait for a kept identity.
     courteous: BTreeMap<Key, Spot>,
+    /// Parts that descriptors listed.
+    pub(crate) listed: u64,
     /// With one transport, the order of the plan is order enough.
     transports: bool,
 }
@@ -79,6 +81,7 @@ impl<'g> Planner<'g> {
             restores: Vec::new(),
             kept: FixedMap::default(),
             courteous: BTreeMap::new(),
+            listed: 0,
             transports: emit::transports(graph) > 1,
         }
     }
@@ -297,7 +300,7 @@ impl<'g> Planner<'g> {
         }
         self.starved.remove(&key);
         self.unblock(&key);
-        if let Some(carrier) = self.carrier(spot, &live).filter(|_| !needy) {
+        if !needy && let Some(carrier) = self.carrier(spot, &live) {
             return self.leave_with(spot, carrier, live, &lost); // nothing will be left to put back
         }
         self.apply_change(spot, becoming, value, new, &lost);
@@ -521,7 +524,11 @@ pub(crate) fn plan_keeping(
         targets,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
-        work: Work { visited: overlay.nodes.len() as u64, edges: overlay.edges },
+        work: Work {
+            visited: overlay.nodes.len() as u64,
+            edges: overlay.edges,
+            parts: planner.listed,
+        },
         nodes: overlay.nodes,
     };
     plan.admitted(graph.intent_revision)

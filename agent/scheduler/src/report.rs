@@ -84,9 +84,7 @@ impl Engine {
     fn status_of(&self, idx: Idx, alone: bool) -> Status {
         let node = self.graph.node(idx);
         let parts = node.live.as_ref().or(node.goal.traits());
-        let keys = parts
-            .iter()
-            .flat_map(|traits| traits.parts.iter().map(|(key, _)| key).chain(traits.properties()));
+        let keys = parts.iter().flat_map(|traits| traits.parts.keys().chain(traits.properties()));
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
         let detail = self.detail(idx, node, alone);

@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use smol_str::SmolStr;
 
 use crate::dependency::{Bond, Claim, Dependency, Offer, Taken, Target};
-use crate::descriptor::{AnyDescriptor, Effect, Part, Registry, guarded};
+use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
 use crate::key::Key;
-use crate::value::{SharedValue, Value};
+use crate::sorted::Sorted;
+use crate::value::{Alike, SharedValue, Value};
 
 /// How deep parts may have parts: deeper ones are a descriptor that never ends.
 const PARTS_DEPTH: u32 = 16;
@@ -21,16 +22,19 @@ const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
 pub(crate) struct Traits {
     /// Ascending by target.
     pub(crate) needs: Box<[Dependency]>,
-    /// Facets, properties and parts that it is the whole of; ascending. Its own key is not among them.
-    pub(crate) offers: Box<[Target]>,
+    /// Facets, properties and parts that it is the whole of. Its own key is not among them.
+    pub(crate) offers: Sorted<Target, ()>,
     pub(crate) prefixes: Box<[(u32, IpNet)]>,
     pub(crate) claims: Box<[Claim]>,
     pub(crate) takes: Box<[Taken]>,
     /// What goes when the offered property goes.
     pub(crate) property_takes: Box<[(Target, Taken)]>,
-    /// Parts with operations of their own, ascending by key.
-    pub(crate) parts: Box<[Part]>,
+    /// Parts with operations of their own.
+    pub(crate) parts: Sorted<Key, Alike>,
 }
+
+/// What a value was, for whoever only wants to know what is new in another one.
+pub(crate) type Before<'t> = Option<(&'t SharedValue, &'t Traits)>;
 
 /// Why a value cannot be an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,17 +44,24 @@ pub(crate) enum Refusal {
 }
 
 impl Traits {
-    /// Asks about an intended value. `as_part` adds the dependency on the whole.
+    /// Asks about an intended value. `as_part` adds the dependency on the whole; with `before`, a descriptor that knows
+    /// in what parts differ need not list them. Adds the parts listed to `listed`.
     pub(crate) fn intended(
         registry: &Registry,
         key: &Key,
         value: &SharedValue,
         as_part: bool,
+        before: Before<'_>,
+        listed: &mut u64,
     ) -> Result<Arc<Self>, Refusal> {
         let descriptor = registry.descriptor(key.kind()).ok_or(Refusal::Unimplemented)?;
         let traits = guarded(|| {
             descriptor.validate(&**value)?;
-            let mut traits = Self::exist(registry, descriptor, value);
+            let followed =
+                before.and_then(|before| Self::follow(registry, descriptor, value, before));
+            let (mut traits, parts) =
+                followed.unwrap_or_else(|| Self::exist(registry, descriptor, value));
+            *listed += parts;
             let mut needs = descriptor.dependencies(&**value);
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
@@ -65,18 +76,56 @@ impl Traits {
     /// Asks about a value that is only observed: what it needs is no concern of ours, and its parts are properties.
     pub(crate) fn obtained(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
         let traits = registry.descriptor(key.kind()).and_then(|descriptor| {
-            guarded(|| Self { parts: Box::default(), ..Self::exist(registry, descriptor, value) })
-                .ok()
+            let exist = || Self::exist(registry, descriptor, value).0;
+            guarded(|| Self { parts: Sorted::default(), ..exist() }).ok()
         });
         Arc::new(traits.unwrap_or_default())
     }
 
-    /// What follows from the bare existence of a value.
-    fn exist(registry: &Registry, descriptor: &dyn AnyDescriptor, value: &SharedValue) -> Self {
+    /// What follows from the bare existence of a value, and how many parts were listed for it.
+    fn exist(
+        registry: &Registry,
+        descriptor: &dyn AnyDescriptor,
+        value: &SharedValue,
+    ) -> (Self, u64) {
+        let parts = descriptor.parts(&**value);
+        let listed = parts.len() as u64;
         let mut gathered = Gathered::default();
         gathered.provides(descriptor, &**value, None);
-        gathered.parts(registry, descriptor.parts(&**value), PARTS_DEPTH);
-        gathered.into_traits(descriptor.takes_along(&**value))
+        gathered.parts(registry, parts, PARTS_DEPTH);
+        (gathered.into_traits(descriptor.takes_along(&**value)), listed)
+    }
+
+    /// The same from what the value was before, where its descriptor knows in what its parts differ, and nothing else
+    /// that it offers does.
+    fn follow(
+        registry: &Registry,
+        descriptor: &dyn AnyDescriptor,
+        value: &SharedValue,
+        (old, before): (&SharedValue, &Self),
+    ) -> Option<(Self, u64)> {
+        let PartsChanged { set, gone } = descriptor.parts_changed(&**old, &**value)?;
+        let mut keys = set.iter().map(|(key, _)| key).chain(&gone);
+        let listed = (set.len() + gone.len()) as u64;
+        let plain = keys.all(|key| is_carried_out(registry, key));
+        if !plain || descriptor.provides(&**old) != descriptor.provides(&**value) {
+            return None;
+        }
+        let whole = |key: &Key| Target::Whole(key.clone());
+        let come = set.iter().map(|(key, _)| (whole(key), ()));
+        let traits = Self {
+            offers: before.offers.changed(come, gone.iter().map(whole)),
+            parts: before.parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
+            prefixes: before.prefixes.clone(),
+            takes: descriptor.takes_along(&**value).into(),
+            property_takes: before.property_takes.clone(),
+            ..Self::default()
+        };
+        debug_assert!(
+            traits.parts == Self::exist(registry, descriptor, value).0.parts,
+            "the parts of {value:?} are others than its descriptor says"
+        );
+        Some((traits, listed))
     }
 
     /// How many of its dependencies are on this target.
@@ -102,14 +151,14 @@ impl Traits {
 
     /// The keys of its properties, ascending.
     pub(crate) fn properties(&self) -> impl Iterator<Item = &Key> {
-        self.offers.iter().filter_map(|target| match target {
+        self.offers.keys().filter_map(|target| match target {
             Target::Exact(key) => Some(key),
             _ => None,
         })
     }
 
     pub(crate) fn offers(&self, target: &Target) -> bool {
-        self.offers.binary_search(target).is_ok()
+        self.offers.contains(target)
     }
 }
 
@@ -137,13 +186,19 @@ fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {
     labels.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
+/// Whether values under this key have operations.
+fn is_carried_out(registry: &Registry, key: &Key) -> bool {
+    let effect = registry.descriptor(key.kind()).map(AnyDescriptor::effect);
+    matches!(effect, Some(Effect::Operation(_)))
+}
+
 /// Traits while they are put together.
 #[derive(Default)]
 struct Gathered {
     offers: Vec<Target>,
     prefixes: Vec<(u32, IpNet)>,
     property_takes: Vec<(Target, Taken)>,
-    parts: Vec<Part>,
+    parts: Vec<(Key, Alike)>,
 }
 
 impl Gathered {
@@ -173,7 +228,7 @@ impl Gathered {
             match descriptor.map(|descriptor| (descriptor, descriptor.effect())) {
                 Some((_, Effect::Operation(_))) => {
                     self.offers.push(Target::Whole(key.clone()));
-                    self.parts.push((key, value));
+                    self.parts.push((key, Alike(value)));
                 }
                 property => {
                     if let Some((descriptor, _)) = property {
@@ -188,19 +243,16 @@ impl Gathered {
     }
 
     fn into_traits(mut self, takes: Vec<Taken>) -> Traits {
-        self.offers.sort_unstable();
-        self.offers.dedup();
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
-        self.parts.sort_by(|a, b| a.0.cmp(&b.0));
         Traits {
             needs: Box::default(),
-            offers: self.offers.into(),
+            offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
             prefixes: self.prefixes.into(),
             claims: Box::default(),
             takes: takes.into(),
             property_takes: self.property_takes.into(),
-            parts: self.parts.into(),
+            parts: Sorted::new(self.parts),
         }
     }
 }

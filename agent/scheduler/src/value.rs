@@ -27,6 +27,16 @@ impl<T: Any + Debug + Send + Sync + PartialEq> Value for T {
     }
 }
 
+/// A value that is compared as values are.
+#[derive(Clone, Debug)]
+pub(crate) struct Alike(pub(crate) SharedValue);
+
+impl PartialEq for Alike {
+    fn eq(&self, other: &Self) -> bool {
+        same(Some(&self.0), Some(&other.0))
+    }
+}
+
 /// True when both are absent, or present and equal.
 pub(crate) fn same(a: Option<&SharedValue>, b: Option<&SharedValue>) -> bool {
     match (a, b) {

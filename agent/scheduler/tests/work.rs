@@ -112,6 +112,10 @@ fn a_member_of_a_large_whole_costs_one() {
     assert!(cost(&mut lab, &format!("bd{}", members(10_000 + 1)), 2) < 20);
     assert!(cost(&mut lab, &format!("bd{}", members(10_000)), 2) < 20);
     assert!(lab.engine.status(&key("bd.m7")).unwrap().part_of == [key("bd")]);
+    let one = |change: &str| lab.engine.plan(delta(change)).unwrap().work().parts;
+    assert_eq!(one(&format!("bd{} .more=1", members(10_000))), 1);
+    assert_eq!(one(&format!("bd .m0=1{}", &members(9_999)[4..])), 2, "one changes, one goes");
+    assert_eq!(one(&format!("bd +f{}", members(10_000))), 10_000, "what it offers differs, too");
 }
 
 #[test]

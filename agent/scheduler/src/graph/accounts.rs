@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Graph, Group, Idx, STALE_MEMBERS, difference};
 use crate::dependency::{Claim, Target};
 use crate::key::{Key, KindId};
+use crate::sorted::Sorted;
 use crate::traits::{Traits, ordering};
 
 impl Graph {
@@ -107,16 +108,23 @@ impl Graph {
 
     /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
     pub(super) fn retire(&mut self, target: &Target) {
-        let again = match target {
-            Target::Exact(key) => self.find(key).is_some_and(|idx| self.node(idx).live.is_some()),
-            Target::AnyOf(_) | Target::Whole(_) => false,
-            Target::Under(_) => true,
-            Target::Covering { table, address } => self.covering.remove(&(*table, *address)),
-        };
-        let keep = u32::from(matches!(target, Target::Exact(_)) && again);
         let avail = self.groups[target].avail;
-        if avail == keep || matches!(target, Target::Under(_) | Target::Covering { .. }) {
-            self.groups.remove(target);
+        let again = match target {
+            Target::Exact(key) => {
+                avail == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
+            }
+            Target::AnyOf(_) | Target::Whole(_) => avail == 0,
+            Target::Under(_) | Target::Covering { .. } => true,
+        };
+        if again {
+            self.close(target);
+        }
+    }
+
+    fn close(&mut self, target: &Target) {
+        self.groups.remove(target);
+        if let Target::Covering { table, address } = target {
+            self.covering.remove(&(*table, *address));
         }
     }
 
@@ -211,20 +219,19 @@ impl Graph {
     }
 
     pub(super) fn account_offers(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
-        let (gained, lost) =
-            difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
+        let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
         if old.is_none() != new.is_none() {
             self.account_existence(idx, new.is_some());
         }
-        for target in gained {
-            if !self.offer(target, true) {
-                self.open(target, Group { avail: 1, ..Group::default() });
+        for offer in offers.iter().filter(|it| it.new.is_some()) {
+            if !self.offer(offer.key, true) {
+                self.open(offer.key, Group { avail: 1, ..Group::default() });
             }
         }
-        for target in lost {
-            self.offer(target, false);
+        for offer in offers.iter().filter(|it| it.new.is_none()) {
+            self.offer(offer.key, false);
         }
         for &(table, prefix) in more {
             self.account_prefix(table, prefix, true);
@@ -293,7 +300,7 @@ impl Graph {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key));
         if let Some(live) = &live {
-            targets.extend(live.offers.iter().cloned());
+            targets.extend(live.offers.keys().cloned());
             for &(table, prefix) in &live.prefixes {
                 targets.extend(self.covered(table, prefix));
             }
@@ -315,7 +322,7 @@ impl Graph {
         }
         if group.members.is_empty() {
             if group.avail == 0 && group.users == 0 {
-                self.groups.remove(target);
+                self.close(target);
             }
             return true;
         }

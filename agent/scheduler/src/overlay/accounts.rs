@@ -9,6 +9,7 @@ use super::{Account, Accounts, Overlay, OverlayClaim, OverlayGroup, Spot, spot_o
 use crate::dependency::{Bond, Claim, Target};
 use crate::graph::{Group, difference};
 use crate::key::{Key, hash_of};
+use crate::sorted::Sorted;
 use crate::traits::Traits;
 
 impl Overlay<'_> {
@@ -179,12 +180,14 @@ impl Overlay<'_> {
         old: Option<&Traits>,
         new: Option<&Traits>,
     ) -> (Accounts, Accounts) {
-        let (gained, lost) =
-            difference(old.map_or(&[], |t| &t.offers), new.map_or(&[], |t| &t.offers));
+        let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
-        let mut gained: Accounts = gained.into_iter().filter_map(|it| self.existing(it)).collect();
-        let mut lost: Accounts = lost.into_iter().filter_map(|it| self.existing(it)).collect();
+        let (mut gained, mut lost) = (Accounts::new(), Accounts::new());
+        for offer in offers {
+            let accounts = if offer.new.is_some() { &mut gained } else { &mut lost };
+            accounts.extend(self.existing(offer.key));
+        }
         for &&(table, prefix) in &more {
             self.covering(table, prefix, &mut gained);
         }

@@ -46,7 +46,7 @@ impl Overlay<'_> {
     fn offered(&self, key: &Key, live: &Traits) -> Vec<Target> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
-        targets.extend(live.offers.iter().cloned());
+        targets.extend(live.offers.keys().cloned());
         targets.retain(|it| self.opened(it).is_some() || self.graph.group(it).is_some());
         for &(table, prefix) in &live.prefixes {
             let range = (table, prefix.network())..=(table, prefix.broadcast());

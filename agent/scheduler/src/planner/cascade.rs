@@ -80,7 +80,10 @@ impl Planner<'_> {
                     .find_map(|prefix| self.doomed_under.get(&prefix))
             })
             .flatten();
-        let facets = live.offers.iter().filter_map(|target| match target {
+        if self.doomed_of.is_empty() && under.is_none() {
+            return None;
+        }
+        let facets = live.offers.keys().filter_map(|target| match target {
             Target::AnyOf(facet) => self.doomed_of.get(facet),
             _ => None,
         });

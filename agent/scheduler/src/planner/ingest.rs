@@ -1,11 +1,11 @@
 //! The first part of planning: what a change of intent means for each key, parts included.
 
-use crate::descriptor::Part;
 use crate::graph::{Goal, Source};
 use crate::key::Key;
 use crate::overlay::Spot;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
+use crate::sorted::Sorted;
 use crate::traits::{Refusal, Traits};
 use crate::value::{SharedValue, same};
 
@@ -73,7 +73,7 @@ impl Planner<'_> {
     fn refuse_hidden(&self, spot: Spot, hidden: Option<SharedValue>) -> Result<(), PlanError> {
         let Some(value) = hidden else { return Ok(()) };
         let key = &self.overlay.node(spot).key;
-        match Traits::intended(&self.overlay.graph.registry, key, &value, false) {
+        match Traits::intended(&self.overlay.graph.registry, key, &value, false, None, &mut 0) {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.refusal(spot, &value, &refusal)),
         }
@@ -123,7 +123,13 @@ impl Planner<'_> {
         let goal = match value {
             None => Goal::Nothing,
             Some(value) => {
-                match Traits::intended(&self.overlay.graph.registry, &node.key, &value, as_part) {
+                let registry = &self.overlay.graph.registry;
+                let before = match &node.goal {
+                    Goal::Valid(value, traits) => Some((value, &**traits)),
+                    _ => None,
+                };
+                let listed = &mut self.listed;
+                match Traits::intended(registry, &node.key, &value, as_part, before, listed) {
                     Ok(traits) => Goal::Valid(value, traits),
                     Err(refusal) if mode == Mode::Atomic => {
                         return Err(self.refusal(spot, &value, &refusal));
@@ -143,29 +149,16 @@ impl Planner<'_> {
     fn hand_on(&self, spot: Spot, goal: &Goal, work: &mut Work) {
         let node = self.overlay.node(spot);
         let source = || Source::Part(Box::new(node.key.clone()));
-        let new = goal.traits().map_or(&[][..], |traits| &traits.parts);
         let old = match &node.goal {
-            Goal::Refused(..) => self.applied_parts(spot),
-            goal => goal.traits().map_or(&[][..], |traits| &traits.parts),
+            Goal::Refused(..) => node.live.as_ref(), // a refused value has kept the parts of before
+            goal => goal.traits(),
         };
-        let mut come = Work::new();
-        let mut before = old.iter().peekable();
-        for (key, value) in new {
-            while let Some((gone, _)) = before.next_if(|(other, _)| other < key) {
-                work.push((gone.clone(), source(), None));
-            }
-            let same = before.next_if(|(other, _)| other == key);
-            if same.is_none_or(|(_, before)| !before.same(&**value)) {
-                come.push((key.clone(), source(), Some(value.clone())));
-            }
+        let (old, new) = (old.map(|it| &it.parts), goal.traits().map(|it| &it.parts));
+        let changes = Sorted::difference(old, new);
+        let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
+        for part in gone.into_iter().chain(come) {
+            work.push((part.key.clone(), source(), part.new.map(|value| value.0.clone())));
         }
-        work.extend(before.map(|(gone, _)| (gone.clone(), source(), None)));
-        work.append(&mut come);
-    }
-
-    /// The parts that a refused value has kept.
-    fn applied_parts(&self, spot: Spot) -> &[Part] {
-        self.overlay.node(spot).live.as_ref().map_or(&[], |live| &live.parts)
     }
 
     fn refusal(&self, spot: Spot, value: &SharedValue, refusal: &Refusal) -> PlanError {

@@ -13,6 +13,7 @@ use crate::graph::{Graph, Idx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::{Action, TxnId};
 use crate::plan::{Plan, PlannedOperation};
+use crate::sorted::Sorted;
 use crate::traits::Traits;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
@@ -90,8 +91,9 @@ impl Footprint {
     /// Notes what `from` offers and `to` does not.
     fn shift(&mut self, from: Option<&Traits>, to: Option<&Traits>, goes: bool) {
         let Some(from) = from else { return };
-        for target in from.offers.iter().filter(|target| !to.is_some_and(|to| to.offers(target))) {
-            *self.moves.entry(target.clone()).or_default() |= goes;
+        let offers = Sorted::difference(Some(&from.offers), to.map(|to| &to.offers));
+        for offer in offers.iter().filter(|offer| offer.new.is_none()) {
+            *self.moves.entry(offer.key.clone()).or_default() |= goes;
         }
         for prefix in &from.prefixes {
             if to.is_none_or(|to| to.prefixes.binary_search(prefix).is_err()) {

@@ -94,7 +94,7 @@ impl Engine {
         let node = self.graph.node(idx);
         match &node.goal {
             Goal::Valid(goal, traits) if Arc::ptr_eq(goal, value) => Arc::clone(traits),
-            _ => Traits::intended(&self.graph.registry, &node.key, value, false)
+            _ => Traits::intended(&self.graph.registry, &node.key, value, false, None, &mut 0)
                 .unwrap_or_else(|_| Traits::obtained(&self.graph.registry, &node.key, value)),
         }
     }

@@ -1,11 +1,12 @@
 //! The values of the tests as text, and what the engine is taught of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
     Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
-    Registry, SharedValue, Taken, Target, TransportId, Value,
+    PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
 };
 
 const THING: KindId = KindId(1);
@@ -221,6 +222,13 @@ impl Descriptor for ThingDescriptor {
 
     fn parts(&self, thing: &Thing) -> Vec<Part> {
         thing.parts()
+    }
+
+    fn parts_changed(&self, old: &Thing, new: &Thing) -> Option<PartsChanged> {
+        let mut gone: BTreeMap<Key, SharedValue> = old.parts().into_iter().collect();
+        let mut set = new.parts();
+        set.retain(|(key, value)| !gone.remove(key).is_some_and(|old| old.same(&**value)));
+        Some(PartsChanged { set, gone: gone.into_keys().collect() })
     }
 
     fn takes_along(&self, thing: &Thing) -> Vec<Taken> {

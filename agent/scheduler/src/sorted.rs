@@ -1,0 +1,198 @@
+//! What a value offers and what it consists of: lists by key that versions of a value share once they are long.
+
+use std::cmp::Ordering;
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use smallvec::SmallVec;
+
+/// Up to so many entries are kept in a plain list: one node of the persistent map takes the room of sixteen.
+const FEW: usize = 32;
+
+/// Entries ascending by key, each key once. Of long ones, a version that differs in one entry costs one entry, and so
+/// does its comparison with the one before.
+#[derive(Clone, Debug)]
+pub(crate) enum Sorted<K: Ord, V> {
+    Few(Box<[(K, V)]>),
+    Many(OrdMap<K, V>),
+}
+
+/// An entry in which two versions differ: it went, came, or has another value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Difference<'t, K, V> {
+    pub(crate) key: &'t K,
+    pub(crate) old: Option<&'t V>,
+    pub(crate) new: Option<&'t V>,
+}
+
+/// Few differ, mostly: they are listed without an allocation.
+pub(crate) type Differences<'t, K, V> = SmallVec<[Difference<'t, K, V>; 4]>;
+
+impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
+    /// Of entries with the same key, the first one counts.
+    pub(crate) fn new(mut entries: Vec<(K, V)>) -> Self {
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries.dedup_by(|later, first| later.0 == first.0);
+        if entries.len() <= FEW { Self::Few(entries.into()) } else { Self::Many(entries.into()) }
+    }
+
+    /// The same with these entries, and without those keys.
+    pub(crate) fn changed(
+        &self,
+        set: impl IntoIterator<Item = (K, V)>,
+        gone: impl IntoIterator<Item = K>,
+    ) -> Self {
+        let mut entries = match self {
+            Self::Many(entries) => entries.clone(),
+            Self::Few(entries) => entries.iter().cloned().collect(),
+        };
+        for key in gone {
+            entries.remove(&key);
+        }
+        entries.extend(set);
+        if entries.len() > FEW {
+            Self::Many(entries)
+        } else {
+            Self::Few(entries.into_iter().collect())
+        }
+    }
+
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        match self {
+            Self::Few(entries) => entries.binary_search_by(|(other, _)| other.cmp(key)).is_ok(),
+            Self::Many(entries) => entries.contains_key(key),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let (few, many) = match self {
+            Self::Few(entries) => (&entries[..], None),
+            Self::Many(entries) => (&[][..], Some(entries)),
+        };
+        few.iter().map(|(key, value)| (key, value)).chain(many.into_iter().flatten())
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// In what `new` differs from `old`, ascending.
+    pub(crate) fn difference<'t>(
+        old: Option<&'t Self>,
+        new: Option<&'t Self>,
+    ) -> Differences<'t, K, V> {
+        match (old, new) {
+            (None, None) => Differences::new(),
+            (Some(Self::Many(old)), Some(Self::Many(new))) => {
+                old.diff(new).map(differing).collect()
+            }
+            (old, new) => merged(old, new),
+        }
+    }
+}
+
+impl<K: Ord + Clone, V: PartialEq + Clone> PartialEq for Sorted<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Ord, V> Default for Sorted<K, V> {
+    fn default() -> Self {
+        Self::Few(Box::default())
+    }
+}
+
+fn differing<'t, K, V>(item: DiffItem<'t, 't, K, V>) -> Difference<'t, K, V> {
+    match item {
+        DiffItem::Add(key, new) => Difference { key, old: None, new: Some(new) },
+        DiffItem::Remove(key, old) => Difference { key, old: Some(old), new: None },
+        DiffItem::Update { old: (key, old), new: (_, new) } => {
+            Difference { key, old: Some(old), new: Some(new) }
+        }
+    }
+}
+
+/// For versions of which one at least is short, or is not there.
+fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
+    old: Option<&'t Sorted<K, V>>,
+    new: Option<&'t Sorted<K, V>>,
+) -> Differences<'t, K, V> {
+    let mut differences = Differences::new();
+    let mut old = old.into_iter().flat_map(Sorted::iter).peekable();
+    let mut new = new.into_iter().flat_map(Sorted::iter).peekable();
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return differences,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.0.cmp(b.0),
+        };
+        let before = if order.is_le() { old.next() } else { None };
+        let after = if order.is_ge() { new.next() } else { None };
+        let Some((key, _)) = before.or(after) else { return differences };
+        let (old, new) = (before.map(|entry| entry.1), after.map(|entry| entry.1));
+        if old != new {
+            differences.push(Difference { key, old, new });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    type Numbers = Sorted<u32, u32>;
+
+    /// Numbers below `count`, each tripled.
+    fn numbers(count: usize) -> Vec<(u32, u32)> {
+        (0..).map(|number| (number, 3 * number)).take(count).collect()
+    }
+
+    #[test]
+    fn short_and_long_lists_are_alike() {
+        for before in [0, 1, FEW - 1, FEW, FEW + 1, 10 * FEW] {
+            let old = Numbers::new(numbers(before));
+            for (set, gone) in [
+                (vec![(5, 1)], vec![]),
+                (vec![(7000, 1), (7001, 1)], vec![0, 3]),
+                (vec![], (0..).take(before).collect()),
+                (numbers(3 * FEW), vec![]),
+            ] {
+                let new = old.changed(set.clone(), gone.clone());
+                let mut want: BTreeMap<u32, u32> = numbers(before).into_iter().collect();
+                want.retain(|key, _| !gone.contains(key));
+                want.extend(set);
+                assert!(new.iter().map(|(&key, &value)| (key, value)).eq(want.clone()));
+                assert!(want.keys().all(|key| new.contains(key)));
+                check_difference(&old, &new);
+                check_difference(&new, &old);
+            }
+            check_difference(&old, &Numbers::new(numbers(before)));
+        }
+    }
+
+    #[track_caller]
+    fn check_difference(old: &Numbers, new: &Numbers) {
+        let find = |list: &Numbers, wanted: u32| {
+            list.iter().find(|(key, _)| **key == wanted).map(|(_, &value)| value)
+        };
+        let mut keys: Vec<u32> = old.keys().chain(new.keys()).copied().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|&key| find(old, key) != find(new, key));
+        let found = Numbers::difference(Some(old), Some(new));
+        assert!(found.iter().all(|it| find(old, *it.key) == it.old.copied()));
+        assert!(found.iter().all(|it| find(new, *it.key) == it.new.copied()));
+        assert_eq!(found.iter().map(|it| *it.key).collect::<Vec<_>>(), keys);
+        assert_eq!(Numbers::difference(Some(old), None).len(), old.iter().count());
+    }
+
+    #[test]
+    fn the_first_of_equal_keys_counts() {
+        let list = Numbers::new(vec![(2, 1), (1, 1), (2, 9)]);
+        assert!(list.iter().eq([(&1, &1), (&2, &1)]));
+    }
+}
