@@ -33,6 +33,13 @@ impl Engine {
             }
         }
         for (idx, node) in self.graph.nodes() {
+            let has = node.live.iter().filter(|_| node.ours).flat_map(|live| &live.claims);
+            for claim in has {
+                let holder = self.graph.holder(claim);
+                if holder.is_none() || self.is_idle() && holder != Some(idx) {
+                    return Err(format!("{} has {claim:?}, and is not known to", node.key));
+                }
+            }
             let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
             let unmet = needs.iter().filter(|need| self.offers(&need.target) == 0).count();
             if node.unmet as usize != unmet {

@@ -167,7 +167,9 @@ impl<'g> Planner<'g> {
                 let in_place =
                     node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &traits));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
-                    true if node.unmet > 0 => self.gone(spot, Some(Cause::Parked)),
+                    true if node.unmet > 0 || self.is_usurper(spot, &traits) => {
+                        self.gone(spot, Some(Cause::Parked))
+                    }
                     true => {}
                     false => self.want_change(spot, Becoming::Found),
                 }

@@ -168,21 +168,38 @@ impl Graph {
         }
         for claim in new.iter().flat_map(|traits| &traits.claims) {
             let claimed = self.claims.entry(claim.clone()).or_default();
-            if claimed.holder.is_none() {
-                claimed.holder = Some(idx);
-                self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
+            match claimed.holder {
+                None => {
+                    claimed.holder = Some(idx);
+                    self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
+                }
+                Some(holder) if holder != idx => self.wake(idx), // it was given away, and this one has to go
+                Some(_) => {}
             }
         }
     }
 
-    /// Wakes those who want the identity that is free now.
+    /// Wakes those who want the identity that is free now. Somebody may have it already: whoever came back from drift
+    /// after it was given away.
     pub(super) fn release(&mut self, claim: &Claim, idx: Idx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         if claimed.holder != Some(idx) {
             return;
         }
         claimed.holder = None;
-        self.offer_claim(claim, idx);
+        match self.heir(claim, idx) {
+            None => self.offer_claim(claim, idx),
+            heir => self.claims.entry(claim.clone()).or_default().holder = heir,
+        }
+    }
+
+    fn heir(&self, claim: &Claim, idx: Idx) -> Option<Idx> {
+        let mut others = self.claims.get(claim)?.members.iter().filter(|&&member| member != idx);
+        let has = |&&member: &&Idx| {
+            let node = self.node(member);
+            node.ours && node.live.as_ref().is_some_and(|live| live.claims.contains(claim))
+        };
+        others.find(has).copied()
     }
 
     /// Wakes those who want an identity that this value was to get, and did not get.

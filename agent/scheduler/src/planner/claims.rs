@@ -22,6 +22,12 @@ impl Planner<'_> {
         claimed || self.is_kept(spot, traits)
     }
 
+    /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
+    pub(super) fn is_usurper(&mut self, spot: Spot, traits: &Traits) -> bool {
+        let mut holders = traits.claims.iter().map(|claim| self.overlay.claim_mut(claim).holder);
+        holders.any(|holder| holder.is_some_and(|holder| holder != spot))
+    }
+
     /// True when an identity is kept for another value that still wants it.
     pub(super) fn is_kept(&mut self, spot: Spot, traits: &Traits) -> bool {
         if self.kept.is_empty() {

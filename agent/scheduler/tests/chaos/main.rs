@@ -98,3 +98,22 @@ fn what_failed_keeps_no_identity_from_others() {
     }
     world.check();
 }
+
+/// A late notice says that a value is gone, and its identity is given away; then it proves to be there.
+#[test]
+fn whoever_comes_back_leaves_its_identity_to_the_one_who_got_it() {
+    let mut world = World::default();
+    let intend = |change: &str| Move::Intend { change: change.to_owned(), atomic: false };
+    for step in [
+        intend("a =0 !1"),
+        Move::CarryOut(0),
+        intend("a =0 !0 #y"),
+        Move::Foreign(0, 0),
+        Move::Answer,
+        intend("A =1 !1 #y <!a; B =0 !0 #y .p <d; d =2 !0; m/1 =0 !1 #y .t(.q)"),
+        Move::Foreign(1, 2),
+    ] {
+        world.play(step);
+    }
+    world.check();
+}
