@@ -204,6 +204,8 @@ pub(crate) struct Graph {
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or have an error.
     pub(crate) unsettled: Unsettled,
+    /// Values in place that lack something they need by now: they have to go, and nothing new may rely on them.
+    pub(crate) leaning: Unsettled,
     /// Values that wait no longer; to be planned.
     pub(crate) woken: Vec<Idx>,
     /// Live values of ours that lost a dependency; to be looked at.
@@ -291,10 +293,11 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);
+        self.leaning.remove(idx);
         self.free.push(idx);
     }
 
-    /// Keeps the index of unsettled values true after a change of a plane or of an error.
+    /// Keeps the indexes of values true after a change of a plane or of an error.
     pub(crate) fn settle(&mut self, idx: Idx) {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
@@ -303,6 +306,17 @@ impl Graph {
             self.unsettled.insert(idx);
         } else {
             self.unsettled.remove(idx);
+        }
+        self.weigh(idx);
+    }
+
+    /// Keeps the index of values that lack something true after a change of what they need.
+    fn weigh(&mut self, idx: Idx) {
+        let node = self.node(idx);
+        if node.unmet > 0 && node.ours && node.in_place() {
+            self.leaning.insert(idx);
+        } else if self.leaning.remove(idx) && self.node(idx).live.is_some() {
+            self.offer_anew(idx);
         }
     }
 

@@ -1,7 +1,5 @@
 //! Facts: what they change, and what the engine suspects because of them.
 
-use std::sync::Arc;
-
 use crate::engine::{Engine, Scope, Step};
 use crate::graph::{Goal, Idx};
 use crate::key::FixedMap;
@@ -96,11 +94,9 @@ impl Engine {
         {
             let traits = self.traits_of(idx, &applied);
             self.graph.set_live(idx, Some(traits), true);
-            let waits =
-                self.graph.node(idx).goal.value().is_some_and(|goal| !Arc::ptr_eq(goal, &applied));
-            match waits || matches!(self.graph.node(idx).goal, Goal::Nothing) {
-                // A stale fact said that it was gone, and something else was planned meanwhile; or it was made after it
-                // was given up.
+            // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
+            // was made after it was given up.
+            match self.graph.is_off(idx) {
                 true => self.suspect(idx, now, urgent, step),
                 false => self.calm(idx),
             }

@@ -106,6 +106,7 @@ impl<'g> Planner<'g> {
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             self.classify(spot);
         }
+        self.distrust();
         self.recall_kept();
         let mut turns = 0;
         loop {
@@ -133,6 +134,18 @@ impl<'g> Planner<'g> {
                     FINDINGS | CHANGES => self.change(spot, false),
                     _ => self.create(spot, false),
                 }
+            }
+        }
+    }
+
+    /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
+    /// if it has not come by then. Else what they lack might come to rest on them.
+    fn distrust(&mut self) {
+        let graph = self.overlay.graph;
+        for &idx in graph.leaning.all() {
+            let (spot, _) = self.overlay.touch_idx(idx);
+            if self.overlay.lacks(spot) && matches!(self.overlay.node(spot).want, Want::Nothing) {
+                self.overlay.fade(spot, None, false);
             }
         }
     }
@@ -478,10 +491,23 @@ impl<'g> Planner<'g> {
             match self.overlay.node(spot).want {
                 Want::Create => self.ready[CREATES].push(spot),
                 Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
-                Want::Nothing if self.overlay.node(spot).leaving.is_none() => self.classify(spot),
+                Want::Nothing if self.overlay.node(spot).leaving.is_none() => {
+                    self.classify(spot);
+                    self.trust(spot);
+                }
                 _ => {}
             }
         }
+    }
+
+    /// What a value lacked has come, and it stays.
+    fn trust(&mut self, spot: Spot) {
+        let node = self.overlay.node(spot);
+        if node.fading.is_empty() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
+            return;
+        }
+        self.overlay.unfade(spot);
+        self.turn();
     }
 }
 

@@ -384,6 +384,7 @@ impl Graph {
                 self.bereft.push(idx);
             }
         }
+        self.weigh(idx);
         wanted > 0 || used
     }
 }

@@ -29,14 +29,16 @@ impl Unsettled {
         }
     }
 
-    pub(super) fn remove(&mut self, idx: Idx) {
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, idx: Idx) -> bool {
         let place = self.places.get_mut(idx as usize);
-        let Some(place) = place.filter(|place| **place != NOWHERE) else { return };
+        let Some(place) = place.filter(|place| **place != NOWHERE) else { return false };
         let at = std::mem::replace(place, NOWHERE);
         self.all.swap_remove(at as usize);
         if let Some(&moved) = self.all.get(at as usize) {
             self.places[moved as usize] = at;
         }
+        true
     }
 }
 
@@ -50,9 +52,9 @@ mod tests {
         for idx in [7, 2, 9, 2] {
             set.insert(idx);
         }
-        set.remove(7);
-        set.remove(7);
-        set.remove(100);
+        assert!(set.remove(7));
+        assert!(!set.remove(7));
+        assert!(!set.remove(100));
         set.insert(4);
         set.remove(9);
         let mut all = set.all().to_vec();

@@ -122,6 +122,15 @@ impl Overlay<'_> {
         held
     }
 
+    /// True for a value in place without something that had to be there before it.
+    pub(crate) fn lacks(&self, spot: Spot) -> bool {
+        let node = self.node(spot);
+        let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+        let mut unmet = needs.iter().zip(&node.accounts);
+        node.live.is_some()
+            && unmet.any(|(need, &it)| need.bond == Bond::After && self.group(it).avail == 0)
+    }
+
     /// How many offers a target has by now.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
         match self.opened(target) {
