@@ -329,6 +329,7 @@ impl Graph {
             Goal::Valid(_, traits) => {
                 !node.in_place()
                     || node.unmet > 0
+                    || self.is_contended(idx)
                     || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, traits))
             }
             Goal::Nothing => {

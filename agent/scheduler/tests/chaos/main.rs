@@ -168,3 +168,23 @@ fn nothing_new_rests_on_what_has_to_go() {
         ],
     );
 }
+
+/// The same while the one who gets the identity is on its way.
+#[test]
+fn whoever_gets_an_identity_that_came_back_meanwhile_gives_it_up() {
+    ends_well(
+        &[15],
+        vec![
+            best("a =0 !1 .p; c =0 !0 #x .p; m/1"),
+            atomic("B =0 !1; b =2 !1"),
+            Move::CarryOut(0),
+            Move::Foreign(0, 0),
+            Move::Foreign(0, 1),
+            Move::CarryOut(0),
+            Move::Notice,
+            best("B =2 !1 <m/1; a =2 !1 .t(.q) <b; -d; e =2 !1 <>d; m =2 !1 #x <?f"),
+            Move::Foreign(0, 1),
+            atomic("c =2 !1 <m/; -d"),
+        ],
+    );
+}
