@@ -104,6 +104,11 @@ impl OverlayNode {
         self.parting.as_mut().map_or_else(After::new, |parting| std::mem::take(&mut parting.awaits))
     }
 
+    /// Others know that what it offers will go.
+    pub(crate) fn is_fading(&self) -> bool {
+        self.parting.as_ref().is_some_and(|parting| !parting.fading.is_empty())
+    }
+
     pub(crate) fn unsteady(&self) -> Option<Account> {
         self.parting.as_ref().and_then(|parting| parting.unsteady)
     }

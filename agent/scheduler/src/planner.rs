@@ -503,7 +503,7 @@ impl<'g> Planner<'g> {
     /// What a value lacked has come, and it stays.
     fn trust(&mut self, spot: Spot) {
         let node = self.overlay.node(spot);
-        if node.fading.is_empty() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
+        if !node.is_fading() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
             return;
         }
         self.overlay.unfade(spot);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Overlay, OverlayNode, Spot};
 use crate::dependency::Target;
-use crate::graph::Group;
+use crate::graph::{Goal, Group};
 use crate::key::{FixedMap, Key};
 use crate::traits::Traits;
 
@@ -58,26 +58,34 @@ impl Overlay<'_> {
         targets
     }
 
-    /// Live values of ours that need a target, in whatever way.
+    /// Live values of ours that need a target, in whatever way, or are to need it.
     fn needing(&mut self, target: &Target) -> Vec<Falling> {
         let members = self.graph.group(target).map_or_else(Default::default, Group::members_once);
         let extra = self.opened(target).map_or(&[][..], |it| &self.group(it).extra);
         let known = members.iter().filter_map(|idx| match self.by_idx.get(idx) {
-            Some(&spot) => falling(self.node(spot)),
+            Some(&spot) => self.node(spot).falling(target),
             None => {
                 let node = self.graph.node(*idx);
-                let live = node.live.clone().filter(|_| node.ours)?;
-                Some((node.key.clone(), live))
+                let live = node.live.as_ref().filter(|_| node.ours)?;
+                falling(&node.key, live, &node.goal, target)
             }
         });
-        let new = extra.iter().filter_map(|&spot| falling(self.node(spot)));
-        let needing = known.chain(new).filter(|(_, live)| !live.needs_of(target).is_empty());
-        let needing = needing.collect();
+        let new = extra.iter().filter_map(|&spot| self.node(spot).falling(target));
+        let needing = known.chain(new).collect();
         self.edges += (members.len() + extra.len()) as u64;
         needing
     }
 }
 
-fn falling(node: &OverlayNode) -> Option<Falling> {
-    Some((node.key.clone(), node.live.clone().filter(|_| node.ours)?))
+impl OverlayNode {
+    fn falling(&self, target: &Target) -> Option<Falling> {
+        falling(&self.key, self.live.as_ref().filter(|_| self.ours)?, &self.goal, target)
+    }
+}
+
+/// A value as a late notice shows it may not yet have what the intended one needs.
+fn falling(key: &Key, live: &Arc<Traits>, goal: &Goal, target: &Target) -> Option<Falling> {
+    let needs = |traits: &Traits| !traits.needs_of(target).is_empty();
+    let falls = needs(live) || goal.traits().is_some_and(|goal| needs(goal));
+    falls.then(|| (key.clone(), Arc::clone(live)))
 }

@@ -188,3 +188,31 @@ fn whoever_gets_an_identity_that_came_back_meanwhile_gives_it_up() {
         ],
     );
 }
+
+/// A late notice shows a value as it was before it came to need another one, which must not come to need it in turn.
+#[test]
+fn nothing_leans_on_itself_by_way_of_a_late_notice() {
+    ends_well(
+        &[],
+        vec![
+            best("a =0 !0 <!b"),
+            best("A =0 !0 ; a =0 !0 .t(.q)"),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(1),
+            Move::Crash,
+            best("A =1 !0 #y; b =0 !1 :up"),
+            atomic("A =1 !0 #y <b; B =2 !1 ; -m; m/1 =2 !1 <?g"),
+            Move::CarryOut(0),
+            best(
+                "b =2 !1 #x <A; c =2 !1 <a <a:up <m/1; e =2 !0 ; m =0 !1 ; m/2 =0 !1 .*s .r(<c) :up",
+            ),
+            Move::CarryOut(1),
+            Move::Foreign(1, 0),
+            Move::Foreign(0, 1),
+            Move::Answer,
+            Move::Read,
+        ],
+    );
+}
