@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken};
+use crate::invalid::InvalidField;
 use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{Action, Class, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
@@ -59,11 +60,10 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
 
     fn effect(&self) -> Effect;
 
-    /// # Errors
-    /// What is wrong with a value that no system could ever have.
-    fn validate(&self, value: &Self::Value) -> Result<(), String> {
+    /// All that is wrong with a value that no system could ever have; nothing where one could.
+    fn validate(&self, value: &Self::Value) -> Vec<InvalidField> {
         let _ = value;
-        Ok(())
+        Vec::new()
     }
 
     /// What must exist before this value can. Ignored for values that are only observed.
@@ -178,9 +178,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn key(&self, value: &dyn Value) -> Key;
     fn label(&self, value: &dyn Value) -> String;
     fn effect(&self) -> Effect;
-    /// # Errors
-    /// What is wrong with the value.
-    fn validate(&self, value: &dyn Value) -> Result<(), String>;
+    fn validate(&self, value: &dyn Value) -> Vec<InvalidField>;
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
     fn provides(&self, value: &dyn Value) -> Vec<Offer>;
     fn claims(&self, value: &dyn Value) -> Vec<Claim>;
@@ -225,7 +223,7 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::effect(self)
     }
 
-    fn validate(&self, value: &dyn Value) -> Result<(), String> {
+    fn validate(&self, value: &dyn Value) -> Vec<InvalidField> {
         Descriptor::validate(self, typed(self, value))
     }
 

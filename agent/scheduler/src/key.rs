@@ -304,9 +304,10 @@ impl Hash for Key {
         match &self.0 {
             // The length says nothing that the octets do not: no segment is part of another one.
             Octets::Inline { octets, .. } => {
-                let (words, rest) = octets.as_chunks::<8>();
+                let mut whole = [0; INLINE_OCTETS.next_multiple_of(8)];
+                whole[..INLINE_OCTETS].copy_from_slice(octets);
+                let (words, _) = whole.as_chunks::<8>();
                 words.iter().for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
-                state.write_u64(word_of(rest));
             }
             Octets::Shared(octets) => state.write(octets),
         }
@@ -417,6 +418,7 @@ pub struct FixedHasher(u64);
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl FixedHasher {
+    #[inline]
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.0.rotate_left(23) ^ word) * u128::from(SPREAD);
         #[allow(clippy::cast_possible_truncation, reason = "both halves are wanted, one by one")]
@@ -432,6 +434,7 @@ fn word_of(octets: &[u8]) -> u64 {
 }
 
 impl Hasher for FixedHasher {
+    #[inline]
     fn write(&mut self, octets: &[u8]) {
         self.mix(octets.len() as u64 ^ SPREAD);
         let (words, rest) = octets.as_chunks::<8>();
@@ -443,22 +446,27 @@ impl Hasher for FixedHasher {
         }
     }
 
+    #[inline]
     fn write_u8(&mut self, number: u8) {
         self.mix(u64::from(number) ^ SPREAD);
     }
 
+    #[inline]
     fn write_u32(&mut self, number: u32) {
         self.mix(u64::from(number) ^ SPREAD);
     }
 
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.mix(number ^ SPREAD);
     }
 
+    #[inline]
     fn write_usize(&mut self, number: usize) {
         self.mix(number as u64 ^ SPREAD);
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }

@@ -115,8 +115,8 @@ impl Engine {
             cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
             conflict: self.contender(idx).or_else(|| dissenter(node)),
             invalid: match &node.goal {
-                Goal::Refused(_, Refusal::Invalid(reason)) => Some(reason.clone()),
-                _ => None,
+                Goal::Refused(_, Refusal::Invalid(fields)) => fields.to_vec(),
+                _ => Vec::new(),
             },
             error: trouble.and_then(|trouble| trouble.error.clone()),
             attempts: trouble.map_or(0, |trouble| trouble.attempts),

@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use crate::dependency::{Bond, Claim, Dependency, Offer, Taken, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
+use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::sorted::Sorted;
 use crate::value::{Alike, SharedValue, Value};
@@ -40,7 +41,13 @@ pub(crate) type Before<'t> = Option<(&'t SharedValue, &'t Traits)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Unimplemented,
-    Invalid(String),
+    Invalid(Box<[InvalidField]>),
+}
+
+impl Refusal {
+    fn whole(reason: String) -> Self {
+        Self::Invalid([InvalidField::whole(reason)].into())
+    }
 }
 
 impl Traits {
@@ -56,7 +63,10 @@ impl Traits {
     ) -> Result<Arc<Self>, Refusal> {
         let descriptor = registry.descriptor(key.kind()).ok_or(Refusal::Unimplemented)?;
         let traits = guarded(|| {
-            descriptor.validate(&**value)?;
+            let invalid = descriptor.validate(&**value);
+            if !invalid.is_empty() {
+                return Err(Refusal::Invalid(invalid.into()));
+            }
             let followed =
                 before.and_then(|before| Self::follow(registry, descriptor, value, before));
             let (mut traits, parts) =
@@ -66,11 +76,11 @@ impl Traits {
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            traits.needs = checked(needs)?;
+            traits.needs = checked(needs).map_err(Refusal::whole)?;
             traits.claims = descriptor.claims(&**value).into();
             Ok(traits)
         });
-        traits.and_then(|traits| traits).map(Arc::new).map_err(Refusal::Invalid)
+        traits.map_err(Refusal::whole).flatten().map(Arc::new)
     }
 
     /// Asks about a value that is only observed: what it needs is no concern of ours, and its parts are properties.

@@ -315,7 +315,8 @@ impl Renderer {
 
 /// What it waits for, or what is wrong with it.
 pub(super) fn details(status: &Status) -> Vec<String> {
-    status.detail.unmet.iter().chain(&status.detail.invalid).cloned().collect()
+    let invalid = status.detail.invalid.iter().map(ToString::to_string);
+    status.detail.unmet.iter().cloned().chain(invalid).collect()
 }
 
 /// The keys that a transaction, or its way back (true), both deletes and makes.

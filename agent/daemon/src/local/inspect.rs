@@ -91,9 +91,7 @@ fn reason(status: &Status, all: &[Status]) -> String {
     if !detail.unmet.is_empty() {
         reasons.push(format!("waits for {}", detail.unmet.join(", ")));
     }
-    if let Some(complaint) = &detail.invalid {
-        reasons.push(complaint.clone());
-    }
+    reasons.extend(detail.invalid.iter().map(ToString::to_string));
     if let Some(error) = &detail.error {
         reasons.push(format!("{error}, {} tries", detail.attempts));
     }

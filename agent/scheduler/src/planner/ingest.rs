@@ -166,7 +166,7 @@ impl Planner<'_> {
         let label = self.label(&key, Some(value));
         match refusal {
             Refusal::Unimplemented => PlanError::Unimplemented { key, label },
-            Refusal::Invalid(reason) => PlanError::Invalid { key, label, reason: reason.clone() },
+            Refusal::Invalid(fields) => PlanError::Invalid { key, label, fields: fields.to_vec() },
         }
     }
 

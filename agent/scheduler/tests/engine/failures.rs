@@ -1,6 +1,6 @@
 //! Rows for failures and the way back.
 
-use holdfast_scheduler::{Executed, Outcome, State};
+use holdfast_scheduler::{Executed, InvalidField, Outcome, State};
 
 use crate::common::{Lab, delta, error, key};
 use crate::{MINUTES, SECOND, failed, intent};
@@ -162,6 +162,21 @@ fn an_invalid_value_keeps_what_was_applied() {
     assert_eq!(lab.log(), "create a; create d");
 }
 
+/// All of what is wrong is told, not only what was found first.
+#[test]
+fn an_invalid_value_names_its_fields() {
+    let mut lab = Lab::default();
+    let fields = ["mtu", "name"].map(|field| InvalidField::new(field, "it is bad"));
+    let refused = lab.engine.plan(delta("a bad:mtu bad:name")).unwrap_err();
+    assert_eq!(refused.to_string(), "a cannot exist: mtu: it is bad; name: it is bad");
+    lab.commit_delta(delta("a bad:mtu bad:name").best_effort()).unwrap();
+    assert_eq!(lab.engine.status(&key("a")).unwrap().detail.invalid, fields);
+    lab.commit_delta(delta("a bad:name").best_effort()).unwrap();
+    assert_eq!(lab.engine.status(&key("a")).unwrap().detail.invalid, fields[1..]);
+    lab.commit("a").unwrap();
+    assert_eq!(lab.engine.status(&key("a")).unwrap().detail.invalid, []);
+}
+
 // proves kv.X16
 #[test]
 fn a_panicking_descriptor_spoils_its_own_value_only() {
@@ -169,8 +184,8 @@ fn a_panicking_descriptor_spoils_its_own_value_only() {
     lab.commit_delta(delta("a; b boom; c sick").best_effort()).unwrap();
     assert_eq!(lab.state("b"), "INVALID");
     assert_eq!(
-        lab.engine.status(&key("b")).unwrap().detail.invalid.unwrap(),
-        "its descriptor panicked: boom"
+        lab.engine.status(&key("b")).unwrap().detail.invalid,
+        [InvalidField::whole("its descriptor panicked: boom")]
     );
     assert_eq!(lab.state("a"), "CONFIGURED");
     assert!(["FAILED", "RETRYING"].contains(&lab.state("c").as_str()), "{}", lab.state("c"));
