@@ -131,6 +131,7 @@ impl<M> Branch<M> {
         match self.find(node) {
             Ok(at) => Some(std::mem::replace(&mut self.children[at].1, child)),
             Err(at) => {
+                self.grow();
                 self.children.insert(at, (node, child));
                 None
             }
@@ -173,6 +174,13 @@ impl<M> Branch<M> {
         }
     }
 
+    /// Makes room for so many children, in a branch that has none yet.
+    pub fn expect(&mut self, children: usize) {
+        if self.children.capacity() == 0 {
+            self.children.reserve_exact(children);
+        }
+    }
+
     /// Gives back the room that was not needed.
     pub fn fit(&mut self) {
         self.children.shrink_to_fit();
@@ -201,6 +209,7 @@ impl<M> Branch<M> {
                 at
             }
             Err(at) => {
+                self.grow();
                 self.children.insert(at, (node, make()));
                 at
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use smol_str::SmolStr;
@@ -219,6 +219,7 @@ impl DraftTree<'_> {
     /// Takes over in what two trees of configuration differ, whatever their leaves carry.
     pub fn follow<M: Clone + Eq>(&mut self, old: &Tree<M>, new: &Tree<M>) {
         let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
+        let merge = Merge { schema, stamp };
         Tree::diff(old, new, &mut |path, difference| match difference {
             tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
             tree::Change::Added(Found::Leaf(leaf)) => {
@@ -226,12 +227,12 @@ impl DraftTree<'_> {
             }
             tree::Change::Added(Found::Branch(branch)) => {
                 let Some((last, above)) = path.0.split_last() else {
-                    return merge(tree.root_mut(), branch, false, stamp);
+                    return merge.branch(tree.root_mut(), branch, false);
                 };
                 let above = tree.branch_mut(schema, above, &stamp);
                 match &last.keys {
-                    Some(keys) => merge_entry(above.list_mut(last.node), keys, branch, stamp),
-                    None => merge_container(above, last.node, branch, stamp),
+                    Some(keys) => merge.entry(above.list_mut(last.node), last.node, keys, branch),
+                    None => merge.container(above, last.node, branch),
                 }
             }
             tree::Change::Added(Found::List(_)) => {} // a difference tells of entries one by one
@@ -264,6 +265,11 @@ impl<'p> Place<'p> {
         let before = self.before.and_then(|before| branch_at(before, steps));
         let branch = self.branch.descend_mut(self.schema, steps, &self.stamp);
         Place { branch, before, ..self }
+    }
+
+    /// So many leaves are about to be set here.
+    pub fn expect(&mut self, leaves: usize) {
+        self.branch.expect(leaves);
     }
 
     /// The container in this branch, made when absent.
@@ -309,45 +315,84 @@ fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
     }
 }
 
-/// Puts a subtree of configuration into one that may hold state already.
-fn merge<M>(into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool, stamp: Stamp) {
-    into.given |= entry || from.given;
-    for (node, child) in from.children() {
-        match child {
-            Child::Leaf(leaf) => match into.leaf(*node) {
-                Some(old) if old.value == leaf.value => {}
-                old => {
-                    let stamp = restamped(old, stamp);
-                    into.put_leaf(*node, leaf.value.clone(), stamp);
+/// Puts subtrees of configuration into such as may hold state already.
+#[derive(Clone, Copy)]
+struct Merge<'s> {
+    schema: &'s Schema,
+    stamp: Stamp,
+}
+
+impl Merge<'_> {
+    fn branch<M>(self, into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool) {
+        into.given |= entry || from.given;
+        for (node, child) in from.children() {
+            match child {
+                Child::Leaf(leaf) => match into.leaf(*node) {
+                    Some(old) if old.value == leaf.value => {}
+                    old => {
+                        let stamp = restamped(old, self.stamp);
+                        into.put_leaf(*node, leaf.value.clone(), stamp);
+                    }
+                },
+                Child::Container(inner) => self.container(into, *node, inner),
+                Child::List(list) => {
+                    let containers = self.containers(*node);
+                    let target = into.list_mut(*node);
+                    let news = target.is_empty();
+                    for (keys, entry) in list.iter() {
+                        match news {
+                            true => self.new_entry(target, keys, entry, containers),
+                            false => self.entry(target, *node, keys, entry),
+                        }
+                    }
                 }
-            },
-            Child::Container(inner) => merge_container(into, *node, inner, stamp),
-            Child::List(list) => {
-                let target = into.list_mut(*node);
-                list.iter().for_each(|(keys, entry)| merge_entry(target, keys, entry, stamp));
             }
         }
     }
+
+    fn container<M>(self, into: &mut Branch<Stamp>, node: NodeId, from: &Branch<M>) {
+        if into.container(node).is_some() {
+            return self.branch(into.container_mut(node), from, false);
+        }
+        let mut container = Branch::with_capacity(from.children().len());
+        self.branch(&mut container, from, false);
+        into.put(node, Child::Container(Arc::new(container)));
+    }
+
+    fn entry<M>(self, into: &mut List<Stamp>, node: NodeId, keys: &Keys, from: &Branch<M>) {
+        match into.get(keys).is_some() {
+            true => self.branch(into.entry_mut(keys, Branch::default), from, true),
+            false => self.new_entry(into, keys, from, self.containers(node)),
+        }
+    }
+
+    fn new_entry<M>(
+        self,
+        into: &mut List<Stamp>,
+        keys: &Keys,
+        from: &Branch<M>,
+        containers: usize,
+    ) {
+        let children = from.children();
+        let given = children.iter().filter(|(_, child)| matches!(child, Child::Container(_)));
+        // State will join it, in containers of its own.
+        let state = containers.saturating_sub(given.count()).min(STATE_CONTAINERS);
+        let mut entry = Branch::with_capacity(children.len() + state);
+        self.branch(&mut entry, from, true);
+        into.put(keys.clone(), Arc::new(entry));
+    }
+
+    /// How many containers an entry of this list can have.
+    fn containers(self, list: NodeId) -> usize {
+        let children = self.schema.node(list).children.iter();
+        let is_container =
+            |node: &&NodeId| matches!(self.schema.node(**node).kind, NodeKind::Container { .. });
+        children.filter(is_container).count()
+    }
 }
 
-fn merge_container<M>(into: &mut Branch<Stamp>, node: NodeId, from: &Branch<M>, stamp: Stamp) {
-    if into.container(node).is_some() {
-        return merge(into.container_mut(node), from, false, stamp);
-    }
-    let mut container = Branch::with_capacity(from.children().len());
-    merge(&mut container, from, false, stamp);
-    into.put(node, Child::Container(Arc::new(container)));
-}
-
-fn merge_entry<M>(into: &mut List<Stamp>, keys: &Keys, from: &Branch<M>, stamp: Stamp) {
-    if into.get(keys).is_some() {
-        return merge(into.entry_mut(keys, Branch::default), from, true, stamp);
-    }
-    // State will join it.
-    let mut entry = Branch::with_capacity(from.children().len() + 1);
-    merge(&mut entry, from, true, stamp);
-    into.put(keys.clone(), Arc::new(entry));
-}
+/// Containers of state that an entry is made room for: those of a next hop. Larger entries are few.
+const STATE_CONTAINERS: usize = 2;
 
 /// Takes one plane away at `path` and below; what the other plane holds stays.
 fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane: Plane) {
