@@ -7,22 +7,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Layers, Map, Step, Value, parallel};
+use holdfast_config::{Configuration, InstancePath, Layers, Map, NodeId, Step, Value, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue, sort_keys};
 use imbl::OrdMap;
+use smallvec::SmallVec;
 
 use super::ServiceState;
+use super::ahead::Made;
 use super::startup::Objects;
 use super::transaction::{Changed, Held, Withheld};
 use crate::telemetry::view::now_ns;
 use crate::telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
-const SHOWN_AS_APPLIED: [KindId; 5] = [
+pub(super) const SHOWN_AS_APPLIED: [KindId; 5] = [
     kinds::USER,
     kinds::NETWORK_INSTANCE,
     kinds::STATIC_PROTOCOL,
@@ -35,6 +37,9 @@ const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHB
 
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 const FEW_KEYS: usize = 1000;
+
+/// Keys whose state is looked at, and shown in both trees, at a time.
+const PORTION_KEYS: usize = 8192;
 
 /// Makes revisions.
 #[derive(Debug)]
@@ -51,47 +56,23 @@ pub(super) struct Publisher {
     services: OrdMap<InstancePath, Value>,
 }
 
-/// The configuration of the next revision, made while the change is carried out.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    /// What it goes on from: it is of no use when another revision came meanwhile.
-    last: Arc<Revision>,
-    next: Revision,
-}
-
-impl Ahead {
-    /// Takes as long as the difference is large.
-    pub(super) fn of(
-        objects: &Objects,
-        last: Arc<Revision>,
-        old: &Configuration,
-        new: &Configuration,
-    ) -> Self {
-        let models = &objects.models;
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
-        // One tree after the other: the rest of the transaction needs processors, too.
-        in_both(&mut draft, false, |tree| follow(tree, old, new));
-        let next = draft.publish();
-        Self { last, next }
-    }
-}
-
 /// What changes in the state that is shown.
-struct Update<'a> {
-    objects: &'a Objects,
-    last: &'a Revision,
-    /// Native paths of what was configured otherwise until now: all of its state goes, before the rest.
-    cleared: Vec<&'a InstancePath>,
-    shown: Vec<Shown>,
+pub(super) struct Update<'a> {
+    pub(super) objects: &'a Objects,
+    pub(super) last: &'a Revision,
     /// What services keep stays where other state goes.
-    services: OrdMap<InstancePath, Value>,
+    pub(super) services: &'a OrdMap<InstancePath, Value>,
+    pub(super) shown: Vec<Shown>,
 }
+
+/// Of one key: the state of now, and of what is shown as applied, what was shown before.
+pub(super) type Looked = (Key, Option<StateEntry>, Option<Option<StateEntry>>);
 
 /// One object, as it was shown and as it is shown from now on.
-struct Shown {
-    kind: KindId,
-    before: Option<StateEntry>,
-    now: Option<StateEntry>,
+pub(super) struct Shown {
+    pub(super) kind: KindId,
+    pub(super) before: Option<StateEntry>,
+    pub(super) now: Option<StateEntry>,
 }
 
 impl Publisher {
@@ -130,19 +111,20 @@ impl Publisher {
         Arc::clone(&self.revision)
     }
 
-    /// Notes keys of which a plane changed; those in `busy` belong to the transaction under way.
-    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&mut Withheld>) {
+    /// Notes keys of which a plane changed; those of the transaction under way are `busy`.
+    pub(super) fn touch(&mut self, engine: &Engine, keys: Vec<Key>, busy: Option<&mut Withheld>) {
         match busy {
             None if self.dirty.is_empty() => self.dirty = keys,
             None => self.dirty.extend(keys),
             Some(busy) => {
                 for key in keys {
-                    match busy.hold(&key) {
+                    match busy.hold(engine, &key) {
                         Held::First => self.withheld.push(key),
                         Held::Again => {}
                         Held::No => self.dirty.push(key),
                     }
                 }
+                busy.tell();
             }
         }
     }
@@ -161,8 +143,7 @@ impl Publisher {
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
         let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
-        let update = self.update(&objects, engine, &last);
-        in_both(&mut draft, update.is_large(), |tree| update.carry_out(tree));
+        self.show_dirty(&mut draft, engine, &last);
         self.revision = Arc::new(draft.publish());
         Some(self.revision())
     }
@@ -200,18 +181,22 @@ impl Publisher {
     pub(super) fn commit(
         &mut self,
         engine: &Engine,
-        old: &Configuration,
-        new: &Configuration,
+        (old, new): (&Configuration, &Configuration),
         changes: &[Changed],
-        ahead: Option<Ahead>,
+        withheld: &Withheld,
+        made: Option<Made>,
     ) -> Arc<Revision> {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let ahead = ahead.filter(|ahead| Arc::ptr_eq(&ahead.last, &last));
-        let followed = ahead.is_some();
-        let mut draft = match ahead {
-            Some(Ahead { next, .. }) => last.resume(&models.openconfig, &models.native, next),
+        let made = made.filter(|made| Arc::ptr_eq(&made.last, &last) && !withheld.is_spoilt());
+        let followed = made.is_some();
+        let mut draft = match made {
+            Some(Made { next, left, .. }) => {
+                self.withheld.retain(|key| !withheld.is_told(key));
+                self.dirty.extend(left);
+                last.resume(&models.openconfig, &models.native, next)
+            }
             None => last.draft(&models.openconfig, &models.native, now_ns()),
         };
         draft.annotate(new.layers().annotation.clone());
@@ -222,47 +207,74 @@ impl Publisher {
         for change in cleared() {
             parts(engine, &change.key, change.value.as_ref(), &mut self.dirty);
         }
-        let mut update = self.update(&objects, engine, &last);
-        update.cleared = cleared().map(|change| &change.path).collect();
-        in_both(&mut draft, update.is_large(), |tree| {
+        let (map, services) = (&models.map, &self.services);
+        in_both(&mut draft, changes.len() > FEW_KEYS, |tree| {
             if !followed {
                 follow(tree, old, new);
             }
-            update.carry_out(tree);
+            cleared().for_each(|change| clear(tree, map, services, &change.path));
         });
+        self.show_dirty(&mut draft, engine, &last);
         self.revision = Arc::new(draft.publish());
         self.revision()
     }
 
-    /// Takes the keys that changed, and notes what is shown of them from now on.
-    fn update<'a>(
-        &mut self,
-        objects: &'a Objects,
-        engine: &'a Engine,
-        last: &'a Revision,
-    ) -> Update<'a> {
+    /// Shows what is true by now of the keys that changed; portion by portion, so that what is in between stays small.
+    fn show_dirty(&mut self, draft: &mut Draft<'_>, engine: &Engine, last: &Revision) {
         let mut keys = std::mem::take(&mut self.dirty);
         sort_keys(&mut keys);
-        let states = parallel::map(keys, |key| {
-            let planes = engine.planes(&key);
-            let now = objects.registry.state(&key, seen(planes));
-            let applied = SHOWN_AS_APPLIED.contains(&key.kind());
-            let before = || applied_before(objects, last, &key, planes[0], now.as_ref());
-            let before = applied.then(before);
-            (key, now, before)
-        });
-        let shown = states.into_iter().map(|(key, now, before)| {
-            let kind = key.kind();
-            let before = match (before, &now) {
-                (Some(before), _) => before,
-                (None, Some(now)) => self.shown.insert(key, now.clone()),
-                (None, None) => self.shown.remove(&key),
+        let (objects, services) = (Arc::clone(&self.objects), self.services.clone());
+        let (objects, services) = (&*objects, &services);
+        let look = |keys| look(objects, engine, last, keys);
+        let mut keys = keys.into_iter();
+        let mut portion = || keys.by_ref().take(PORTION_KEYS).collect();
+        let mut looked = look(portion());
+        while !looked.is_empty() {
+            let shown = looked.into_iter().map(|it| self.note(it)).collect();
+            let (update, next) = (Update { objects, last, services, shown }, portion());
+            let [openconfig, native] = draft.trees_mut();
+            // The OpenConfig tree takes longer than the other one.
+            let aside = || {
+                update.carry_out(native);
+                look(next)
             };
-            Shown { kind, before, now }
-        });
-        let (shown, services) = (shown.collect(), self.services.clone());
-        Update { objects, last, cleared: Vec::new(), shown, services }
+            ((), looked) =
+                parallel::both(update.is_large(), || update.carry_out(openconfig), aside);
+        }
     }
+
+    /// Notes what is shown of a key from now on.
+    fn note(&mut self, (key, now, before): Looked) -> Shown {
+        let kind = key.kind();
+        let before = match (before, &now) {
+            (Some(before), _) => before,
+            (None, Some(now)) => self.shown.insert(key, now.clone()),
+            (None, None) => self.shown.remove(&key),
+        };
+        Shown { kind, before, now }
+    }
+}
+
+/// What is to be shown of these keys.
+fn look(objects: &Objects, engine: &Engine, last: &Revision, keys: Vec<Key>) -> Vec<Looked> {
+    parallel::map(keys, |key| {
+        let planes = engine.planes(&key);
+        look_at(objects, last, key, planes)
+    })
+}
+
+/// The same of one key: `planes` are what the engine holds of it.
+pub(super) fn look_at(
+    objects: &Objects,
+    last: &Revision,
+    key: Key,
+    planes: [Option<&SharedValue>; 3],
+) -> Looked {
+    let now = objects.registry.state(&key, seen(planes));
+    let applied = SHOWN_AS_APPLIED.contains(&key.kind());
+    let before = || applied_before(objects, last, &key, planes[0], now.as_ref());
+    let before = applied.then(before);
+    (key, now, before)
 }
 
 /// What may have been shown of an object that is shown as applied, unless all of that is replaced.
@@ -287,10 +299,7 @@ impl Update<'_> {
     }
 
     /// Does in one tree what is to be done.
-    fn carry_out(&self, tree: &mut DraftTree<'_>) {
-        for path in &self.cleared {
-            self.clear(tree, path);
-        }
+    pub(super) fn carry_out(&self, tree: &mut DraftTree<'_>) {
         for run in self.shown.chunk_by(Shown::is_beside) {
             if let Some(before) = run.first().and_then(|shown| shown.before.as_ref()) {
                 self.withdraw(tree, run[0].kind, before, run[0].now.as_ref());
@@ -324,14 +333,22 @@ impl Update<'_> {
         }
     }
 
-    /// Takes all state away at and below a native path, but for what services keep there.
     fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
-        let map = &self.objects.models.map;
-        take_away(tree, map, path);
-        let from = self.services.range::<_, InstancePath>(path..);
-        let below = from.take_while(|(leaf, _)| leaf.starts_with(path));
-        below.for_each(|(leaf, value)| show_leaf(tree, map, leaf, value));
+        clear(tree, &self.objects.models.map, self.services, path);
     }
+}
+
+/// Takes all state away at and below a native path, but for what services keep there.
+fn clear(
+    tree: &mut DraftTree<'_>,
+    map: &Map,
+    services: &OrdMap<InstancePath, Value>,
+    path: &InstancePath,
+) {
+    take_away(tree, map, path);
+    let from = services.range::<_, InstancePath>(path..);
+    let below = from.take_while(|(leaf, _)| leaf.starts_with(path));
+    below.for_each(|(leaf, value)| show_leaf(tree, map, leaf, value));
 }
 
 /// Takes all state away at and below a native path, or at what OpenConfig calls it.
@@ -357,7 +374,7 @@ fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath, value: &V
     }
 }
 
-fn follow(tree: &mut DraftTree<'_>, old: &Configuration, new: &Configuration) {
+pub(super) fn follow(tree: &mut DraftTree<'_>, old: &Configuration, new: &Configuration) {
     let origin = tree.origin();
     tree.follow(old.config_view(origin), new.config_view(origin));
 }
@@ -415,6 +432,7 @@ fn show_native(mut own: Place<'_>, entry: &StateEntry) {
     for group in entry.groups.iter().filter(|group| !group.leaves.is_empty()) {
         let place = own.again().below(group.entry.as_slice());
         let mut place = group.containers.iter().fold(place, |at, node| at.container(*node));
+        place.expect(group.leaves.len());
         group.leaves.iter().for_each(|(leaf, value)| place.set(*leaf, value.clone()));
     }
 }
@@ -425,14 +443,26 @@ fn show_openconfig(above: Place<'_>, map: &Map, entry: &StateEntry, last: &[Step
     let Some(own) = way(last) else { return };
     let mut own = above.below(&own);
     for group in &entry.groups {
-        let mut leaves = said(map, entry, group).peekable();
-        let Some(inner) = leaves.peek().and_then(|_| way(group.entry.as_slice())) else { continue };
+        let leaves: SaidLeaves<'_> = said(map, entry, group).filter_map(said_in).collect();
+        if leaves.is_empty() {
+            continue;
+        }
+        let Some(inner) = way(group.entry.as_slice()) else { continue };
         let mut place = own.again().below(&inner);
-        for (steps, value) in leaves {
-            let Some((leaf, containers)) = steps.split_last() else { continue };
-            place.again().below(containers).set(leaf.node, value);
+        for beside in leaves.chunk_by(|one, other| one.0 == other.0) {
+            let mut place = place.again().below(beside[0].0);
+            place.expect(beside.len());
+            beside.iter().for_each(|(_, leaf, value)| place.set(*leaf, value.clone()));
         }
     }
+}
+
+/// Leaves of a group in OpenConfig: the way to the branch that holds each, its node, its value. Few groups have more.
+type SaidLeaves<'m> = SmallVec<[(&'m [Step], NodeId, Value); 8]>;
+
+fn said_in((steps, value): (&[Step], Value)) -> Option<(&[Step], NodeId, Value)> {
+    let (leaf, above) = steps.split_last()?;
+    Some((above, leaf.node, value))
 }
 
 /// What OpenConfig calls the leaves of a group, from the entry they are in.
@@ -447,7 +477,7 @@ fn said<'m>(
 }
 
 /// Does the same in both trees; side by side when there is much to do.
-fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
+pub(super) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
     let [openconfig, native] = draft.trees_mut();
     parallel::both(much, || act(openconfig), || act(native));
 }

@@ -56,7 +56,7 @@ impl CoreTask {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use holdfast_config::edit::{Edit, Payload, Target};
     use holdfast_config::schema::Origin;
     use holdfast_platform::descriptors::link;
@@ -69,7 +69,7 @@ mod tests {
     use crate::northbound::Datastore;
 
     /// What a document puts in place of the container that says how the box is held.
-    async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
+    pub(in crate::core) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
         let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: false };
         let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };

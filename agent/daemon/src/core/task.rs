@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use holdfast_config::Configuration;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, parallel};
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
     Scope, SharedValue, Step,
 };
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::ahead::{Ahead, Made};
 use super::confirm::Window;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, PlanHash};
 use super::preview::Preview;
-use super::publish::{Ahead, Publisher};
+use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
 use super::{CommitError, CommitRequest, Committed, Query};
@@ -58,7 +58,7 @@ pub(super) enum Work {
         result: Result<(), StoreError>,
     },
     /// The store has made the transaction final, or taken it back; with what was made of the next revision meanwhile.
-    Finished(Result<(), StoreError>, Option<Box<Ahead>>),
+    Finished(Result<(), StoreError>, Option<Box<Made>>),
 }
 
 pub(super) type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
@@ -193,7 +193,7 @@ impl CoreTask {
             Work::RestoresWritten { submit, read, result } => {
                 self.submit_adoptions(submit, read, result)
             }
-            Work::Finished(result, ahead) => self.finish(result, ahead.map(|ahead| *ahead)),
+            Work::Finished(result, made) => self.finish(result, made.map(|made| *made)),
         }
     }
 
@@ -218,14 +218,15 @@ impl CoreTask {
             recorded
         });
         // Beside the plan the store is at work; from here on a processor has nothing to do.
-        let ahead = self.publish_ahead(&configuration);
+        let (last, both) = (self.publisher.revision(), (&self.configuration, &configuration));
+        let ahead = Ahead::begin(&self.objects, last, both, &changes);
         let Some(transaction) = &mut self.transaction else { return };
         let operations = plan.operations().iter();
         let keys = changes.iter().map(|change| &change.key);
         let keys = keys.chain(operations.flat_map(|it| it.taken.iter().chain([&it.key])));
         transaction.withheld.extend(keys.chain(transaction.logins.values.iter().map(|it| &it.0)));
         transaction.changes = changes;
-        transaction.ahead = ahead;
+        transaction.withheld.make_ahead(ahead);
         transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
         self.work.0.push(Box::pin(async move {
             Work::Recorded(match recorded {
@@ -300,7 +301,7 @@ impl CoreTask {
         }
         self.deadline = deadline;
         let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
-        self.publisher.touch(changed, busy);
+        self.publisher.touch(&self.engine, changed, busy);
         if restores.is_empty() {
             self.hand_out(submit, read);
         } else {
@@ -361,7 +362,7 @@ impl CoreTask {
         if complete && let Some(ready) = self.ready_tx.take() {
             // What waited before the restart as well is no news to the engine, and was never shown.
             let waiting = self.engine.pending().into_iter().map(|status| status.key);
-            self.publisher.touch(waiting.collect(), None);
+            self.publisher.touch(&self.engine, waiting.collect(), None);
             self.publish_state();
             // From now on revisions tell the truth.
             let _start_was_given_up = ready.send(());
@@ -407,32 +408,22 @@ impl CoreTask {
                 is_recorded.then(|| self.store.abort(number))
             }
         };
-        let ahead = transaction.ahead.take();
+        let ahead = transaction.withheld.take_ahead();
         self.work.0.push(Box::pin(async move {
             let result = match finished {
                 Some(finished) => finished.await,
                 None => Ok(()),
             };
-            let ahead = match ahead.filter(|_| result.is_ok()) {
-                Some(ahead) => ahead.await.ok(), // without it, all is made in the end
+            let made = match ahead.filter(|_| result.is_ok()) {
+                Some(ahead) => ahead.end().await.ok(), // without it, all is made in the end
                 None => None,
             };
-            Work::Finished(result, ahead.map(Box::new))
+            Work::Finished(result, made.map(Box::new))
         }));
     }
 
-    /// Begins with the next revision beside the loop, where that will take its time.
-    fn publish_ahead(&self, new: &Configuration) -> Option<JoinHandle<Ahead>> {
-        if new.work().entries <= parallel::FEW {
-            return None;
-        }
-        let (objects, last) = (Arc::clone(&self.objects), self.publisher.revision());
-        let (old, new) = (self.configuration.clone(), new.clone());
-        Some(tokio::task::spawn_blocking(move || Ahead::of(&objects, last, &old, &new)))
-    }
-
     /// The store has made the transaction final, or taken it back.
-    fn finish(&mut self, result: Result<(), StoreError>, ahead: Option<Ahead>) {
+    fn finish(&mut self, result: Result<(), StoreError>, made: Option<Made>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
@@ -448,7 +439,7 @@ impl CoreTask {
                             self.publisher.release();
                             self.unchanged()
                         }
-                        false => self.publish_commit(configuration, &transaction, ahead),
+                        false => self.publish_commit(configuration, &transaction, made),
                     };
                     let changes = transaction.changes.iter();
                     self.reconcile_as(changes.map(|it| (&it.key, it.value.as_ref())));
@@ -529,13 +520,14 @@ impl CoreTask {
         &mut self,
         configuration: Configuration,
         transaction: &Transaction,
-        ahead: Option<Ahead>,
+        made: Option<Made>,
     ) -> Committed {
         let confirm_id = self.turn_window(transaction);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
-        let (new, changes) = (&self.configuration, &transaction.changes);
-        let revision = self.publisher.commit(&self.engine, &old, new, changes, ahead);
+        let (both, changes) = ((&old, &self.configuration), &transaction.changes);
+        let withheld = &transaction.withheld;
+        let revision = self.publisher.commit(&self.engine, both, changes, withheld, made);
         self.revision_tx.send_replace(Arc::clone(&revision));
         let (number, time_ns) = (revision.number, revision.time_ns);
         let transaction = transaction.number;

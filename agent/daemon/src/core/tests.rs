@@ -170,7 +170,7 @@ async fn a_large_change_shows_what_small_ones_show() {
 }
 
 /// So many routes through the neighbour of [`BOX`].
-fn routes(first: usize, count: usize) -> String {
+pub(crate) fn routes(first: usize, count: usize) -> String {
     let route = |number: usize| {
         let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);
         serde_json::json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [

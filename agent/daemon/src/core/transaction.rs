@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Author, FixedHasher, Key, Plan, SharedValue, TxnId};
+use holdfast_scheduler::{Author, Engine, FixedHasher, Key, Plan, SharedValue, TxnId};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
+use super::ahead::Ahead;
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
-use super::publish::Ahead;
 use super::{Answer, CommitError, CommitRequest, Committed};
 use crate::store::{ArtefactChange, StoreError, Unconfirmed};
 
@@ -50,10 +49,28 @@ pub(super) struct Changed {
     pub(super) value: Option<SharedValue>,
 }
 
-/// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
-/// what becomes of it is told a moment later.
+/// What is held back of a transaction until it ends.
 #[derive(Debug, Default)]
-pub(super) struct Withheld(HashMap<u64, Held, BuildHasherDefault<FixedHasher>>);
+pub(super) struct Withheld {
+    /// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
+    /// what becomes of it is told a moment later.
+    keys: HashMap<u64, Fate, BuildHasherDefault<FixedHasher>>,
+    /// What of the next revision is made while the change is carried out.
+    ahead: Option<Ahead>,
+    /// What was told for it is not true any more.
+    spoilt: bool,
+}
+
+/// What is known of a key that is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing new so far.
+    Quiet,
+    /// Something, which is shown in the end.
+    Stirred,
+    /// It is in the revision that is made ahead.
+    Told,
+}
 
 /// Whether something about a key is held back.
 #[derive(Clone, Copy, Debug)]
@@ -66,15 +83,51 @@ pub(super) enum Held {
 
 impl Withheld {
     /// Holds back that something is new about a key, if it is one of these.
-    pub(super) fn hold(&mut self, key: &Key) -> Held {
-        let held = self.0.get_mut(&Self::hash(key));
-        held.map_or(Held::No, |held| std::mem::replace(held, Held::Again))
+    pub(super) fn hold(&mut self, engine: &Engine, key: &Key) -> Held {
+        let Some(fate) = self.keys.get_mut(&Self::hash(key)) else { return Held::No };
+        let told = *fate == Fate::Told;
+        let ready = !told && self.ahead.as_mut().is_some_and(|it| it.take(engine, key));
+        let next = if ready { Fate::Told } else { Fate::Stirred };
+        match std::mem::replace(fate, next) {
+            Fate::Quiet => Held::First,
+            Fate::Stirred => Held::Again,
+            Fate::Told => {
+                (self.ahead, self.spoilt) = (None, true);
+                Held::Again
+            }
+        }
     }
 
     pub(super) fn extend<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
+        self.keys.reserve(keys.size_hint().0);
         for key in keys {
-            self.0.entry(Self::hash(key)).or_insert(Held::First);
+            self.keys.entry(Self::hash(key)).or_insert(Fate::Quiet);
         }
+    }
+
+    /// The next revision may be made meanwhile.
+    pub(super) fn make_ahead(&mut self, ahead: Option<Ahead>) {
+        self.ahead = ahead;
+    }
+
+    /// All that is new for the moment is held back.
+    pub(super) fn tell(&mut self) {
+        self.ahead.iter_mut().for_each(Ahead::tell);
+    }
+
+    /// Nothing more is new.
+    pub(super) fn take_ahead(&mut self) -> Option<Ahead> {
+        self.ahead.take()
+    }
+
+    /// Whether the revision that was made ahead must not be used.
+    pub(super) fn is_spoilt(&self) -> bool {
+        self.spoilt
+    }
+
+    /// Whether the revision that was made ahead shows it.
+    pub(super) fn is_told(&self, key: &Key) -> bool {
+        self.keys.get(&Self::hash(key)) == Some(&Fate::Told)
     }
 
     fn hash(key: &Key) -> u64 {
@@ -102,8 +155,6 @@ pub(super) struct Transaction {
     pub(super) changes: Vec<Changed>,
     /// Keys whose state is withheld until it ends.
     pub(super) withheld: Withheld,
-    /// What of the next revision is made while the change is carried out.
-    pub(super) ahead: Option<JoinHandle<Ahead>>,
     pub(super) stage: Stage,
 }
 
@@ -139,7 +190,6 @@ impl Transaction {
             is_unrecorded: false,
             changes,
             withheld,
-            ahead: None,
             stage,
         }
     }

@@ -1,0 +1,198 @@
+//! The next revision, begun while a large change is carried out.
+//!
+//! Its configuration is known when the plan is accepted. The state of an object follows as soon as the engine has
+//! verified it, if it is new and is shown as applied; everything else is shown when the change has ended. What is told
+//! here and changes once more spoils all of it: then the revision is made in the end, as that of a small change is.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use holdfast_config::{Configuration, parallel};
+use holdfast_scheduler::{Engine, Key, SharedValue};
+use imbl::OrdMap;
+use tokio::task::{JoinError, JoinHandle};
+
+use super::publish::{SHOWN_AS_APPLIED, Shown, Update, follow, in_both, look_at};
+use super::startup::Objects;
+use super::transaction::Changed;
+use crate::telemetry::view::now_ns;
+use crate::telemetry::{Draft, Revision};
+
+/// A revision in the making.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Not bounded: each object of the change is told once.
+    told_tx: Option<Sender<Vec<Told>>>,
+    /// Told next.
+    portion: Vec<Told>,
+    made: JoinHandle<Made>,
+}
+
+/// What the engine holds of an object that is as it was asked: key, value, and what the system shows.
+type Told = (Key, SharedValue, SharedValue);
+
+/// What was made ahead.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// What it goes on from: it is of no use when another revision came meanwhile.
+    pub(super) last: Arc<Revision>,
+    pub(super) next: Revision,
+    /// Told, and better shown in the end.
+    pub(super) left: Vec<Key>,
+}
+
+impl Ahead {
+    /// Begins, where that will take its time.
+    pub(super) fn begin(
+        objects: &Arc<Objects>,
+        last: Arc<Revision>,
+        (old, new): (&Configuration, &Configuration),
+        changes: &[Changed],
+    ) -> Option<Self> {
+        if new.work().entries <= parallel::FEW {
+            return None;
+        }
+        let (objects, old, new) = (Arc::clone(objects), old.clone(), new.clone());
+        let (told_tx, told) = channel();
+        // Of what was there before, state has to be taken away first.
+        let adds = changes.iter().all(|change| !change.existed);
+        let made =
+            tokio::task::spawn_blocking(move || Made::of(&objects, last, (&old, &new), &told));
+        Some(Self { told_tx: adds.then_some(told_tx), portion: Vec::new(), made })
+    }
+
+    /// Takes an object whose planes or status changed; false when it is left for the end.
+    pub(super) fn take(&mut self, engine: &Engine, key: &Key) -> bool {
+        if self.told_tx.is_none() || !SHOWN_AS_APPLIED.contains(&key.kind()) {
+            return false;
+        }
+        let [Some(intended), Some(applied), Some(observed)] = engine.planes(key) else {
+            return false;
+        };
+        let is_done = Arc::ptr_eq(intended, applied);
+        if is_done {
+            self.portion.push((key.clone(), Arc::clone(applied), Arc::clone(observed)));
+        }
+        is_done
+    }
+
+    /// Hands on what was taken.
+    pub(super) fn tell(&mut self) {
+        if let (Some(told_tx), false) = (&self.told_tx, self.portion.is_empty()) {
+            // When the other end has panicked, all is made in the end.
+            let _panicked = told_tx.send(std::mem::take(&mut self.portion));
+        }
+    }
+
+    /// Nothing more will be told.
+    pub(super) fn end(self) -> impl Future<Output = Result<Made, JoinError>> {
+        self.made
+    }
+}
+
+impl Made {
+    /// Takes as long as the difference is large, and until nothing more is told.
+    fn of(
+        objects: &Objects,
+        last: Arc<Revision>,
+        (old, new): (&Configuration, &Configuration),
+        told: &Receiver<Vec<Told>>,
+    ) -> Self {
+        let models = &objects.models;
+        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        // One tree after the other: the rest of the transaction needs processors, too.
+        in_both(&mut draft, false, |tree| follow(tree, old, new));
+        let mut left = Vec::new();
+        for portion in told {
+            show(&mut draft, objects, &last, portion, &mut left);
+        }
+        let next = draft.publish();
+        Self { last, next, left }
+    }
+}
+
+/// Shows the state of new objects.
+fn show(
+    draft: &mut Draft<'_>,
+    objects: &Objects,
+    last: &Revision,
+    told: Vec<Told>,
+    left: &mut Vec<Key>,
+) {
+    let mut shown = Vec::with_capacity(told.len());
+    for (key, value, observed) in told {
+        let planes = [Some(&value), Some(&value), Some(&observed)];
+        match look_at(objects, last, key, planes) {
+            (key, now @ Some(_), None | Some(None)) => {
+                shown.push(Shown { kind: key.kind(), before: None, now });
+            }
+            (key, ..) => left.push(key),
+        }
+    }
+    let services = &OrdMap::new(); // they matter where something is taken away
+    let update = Update { objects, last, services, shown };
+    in_both(draft, false, |tree| update.carry_out(tree));
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_platform::descriptors::route;
+    use holdfast_platform::transport::{Fault, SimulatedKernel};
+    use holdfast_scheduler::State;
+
+    use super::*;
+    use crate::core::reconcile::tests::held;
+    use crate::core::tests::{Agent, BOX, routes};
+
+    /// `RT_TABLE_MAIN`.
+    const MAIN_TABLE: u32 = 254;
+    const FIRST: &str = "10.0.0.0/32";
+    const SECOND: &str = "10.0.0.1/32";
+
+    /// What is shown of the next hops of a static route.
+    fn hops(agent: &Agent, prefix: &str) -> String {
+        let shown: serde_json::Value = serde_json::from_str(&agent.shown()).unwrap();
+        let find = |inside: &serde_json::Value, key: &str, value: &str| {
+            let entries = inside.as_array().unwrap().iter();
+            entries.clone().find(|it| it[key] == value).unwrap().clone()
+        };
+        let instances = &shown["openconfig-network-instance:network-instances"];
+        let instance = find(&instances["network-instance"], "name", "DEFAULT");
+        let protocol = find(&instance["protocols"]["protocol"], "name", "static");
+        let route = find(&protocol["static-routes"]["static"], "prefix", prefix);
+        route["next-hops"].to_string()
+    }
+
+    #[tokio::test]
+    async fn what_changes_once_more_spoils_what_was_made_ahead() {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.update(BOX).await.unwrap();
+        held(&agent, r#"{"drift-policy": [{"object": "route", "action": "report"}]}"#)
+            .await
+            .unwrap();
+        let all = parallel::FEW + 1;
+        kernel.fault_at(all as u64, Fault::Hang);
+        let document = routes(0, all);
+        let meddle = async {
+            let key = route::key(MAIN_TABLE, FIRST.parse().unwrap(), 0);
+            let state = async || {
+                let key = key.clone();
+                agent.handle.look(move |inside| inside.engine.state(&key)).await.unwrap()
+            };
+            while !kernel.is_hung() || state().await != State::Configured {
+                tokio::task::yield_now().await;
+            }
+            kernel.delete_route(FIRST.parse().unwrap());
+            while state().await == State::Configured {
+                tokio::task::yield_now().await;
+            }
+            kernel.resume();
+        };
+        let (done, ()) = tokio::join!(agent.update(&document), meddle);
+        done.unwrap();
+        assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));
+        assert!(!hops(&agent, FIRST).contains("\"state\""), "{}", hops(&agent, FIRST));
+        agent.stop().await;
+    }
+}
