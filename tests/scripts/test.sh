@@ -37,7 +37,8 @@ step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 step unit cargo test --workspace --locked --lib --bins --test '[!e]*' --test 'e[!2]*'
 # Each target for a minute; `unit` has run them for a second.
 step fuzz env BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --workspace --test fuzz --locked
-step build cargo build --workspace --bins --locked
+# With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
+step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
 step clients tests/scripts/clients.sh gnmic grpcurl python bootz
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked
