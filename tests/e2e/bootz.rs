@@ -221,9 +221,10 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         let installed = TempDir::new().unwrap();
         let command = installed.path().join("install");
         let folder = installed.path().display();
-        install_by(&command, &format!("cp \"$1\" {folder}/image && echo \"$2\" >{folder}/version"));
-        let options =
-            ["--bootz-image-command", command.to_str().unwrap(), "--bootz-image-version", "1"];
+        let copy = format!("cp \"$2\" {folder}/image && echo \"$3\" >{folder}/version");
+        let next = format!("echo \"$2\" >{folder}/next");
+        install_by(&command, &format!("case $1 in install) {copy} ;; activate) {next} ;; esac"));
+        let options = ["--image-command", command.to_str().unwrap(), "--image-version", "1"];
         let agent = boxed(&net, &bootstrap, &options).await;
         let _server = bootstrap.faulty(fault).await;
         start(&agent);
@@ -231,6 +232,7 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
             until_status(&agent, "BOOTZ_OK").await;
             let file = |name: &str| fs::read_to_string(installed.path().join(name)).unwrap();
             assert_eq!((&*file("image"), &*file("version")), ("an image", "2\n"), "{url}");
+            assert_eq!(file("next"), "2\n", "{url}");
         } else {
             until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
             let told = bootz(&agent, &["status"]);

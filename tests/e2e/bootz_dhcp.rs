@@ -239,7 +239,8 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
             servers.push(bootstrap.faulty(fault).await);
         }
         install_by(&command, if holds == "image" { "exec sleep 1000" } else { "exit 0" });
-        let options = ["--bootz-image-command", command.to_str().unwrap(), "--bootz-rpc", "unary"];
+        let program = command.to_str().unwrap();
+        let options = ["--image-command", program, "--image-version", "1", "--bootz-rpc", "unary"];
         let mut agent = delivered(&net, &bootstrap, &options).await;
         eventually(step, || agent.log().contains(step)).await;
         agent.kill();

@@ -105,12 +105,12 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let (command, installed) = (folder.path().join("install"), folder.path().join("installed"));
     // A version that never ends is the test's own.
     let script = format!(
-        "#!/bin/sh\n[ \"$2\" != slow ] || exec sleep 600\ncp \"$1\" {}\n",
+        "#!/bin/sh\n[ \"$1\" = install ] || exit 0\n[ \"$3\" != slow ] || exec sleep 600\ncp \"$2\" {}\n",
         installed.display()
     );
     fs::write(&command, script).unwrap();
     fs::set_permissions(&command, Permissions::from_mode(0o700)).unwrap();
-    let options = ["--bootz-image-command", command.to_str().unwrap()];
+    let options = ["--image-command", command.to_str().unwrap(), "--image-version", "1.0"];
     let agent = AgentProcess::start_with(&net, &options).await;
     let packages = agent.state_dir().join("packages");
     let kept = |name: &str| fs::read(packages.join(name)).ok();

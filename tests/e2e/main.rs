@@ -19,6 +19,7 @@ mod factory;
 mod get;
 mod gnoi;
 mod lease;
+mod os;
 mod page;
 mod pathz;
 mod pending;

@@ -4,6 +4,7 @@ use holdfast_platform::probe::Probes;
 
 use crate::packages::Packages;
 use crate::reboot::Reboots;
+use crate::software::Software;
 
 /// The parts of it, each with a home of its own.
 #[derive(Clone, Debug)]
@@ -11,4 +12,5 @@ pub struct Device {
     pub reboots: Reboots,
     pub probes: Probes,
     pub packages: Packages,
+    pub software: Software,
 }

@@ -1,10 +1,8 @@
-//! Software that is fetched, compared with its digest, and handed to the command that knows how to install it: for a
-//! bootstrap, and for gNOI.
+//! Software that is fetched and compared with its digest, for a bootstrap and for gNOI.
 
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -21,16 +19,16 @@ use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncWriteExt},
-    process::Command,
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::network::{Network, NetworkError, Way};
+use crate::{
+    network::{Network, NetworkError, Way},
+    slots::SlotError,
+};
 
-/// What the command says when the image runs after a reboot; 0 says that it runs already.
-const EXIT_AT_REBOOT: i32 = 100;
 /// The ports of URLs that name none.
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
@@ -42,13 +40,6 @@ const STALL: Duration = Duration::from_secs(60);
 pub const MAX_IMAGE: u64 = 8 << 30;
 /// Octets of a file that are read at once.
 const READ: usize = 64 << 10;
-
-/// When an installed image runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runs {
-    Now,
-    AfterReboot,
-}
 
 /// Which octets a file should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,10 +80,8 @@ pub enum ImageError {
     Read { path: PathBuf, source: io::Error },
     #[error("the octets of `{what}` have another {method} digest than they should")]
     Digest { what: String, method: Method },
-    #[error("cannot run `{}`", command.display())]
-    Run { command: PathBuf, source: io::Error },
-    #[error("`{}` ended with {status}", command.display())]
-    Failed { command: PathBuf, status: std::process::ExitStatus },
+    #[error(transparent)]
+    Slot(#[from] SlotError),
 }
 
 /// By which way files come.
@@ -141,26 +130,6 @@ pub async fn fetch(source: &Source, url: &str, path: &Path) -> Result<(), ImageE
         file.write_all(&octets).await.map_err(written)?;
     }
     file.sync_all().await.map_err(written)
-}
-
-/// Runs `COMMAND FILE VERSION`.
-///
-/// # Errors
-/// When it cannot be run, or says that it failed.
-pub async fn install(command: &Path, file: &Path, version: &str) -> Result<Runs, ImageError> {
-    let ran = Command::new(command)
-        .arg(file)
-        .arg(version)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .status()
-        .await;
-    let status = ran.map_err(|source| ImageError::Run { command: command.into(), source })?;
-    match status.code() {
-        Some(0) => Ok(Runs::Now),
-        Some(EXIT_AT_REBOOT) => Ok(Runs::AfterReboot),
-        _ => Err(ImageError::Failed { command: command.into(), status }),
-    }
 }
 
 impl Digest {

@@ -30,6 +30,8 @@ pub mod reboot;
 pub mod run;
 pub mod server;
 pub mod settings;
+pub mod slots;
+pub mod software;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

@@ -1,4 +1,5 @@
-//! Packages that clients leave on the box: whole and compared with their digest, or not at all.
+//! Packages that clients leave on the box: whole and compared with their digest, or not at all. Images take the same way,
+//! but for the end: they go into a slot of the box.
 //!
 //! They lie in one folder below the state folder, so that no client writes anywhere else; a factory reset takes them.
 
@@ -8,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use nix::{errno::Errno, sys::statvfs::fstatvfs};
 use tempfile::{Builder, NamedTempFile};
 use tokio::{
     fs::File,
@@ -16,7 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    image::{self, Digest, ImageError, MAX_IMAGE, Runs, Source},
+    image::{self, Digest, ImageError, MAX_IMAGE, Source},
+    slots::{Runs, SlotError, Slots},
     store::{PACKAGES_FOLDER, StoreError, create_private_folder},
 };
 
@@ -36,25 +39,29 @@ pub enum PackageError {
     Name { name: String, folder: PathBuf },
     #[error("another package is on its way")]
     Busy,
-    #[error("this box has no command that installs images (`--bootz-image-command`)")]
-    NoCommand,
     #[error("cannot make `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
+    #[error("cannot clear `{}` of what was never whole", path.display())]
+    Sweep { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{0}` has more than {MAX_IMAGE} octets")]
     TooLong(String),
+    #[error("version `{0}` was installed, and is not there")]
+    NotThere(String),
     #[error(transparent)]
     Folder(#[from] StoreError),
     #[error(transparent)]
     Image(#[from] ImageError),
+    #[error(transparent)]
+    Slot(#[from] SlotError),
 }
 
 /// Where packages lie; clones share it.
 #[derive(Clone, Debug)]
 pub struct Packages {
     folder: PathBuf,
-    command: Option<PathBuf>,
+    slots: Slots,
     turn: Arc<Semaphore>,
 }
 
@@ -63,6 +70,7 @@ pub struct Packages {
 pub struct Incoming {
     name: String,
     folder: PathBuf,
+    slots: Slots,
     file: NamedTempFile,
     writer: File,
     length: u64,
@@ -70,34 +78,42 @@ pub struct Incoming {
 }
 
 impl Packages {
-    /// `command` installs images.
-    pub fn new(state: &Path, command: Option<PathBuf>) -> Self {
+    pub fn new(state: &Path, slots: Slots) -> Self {
         let turn = Arc::new(Semaphore::new(1));
-        Self { folder: state.join(PACKAGES_FOLDER), command, turn }
+        Self { folder: state.join(PACKAGES_FOLDER), slots, turn }
     }
 
-    /// Begins a package. What an agent that was killed had begun is removed.
+    /// Begins a package.
     ///
     /// # Errors
     /// When the name leads elsewhere, or another package is on its way.
     pub fn begin(&self, name: &str) -> Result<Incoming, PackageError> {
-        let name = self.file_name(name)?;
+        self.incoming(self.file_name(name)?)
+    }
+
+    /// Begins an image of this version.
+    ///
+    /// # Errors
+    /// When there is no program that could install it, or another package is on its way.
+    pub fn begin_image(&self, version: &str) -> Result<Incoming, PackageError> {
+        self.slots.program()?;
+        self.incoming(version.to_owned())
+    }
+
+    fn incoming(&self, name: String) -> Result<Incoming, PackageError> {
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| PackageError::Busy)?;
         create_private_folder(&self.folder)?;
         let failed = |source| PackageError::Make { path: self.folder.clone(), source };
-        self.sweep().map_err(failed)?;
         let file = Builder::new().prefix(INCOMING).tempfile_in(&self.folder).map_err(failed)?;
         let writer = File::from_std(file.reopen().map_err(failed)?);
         let folder = self.folder.clone();
-        Ok(Incoming { name, folder, file, writer, length: 0, _turn: turn })
+        let slots = self.slots.clone();
+        Ok(Incoming { name, folder, slots, file, writer, length: 0, _turn: turn })
     }
 
-    /// The command that a package of this kind is handed to.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn installer(&self) -> Result<&Path, PackageError> {
-        self.command.as_deref().ok_or(PackageError::NoCommand)
+    /// Where images go.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
     }
 
     /// The name of the file, which alone may be given, or with its folder.
@@ -116,14 +132,26 @@ impl Packages {
         Err(wrong())
     }
 
-    fn sweep(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if entry.file_name().as_encoded_bytes().starts_with(INCOMING.as_bytes()) {
-                fs::remove_file(entry.path())?;
+    /// Removes what an agent that was killed had begun; once, at a start.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or written.
+    pub fn sweep(&self) -> Result<(), PackageError> {
+        let swept = || -> io::Result<()> {
+            for entry in fs::read_dir(&self.folder)? {
+                let entry = entry?;
+                if entry.file_name().as_encoded_bytes().starts_with(INCOMING.as_bytes()) {
+                    fs::remove_file(entry.path())?;
+                }
             }
+            Ok(())
+        };
+        match swept() {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(PackageError::Sweep { path: self.folder.clone(), source })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -149,21 +177,36 @@ impl Incoming {
         Ok(image::fetch(&Source::machine(), url, self.file.path()).await?)
     }
 
-    /// Compares it with its digest and puts it in its place, in one step. `activate`: by which command, as which version.
+    /// Octets that have come.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Octets for which the disk has room, beside those that have come.
     ///
     /// # Errors
-    /// When it has other octets: then what was there before is untouched. Or when the command fails: then the package
+    /// When the file system does not say.
+    pub fn room(&self) -> Result<u64, PackageError> {
+        let failed = |error: Errno| PackageError::Make {
+            path: self.folder.clone(),
+            source: io::Error::from(error),
+        };
+        let disk = fstatvfs(&self.file).map_err(failed)?;
+        Ok(disk.blocks_available() * disk.fragment_size())
+    }
+
+    /// Compares it with its digest and puts it in its place, in one step. `activate`: the version that it is installed
+    /// as, and that runs next.
+    ///
+    /// # Errors
+    /// When it has other octets: then what was there before is untouched. Or when it cannot be installed: then the package
     /// is there nevertheless.
     pub async fn finish(
         mut self,
         digest: &Digest,
-        activate: Option<(&Path, &str)>,
+        activate: Option<&str>,
     ) -> Result<Option<Runs>, PackageError> {
-        let synced = match self.writer.flush().await {
-            Ok(()) => self.writer.sync_all().await,
-            Err(error) => Err(error),
-        };
-        synced.map_err(|source| self.unwritten(source))?;
+        self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
         let path = self.folder.join(&self.name);
         let kept = self.file.persist(&path).map_err(|error| error.error);
@@ -171,8 +214,29 @@ impl Incoming {
         kept.map_err(|source| PackageError::Write { path: path.clone(), source })?;
         match activate {
             None => Ok(None),
-            Some((command, version)) => Ok(Some(image::install(command, &path, version).await?)),
+            Some(version) => Ok(Some(self.slots.install_and_activate(&path, version).await?)),
         }
+    }
+
+    /// Has it installed as the version that it was begun as. The file is gone afterwards, whatever happens.
+    ///
+    /// # Errors
+    /// When the program fails, finds a flaw in it, or does not list the version afterwards.
+    pub async fn install(mut self) -> Result<(), PackageError> {
+        self.sync().await?;
+        self.slots.install(self.file.path(), &self.name).await?;
+        match self.slots.list().await?.contains(&self.name) {
+            true => Ok(()),
+            false => Err(PackageError::NotThere(self.name)),
+        }
+    }
+
+    async fn sync(&mut self) -> Result<(), PackageError> {
+        let synced = match self.writer.flush().await {
+            Ok(()) => self.writer.sync_all().await,
+            Err(error) => Err(error),
+        };
+        synced.map_err(|source| self.unwritten(source))
     }
 
     fn unwritten(&self, source: io::Error) -> PackageError {
@@ -187,7 +251,7 @@ mod tests {
     #[test]
     fn a_package_is_named_by_its_file_alone() {
         let state = tempfile::tempdir().unwrap();
-        let packages = Packages::new(state.path(), None);
+        let packages = Packages::new(state.path(), Slots::default());
         let inside = packages.folder.join("os.img");
         for (given, want) in [
             ("os.img", Some("os.img")),
@@ -213,7 +277,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_whole_is_swept_away() {
         let state = tempfile::tempdir().unwrap();
-        let packages = Packages::new(state.path(), None);
+        let packages = Packages::new(state.path(), Slots::default());
+        packages.sweep().unwrap(); // nothing was ever there
         let mut first = packages.begin("a").unwrap();
         first.write(b"octets").await.unwrap();
         assert!(matches!(packages.begin("b"), Err(PackageError::Busy)));
@@ -221,6 +286,8 @@ mod tests {
         drop(first);
         let left = || fs::read_dir(&packages.folder).unwrap().count();
         assert_eq!(left(), 1);
+        packages.sweep().unwrap();
+        assert_eq!(left(), 0);
         let second = packages.begin("b").unwrap();
         assert_eq!(left(), 1);
         drop(second);

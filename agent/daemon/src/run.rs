@@ -33,11 +33,13 @@ use crate::{
     local::{self, Inspect, Inspector, LocalError},
     logging::{self, Chain},
     northbound,
-    packages::Packages,
+    packages::{PackageError, Packages},
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
     settings::{RunSettings, TlsSettings},
+    slots::Slots,
+    software::{self, Software},
     store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
     telemetry::view::now_ns,
     tls::{Listener, TlsError},
@@ -72,6 +74,8 @@ pub enum RunError {
     Factory { path: PathBuf, source: io::Error },
     #[error("cannot set the password of admin")]
     Admin(#[from] UserError),
+    #[error(transparent)]
+    Packages(#[from] PackageError),
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(transparent)]
@@ -265,10 +269,18 @@ async fn start_core(
     let managed = PlatformSettings { netns, root, vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
+    let slots = Slots::new(settings.image.image_command.clone());
+    let packages = Packages::new(settings.state.path(), slots.clone());
+    packages.sweep()?;
+    let running = software::Running::find(settings.image.image_version.clone(), &slots).await;
+    let boot = software::this_boot(settings.reboot, reboots)
+        .map_err(|source| RunError::Start { what: "keeping track of boots", source })?;
+    let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
     let device = Device {
         reboots: reboots.clone(),
         probes: platform.probes(),
-        packages: Packages::new(settings.state.path(), settings.bootz.bootz_image_command.clone()),
+        packages,
+        software: software.clone(),
     };
     let (store, transport) = (store.clone(), Box::new(platform));
     let listening = listening(addresses);
@@ -287,6 +299,7 @@ async fn start_core(
         store,
         loaded,
         listening,
+        software_version: software.running().to_owned(),
         logins,
         factory,
     };
@@ -294,12 +307,11 @@ async fn start_core(
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let following = gnsi.follow_binding(bound, core.handle()).await;
+    northbound::begin_software(&core.handle(), &gnsi, &software).await?;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =
-        bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), reboots.clone())
-            .await?
-            .unzip();
+        bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(Running {
         _following: following,
         routes: northbound::routes(core.handle(), device, &gnsi).await?,

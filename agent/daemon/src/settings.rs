@@ -94,7 +94,24 @@ pub struct RunSettings {
     #[arg(long, value_enum, default_value_t = SpeaksFor::Anyone)]
     pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]
+    pub image: ImageSettings,
+    #[command(flatten)]
     pub bootz: BootzSettings,
+}
+
+/// How the software of the box is replaced.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ImageSettings {
+    /// Program that knows the images of the box, for bootstraps, gNOI OS and SetPackage. `PROGRAM install FILE VERSION`
+    /// puts one where it can be booted; it ends with 101 when it is for another box, with 102 when it cannot be read, 103
+    /// when it is damaged, 104 when it is too large. `PROGRAM activate VERSION` has the box boot it and ends with 0 when
+    /// it runs already, with 100 when it runs after a reboot. `PROGRAM list` prints a version on each line, first the
+    /// one that runs. Without it no image is installed: bootstraps skip them and report so
+    #[arg(long, value_name = "PROGRAM")]
+    pub image_command: Option<PathBuf>,
+    /// Version of the software that runs; without it `PROGRAM list` is asked, or else it is that of the agent
+    #[arg(long, value_name = "VERSION")]
+    pub image_version: Option<String>,
 }
 
 /// What a box is bootstrapped with. Without an IDevID it is not.
@@ -127,14 +144,6 @@ pub struct BootzSettings {
     /// For laboratories: believe any server, without a voucher
     #[arg(long)]
     pub bootz_trust_any_server: bool,
-    /// Program that installs an image: run with its file and its version once the digest is right. It ends with 0 when
-    /// the image runs, with 100 when it runs after a reboot. Without it, images are skipped and reported so, and gNOI's
-    /// SetPackage activates none
-    #[arg(long, value_name = "PROGRAM")]
-    pub bootz_image_command: Option<PathBuf>,
-    /// Version of the software that runs
-    #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
-    pub bootz_image_version: String,
 }
 
 /// Which RPC a bootstrap server is asked by.

@@ -28,6 +28,7 @@ const READING_METHODS: &[&str] = &[
     "/gnoi.bootconfig.BootConfig/GetBootConfig",
     "/gnsi.credentialz.v1.Credentialz/CanGenerateKey",
     "/gnsi.credentialz.v1.Credentialz/GetPublicKeys",
+    "/gnoi.os.OS/Verify",
     "/gnoi.system.System/RebootStatus",
     "/gnoi.system.System/Time",
     "/gnsi.authz.v1.Authz/Get",
@@ -171,6 +172,9 @@ mod tests {
             ("/gnmi.gNMI/Set", false),
             ("/gnmi.gNMI/Getter", false),
             ("/gnmi.gNMI/", false),
+            ("/gnoi.os.OS/Verify", true),
+            ("/gnoi.os.OS/Activate", false),
+            ("/gnoi.os.OS/Install", false),
             ("/gnoi.system.System/Reboot", false),
             ("/grpc.health.v1.Healthier/Check", false),
         ] {

@@ -311,13 +311,9 @@ async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
 }
 
 async fn install(work: Work, equipment: Arc<Equipment>, wanted: Install) -> Ended {
-    let Equipment { network, folder, .. } = &*equipment;
-    let installed = match &equipment.image_command {
-        Some(command) => image::install(network, wanted, command, folder)
-            .await
-            .map_err(|error| Chain(&error).to_string()),
-        None => Err("this box has no command that installs images".to_owned()),
-    };
+    let Equipment { network, folder, slots, .. } = &*equipment;
+    let installed = image::install(network, wanted, slots, folder).await;
+    let installed = installed.map_err(|error| Chain(&error).to_string());
     Ended::with(work, Outcome::Installed(installed))
 }
 

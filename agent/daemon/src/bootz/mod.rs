@@ -28,12 +28,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::{driver::Driver, shown::Shown};
 use crate::{
+    device::Device,
     dhcp::{self, Dhcp, Held},
     gnsi::Gnsi,
     network::Network,
     northbound::Datastore,
-    reboot::Reboots,
     settings::{BootzRpc, BootzSettings},
+    slots::Slots,
+    software::Software,
     store::StoreError,
 };
 
@@ -84,7 +86,7 @@ struct Ask {
 struct Equipment {
     key: SigningKey,
     tls: connect::Handshakes,
-    image_command: Option<PathBuf>,
+    slots: Slots,
     folder: PathBuf,
     network: Network,
     dhcp: Option<Dhcp>,
@@ -101,19 +103,19 @@ pub async fn start(
     netns: Netns,
     core: impl Datastore,
     gnsi: Gnsi,
-    reboots: Reboots,
+    device: &Device,
 ) -> Result<Option<(Bootz, AbortOnDropHandle<()>)>, BootzError> {
     if settings.bootz_port.is_none() {
         dhcp::withdraw(&core).await;
     }
-    let Some((profile, equipment)) = equip(settings, state, netns, &core)? else {
+    let Some((profile, equipment)) = equip(settings, state, netns, &core, &device.software)? else {
         return Ok(None);
     };
     let held_rx = equipment.dhcp.as_ref().map(Dhcp::held);
     let record = keep::read(&equipment.folder)?;
     let client = Client::new(profile, record);
     let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);
-    let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, reboots);
+    let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, device.reboots.clone());
     let task = tokio::spawn(driver.run(command_rx));
     Ok(Some((Bootz { command_tx, shown_rx, held_rx }, AbortOnDropHandle::new(task))))
 }
@@ -142,6 +144,7 @@ fn equip(
     state: &Path,
     netns: Netns,
     core: &impl Datastore,
+    software: &Software,
 ) -> Result<Option<(Profile, Equipment)>, BootzError> {
     let Some(certificate) = &settings.bootz_idevid_cert else { return Ok(None) };
     let missing = |option| BootzError::Missing { option };
@@ -156,7 +159,7 @@ fn equip(
     let equipment = Equipment {
         tls: connect::Handshakes::new(&chain, &key)?,
         key: SigningKey::from_pem(&key, &chain)?,
-        image_command: settings.bootz_image_command.clone(),
+        slots: software.slots().clone(),
         folder,
         network: Network::new(netns),
         dhcp: dhcp.transpose().map_err(BootzError::Dhcp)?,
@@ -174,8 +177,8 @@ fn equip(
             BootzRpc::Unary => Flows::Unary,
         },
         slot: Slot {
-            running: settings.bootz_image_version.clone(),
-            installs: settings.bootz_image_command.is_some(),
+            running: software.running().to_owned(),
+            installs: software.slots().program().is_ok(),
         },
         backoff: Backoff::default(),
         port: settings.bootz_port.clone(),

@@ -81,6 +81,7 @@ impl Publisher {
         objects: Arc<Objects>,
         configuration: &Configuration,
         listening: &Listening,
+        software_version: &str,
     ) -> Self {
         let models = Arc::clone(&objects.models);
         let first = Revision::default();
@@ -88,7 +89,7 @@ impl Publisher {
         let empty = Configuration::new(Arc::clone(&models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
-        let system = objects.registry.system_state(boot_time, env!("CARGO_PKG_VERSION"));
+        let system = objects.registry.system_state(boot_time, software_version);
         let server = objects.registry.server_state(listening);
         in_both(&mut draft, true, |tree| {
             follow(tree, &empty, configuration);

@@ -45,6 +45,8 @@ pub struct Parts {
     pub loaded: Loaded,
     /// Where clients reach the services.
     pub listening: Listening,
+    /// The version of the software that runs.
+    pub software_version: String,
     /// Credentials: values of no layer.
     pub logins: Vec<(Key, SharedValue)>,
     /// What the box is delivered with: taken on the first start of all, and never again.
@@ -84,6 +86,7 @@ impl Core {
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
         let Parts { polled, profiles, store, loaded, listening, factory, logins, .. } = parts;
+        let software = parts.software_version;
         let objects = Arc::new(Objects::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = objects.before_rollbacks(&loaded)?;
@@ -108,7 +111,7 @@ impl Core {
             engine.was_applied(objects.values_since(&configuration, &before));
         }
 
-        let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening);
+        let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening, &software);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());

@@ -7,14 +7,20 @@ use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, json, parallel};
 use holdfast_platform::objects::Listening;
+use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::auth::Users;
 use crate::caller::{Role, Source};
+use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
-use crate::reboot::Reboots;
+use crate::northbound::begin_software;
+use crate::packages::Packages;
+use crate::reboot::{Extent, Reboots};
+use crate::slots::Slots;
+use crate::software::{Running, Software, this_boot};
 use crate::store::{ArtefactTable, Store, tests as disk};
 
 /// A port with an MTU and an address, and a route through it.
@@ -42,13 +48,14 @@ pub(crate) const BOX: &str = r#"{
 pub(crate) struct Agent {
     core: Core,
     pub(crate) handle: CoreHandle,
-    pub(crate) reboots: Reboots,
+    pub(crate) device: Device,
     pub(crate) gnsi: Gnsi,
     _following: AbortOnDropHandle<()>,
     store: Store,
 }
 
 impl Agent {
+    /// A file `program` in the folder knows the images of the box.
     pub(crate) async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
@@ -61,6 +68,13 @@ impl Agent {
         let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
         let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder, profiles.clone())
             .unwrap();
+        let program = folder.join("program");
+        let slots = Slots::new(program.exists().then_some(program));
+        let packages = Packages::new(folder, slots.clone());
+        packages.sweep().unwrap();
+        let running = Running::find(None, &slots).await;
+        let boot = this_boot(Extent::Agent, &reboots).unwrap();
+        let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
         let parts = Parts {
             models,
             transport,
@@ -72,6 +86,7 @@ impl Agent {
             loaded,
             listening: Listening::default(),
             factory: None,
+            software_version: software.running().to_owned(),
             logins: gnsi.logins.values(),
         };
         let core = Core::start(parts).await.unwrap();
@@ -81,7 +96,9 @@ impl Agent {
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
         let bound = core.handle().certificate_id().unwrap();
         let _following = gnsi.follow_binding(bound, core.handle()).await;
-        Self { handle: core.handle(), core, reboots, gnsi, _following, store }
+        begin_software(&core.handle(), &gnsi, &software).await.unwrap();
+        let device = Device { reboots, probes: Probes::here(), packages, software };
+        Self { handle: core.handle(), core, device, gnsi, _following, store }
     }
 
     pub(crate) fn store(&self) -> Store {

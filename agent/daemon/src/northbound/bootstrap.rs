@@ -6,7 +6,7 @@ use holdfast_bootz::payload::Payload;
 use holdfast_config::{Boot, BootChange, Seeds};
 
 use super::Datastore;
-use super::gnoi::{boot_of, set_boot};
+use super::gnoi::{SetBoot, boot_of, set_boot};
 use super::gnsi::Artefacts;
 use super::status::Refusal;
 use crate::caller::Caller;
@@ -29,7 +29,8 @@ pub async fn bootstrap(
         openconfig: payload.boot_config.dynamic_oc_config.to_vec(),
     };
     let change = BootChange::Bootstrap(Arc::new(boot), Arc::new(seeds));
-    set_boot(core, gnsi, caller, Some(change), artefacts).await.map_err(told)?;
+    let set = SetBoot { boot: Some(change), artefacts, ..SetBoot::default() };
+    set_boot(core, gnsi, caller, set).await.map_err(told)?;
     let mut notes = Vec::new();
     if !payload.response.boot_password_hash.is_empty() {
         notes.push("boot_password_hash is not applied: this box manages no boot loader".to_owned());

@@ -36,6 +36,7 @@ use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
+use holdfast_proto::gnoi::os::os_server::OsServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
@@ -52,10 +53,12 @@ use tonic::service::{LayerExt, Routes, RoutesBuilder};
 use tower::util::MapResponseLayer;
 
 use self::gnmi::GnmiService;
-use self::gnoi::{BootConfigService, FactoryResetService, SystemService};
+use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use crate::device::Device;
 use crate::gnsi::Gnsi;
+use crate::software::Software;
+use crate::store::StoreError;
 
 /// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
 /// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
@@ -65,10 +68,11 @@ pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 10] = [
+const SERVED: [&str; 11] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
+    <OsServer<()> as NamedService>::NAME,
     <SystemServer<()> as NamedService>::NAME,
     <AuthzServer<()> as NamedService>::NAME,
     <AcctzStreamServer<()> as NamedService>::NAME,
@@ -92,6 +96,9 @@ pub async fn routes(
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let reboots = device.reboots.clone();
     let reset = FactoryResetServer::new(FactoryResetService::new(core.clone(), reboots));
+    // An activation brings a whole boot configuration.
+    let os = OsServer::new(OsService::new(core.clone(), gnsi, &device))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE);
     let system = SystemServer::new(SystemService::new(device));
     // A bundle of 20 000 authorities is a message of tens of megabytes.
     let certz = CertzServer::new(CertzService::new(core.clone(), gnsi))
@@ -109,6 +116,7 @@ pub async fn routes(
     health_of(&reporter, &gnmi).await;
     health_of(&reporter, &boot).await;
     health_of(&reporter, &reset).await;
+    health_of(&reporter, &os).await;
     health_of(&reporter, &system).await;
     health_of(&reporter, &authz).await;
     health_of(&reporter, &credentialz).await;
@@ -121,12 +129,26 @@ pub async fn routes(
     routes.add_service(gnmi).add_service(health);
     routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
     routes.add_service(credentialz);
+    routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(os));
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
     routes.add_service(pathz);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())
+}
+
+/// Brings what came with an activated version of the software into force if that version runs now; to be asked once,
+/// before anything is served.
+///
+/// # Errors
+/// When what became of it cannot be written down.
+pub async fn begin_software(
+    core: &impl Datastore,
+    gnsi: &Gnsi,
+    software: &Software,
+) -> Result<(), StoreError> {
+    self::gnoi::begin_software(core, gnsi, software).await
 }
 
 /// A message over the limit is refused before a handler sees it, as OUT_OF_RANGE, which no handler

@@ -1,4 +1,5 @@
-//! What the gNSI services keep outside of every tree: policies, certificates, keys and credentials.
+//! What the gNSI services keep outside of every tree: policies, certificates, keys and credentials; and what waits for
+//! another version of the software.
 //!
 //! One table for each service, from the name of the artefact to its version, its age and its content. The content is the
 //! service's own; only it reads it. Nothing of it is ever part of a layer, where a Get could show it. Only what is final
@@ -26,6 +27,8 @@ pub enum ArtefactTable {
     Pathz,
     /// By profile and entity: certificates, bundles of trust, revocation lists.
     Certz,
+    /// The software that was activated last, and the boot configuration that waits for it, secrets included.
+    Activation,
 }
 
 /// One artefact as its service gave it. The content does not appear in `Debug`, and is erased from memory with it.
@@ -50,7 +53,8 @@ pub struct ArtefactChange {
 pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
 
 impl ArtefactTable {
-    const ALL: [Self; 4] = [Self::Credentialz, Self::Authz, Self::Pathz, Self::Certz];
+    const ALL: [Self; 5] =
+        [Self::Credentialz, Self::Authz, Self::Pathz, Self::Certz, Self::Activation];
 
     fn definition(self) -> TableDefinition<'static, &'static str, Row> {
         TableDefinition::new(match self {
@@ -58,6 +62,7 @@ impl ArtefactTable {
             Self::Authz => "gnsi-authz",
             Self::Pathz => "gnsi-pathz",
             Self::Certz => "gnsi-certz",
+            Self::Activation => "activation",
         })
     }
 }

@@ -82,6 +82,7 @@ impl Asked {
         transport.retrieve();
         let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
         let parts = Parts {
+            software_version: "1".to_owned(),
             models,
             transport,
             events,

@@ -2,7 +2,7 @@ use holdfast_proto::gnmi::typed_value::Value;
 use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::system::{PingRequest, RebootRequest, SetPackageRequest};
-use holdfast_proto::gnoi::{common, system, types};
+use holdfast_proto::gnoi::{common, os, system, types};
 use holdfast_proto::gnsi::{certz, credentialz};
 use holdfast_proto::{bootz, gnmi_ext};
 use proptest::prelude::*;
@@ -114,6 +114,13 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
     };
     let package =
         SetPackageRequest { request: Some(system::set_package_request::Request::Package(package)) };
+    let activate = os::ActivateRequest {
+        version: "v9".to_owned(),
+        boot_config: Some(boot.clone()),
+        ..Default::default()
+    };
+    let content = os::install_request::Request::TransferContent(octets());
+    let content = os::InstallRequest { request: Some(content) };
     let users = "system/aaa/authentication/users/user/config";
     // method, request, what must still be there
     for (path, request, kept) in [
@@ -150,6 +157,8 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
         (HOST, host.encode_to_vec(), &["v2"]),
         (CERTZ, certz.encode_to_vec(), &["gnxi", "v3"]),
         ("/gnoi.bootconfig.BootConfig/SetBootConfig", boot.encode_to_vec(), &[]),
+        ("/gnoi.os.OS/Activate", activate.encode_to_vec(), &["v9"]),
+        ("/gnoi.os.OS/Install", content.encode_to_vec(), &[]),
         ("/gnoi.system.System/SetPackage", package.encode_to_vec(), &["/tmp/image", "me"]),
         (
             "/gnoi.system.System/Reboot",

@@ -71,9 +71,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<SetBootConfigResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfig")?;
-        let (boot, artefacts) = read(request.into_inner())?;
-        let boot = boot.map(|boot| BootChange::Set(Some(Arc::new(boot))));
-        set(&self.core, &self.gnsi, &caller, boot, artefacts).await?;
+        set(&self.core, &self.gnsi, &caller, read(request.into_inner())?).await?;
         Ok(Response::new(SetBootConfigResponse {}))
     }
 
@@ -144,7 +142,7 @@ impl Trial {
         caller: &Caller,
         set: SetBootConfigRequest,
     ) -> Result<Self, Refusal> {
-        let (boot, artefacts) = read(set)?;
+        let (boot, artefacts) = parts(set)?;
         if boot.is_none() && artefacts.is_empty() {
             return Err(Refusal::invalid("`set` brings nothing that could be tried"));
         }
@@ -258,18 +256,28 @@ async fn change(core: &impl Datastore, caller: &Caller, change: BootChange) -> R
     Ok(())
 }
 
+/// What is set as one.
+#[derive(Debug, Default)]
+pub(in crate::northbound) struct SetBoot {
+    pub(in crate::northbound) boot: Option<BootChange>,
+    pub(in crate::northbound) artefacts: Artefacts,
+    /// Written down with it.
+    pub(in crate::northbound) beside: Vec<ArtefactChange>,
+}
+
 /// Sets the boot configuration and what is gNSI's, all or nothing; also when whoever asked has gone meanwhile.
 pub(in crate::northbound) async fn set<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
     caller: &Caller,
-    boot: Option<BootChange>,
-    artefacts: Artefacts,
+    set: SetBoot,
 ) -> Result<(), Refusal> {
     let (core, caller, own) = (core.clone(), caller.clone(), gnsi.clone());
+    let SetBoot { boot, artefacts, beside } = set;
     let set = async move {
         let seeds = Seeds::try_all(&core, &own, &caller, boot.as_ref(), artefacts).await?;
-        match write(&core, &own, &caller, boot, seeds.changes()).await {
+        let changes = seeds.changes().into_iter().chain(beside).collect();
+        match write(&core, &own, &caller, boot, changes).await {
             Ok(()) => seeds.settle().await,
             Err(refusal) => {
                 seeds.undo(&refusal).await;
@@ -299,8 +307,25 @@ async fn write(
     Ok(())
 }
 
+/// Looks whether a request could be carried out now. Nothing is changed.
+pub(super) async fn examine(
+    core: &impl Datastore,
+    gnsi: &Gnsi,
+    request: SetBootConfigRequest,
+) -> Result<(), Refusal> {
+    let SetBoot { boot, artefacts, .. } = read(request)?;
+    Seeds::examine(core, gnsi, boot.as_ref(), artefacts).await
+}
+
+/// What a request sets.
+pub(super) fn read(request: SetBootConfigRequest) -> Result<SetBoot, Refusal> {
+    let (boot, artefacts) = parts(request)?;
+    let boot = boot.map(|boot| BootChange::Set(Some(Arc::new(boot))));
+    Ok(SetBoot { boot, artefacts, beside: Vec::new() })
+}
+
 /// What a request brings; nothing for what it leaves alone.
-fn read(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Refusal> {
+fn parts(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Refusal> {
     #[allow(deprecated, reason = "it is refused by name")]
     if request.certificates.is_some() {
         return Err(Refusal::unimplemented("`certificates` is deprecated: use `certz`"));

@@ -1,6 +1,5 @@
 //! SetPackage: a stream of octets, or a place to fetch them from, and at the end the digest that they should have.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use holdfast_proto::gnoi::common::RemoteDownload;
@@ -18,6 +17,7 @@ use crate::image::{Digest, Method};
 use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
+use crate::slots::check_version;
 
 /// The most octets of one message.
 const MAX_CHUNK: usize = 64 << 10;
@@ -42,25 +42,23 @@ pub(super) async fn set(
     let hash = contents(&mut requests, &mut incoming, remote.is_some()).await?;
     let digest = digest(hash)?;
     info!(caller = %caller.name, package = package.filename, "a package is whole");
-    let Package { version, .. } = package;
     // A task of its own: a command that installs is not cut off because the client is gone.
-    let finished = tokio::spawn(async move {
-        let activate = activate.as_deref().map(|command| (command, version.as_str()));
-        incoming.finish(&digest, activate).await
-    });
+    let finished = tokio::spawn(async move { incoming.finish(&digest, activate.as_deref()).await });
     finished.await.map_err(|error| Refusal::internal(error.to_string()))??;
     Ok(())
 }
 
-/// The command that it is handed to, if it is to be installed. Refused before anything is sent.
-fn activation(packages: &Packages, package: &Package) -> Result<Option<PathBuf>, Refusal> {
+/// The version that it is installed as, if it is. Refused before anything is sent.
+fn activation(packages: &Packages, package: &Package) -> Result<Option<String>, Refusal> {
     if !package.activate {
         return Ok(None);
     }
     if package.version.is_empty() {
         return Err(Refusal::invalid("`activate` needs the `version` that is to run"));
     }
-    Ok(Some(packages.installer()?.to_owned()))
+    check_version(&package.version).map_err(Refusal::invalid)?;
+    packages.slots().program().map_err(PackageError::from)?;
+    Ok(Some(package.version.clone()))
 }
 
 /// Takes what comes until the digest does.
@@ -165,7 +163,7 @@ impl From<PackageError> for Refusal {
         match error {
             PackageError::Name { .. } => Self::invalid(text),
             PackageError::Busy => Self::busy(text),
-            PackageError::NoCommand => Self::precondition(text),
+            PackageError::Slot(_) => Self::precondition(text),
             PackageError::TooLong(_) => Self::stuck(text),
             PackageError::Image(error) => match error {
                 Image::Url(_) | Image::Digest { .. } => Self::invalid(text),
@@ -174,9 +172,7 @@ impl From<PackageError> for Refusal {
                     Self::internal(text)
                 }
                 Image::Connect { .. } | Image::Fetch { .. } | Image::Stalled(_) => Self::busy(text),
-                Image::Status { .. } | Image::Run { .. } | Image::Failed { .. } => {
-                    Self::precondition(text)
-                }
+                Image::Status { .. } | Image::Slot(_) => Self::precondition(text),
             },
             _ => Self::internal(text),
         }

@@ -22,6 +22,7 @@ use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
+use crate::software::Software;
 use crate::telemetry::view::now_ns;
 
 /// Serves gnoi.system.
@@ -29,13 +30,14 @@ use crate::telemetry::view::now_ns;
 pub(in crate::northbound) struct SystemService {
     reboots: Reboots,
     packages: Packages,
+    software: Software,
     prober: Prober,
 }
 
 impl SystemService {
     pub(in crate::northbound) fn new(device: Device) -> Self {
-        let Device { reboots, packages, probes } = device;
-        Self { reboots, packages, prober: Prober::new(probes) }
+        let Device { reboots, packages, probes, software } = device;
+        Self { reboots, packages, software, prober: Prober::new(probes) }
     }
 }
 
@@ -135,7 +137,7 @@ impl System for SystemService {
         require_processor(&path)?;
         Ok(Response::new(SwitchControlProcessorResponse {
             control_processor: Some(path),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: self.software.running().to_owned(),
             uptime: uptime()?,
         }))
     }

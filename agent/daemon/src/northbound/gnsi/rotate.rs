@@ -169,6 +169,20 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
     Ok(Trying { service, caller: caller.clone(), rotation, _held: held })
 }
 
+/// Looks whether an upload would be taken now. Nothing is tried.
+pub(super) fn examine_upload<S: Rotated>(service: &S, upload: Upload<S>) -> Result<(), Refusal> {
+    let trial = Rotation::open(service.last()).upload(service.rules(), upload, true);
+    trial.map(drop).map_err(|broken| why(service, &broken.reason))
+}
+
+fn why<S: Rotated>(service: &S, reason: &Reason<<S::Rules as Rotating>::Refusal>) -> Refusal {
+    match reason {
+        Reason::Refused(refusal) => service.refused(refusal),
+        reason @ Reason::VersionInUse { .. } => Refusal::exists(reason.to_string()),
+        reason @ Reason::NothingUploaded => Refusal::precondition(reason.to_string()),
+    }
+}
+
 impl<S: Rotated> Trying<S> {
     /// What is in force of it.
     pub(in crate::northbound) fn now(&self) -> &State<S> {
@@ -375,12 +389,7 @@ impl<S: Rotated> Driver<'_, S> {
     }
 
     fn broken(&self, broken: Broken<S::Rules>) -> Fallen<S> {
-        let refusal = match &broken.reason {
-            Reason::Refused(refusal) => self.service.refused(refusal),
-            reason @ Reason::VersionInUse { .. } => Refusal::exists(reason.to_string()),
-            reason @ Reason::NothingUploaded => Refusal::precondition(reason.to_string()),
-        };
-        Fallen { refusal, roll_back: broken.roll_back }
+        Fallen { refusal: why(self.service, &broken.reason), roll_back: broken.roll_back }
     }
 
     async fn fall(&self, fallen: Fallen<S>) -> Refusal {

@@ -15,7 +15,7 @@ use holdfast_proto::gnsi::pathz::v1 as pathz;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
-use super::rotate::{Rotated, Trying, Upload, try_uploads};
+use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
 use super::switched_on;
 use super::{authz as authz_face, certz as certz_face};
 use super::{credentialz as credentialz_face, pathz as pathz_face};
@@ -43,6 +43,17 @@ pub(crate) struct Artefacts {
 pub(crate) struct Seeds {
     tried: Vec<Box<dyn Seed>>,
     promise: Option<Promise>,
+}
+
+/// What is uploaded, and to which service.
+type Offer<F> = Option<(F, Upload<F>)>;
+
+/// All that is uploaded, as the services read it.
+struct Offers<D: Datastore> {
+    authz: Offer<authz_face::Face<D>>,
+    pathz: Offer<pathz_face::Face<D>>,
+    certz: Offer<certz_face::Face<D>>,
+    credentials: Offer<credentialz_face::Face<D>>,
 }
 
 /// What one service tries.
@@ -110,27 +121,19 @@ impl Seeds {
         coming: &Configuration,
         artefacts: Artefacts,
     ) -> Result<(), Refusal> {
-        let Artefacts { authz, pathz, certz, credentials } = artefacts;
-        if let Some(given) = authz {
-            let face = authz_face::Face::new(core.clone(), gnsi);
-            self.add(face, caller, authz_face::upload(given)).await?;
+        let offers = Offers::read(core, gnsi, coming, artefacts).await?;
+        if let Some((face, upload)) = offers.authz {
+            self.add(face, caller, upload).await?;
         }
-        if let Some(given) = pathz {
-            let face = pathz_face::Face::new(core.clone(), gnsi);
-            self.add(face, caller, pathz_face::read_upload(given)?).await?;
+        if let Some((face, upload)) = offers.pathz {
+            self.add(face, caller, upload).await?;
         }
-        if let Some(given) = certz {
-            let (face, profiles) =
-                (certz_face::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
-            let upload = certz_face::replacement(given, bound_in(coming), profiles).await?;
+        if let Some((face, upload)) = offers.certz {
             let tried = try_uploads(Arc::new(face), caller, vec![upload]).await?;
-            self.promise = Some(profiles.promise(&tried.now().profiles));
+            self.promise = Some(gnsi.certz.profiles.promise(&tried.now().profiles));
             self.tried.push(Box::new(tried));
         }
-        if let Some(given) = credentials {
-            let face = credentialz_face::Face::new(core.clone(), gnsi);
-            let upload = credentialz_face::replacement(given).await?;
-            let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
+        if let Some((face, upload)) = offers.credentials {
             self.add(face, caller, upload).await?;
         }
         Ok(())
@@ -145,6 +148,29 @@ impl Seeds {
         let tried = try_uploads(Arc::new(face), caller, vec![upload]).await?;
         self.tried.push(Box::new(tried));
         Ok(())
+    }
+
+    /// Looks whether all of them could come into force now, with `boot`. Nothing is tried.
+    ///
+    /// # Errors
+    /// What stands against it.
+    pub(crate) async fn examine(
+        core: &impl Datastore,
+        gnsi: &Gnsi,
+        boot: Option<&BootChange>,
+        artefacts: Artefacts,
+    ) -> Result<(), Refusal> {
+        let coming = coming(core, boot).await?;
+        if artefacts.is_empty() {
+            return Ok(());
+        }
+        switched_on(core)?;
+        let Offers { authz, pathz, certz, credentials } =
+            Offers::read(core, gnsi, &coming, artefacts).await?;
+        take_offer(authz)?;
+        take_offer(pathz)?;
+        take_offer(certz)?;
+        take_offer(credentials)
     }
 
     /// What has to be written down to keep them.
@@ -170,6 +196,44 @@ impl Seeds {
             seed.undo(why).await;
         }
     }
+}
+
+impl<D: Datastore> Offers<D> {
+    /// `coming` is the configuration that they are in force with.
+    async fn read(
+        core: &D,
+        gnsi: &Gnsi,
+        coming: &Configuration,
+        artefacts: Artefacts,
+    ) -> Result<Self, Refusal> {
+        let mut offers = Self { authz: None, pathz: None, certz: None, credentials: None };
+        if let Some(given) = artefacts.authz {
+            let face = authz_face::Face::new(core.clone(), gnsi);
+            offers.authz = Some((face, authz_face::upload(given)));
+        }
+        if let Some(given) = artefacts.pathz {
+            let face = pathz_face::Face::new(core.clone(), gnsi);
+            offers.pathz = Some((face, pathz_face::read_upload(given)?));
+        }
+        if let Some(given) = artefacts.certz {
+            let (face, profiles) =
+                (certz_face::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
+            let upload = certz_face::replacement(given, bound_in(coming), profiles).await?;
+            offers.certz = Some((face, upload));
+        }
+        if let Some(given) = artefacts.credentials {
+            let face = credentialz_face::Face::new(core.clone(), gnsi);
+            let upload = credentialz_face::replacement(given).await?;
+            let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
+            offers.credentials = Some((face, upload));
+        }
+        Ok(offers)
+    }
+}
+
+/// What the rules of the service say of an offer.
+fn take_offer<S: Rotated>(offer: Offer<S>) -> Result<(), Refusal> {
+    offer.map_or(Ok(()), |(face, upload)| examine_upload(&face, upload))
 }
 
 impl std::fmt::Debug for Seeds {

@@ -22,9 +22,9 @@ use super::harness::{self, channel};
 use crate::accounting::{Accounts, MIN_HISTORY, SOURCES, Served, SourceKind};
 use crate::caller::Role;
 use crate::core::tests::Agent;
+use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::outlet::STUCK_CLIENT;
-use crate::reboot::Reboots;
 
 /// Octets of the payload of one record of these tests.
 const PAYLOAD: usize = 1000;
@@ -46,8 +46,8 @@ impl harness::Served for Kept {
         harness::Served::datastore(&self.core)
     }
 
-    fn reboots(&self) -> Reboots {
-        harness::Served::reboots(&self.core)
+    fn device(&self) -> Device {
+        harness::Served::device(&self.core)
     }
 
     fn gnsi(&self) -> Gnsi {

@@ -8,8 +8,8 @@ use holdfast_proto::bootz;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::os::VerifyRequest;
-use holdfast_proto::gnoi::os::os_client::OsClient;
+use holdfast_proto::gnoi::file::StatRequest;
+use holdfast_proto::gnoi::file::file_client::FileClient;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{PingRequest, TimeRequest};
 use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
@@ -228,7 +228,7 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
         }
         // Refused by a service, and not implemented by the listener: authorization is asked first.
         let ping = SystemClient::new(channel.clone()).ping(PingRequest::default()).await;
-        let nowhere = OsClient::new(channel).verify(VerifyRequest {}).await;
+        let nowhere = FileClient::new(channel).stat(StatRequest::default()).await;
         let want = match allowed {
             true => (Code::InvalidArgument, Code::Unimplemented),
             false => (Code::PermissionDenied, Code::PermissionDenied),

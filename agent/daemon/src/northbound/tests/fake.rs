@@ -7,16 +7,20 @@ use std::sync::{Arc, LazyLock, Mutex};
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
+use holdfast_platform::probe::Probes;
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::auth::Users;
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
+use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::Datastore;
 use crate::packages::Packages;
 use crate::reboot::Reboots;
+use crate::slots::Slots;
+use crate::software::{Running, Software};
 use crate::store::Store;
 use crate::telemetry::view::now_ns;
 use crate::telemetry::{
@@ -37,8 +41,7 @@ struct Inside {
     polled: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
-    reboots: Reboots,
-    packages: Packages,
+    device: Device,
     gnsi: Gnsi,
     store: Store,
     /// Where the reboots are written down.
@@ -47,10 +50,19 @@ struct Inside {
 
 impl Fake {
     pub(super) fn new() -> Self {
+        Self::with_slots(|_| Slots::default(), "1.0")
+    }
+
+    /// A box on which this version runs, and with slots for others.
+    pub(super) fn with_slots(slots: impl FnOnce(&std::path::Path) -> Slots, runs: &str) -> Self {
         let configuration = Configuration::new(MODELS.clone(), Layers::new());
         let folder = tempfile::tempdir().unwrap();
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let profiles = TlsProfiles::of_box(folder.path(), &BTreeMap::new());
+        let (slots, artefacts) = (slots(folder.path()), &loaded.artefacts);
+        let running = Running::given(runs);
+        let software =
+            Software::new(slots.clone(), running, "first".into(), store.clone(), artefacts);
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
@@ -67,19 +79,23 @@ impl Fake {
                 profiles,
             )
             .unwrap(),
-            reboots: Reboots::new(&loaded.notes, store.clone()),
+            device: Device {
+                reboots: Reboots::new(&loaded.notes, store.clone()),
+                probes: Probes::here(),
+                packages: Packages::new(folder.path(), slots),
+                software,
+            },
             store,
-            packages: Packages::new(folder.path(), None),
             folder,
         }))
     }
 
     pub(super) fn reboots(&self) -> Reboots {
-        self.0.reboots.clone()
+        self.0.device.reboots.clone()
     }
 
-    pub(super) fn packages(&self) -> Packages {
-        self.0.packages.clone()
+    pub(super) fn device(&self) -> Device {
+        self.0.device.clone()
     }
 
     /// What the box keeps.

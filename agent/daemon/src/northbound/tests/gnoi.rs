@@ -462,7 +462,7 @@ async fn a_package_is_kept_whole_or_not_at_all() {
         (vec![], Code::InvalidArgument, "first"),
         (vec![package("os.img"), SetPackageRequest::default()], Code::InvalidArgument, "none of"),
         (vec![package("/etc/passwd"), sha256(b"")], Code::InvalidArgument, "/etc/passwd"),
-        (vec![activated("2.0")], Code::FailedPrecondition, "--bootz-image-command"),
+        (vec![activated("2.0")], Code::FailedPrecondition, "--image-command"),
         (vec![activated("")], Code::InvalidArgument, "version"),
     ] {
         let message = refused(send(parts).await, code);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use holdfast_config::Path;
-use holdfast_platform::probe::Probes;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
@@ -26,8 +25,6 @@ use crate::core::tests::Agent;
 use crate::device::Device;
 use crate::gnsi::{self, Gnsi};
 use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
-use crate::packages::Packages;
-use crate::reboot::Reboots;
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;
@@ -38,13 +35,8 @@ pub(super) type Client = GNmiClient<Channel>;
 pub(super) trait Served {
     type Core: Datastore;
     fn datastore(&self) -> Self::Core;
-    fn reboots(&self) -> Reboots;
+    fn device(&self) -> Device;
     fn gnsi(&self) -> Gnsi;
-
-    fn device(&self) -> Device {
-        let packages = Packages::new("/nonexistent".as_ref(), None);
-        Device { reboots: self.reboots(), probes: Probes::here(), packages }
-    }
 }
 
 impl Served for Fake {
@@ -54,17 +46,12 @@ impl Served for Fake {
         self.clone()
     }
 
-    fn reboots(&self) -> Reboots {
-        Fake::reboots(self)
+    fn device(&self) -> Device {
+        Fake::device(self)
     }
 
     fn gnsi(&self) -> Gnsi {
         Fake::gnsi(self)
-    }
-
-    fn device(&self) -> Device {
-        let (reboots, packages) = (Fake::reboots(self), self.packages());
-        Device { reboots, probes: Probes::here(), packages }
     }
 }
 
@@ -75,8 +62,8 @@ impl Served for Agent {
         self.handle.clone()
     }
 
-    fn reboots(&self) -> Reboots {
-        self.reboots.clone()
+    fn device(&self) -> Device {
+        self.device.clone()
     }
 
     fn gnsi(&self) -> Gnsi {

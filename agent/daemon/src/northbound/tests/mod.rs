@@ -11,6 +11,7 @@ mod fake;
 mod gnoi;
 mod harness;
 mod native;
+mod os;
 mod pathz;
 mod previews;
 mod reading;

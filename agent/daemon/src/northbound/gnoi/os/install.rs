@@ -1,0 +1,241 @@
+//! Install: an image comes in pieces, and goes into a slot of the box.
+//!
+//! What is wrong with an image, or with the box, is told by an `InstallError` at the end of the stream; a status is for
+//! a client that breaks the protocol, and for a box that cannot install anything.
+
+use std::io;
+use std::time::Duration;
+
+use holdfast_proto::gnoi::os::install_error::Type;
+use holdfast_proto::gnoi::os::install_request::Request as Part;
+use holdfast_proto::gnoi::os::install_response::Response as Answer;
+use holdfast_proto::gnoi::os::{
+    InstallError, InstallRequest, InstallResponse, TransferProgress, TransferReady,
+    TransferRequest, Validated,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Status, Streaming};
+use tracing::{info, warn};
+
+use crate::caller::Caller;
+use crate::image::{ImageError, MAX_IMAGE};
+use crate::logging::Chain;
+use crate::northbound::status::Refusal;
+use crate::packages::{Incoming, PackageError, Packages};
+use crate::slots::{Flaw, SlotError, check_version};
+use crate::software::Software;
+
+/// Answers that wait for the client: how far it got is told again later, so nothing is lost when they do not fit.
+pub(super) const ANSWERS: usize = 4;
+/// The most octets of one piece: what gRPC allows a message by default.
+const MAX_PIECE: usize = 4 << 20;
+/// After how many octets, and after how long, a client is told how far it got.
+const PROGRESS_OCTETS: u64 = 1 << 20;
+const PROGRESS_TIME: Duration = Duration::from_secs(10);
+/// How long a client may be silent before its image is given up: nobody else can send one in the meantime.
+const SILENCE: Duration = Duration::from_secs(60);
+
+pub(super) type Answers = Result<InstallResponse, Status>;
+
+/// One stream.
+pub(super) struct Transfer {
+    pub(super) software: Software,
+    pub(super) packages: Packages,
+    pub(super) caller: Caller,
+    pub(super) answers: mpsc::Sender<Answers>,
+}
+
+/// How a stream ends badly.
+#[derive(Debug)]
+enum Failure {
+    Told(Type, String),
+    Status(Status),
+}
+
+/// How far a client got, and knows that it did.
+struct Progress<'a> {
+    answers: &'a mpsc::Sender<Answers>,
+    octets: u64,
+    at: Instant,
+}
+
+impl Transfer {
+    pub(super) async fn run(self, requests: Streaming<InstallRequest>) {
+        let last = match self.take(requests).await {
+            Ok(validated) => Ok(answer(Answer::Validated(validated))),
+            Err(Failure::Told(kind, detail)) => {
+                warn!(caller = %self.caller.name, kind = kind.as_str_name(), detail, "an image is not installed");
+                Ok(answer(Answer::InstallError(InstallError { r#type: kind.into(), detail })))
+            }
+            Err(Failure::Status(status)) => Err(status),
+        };
+        let _client_is_gone = self.answers.send(last).await;
+    }
+
+    async fn take(&self, mut requests: Streaming<InstallRequest>) -> Result<Validated, Failure> {
+        let Some(Part::TransferRequest(wanted)) = next(&mut requests).await? else {
+            return Err(Refusal::invalid("the first message has to be `transfer_request`").into());
+        };
+        let TransferRequest { version, standby_supervisor, package_size } = wanted;
+        if standby_supervisor {
+            let detail = "this box has one supervisor".to_owned();
+            return Err(Failure::Told(Type::NotSupportedOnBackup, detail));
+        }
+        check_version(&version).map_err(Refusal::invalid)?;
+        if self.software.is_installed(&version).await.map_err(PackageError::from)? {
+            return Ok(Validated { version, description: "it was installed before".to_owned() });
+        }
+        let mut incoming = self.packages.begin_image(&version)?;
+        require_room(&incoming, package_size)?;
+        let _gone_is_seen_below =
+            self.answers.send(Ok(answer(Answer::TransferReady(TransferReady {})))).await;
+        let mut progress = Progress { answers: &self.answers, octets: 0, at: Instant::now() };
+        contents(&mut requests, &mut incoming, package_size, &mut progress).await?;
+        progress.tell(incoming.length());
+        info!(caller = %self.caller.name, version, octets = incoming.length(), "an image is whole");
+        installed(tokio::spawn(incoming.install()), &mut progress).await?;
+        info!(caller = %self.caller.name, version, "an image is installed");
+        Ok(Validated { version, description: String::new() })
+    }
+}
+
+/// Takes what comes until the end is said.
+async fn contents(
+    requests: &mut Streaming<InstallRequest>,
+    incoming: &mut Incoming,
+    size: u64,
+    progress: &mut Progress<'_>,
+) -> Result<(), Failure> {
+    loop {
+        match next(requests).await? {
+            Some(Part::TransferContent(octets)) => {
+                if octets.len() > MAX_PIECE {
+                    let length = octets.len();
+                    return Err(Refusal::invalid(format!(
+                        "`transfer_content` has {length} octets, a message at most {MAX_PIECE}"
+                    ))
+                    .into());
+                }
+                incoming.write(&octets).await?;
+                require_size(incoming.length() <= size, incoming.length(), size)?;
+                progress.tell_regularly(incoming.length());
+            }
+            Some(Part::TransferEnd(_)) if incoming.length() == 0 => {
+                return Err(Failure::Told(Type::ParseFail, "the image has no octets".to_owned()));
+            }
+            Some(Part::TransferEnd(_)) => {
+                return require_size(incoming.length() == size, incoming.length(), size);
+            }
+            Some(Part::TransferRequest(_)) => {
+                return Err(Refusal::invalid("`transfer_request` may come once").into());
+            }
+            None => {
+                let text = "the stream ended before `transfer_end`: nothing of the image is kept";
+                return Err(Refusal::invalid(text).into());
+            }
+        }
+    }
+}
+
+/// Waits for the program, and tells the client that it is still at it.
+async fn installed(
+    mut installing: JoinHandle<Result<(), PackageError>>,
+    progress: &mut Progress<'_>,
+) -> Result<(), Failure> {
+    loop {
+        tokio::select! {
+            ended = &mut installing => {
+                return Ok(ended.map_err(|error| Refusal::internal(error.to_string()))??);
+            }
+            () = sleep(PROGRESS_TIME) => progress.tell(progress.octets),
+        }
+    }
+}
+
+impl Progress<'_> {
+    fn tell_regularly(&mut self, octets: u64) {
+        if octets - self.octets >= PROGRESS_OCTETS || self.at.elapsed() >= PROGRESS_TIME {
+            self.tell(octets);
+        }
+    }
+
+    /// A client that does not read is told later: it may well read only after it has sent everything.
+    fn tell(&mut self, octets: u64) {
+        (self.octets, self.at) = (octets, Instant::now());
+        let progress = TransferProgress { bytes_received: octets };
+        let _told_later = self.answers.try_send(Ok(answer(Answer::TransferProgress(progress))));
+    }
+}
+
+/// A size of zero says nothing.
+fn require_room(incoming: &Incoming, size: u64) -> Result<(), Failure> {
+    if size > MAX_IMAGE {
+        let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");
+        return Err(Failure::Told(Type::TooLarge, detail));
+    }
+    let room = incoming.room()?;
+    if size > room {
+        let detail = format!("package_size {size} is more than the {room} octets that are free");
+        return Err(Failure::Told(Type::TooLarge, detail));
+    }
+    Ok(())
+}
+
+fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
+    if fits || size == 0 {
+        return Ok(());
+    }
+    let detail = format!("{length} octets came, package_size says {size}");
+    Err(Failure::Told(Type::IntegrityFail, detail))
+}
+
+async fn next(requests: &mut Streaming<InstallRequest>) -> Result<Option<Part>, Failure> {
+    let late = |_| Refusal::late(format!("nothing came for {SILENCE:?}: the image is given up"));
+    let message = timeout(SILENCE, requests.message()).await.map_err(late)?;
+    match message.map_err(Failure::Status)? {
+        None => Ok(None),
+        Some(InstallRequest { request: Some(part) }) => Ok(Some(part)),
+        Some(InstallRequest { request: None }) => {
+            let text =
+                "a message has none of `transfer_request`, `transfer_content`, `transfer_end`";
+            Err(Refusal::invalid(text).into())
+        }
+    }
+}
+
+fn answer(response: Answer) -> InstallResponse {
+    InstallResponse { response: Some(response) }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Status(refusal.into())
+    }
+}
+
+impl From<PackageError> for Failure {
+    fn from(error: PackageError) -> Self {
+        let text = Chain(&error).to_string();
+        let kind = match &error {
+            PackageError::Slot(SlotError::NoProgram) => return Refusal::precondition(text).into(),
+            PackageError::Busy => Type::InstallInProgress,
+            PackageError::TooLong(_) | PackageError::Image(ImageError::TooLong(_)) => {
+                Type::TooLarge
+            }
+            PackageError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Type::TooLarge
+            }
+            PackageError::Slot(SlotError::Flawed { flaw, .. }) => match flaw {
+                Flaw::Incompatible => Type::Incompatible,
+                Flaw::NoImage => Type::ParseFail,
+                Flaw::Broken => Type::IntegrityFail,
+                Flaw::TooLarge => Type::TooLarge,
+            },
+            PackageError::Slot(_) | PackageError::NotThere(_) => Type::InstallRunPackage,
+            _ => Type::Unspecified,
+        };
+        Self::Told(kind, text)
+    }
+}

@@ -1,0 +1,196 @@
+//! gnoi.os: which software the box runs, and which one it runs next.
+//!
+//! A box has one supervisor. What is installed only the operator's program knows ([`crate::slots`]); what becomes of an
+//! activation is decided by [`Software`].
+
+mod install;
+
+use std::time::Duration;
+
+use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
+use holdfast_proto::gnoi::os::activate_error::Type;
+use holdfast_proto::gnoi::os::activate_response::Response as Outcome;
+use holdfast_proto::gnoi::os::os_server::Os;
+use holdfast_proto::gnoi::os::standby_state::State;
+use holdfast_proto::gnoi::os::verify_standby::State as Standby;
+use holdfast_proto::gnoi::os::{
+    ActivateError as WireError, ActivateOk, ActivateRequest, ActivateResponse, InstallRequest,
+    StandbyState, VerifyRequest, VerifyResponse, VerifyStandby,
+};
+use nix::unistd::geteuid;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{error, info};
+
+use self::install::{ANSWERS, Answers, Transfer};
+use super::boot_config::{self, SetBoot};
+use crate::caller::{Caller, Role, Source};
+use crate::device::Device;
+use crate::gnsi::Gnsi;
+use crate::logging::Chain;
+use crate::northbound::Datastore;
+use crate::northbound::status::Refusal;
+use crate::packages::Packages;
+use crate::reboot::{RebootError, Reboots};
+use crate::software::{ActivateError, Coming, Software};
+use crate::store::StoreError;
+
+/// Serves gnoi.os.
+#[derive(Debug)]
+pub(in crate::northbound) struct OsService<D> {
+    core: D,
+    gnsi: Gnsi,
+    software: Software,
+    packages: Packages,
+    reboots: Reboots,
+}
+
+impl<D: Datastore> OsService<D> {
+    pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi, device: &Device) -> Self {
+        let Device { software, packages, reboots, .. } = device.clone();
+        Self { core, gnsi: gnsi.clone(), software, packages, reboots }
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> Os for OsService<D> {
+    type InstallStream = ReceiverStream<Answers>;
+
+    async fn install(
+        &self,
+        request: Request<Streaming<InstallRequest>>,
+    ) -> Result<Response<Self::InstallStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI OS Install")?;
+        let (answers, stream) = mpsc::channel(ANSWERS);
+        let (software, packages) = (self.software.clone(), self.packages.clone());
+        let transfer = Transfer { software, packages, caller, answers };
+        // A task of its own: a program that installs is not cut off because the client is gone.
+        tokio::spawn(transfer.run(request.into_inner()));
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn activate(
+        &self,
+        request: Request<ActivateRequest>,
+    ) -> Result<Response<ActivateResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("gNOI OS Activate")?;
+        let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
+        let (software, reboots) = (self.software.clone(), self.reboots.clone());
+        let request = request.into_inner();
+        // All of it, also when the client goes meanwhile.
+        let activating =
+            async move { activate(&core, &gnsi, &software, &reboots, &caller, request).await };
+        let activated = self.gnsi.rotations.carry_out(activating).await;
+        let response = Some(activated.unwrap_or_else(|| Err(Refusal::stopping()))?);
+        Ok(Response::new(ActivateResponse { response }))
+    }
+
+    async fn verify(
+        &self,
+        request: Request<VerifyRequest>,
+    ) -> Result<Response<VerifyResponse>, Status> {
+        Caller::authenticated(&request)?;
+        let standby = StandbyState { state: State::Unsupported.into() };
+        Ok(Response::new(VerifyResponse {
+            version: self.software.running().to_owned(),
+            activation_fail_message: self.software.failure().unwrap_or_default(),
+            verify_standby: Some(VerifyStandby { state: Some(Standby::StandbyState(standby)) }),
+            individual_supervisor_install: false,
+        }))
+    }
+}
+
+async fn activate<D: Datastore>(
+    core: &D,
+    gnsi: &Gnsi,
+    software: &Software,
+    reboots: &Reboots,
+    caller: &Caller,
+    request: ActivateRequest,
+) -> Result<Outcome, Refusal> {
+    let ActivateRequest { version, standby_supervisor, no_reboot, boot_config } = request;
+    if standby_supervisor {
+        return Ok(refused(Type::NotSupportedOnBackup, "this box has one supervisor"));
+    }
+    if version.is_empty() {
+        return Ok(refused(Type::NonExistentVersion, "no version is named"));
+    }
+    software.slots().program().map_err(|error| Refusal::precondition(error.to_string()))?;
+    if let Some(set) = &boot_config {
+        boot_config::examine(core, gnsi, set.clone()).await?;
+    }
+    if !no_reboot {
+        require_no_reboot(reboots)?;
+    }
+    let boot_config = boot_config.map(|set| set.encode_to_vec());
+    if let Err(error) = software.activate(&version, &caller.name, boot_config).await {
+        return hindrance(error);
+    }
+    if !no_reboot {
+        reboots.ask(Duration::ZERO, format!("version {version} is activated"))?;
+    }
+    Ok(Outcome::ActivateOk(ActivateOk {}))
+}
+
+/// What is pending comes first, and boots whatever is activated then.
+fn require_no_reboot(reboots: &Reboots) -> Result<(), Refusal> {
+    match reboots.pending() {
+        Some(pending) => Err(RebootError::Pending(pending.reason).into()),
+        None => Ok(()),
+    }
+}
+
+fn hindrance(error: ActivateError) -> Result<Outcome, Refusal> {
+    let text = Chain(&error).to_string();
+    match error {
+        ActivateError::Store(error) => Err(error.into()),
+        ActivateError::NotInstalled { .. } => Ok(refused(Type::NonExistentVersion, text)),
+        ActivateError::Slot(_) => Ok(refused(Type::Unspecified, text)),
+    }
+}
+
+fn refused(kind: Type, detail: impl Into<String>) -> Outcome {
+    Outcome::ActivateError(WireError { r#type: kind.into(), detail: detail.into() })
+}
+
+/// Brings what came with an activation into force if its version runs now; before anything is served.
+///
+/// # Errors
+/// When what became of the activation cannot be written down.
+pub(in crate::northbound) async fn begin<D: Datastore>(
+    core: &D,
+    gnsi: &Gnsi,
+    software: &Software,
+) -> Result<(), StoreError> {
+    let Some(coming) = software.begin().await? else { return Ok(()) };
+    let version = coming.version.clone();
+    match come(core, gnsi, coming).await {
+        Ok(()) => {
+            info!(version, "the boot configuration that came with the software is in force");
+            software.complete();
+            Ok(())
+        }
+        Err(refusal) => {
+            let why = format!(
+                "version {version} runs, without the boot configuration that came with it: {}",
+                refusal.text()
+            );
+            error!(why, "what came with the software is dropped");
+            software.incomplete(why).await
+        }
+    }
+}
+
+async fn come<D: Datastore>(core: &D, gnsi: &Gnsi, coming: Coming) -> Result<(), Refusal> {
+    let Coming { by, boot_config, .. } = coming;
+    let set = SetBootConfigRequest::decode(&boot_config[..]);
+    let set = set.map_err(|error| Refusal::internal(error.to_string()))?;
+    let source = Source::Local { uid: geteuid().as_raw() };
+    let caller = Caller { name: by.into(), role: Role::Admin, source, peer: None };
+    let beside = Software::completion();
+    boot_config::set(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
+}

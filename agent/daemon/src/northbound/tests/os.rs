@@ -1,0 +1,521 @@
+//! gnoi.os through a real channel: what is told, what is installed, and what runs after the next boot.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast_platform::transport::SimulatedKernel;
+use holdfast_proto::bootz;
+use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
+use holdfast_proto::gnoi::os::activate_error::Type as Hindrance;
+use holdfast_proto::gnoi::os::activate_response::Response as Activated;
+use holdfast_proto::gnoi::os::install_error::Type as Kind;
+use holdfast_proto::gnoi::os::install_request::Request as Part;
+use holdfast_proto::gnoi::os::install_response::Response as Told;
+use holdfast_proto::gnoi::os::os_client::OsClient;
+use holdfast_proto::gnoi::os::{
+    ActivateRequest, InstallRequest, InstallResponse, StandbyState, TransferEnd, TransferRequest,
+    VerifyRequest, VerifyResponse, standby_state, verify_standby,
+};
+use holdfast_proto::gnsi::authz::v1 as authz;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+use super::fake::Fake;
+use super::harness::{Served, channel};
+use crate::caller::Role;
+use crate::core::tests::Agent;
+use crate::image::MAX_IMAGE;
+use crate::northbound::Datastore;
+use crate::slots::Slots;
+use crate::slots::tests::program;
+
+type Client = OsClient<Channel>;
+
+/// Keeps versions as files of a folder, and what runs and what boots next as names in files beside it. Images begin with
+/// what is wrong with them.
+const SLOTS: &str = r#"
+case "$1" in
+install)
+    case "$(head -c 12 "$2")" in
+    incompatible) exit 101 ;; text*) exit 102 ;; broken*) exit 103 ;; large*) exit 104 ;;
+    failing*) exit 1 ;; lost*) exit 0 ;;
+    slow*) while [ ! -e go-on ]; do sleep 0.01; done ;;
+    esac
+    cp "$2" "slots/$3" ;;
+activate) [ "$2" != stuck ] || exit 1; echo "$2" >next; exit 100 ;;
+list) cat running; ls slots ;;
+esac"#;
+
+async fn client(core: &impl Served) -> Client {
+    OsClient::new(channel(core, Some(Role::Admin)).await).max_encoding_message_size(usize::MAX)
+}
+
+/// A box with slots, on which 1.0 runs.
+fn with_slots() -> Fake {
+    Fake::with_slots(slots, "1.0")
+}
+
+fn slots(folder: &Path) -> Slots {
+    fs::write(folder.join("running"), "1.0\n").unwrap();
+    fs::create_dir(folder.join("slots")).unwrap();
+    program(folder, SLOTS)
+}
+
+fn wanted(version: &str, package_size: u64) -> Part {
+    let version = version.to_owned();
+    Part::TransferRequest(TransferRequest { version, package_size, ..Default::default() })
+}
+
+fn content(octets: impl Into<Vec<u8>>) -> Part {
+    Part::TransferContent(octets.into().into())
+}
+
+fn end() -> Part {
+    Part::TransferEnd(TransferEnd {})
+}
+
+fn part(part: Part) -> InstallRequest {
+    InstallRequest { request: Some(part) }
+}
+
+/// All answers as text, up to the end.
+async fn install(client: &mut Client, parts: Vec<Part>) -> Vec<String> {
+    let requests = tokio_stream::iter(parts.into_iter().map(part).collect::<Vec<_>>());
+    let mut responses = client.install(requests).await.unwrap().into_inner();
+    let mut told = Vec::new();
+    loop {
+        match responses.message().await {
+            Ok(None) => return told,
+            Ok(Some(response)) => told.push(text(response)),
+            Err(status) => {
+                told.push(format!("{:?}: {}", status.code(), status.message()));
+                return told;
+            }
+        }
+    }
+}
+
+fn text(response: InstallResponse) -> String {
+    match response.response.unwrap() {
+        Told::TransferReady(_) => "ready".to_owned(),
+        Told::TransferProgress(progress) => format!("progress {}", progress.bytes_received),
+        Told::Validated(validated) => format!("validated {}", validated.version),
+        Told::InstallError(error) => {
+            format!("{}: {}", Kind::try_from(error.r#type).unwrap().as_str_name(), error.detail)
+        }
+        Told::SyncProgress(_) => panic!("there is nothing to keep in sync"),
+    }
+}
+
+/// What lies where images arrive.
+fn arrivals(core: &Fake) -> usize {
+    fs::read_dir(core.state_folder().join("packages")).map_or(0, Iterator::count)
+}
+
+// proves 6.12
+#[tokio::test]
+async fn an_image_comes_in_pieces_and_is_installed_whole() {
+    let core = with_slots();
+    let mut client = client(&core).await;
+    let mebi = vec![7; 1 << 20];
+    let parts = vec![wanted("2.0", 0), content(mebi.clone()), content("x"), content(mebi), end()];
+    let told = install(&mut client, parts).await;
+    let (first, last) = (&told[0], told.last().unwrap());
+    assert_eq!((first.as_str(), last.as_str()), ("ready", "validated 2.0"));
+    let progress: Vec<u64> = told[1..told.len() - 1]
+        .iter()
+        .map(|it| it.strip_prefix("progress ").unwrap().parse().unwrap())
+        .collect();
+    assert!(progress.is_sorted() && progress.last() <= Some(&2_097_153), "{told:?}");
+    assert!(!progress.is_empty(), "{told:?}");
+    let installed = fs::read(core.state_folder().join("slots/2.0")).unwrap();
+    assert_eq!((installed.len(), installed[1 << 20]), (2_097_153, b'x'));
+    assert_eq!(arrivals(&core), 0);
+
+    // What is there, or runs, is not asked for again.
+    for version in ["2.0", "1.0"] {
+        let told = install(&mut client, vec![wanted(version, 0)]).await;
+        assert_eq!(told, [format!("validated {version}")]);
+    }
+    // Only the program knows what is there: it had to make place.
+    fs::remove_file(core.state_folder().join("slots/2.0")).unwrap();
+    let told = install(&mut client, vec![wanted("2.0", 2), content("ab"), end()]).await;
+    assert_eq!((told[0].as_str(), told.last().unwrap().as_str()), ("ready", "validated 2.0"));
+}
+
+// proves 6.12
+#[tokio::test]
+async fn what_is_wrong_with_an_image_is_told_without_a_status() {
+    let core = with_slots();
+    let mut client = client(&core).await;
+    let standby = Part::TransferRequest(TransferRequest {
+        version: "2.0".to_owned(),
+        standby_supervisor: true,
+        ..Default::default()
+    });
+    let image = |octets: &str| vec![wanted("2.0", 0), content(octets), end()];
+    for (parts, want) in [
+        (vec![standby], "NOT_SUPPORTED_ON_BACKUP: this box has one supervisor"),
+        (vec![wanted("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
+        (vec![wanted("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets came"),
+        (vec![wanted("2.0", 4), content("123"), end()], "INTEGRITY_FAIL: 3 octets came"),
+        (vec![wanted("2.0", 0), end()], "PARSE_FAIL: the image has no octets"),
+        (image("incompatible"), "INCOMPATIBLE: `"),
+        (image("text"), "PARSE_FAIL: `"),
+        (image("broken"), "INTEGRITY_FAIL: `"),
+        (image("large"), "TOO_LARGE: `"),
+        (image("failing"), "INSTALL_RUN_PACKAGE: `"),
+        (image("lost"), "INSTALL_RUN_PACKAGE: version `2.0` was installed, and is not there"),
+        (vec![end()], "InvalidArgument: the first message"),
+        (vec![wanted("2.0", 0), content("1")], "InvalidArgument: the stream ended before"),
+        (vec![wanted("2.0", 0), wanted("2.0", 0)], "InvalidArgument: `transfer_request` may"),
+        (vec![wanted("2.0", 0), content(vec![0; (4 << 20) + 1])], "InvalidArgument: `transfer_co"),
+        (vec![wanted("", 0)], "InvalidArgument: version `` is empty"),
+        (vec![wanted("--force", 0)], "InvalidArgument: version `--force` begins"),
+        (vec![wanted("2\n3", 0)], "InvalidArgument: version `2\\n3` is not one line"),
+    ] {
+        let told = install(&mut client, parts).await;
+        let last = told.last().unwrap();
+        assert!(last.starts_with(want), "{want}: {told:?}");
+        assert!(!told.iter().any(|it| it.starts_with("validated")), "{told:?}");
+        let slots = fs::read_dir(core.state_folder().join("slots")).unwrap().count();
+        assert_eq!((arrivals(&core), slots), (0, 0), "{want}");
+    }
+}
+
+/// An Install that is led step by step.
+struct Stream {
+    request_tx: mpsc::Sender<InstallRequest>,
+    responses: Streaming<InstallResponse>,
+}
+
+impl Stream {
+    async fn open(client: &mut Client, version: &str) -> Self {
+        let (request_tx, request_rx) = mpsc::channel(4);
+        request_tx.send(part(wanted(version, 0))).await.unwrap();
+        let responses = client.install(ReceiverStream::new(request_rx)).await.unwrap();
+        let mut stream = Self { request_tx, responses: responses.into_inner() };
+        assert_eq!(stream.next().await, "ready");
+        stream
+    }
+
+    async fn say(&self, said: Part) {
+        self.request_tx.send(part(said)).await.unwrap();
+    }
+
+    async fn next(&mut self) -> String {
+        match self.responses.message().await {
+            Ok(message) => message.map_or("end".to_owned(), text),
+            Err(status) => format!("{:?}", status.code()),
+        }
+    }
+
+    async fn last(mut self) -> String {
+        loop {
+            match self.next().await {
+                progress if progress.starts_with("progress") => {}
+                last => return last,
+            }
+        }
+    }
+}
+
+// proves 6.12
+#[tokio::test]
+async fn one_image_comes_at_a_time() {
+    let core = with_slots();
+    let mut client = client(&core).await;
+    let busy = "INSTALL_IN_PROGRESS: another package is on its way";
+    let first = Stream::open(&mut client, "2.0").await;
+    assert_eq!(install(&mut client, vec![wanted("3.0", 0)]).await, [busy]);
+    first.say(content("slow")).await;
+    first.say(end()).await;
+    assert_eq!(install(&mut client, vec![wanted("3.0", 0)]).await, [busy]);
+    // The program is not cut off because the client is gone.
+    drop(first);
+    fs::write(core.state_folder().join("go-on"), "").unwrap();
+    let installed = core.state_folder().join("slots/2.0");
+    while !installed.exists() || arrivals(&core) > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // A client that goes in the middle leaves nothing, and the next one has its turn.
+    let gone = Stream::open(&mut client, "3.0").await;
+    gone.say(content("half")).await;
+    drop(gone);
+    while arrivals(&core) > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let next = Stream::open(&mut client, "3.0").await;
+    next.say(content("whole")).await;
+    next.say(end()).await;
+    assert_eq!(next.last().await, "validated 3.0");
+}
+
+// proves 6.12
+#[tokio::test]
+async fn a_client_that_says_nothing_more_is_given_up() {
+    let core = with_slots();
+    let mut client = client(&core).await;
+    let stream = Stream::open(&mut client, "2.0").await;
+    stream.say(content("half")).await;
+    let held = stream.request_tx.clone();
+    tokio::time::pause(); // not before: the program has a time of its own
+    assert_eq!(stream.last().await, "DeadlineExceeded");
+    drop(held);
+    assert_eq!(arrivals(&core), 0);
+}
+
+fn to(version: &str) -> ActivateRequest {
+    ActivateRequest { version: version.to_owned(), ..Default::default() }
+}
+
+async fn activate(client: &mut Client, request: ActivateRequest) -> Result<String, Status> {
+    let answer = client.activate(request).await?.into_inner().response.unwrap();
+    Ok(match answer {
+        Activated::ActivateOk(_) => "ok".to_owned(),
+        Activated::ActivateError(error) => {
+            let kind = Hindrance::try_from(error.r#type).unwrap();
+            format!("{}: {}", kind.as_str_name(), error.detail)
+        }
+    })
+}
+
+// proves 6.12, 6.13
+#[tokio::test]
+async fn a_box_without_slots_says_which_setting_it_lacks() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let told = install(&mut client, vec![wanted("2.0", 0), content("x"), end()]).await;
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("FailedPrecondition") && told[0].contains("--image-command"));
+    let refused = activate(&mut client, to("1.0")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("--image-command"), "{refused:?}");
+    assert_eq!(core.reboots().pending(), None);
+}
+
+// proves 6.13
+#[tokio::test]
+async fn a_version_is_activated_if_it_is_there() {
+    let core = with_slots();
+    let mut client = client(&core).await;
+    for version in ["2.0", "stuck"] {
+        let told = install(&mut client, vec![wanted(version, 0), content("x"), end()]).await;
+        assert_eq!(told.last().unwrap(), &format!("validated {version}"));
+    }
+    let next = || fs::read_to_string(core.state_folder().join("next")).unwrap_or_default();
+    let boot_config = |text: &str| {
+        let boot =
+            bootz::BootConfig { vendor_config: text.to_owned().into(), ..Default::default() };
+        Some(SetBootConfigRequest { boot_config: Some(boot), ..Default::default() })
+    };
+    let policy = authz::UploadRequest { policy: "{".to_owned(), ..Default::default() };
+    let policy = SetBootConfigRequest { authz: Some(policy), ..Default::default() };
+    for (request, want) in [
+        (to(""), "NON_EXISTENT_VERSION: no version is named"),
+        (to("3.0"), "NON_EXISTENT_VERSION: version `3.0` is not installed, there is 1.0, 2.0, st"),
+        (ActivateRequest { standby_supervisor: true, ..to("2.0") }, "NOT_SUPPORTED_ON_BACKUP: t"),
+        (to("stuck"), "UNSPECIFIED: `"),
+        (ActivateRequest { boot_config: boot_config("{"), ..to("2.0") }, "InvalidArgument: "),
+        (ActivateRequest { boot_config: Some(policy), ..to("2.0") }, "InvalidArgument: "),
+    ] {
+        let said = activate(&mut client, request).await;
+        let said = said.unwrap_or_else(|it| format!("{:?}: {}", it.code(), it.message()));
+        assert!(said.starts_with(want), "{want}: {said}");
+        assert_eq!((next().as_str(), core.reboots().pending()), ("", None), "{said}");
+    }
+    let later = ActivateRequest { no_reboot: true, ..to("2.0") };
+    assert_eq!(activate(&mut client, later.clone()).await.unwrap(), "ok");
+    assert_eq!((next().as_str(), core.reboots().pending()), ("2.0\n", None));
+    assert_eq!(activate(&mut client, to("1.0")).await.unwrap(), "ok");
+    let pending = core.reboots().pending().unwrap();
+    assert_eq!((next().as_str(), &*pending.reason), ("1.0\n", "version 1.0 is activated"));
+    assert_eq!(pending.extent, None, "by the operator's setting");
+    let refused = activate(&mut client, to("2.0")).await.unwrap_err();
+    assert_eq!((refused.code(), next().as_str()), (Code::FailedPrecondition, "1.0\n"));
+    assert_eq!(activate(&mut client, later).await.unwrap(), "ok");
+}
+
+// proves 6.13, 6.14
+#[tokio::test]
+async fn a_reader_only_looks_which_version_runs() {
+    let core = with_slots();
+    let mut client = OsClient::new(channel(&core, Some(Role::ReadOnly)).await);
+    let unsupported = StandbyState { state: standby_state::State::Unsupported.into() };
+    let verified = client.verify(VerifyRequest {}).await.unwrap().into_inner();
+    let VerifyResponse { version, activation_fail_message, .. } = &verified;
+    assert_eq!((version.as_str(), activation_fail_message.as_str()), ("1.0", ""));
+    let state = verified.verify_standby.and_then(|it| it.state);
+    assert_eq!(state, Some(verify_standby::State::StandbyState(unsupported)));
+    assert!(!verified.individual_supervisor_install);
+    let refused = activate(&mut client, to("1.0")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let refused = client.install(tokio_stream::empty()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+}
+
+/// The whole agent on a box with slots, over its boots.
+struct Rig {
+    kernel: SimulatedKernel,
+    folder: tempfile::TempDir,
+    agent: Agent,
+}
+
+/// What happens to a box.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// The agent is killed and starts again.
+    Killed,
+    /// The box boots what was activated.
+    Boots,
+    /// It tries to, and comes back with what it had.
+    FallsBack,
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let mode = fs::Permissions::from_mode(0o700); // it holds more than the agent's files
+        let folder = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
+        slots(folder.path());
+        fs::write(folder.path().join("slots/2.0"), "").unwrap();
+        let agent = Agent::start(&kernel, folder.path()).await;
+        Self { kernel, folder, agent }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn then(self, then: Then) -> Self {
+        let boots = !matches!(then, Then::Killed);
+        if boots {
+            let reboots = &self.agent.device.reboots;
+            let _is_pending = reboots.ask(Duration::ZERO, String::new());
+            reboots.due().await;
+        }
+        if let Then::Boots = then {
+            fs::copy(self.file("next"), self.file("running")).unwrap();
+        }
+        let Self { kernel, folder, agent } = self;
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        Self { kernel, folder, agent }
+    }
+
+    async fn verify(&self) -> (String, String) {
+        let mut client = client(&self.agent).await;
+        let verified = client.verify(VerifyRequest {}).await.unwrap().into_inner();
+        (verified.version, verified.activation_fail_message)
+    }
+
+    fn hostname(&self) -> Option<String> {
+        let configuration = self.agent.handle.configuration();
+        let path =
+            configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());
+        configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
+    }
+
+    /// What is in force of all that comes with an activation.
+    fn seen(&self) -> (Option<String>, Option<String>) {
+        let authz = self.agent.gnsi.authz.last().map(|it| it.version.clone());
+        (self.hostname(), authz)
+    }
+}
+
+fn coming(hostname: &str) -> ActivateRequest {
+    let vendor_config = format!(r#"{{"holdfast:system":{{"hostname":"{hostname}"}}}}"#).into();
+    let boot = bootz::BootConfig { vendor_config, ..Default::default() };
+    let policy = authz::UploadRequest {
+        version: hostname.to_owned(),
+        created_on: 7,
+        policy: r#"{"name":"open","allow_rules":[{"name":"all"}]}"#.to_owned(),
+    };
+    let set =
+        SetBootConfigRequest { boot_config: Some(boot), authz: Some(policy), ..Default::default() };
+    ActivateRequest { boot_config: Some(set), ..to("2.0") }
+}
+
+// proves 4.83, 6.13, 6.14
+#[tokio::test]
+async fn what_comes_with_an_activation_is_in_force_when_its_version_first_runs() {
+    use Then::{Boots, FallsBack, Killed};
+    let fell_back = "version 2.0 was activated, 1.0 runs";
+    let new = || (Some("new".to_owned()), Some("new".to_owned()));
+    for (course, version, message, seen) in [
+        (&[][..], "1.0", "", (None, None)),
+        (&[Killed], "1.0", "", (None, None)),
+        (&[Boots], "2.0", "", new()),
+        (&[Killed, Boots], "2.0", "", new()),
+        (&[Boots, Killed], "2.0", "", new()),
+        (&[FallsBack], "1.0", fell_back, (None, None)),
+        (&[FallsBack, Killed], "1.0", fell_back, (None, None)),
+        // Another boot finds the way after all: what came with the activation is gone, and the complaint as well.
+        (&[FallsBack, Boots], "2.0", "", (None, None)),
+    ] {
+        let mut rig = Rig::new().await;
+        let mut client = client(&rig.agent).await;
+        assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
+        assert!(rig.agent.device.reboots.pending().is_some());
+        for then in course {
+            rig = rig.then(*then).await;
+        }
+        assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()), "{course:?}");
+        assert_eq!(rig.seen(), seen, "{course:?}");
+        let state = format!(r#""software-version":"{version}""#);
+        assert!(rig.agent.shown().contains(&state), "{}", rig.agent.shown());
+        // It came into force once: what is set later stays.
+        if version == "2.0" {
+            rig.agent
+                .update(r#"{"openconfig-system:system":{"config":{"motd-banner":"x"}}}"#)
+                .await
+                .unwrap();
+            rig = rig.then(Killed).await;
+            assert_eq!((rig.verify().await.1.as_str(), rig.seen()), ("", seen), "{course:?}");
+        }
+        rig.agent.stop().await;
+    }
+}
+
+// proves 4.83, 6.14
+#[tokio::test]
+async fn what_cannot_come_into_force_any_more_is_told() {
+    let rig = Rig::new().await;
+    let mut client = client(&rig.agent).await;
+    assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
+    // gNSI is switched off meanwhile: its policies are not taken, and nothing of the rest is.
+    let off = crate::core::Intent::Switch { service: holdfast_config::Service::Gnsi, on: false };
+    rig.agent.handle.change(&crate::core::tests::caller(), off).await.unwrap();
+    let rig = rig.then(Then::Boots).await;
+    let (version, message) = rig.verify().await;
+    assert_eq!(version, "2.0");
+    assert!(
+        message.starts_with("version 2.0 runs, without") && message.contains("gNSI"),
+        "{message}"
+    );
+    assert_eq!(rig.seen(), (None, None));
+    let rig = rig.then(Then::Killed).await;
+    assert_eq!(rig.verify().await, (version, message));
+    rig.agent.stop().await;
+}
+
+// proves 6.13
+#[tokio::test]
+async fn the_last_activation_counts_and_takes_what_came_with_it() {
+    let rig = Rig::new().await;
+    let mut client = client(&rig.agent).await;
+    let no_reboot = |request| ActivateRequest { no_reboot: true, ..request };
+    assert_eq!(activate(&mut client, no_reboot(coming("first"))).await.unwrap(), "ok");
+    assert_eq!(activate(&mut client, no_reboot(coming("second"))).await.unwrap(), "ok");
+    // One that fails leaves the last one as it was.
+    fs::write(rig.file("slots/stuck"), "").unwrap();
+    let failed = activate(&mut client, ActivateRequest { version: "stuck".into(), ..coming("x") });
+    assert!(failed.await.unwrap().starts_with("UNSPECIFIED"));
+    let rig = rig.then(Then::Boots).await;
+    assert_eq!(rig.hostname().as_deref(), Some("second"));
+    rig.agent.stop().await;
+}

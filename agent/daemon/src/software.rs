@@ -1,0 +1,342 @@
+//! Which software runs, which one was activated to run next, and what comes into force with it.
+//!
+//! An activation is written down before the box is told of it. Each start compares what runs with what was activated
+//! ([`Software::begin`]): it runs, the box has booted and something else runs, or the box has not booted since.
+
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
+use zeroize::Zeroizing;
+
+use crate::{
+    logging::Chain,
+    reboot::{Extent, Reboots},
+    slots::{SlotError, Slots},
+    store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError},
+};
+
+/// The version of a box whose operator says nothing of versions: the agent's.
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Another text after each boot of the kernel (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// What is stored of an activation: what it is, and the boot configuration that came with it.
+const ACTIVATION: &str = "activation";
+const BOOT_CONFIG: &str = "boot-config";
+
+/// Why a version is not activated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ActivateError {
+    #[error("version `{version}` is not installed, there is {}", there.join(", "))]
+    NotInstalled { version: String, there: Vec<String> },
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    #[error("cannot write the activation down")]
+    Store(#[from] StoreError),
+}
+
+/// The software of the box; clones share it.
+#[derive(Clone, Debug)]
+pub struct Software(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    slots: Slots,
+    running: Running,
+    boot: String,
+    store: Store,
+    activation: Mutex<Option<Activation>>,
+    /// One activation at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// What runs, as it was found out when the agent started.
+#[derive(Clone, Debug)]
+pub struct Running {
+    version: String,
+    /// False when it was asked for and not told.
+    is_certain: bool,
+}
+
+/// The last activation: until its version runs, and after that when something went wrong.
+#[derive(Clone)]
+struct Activation {
+    record: Record,
+    /// The request that came with it, encoded. It holds secrets, so `Debug` does not show it.
+    boot_config: Option<Zeroizing<Vec<u8>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    version: String,
+    /// Who activated it.
+    by: String,
+    /// Which boot of the box it was activated in.
+    boot: String,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Outcome {
+    Waits,
+    /// The box has booted, and something else runs.
+    FellBack(String),
+    /// It runs, without what should have come into force with it.
+    Incomplete(String),
+}
+
+/// What comes into force now that an activated version runs.
+pub struct Coming {
+    pub version: String,
+    /// Who activated it.
+    pub by: String,
+    /// A `SetBootConfigRequest`, encoded. It holds secrets, so `Debug` does not show it.
+    pub boot_config: Zeroizing<Vec<u8>>,
+}
+
+/// What a start finds of an activation.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Unchanged,
+    Runs,
+    FellBack,
+    /// It tells nothing any more.
+    Outdated,
+}
+
+impl fmt::Debug for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Activation").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Coming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coming").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    pub fn given(version: impl Into<String>) -> Self {
+        Self { version: version.into(), is_certain: true }
+    }
+
+    /// What was given, or else what the program of the slots says.
+    pub async fn find(given: Option<String>, slots: &Slots) -> Self {
+        if let Some(version) = given {
+            return Self::given(version);
+        }
+        match slots.list().await.map(|listed| listed.into_iter().next()) {
+            Ok(version) => Self::given(version.unwrap_or_else(|| OWN_VERSION.to_owned())),
+            Err(SlotError::NoProgram) => Self::given(OWN_VERSION),
+            Err(error) => {
+                warn!(error = %Chain(&error), "cannot find out which software runs");
+                Self { version: OWN_VERSION.to_owned(), is_certain: false }
+            }
+        }
+    }
+}
+
+/// The boot of the box: another text after a reboot of the given extent.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn this_boot(extent: Extent, reboots: &Reboots) -> io::Result<String> {
+    let kernel = std::fs::read_to_string(BOOT_ID)?;
+    let kernel = kernel.trim();
+    Ok(match extent {
+        Extent::System => kernel.to_owned(),
+        Extent::Agent => format!("{kernel}/{}", reboots.last().unwrap_or_default().count),
+    })
+}
+
+impl Software {
+    /// `boot` is [`this_boot`].
+    pub fn new(
+        slots: Slots,
+        running: Running,
+        boot: String,
+        store: Store,
+        stored: &Artefacts,
+    ) -> Self {
+        let activation = Mutex::new(read(stored));
+        Self(Arc::new(Shared { slots, running, boot, store, activation, turn: Default::default() }))
+    }
+
+    pub fn slots(&self) -> &Slots {
+        &self.0.slots
+    }
+
+    /// The version that runs: that of `/system/state/software-version`.
+    pub fn running(&self) -> &str {
+        &self.0.running.version
+    }
+
+    /// Why the version that was activated last does not run, or runs incompletely.
+    pub fn failure(&self) -> Option<String> {
+        match self.current()?.record.outcome {
+            Outcome::Waits => None,
+            Outcome::FellBack(why) | Outcome::Incomplete(why) => Some(why),
+        }
+    }
+
+    /// Whether a version is there.
+    ///
+    /// # Errors
+    /// When the program does not tell; without one, what runs is all there is.
+    pub async fn is_installed(&self, version: &str) -> Result<bool, SlotError> {
+        if version == self.running() {
+            return Ok(true);
+        }
+        match self.0.slots.list().await {
+            Ok(listed) => Ok(listed.iter().any(|it| it == version)),
+            Err(SlotError::NoProgram) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the box boot an installed version from now on. What comes with it comes into force when it first runs, and
+    /// is dropped when the box boots something else instead. What came with an earlier activation is dropped.
+    ///
+    /// # Errors
+    /// When the version is not there, or the program fails: then the earlier activation stands.
+    pub async fn activate(
+        &self,
+        version: &str,
+        by: &str,
+        boot_config: Option<Vec<u8>>,
+    ) -> Result<(), ActivateError> {
+        let _turn = self.0.turn.lock().await;
+        let there = self.0.slots.list().await?;
+        if !there.iter().any(|it| it == version) {
+            return Err(ActivateError::NotInstalled { version: version.to_owned(), there });
+        }
+        let record = Record {
+            version: version.to_owned(),
+            by: by.to_owned(),
+            boot: self.0.boot.clone(),
+            outcome: Outcome::Waits,
+        };
+        let before = self.current();
+        let boot_config = boot_config.map(Zeroizing::new);
+        self.keep(Some(Activation { record, boot_config })).await?;
+        match self.0.slots.activate(version).await {
+            Ok(_) => info!(version, by, "a version of the software is activated"),
+            Err(error) => {
+                self.keep(before).await?;
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks what has become of the activation, once at each start.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub async fn begin(&self) -> Result<Option<Coming>, StoreError> {
+        let Some(Activation { record, boot_config }) = self.current() else { return Ok(None) };
+        let running = &self.0.running;
+        if !running.is_certain {
+            return Ok(None);
+        }
+        let version = &record.version;
+        match found(&record, &running.version, &self.0.boot) {
+            Found::Unchanged => Ok(None),
+            Found::Outdated => self.keep(None).await.map(|()| None),
+            Found::FellBack => {
+                let why = format!("version {version} was activated, {} runs", running.version);
+                error!(activated = version, running = running.version, "the box fell back");
+                self.end(record, Outcome::FellBack(why)).await.map(|()| None)
+            }
+            Found::Runs => {
+                info!(version, "the version that was activated runs");
+                let Record { version, by, .. } = record;
+                match boot_config {
+                    Some(boot_config) => Ok(Some(Coming { version, by, boot_config })),
+                    None => self.keep(None).await.map(|()| None),
+                }
+            }
+        }
+    }
+
+    /// What has to be written down when all that came with an activation is in force.
+    pub fn completion() -> Vec<ArtefactChange> {
+        changes(None)
+    }
+
+    /// It is written down.
+    pub fn complete(&self) {
+        self.set(None);
+    }
+
+    /// What came with the activation cannot come into force: it is dropped.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub async fn incomplete(&self, why: String) -> Result<(), StoreError> {
+        match self.current() {
+            Some(Activation { record, .. }) => self.end(record, Outcome::Incomplete(why)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn end(&self, record: Record, outcome: Outcome) -> Result<(), StoreError> {
+        let record = Record { outcome, ..record };
+        self.keep(Some(Activation { record, boot_config: None })).await
+    }
+
+    async fn keep(&self, activation: Option<Activation>) -> Result<(), StoreError> {
+        self.0.store.write_artefacts(changes(activation.as_ref())).await?;
+        self.set(activation);
+        Ok(())
+    }
+
+    fn set(&self, activation: Option<Activation>) {
+        *self.0.activation.lock().unwrap_or_else(PoisonError::into_inner) = activation;
+    }
+
+    fn current(&self) -> Option<Activation> {
+        self.0.activation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn found(record: &Record, running: &str, boot: &str) -> Found {
+    match (&record.outcome, record.version == running) {
+        (Outcome::Waits, true) => Found::Runs,
+        (Outcome::Waits, false) if record.boot != boot => Found::FellBack,
+        (Outcome::FellBack(_), true) | (Outcome::Incomplete(_), false) => Found::Outdated,
+        _ => Found::Unchanged,
+    }
+}
+
+fn changes(activation: Option<&Activation>) -> Vec<ArtefactChange> {
+    let row = |name: &str, content: Option<Vec<u8>>| ArtefactChange {
+        table: ArtefactTable::Activation,
+        name: name.to_owned(),
+        artefact: content.map(|content| Artefact {
+            version: String::new(),
+            created_on: 0,
+            content: Zeroizing::new(content),
+        }),
+    };
+    let record = activation.map(|it| {
+        serde_json::to_vec(&it.record).expect("texts and an enumeration have a JSON form")
+    });
+    let boot_config = activation.and_then(|it| it.boot_config.as_ref());
+    vec![row(ACTIVATION, record), row(BOOT_CONFIG, boot_config.map(|it| it.to_vec()))]
+}
+
+/// One that cannot be read stays until the next one takes its place: a newer agent may have written it.
+fn read(stored: &Artefacts) -> Option<Activation> {
+    let rows = stored.get(&ArtefactTable::Activation)?;
+    let record = serde_json::from_slice(&rows.get(ACTIVATION)?.content);
+    let record = record.inspect_err(|error| warn!(%error, "cannot read what was activated last"));
+    let boot_config = rows.get(BOOT_CONFIG).map(|it| it.content.clone());
+    Some(Activation { record: record.ok()?, boot_config })
+}
