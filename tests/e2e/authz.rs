@@ -144,3 +144,33 @@ async fn grpcurl_finds_the_service_by_reflection() {
     let probed = grpcurl(&agent, &["gnsi.authz.v1.Authz/Probe"], &asked).await.unwrap();
     assert!(probed.contains("ACTION_DENY") && probed.contains("v1"), "{probed}");
 }
+
+#[tokio::test]
+async fn grpcurl_reaches_each_service_of_gnsi() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let listed = grpcurl(&agent, &["list"], "").await.unwrap();
+    // service and RPC, message, what is told or complained of
+    for (service, rpc, message, said) in [
+        ("gnsi.authz.v1.Authz", "Probe", r#"{"user":"a","rpc":"Get"}"#, "`rpc` has to be"),
+        ("gnsi.pathz.v1.Pathz", "Probe", r#"{"path":{}}"#, "`user` is missing"),
+        ("gnsi.certz.v1.Certz", "GetProfileList", "{}", "system_default_profile"),
+        (
+            "gnsi.credentialz.v1.Credentialz",
+            "CanGenerateKey",
+            r#"{"keyParams":"KEY_GEN_SSH_KEY_TYPE_EDDSA_ED25519"}"#,
+            "canGenerate",
+        ),
+        (
+            "gnsi.acctz.v1.AcctzStream",
+            "RecordSubscribe",
+            r#"{"timestamp":"1960-01-01T00:00:00Z"}"#,
+            "no time since 1970",
+        ),
+    ] {
+        assert!(listed.lines().any(|line| line == service), "{service} is not in {listed}");
+        let told = grpcurl(&agent, &[&format!("{service}/{rpc}")], message).await;
+        let told = told.unwrap_or_else(|complaint| complaint);
+        assert!(told.contains(said), "{service}: {told}");
+    }
+}
