@@ -201,6 +201,8 @@ pub(crate) struct Overlay<'g> {
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) turned: Turned,
+    /// Some value asks for an order.
+    pub(crate) ordered: bool,
     /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
     pub(crate) playing: bool,
     /// All that fades.
@@ -224,6 +226,7 @@ impl<'g> Overlay<'g> {
             named: Kinds::default(),
             prefixes: FixedMap::default(),
             turned: Turned::default(),
+            ordered: false,
             playing: false,
             fading: 0,
             edges: 0,
@@ -314,8 +317,10 @@ impl<'g> Overlay<'g> {
             ..OverlayNode::empty(node.key.clone())
         });
         self.by_idx.insert(idx, spot);
-        if let Some(traits) = node.goal.traits() {
-            self.open_accounts(spot, traits);
+        match (node.goal.traits(), &node.live) {
+            (Some(traits), _) => self.open_accounts(spot, traits),
+            (None, Some(live)) => self.ordered |= !live.order.is_empty(),
+            (None, None) => {}
         }
         (spot, true)
     }
@@ -351,6 +356,7 @@ impl<'g> Overlay<'g> {
         let accounts: Accounts =
             traits.needs.iter().map(|need| self.account(&need.target)).collect();
         let unmet = accounts.iter().filter(|&&account| self.group(account).avail == 0).count();
+        self.ordered |= !traits.order.is_empty();
         let node = self.node_mut(spot);
         node.unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         node.accounts = accounts;

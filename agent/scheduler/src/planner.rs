@@ -10,6 +10,7 @@ mod claims;
 mod emit;
 mod ingest;
 mod resolve;
+mod sequence;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::overlay::{Account, Accounts, Becoming, Overlay, OverlayNode, Spot, Wa
 use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Unmet, Work};
 use crate::traits::{Traits, ordering};
 use crate::value::SharedValue;
+
+use sequence::Sequence;
 
 /// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
 const FINDINGS: usize = 0;
@@ -61,6 +64,7 @@ pub(crate) struct Planner<'g> {
     courteous: BTreeMap<Key, Spot>,
     /// Parts that descriptors listed.
     pub(crate) listed: u64,
+    sequence: Sequence,
     /// With one transport, the order of the plan is order enough.
     transports: bool,
 }
@@ -82,6 +86,7 @@ impl<'g> Planner<'g> {
             kept: FixedMap::default(),
             courteous: BTreeMap::new(),
             listed: 0,
+            sequence: Sequence::default(),
             transports: emit::transports(graph) > 1,
         }
     }
@@ -276,6 +281,9 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node(spot);
         let (Want::Delete, Some(live)) = (&node.want, node.live.clone()) else { return };
         let key = node.key.clone();
+        if !force && self.is_early(spot) {
+            return;
+        }
         let (_, lost) = self.overlay.shift(&key, Some(&live), None);
         if !force && self.is_blocked(spot, &live, &lost) {
             return self.park_idle(spot, &key);
@@ -292,6 +300,7 @@ impl<'g> Planner<'g> {
                 self.turn();
             }
         }
+        self.passed(spot);
     }
 
     pub(crate) fn change(&mut self, spot: Spot, force: bool) {
@@ -417,6 +426,9 @@ impl<'g> Planner<'g> {
             return self.want_create(spot); // lost what it had when it was found ready
         }
         let (value, traits) = (value.clone(), traits.clone());
+        if !force && self.is_early(spot) {
+            return;
+        }
         if self.overlay.is_held(spot, &traits) || self.is_claimed(spot, &traits) {
             return;
         }
@@ -426,6 +438,7 @@ impl<'g> Planner<'g> {
         node.current = Some(value);
         node.want = Want::Nothing;
         self.turn();
+        self.passed(spot);
     }
 
     /// True when users must go first; then it is tried again when they are gone.
@@ -473,6 +486,11 @@ impl<'g> Planner<'g> {
         let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();
         waiting.sort_by(|a, b| nodes[a.0 as usize].key.cmp(&nodes[b.0 as usize].key));
         waiting
+    }
+
+    fn work(&self) -> Work {
+        let visited = self.overlay.nodes.len() as u64;
+        Work { visited, edges: self.overlay.edges, parts: self.listed }
     }
 
     /// Acts on all readiness that changed.
@@ -533,12 +551,16 @@ pub(crate) fn plan_keeping(
     revisit: Vec<Idx>,
     kept: FixedMap<Claim, Key>,
 ) -> Result<Plan, PlanError> {
-    let mut planner = Planner { kept, ..Planner::new(graph) };
-    planner.intend(&delta)?;
-    planner.revisit(revisit);
-    planner.run();
-    if delta.mode == Mode::Atomic {
-        planner.refuse_claims()?;
+    let play = |sequence| played(graph, &delta, &revisit, &kept, sequence);
+    let mut planner = play(Sequence::default())?;
+    let sequence = Sequence::of(&planner);
+    let mut work = planner.work();
+    if !sequence.is_kept(&planner.operations) {
+        planner = play(Sequence::of(&planner))?;
+        work = work.plus(planner.work());
+    }
+    if planner.transports {
+        sequence.note(&mut planner.operations);
     }
     let waiting = planner.waiting();
     let overlay = planner.overlay;
@@ -552,14 +574,28 @@ pub(crate) fn plan_keeping(
         targets,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
-        work: Work {
-            visited: overlay.nodes.len() as u64,
-            edges: overlay.edges,
-            parts: planner.listed,
-        },
+        work,
         nodes: overlay.nodes,
     };
     plan.admitted(graph.intent_revision)
+}
+
+/// The planner when all is decided.
+fn played<'g>(
+    graph: &'g Graph,
+    delta: &Delta,
+    revisit: &[Idx],
+    kept: &FixedMap<Claim, Key>,
+    sequence: Sequence,
+) -> Result<Planner<'g>, PlanError> {
+    let mut planner = Planner { kept: kept.clone(), sequence, ..Planner::new(graph) };
+    planner.intend(delta)?;
+    planner.revisit(revisit.to_vec());
+    planner.run();
+    if delta.mode == Mode::Atomic {
+        planner.refuse_claims()?;
+    }
+    Ok(planner)
 }
 
 /// The goals of a change alone, without a way to them.

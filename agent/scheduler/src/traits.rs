@@ -23,6 +23,8 @@ const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
 pub(crate) struct Traits {
     /// Ascending by target.
     pub(crate) needs: Box<[Dependency]>,
+    /// What it comes after and goes before, without needing it.
+    pub(crate) order: Box<[Target]>,
     /// Facets, properties and parts that it is the whole of. Its own key is not among them.
     pub(crate) offers: Sorted<Target, ()>,
     pub(crate) prefixes: Box<[(u32, IpNet)]>,
@@ -76,7 +78,7 @@ impl Traits {
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            traits.needs = checked(needs).map_err(Refusal::whole)?;
+            (traits.needs, traits.order) = checked(needs).map_err(Refusal::whole)?;
             traits.claims = descriptor.claims(&**value).into();
             Ok(traits)
         });
@@ -175,13 +177,18 @@ impl Traits {
 /// Dependencies up to which labels are compared one by one rather than sorted.
 const FEW: usize = 8;
 
-/// Sorted dependencies, each with a label of its own.
-fn checked(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
+/// What must be there, and what is only an order.
+type Checked = (Box<[Dependency]>, Box<[Target]>);
+
+/// Sorts dependencies, of which each must have a label of its own.
+fn checked(mut needs: Vec<Dependency>) -> Result<Checked, String> {
     if let Some(label) = repeated(&needs) {
         return Err(format!("two of its dependencies are labelled `{label}`"));
     }
+    let order = needs.extract_if(.., |need| need.bond == Bond::Order);
+    let order = order.map(|need| need.target).collect();
     needs.sort_by(|a, b| a.target.cmp(&b.target));
-    Ok(needs.into())
+    Ok((needs.into(), order))
 }
 
 fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {
@@ -257,6 +264,7 @@ impl Gathered {
         self.prefixes.dedup();
         Traits {
             needs: Box::default(),
+            order: Box::default(),
             offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
             prefixes: self.prefixes.into(),
             claims: Box::default(),

@@ -173,7 +173,7 @@ impl Transaction {
     /// An operation will not be done: nor will what waits for it.
     fn broke(&mut self, op: OpId) {
         let seat = self.seat(op);
-        self.order.broke(seat);
+        self.order.broke(seat, &self.flights);
     }
 
     /// What was handed out and not answered.

@@ -46,6 +46,7 @@ impl Planner<'_> {
             cause,
             taken: Vec::new(),
             after,
+            behind: Box::default(),
             spot,
         });
         op

@@ -1,6 +1,7 @@
 //! What gives way when a plan cannot go on.
 //!
-//! In this order: companions that wait for nothing but one another are created together; the users of what must go are
+//! In this order: companions that wait for nothing but one another are created together; an order that is no dependence
+//! is not kept; the users of what must go are
 //! parked, those of the highest kind first; a change that will not get what it needs becomes a delete; where values
 //! of the system use one another in a circle, the circle is broken; and an identity kept for its holder of before, who
 //! does not come, goes to whoever else wants it.
@@ -17,6 +18,7 @@ impl Planner<'_> {
     /// Lets something give way. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
         self.create_companions()
+            || self.release_early()
             || self.park_users()
             || self.starve()
             || self.break_circle()

@@ -15,6 +15,15 @@ pub(super) struct Order {
     /// Who waits for the operation at a seat: `followers[first[seat]..first[seat + 1]]`.
     first: Vec<u32>,
     followers: Vec<u32>,
+    freed: Vec<Freed>,
+}
+
+/// Which followers of an operation have heard that they need not wait for it any more.
+#[derive(Clone, Copy, Debug, Default)]
+struct Freed {
+    /// Those of its own transport.
+    own: bool,
+    others: bool,
 }
 
 impl Order {
@@ -24,10 +33,12 @@ impl Order {
         if flights.iter().all(|flight| Some(flight.op.transport) == transport) {
             return Self { ready: seats.collect(), ..Self::default() };
         }
-        let lacks: Vec<u32> = flights.iter().map(|flight| spot_of(flight.op.after.len())).collect();
+        let before = |flight: &Flight| flight.op.after.len() + flight.op.behind.len();
+        let lacks: Vec<u32> = flights.iter().map(|flight| spot_of(before(flight))).collect();
         let ready = seats.filter(|&seat| lacks[seat as usize] == 0).collect();
         let (first, followers) = followers(flights);
-        Self { ready, lacks, first, followers }
+        let freed = vec![Freed::default(); flights.len()];
+        Self { ready, lacks, first, followers, freed }
     }
 
     /// What may be handed out by now, ascending.
@@ -40,18 +51,36 @@ impl Order {
 
     /// An operation is with its transport, which keeps order.
     pub(super) fn handed(&mut self, seat: usize, flights: &[Flight]) {
-        self.free(seat, |follower| flights[follower].op.transport == flights[seat].op.transport);
+        let own = |follower: usize| flights[follower].op.transport == flights[seat].op.transport;
+        self.free(seat, own);
+        self.set_freed(seat, |freed| &mut freed.own);
     }
 
     /// An operation is completed: what other transports carry may follow.
     pub(super) fn came_to_end(&mut self, seat: usize, flights: &[Flight]) {
-        self.free(seat, |follower| flights[follower].op.transport != flights[seat].op.transport);
+        let other = |follower: usize| flights[follower].op.transport != flights[seat].op.transport;
+        self.free(seat, other);
+        self.set_freed(seat, |freed| &mut freed.others);
     }
 
-    /// An operation will not be done: whoever waits for it is to be left out.
-    pub(super) fn broke(&mut self, seat: usize) {
+    /// An operation will not be done, or was done in vain: whoever needs it is to be left out, whoever is only behind it
+    /// goes on, unless it did so before.
+    pub(super) fn broke(&mut self, seat: usize, flights: &[Flight]) {
+        let needs = |follower: u32| flights[follower as usize].op.after.contains(&spot_of(seat));
         let range = self.range(seat);
-        self.ready.extend_from_slice(&self.followers[range]);
+        let left_out = self.followers[range].iter().copied().filter(|&follower| needs(follower));
+        self.ready.extend(left_out);
+        let Some(Freed { own, others }) = self.freed.get(seat).copied() else { return };
+        self.free(seat, |follower| {
+            let alike = flights[follower].op.transport == flights[seat].op.transport;
+            !needs(spot_of(follower)) && if alike { !own } else { !others }
+        });
+    }
+
+    fn set_freed(&mut self, seat: usize, which: impl Fn(&mut Freed) -> &mut bool) {
+        if let Some(freed) = self.freed.get_mut(seat) {
+            *which(freed) = true;
+        }
     }
 
     fn free(&mut self, seat: usize, concerns: impl Fn(usize) -> bool) {
@@ -78,7 +107,8 @@ impl Order {
 /// The seats that wait for each seat, one list behind the other, and where each list begins.
 fn followers(flights: &[Flight]) -> (Vec<u32>, Vec<u32>) {
     let mut first = vec![0u32; flights.len() + 1];
-    for &before in flights.iter().flat_map(|flight| &flight.op.after) {
+    for &before in flights.iter().flat_map(|flight| flight.op.after.iter().chain(&flight.op.behind))
+    {
         first[before as usize + 1] += 1;
     }
     for seat in 1..first.len() {
@@ -87,7 +117,7 @@ fn followers(flights: &[Flight]) -> (Vec<u32>, Vec<u32>) {
     let mut next = first.clone();
     let mut followers = vec![0; *first.last().unwrap_or(&0) as usize];
     for (seat, flight) in (0..).zip(flights) {
-        for &before in &flight.op.after {
+        for &before in flight.op.after.iter().chain(&flight.op.behind) {
             let place = &mut next[before as usize];
             followers[*place as usize] = seat;
             *place += 1;

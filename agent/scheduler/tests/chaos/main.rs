@@ -216,3 +216,19 @@ fn nothing_leans_on_itself_by_way_of_a_late_notice() {
         ],
     );
 }
+
+/// What was completed and not seen, and so fails late, has told those behind it already.
+#[test]
+fn whoever_is_behind_hears_of_an_end_once() {
+    let mut world = World::failing_at(vec![11, 5]);
+    for (change, atomic) in [
+        ("A =0 !0 <!a <~m/2; c =0 !0", false),
+        ("B =0 !0; a =0 !1 <A <~m/2; -c", false),
+        ("-d; e =2 !0 .r(<c) <a", true),
+        ("m =1 !1 .t(.q) :up <a; m/2 =0 !1", false),
+        ("a =1 !1 .r(<c) .t(.q) <b; b; e <?f; m/1 =2 !1 <A; m/2 =2 !0 .r(<c)", false),
+    ] {
+        world.play(Move::Intend { change: change.to_owned(), atomic });
+    }
+    world.check();
+}

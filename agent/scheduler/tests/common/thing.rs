@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, InvalidField, Key, KindId, Offer,
-    Part, PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
+    Bond, Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, InvalidField, Key, KindId,
+    Offer, Part, PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
 };
 
 const THING: KindId = KindId(1);
@@ -26,7 +26,7 @@ pub struct Thing {
 
 impl Thing {
     /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
-    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `+f` offers a
+    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `<~b` comes after b and goes before it, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
     /// before us, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
@@ -110,6 +110,7 @@ impl Thing {
                 ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
                 (">", name) => Dependency::exact(text, key(name)).together(),
                 ("!", name) => Dependency::exact(text, key(name)).renewing(),
+                ("~", name) => Dependency::exact(text, key(name)).ordering(),
                 _ if text.ends_with('/') => {
                     Dependency::under(text, key(text.trim_end_matches('/')))
                 }
@@ -124,9 +125,11 @@ impl Thing {
         needs
     }
 
-    /// For reference models.
+    /// For reference models: what must be there.
     pub fn dependencies(&self) -> Vec<Dependency> {
-        self.needs()
+        let mut needs = self.needs();
+        needs.retain(|need| need.bond != Bond::Order);
+        needs
     }
 
     pub fn operation_parts(&self) -> Vec<(Key, Thing)> {
