@@ -108,6 +108,7 @@ impl<'g> Planner<'g> {
     /// Finds the order. Everything the plan starts from has been taken in.
     pub(crate) fn run(&mut self) {
         self.overlay.playing = true;
+        self.operations.reserve(self.overlay.nodes.len());
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             self.classify(spot);
         }

@@ -354,6 +354,7 @@ impl Engine {
 
     /// Takes over the goals of a plan, and what it found to be in place.
     pub(crate) fn commit(&mut self, plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
+        step.changed.reserve(plan.nodes.len());
         let retry = plan.delta.options.retry;
         let retry = (retry != Retry::default()).then(|| Arc::new(retry));
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {

@@ -81,6 +81,7 @@ impl Engine {
             return false;
         }
         let (mut left_out, mut silent) = (Vec::new(), Vec::new());
+        step.submit.reserve(ready.len());
         for seat in ready {
             let op = transaction.op_at(seat);
             match transaction.turn_of(seat) {
