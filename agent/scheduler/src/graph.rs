@@ -453,6 +453,7 @@ impl Graph {
             pointers(node.concerned()) == pointers(after)
         };
         let before = if listed { None } else { Some(self.member_of(idx)) };
+        let parked = self.parked_by(idx);
         self.revision += 1;
         let node = &mut self.nodes[idx as usize];
         let old = std::mem::replace(&mut node.live, live.clone());
@@ -464,6 +465,14 @@ impl Graph {
         self.account_offers(idx, old.as_deref(), live.as_deref());
         self.altered(idx, old.as_deref(), live.as_deref());
         self.settle(idx);
+        self.wake_ready(&parked);
+    }
+
+    /// Those who may wait for a value to go that could not: when it has gone, others may offer what they need.
+    fn parked_by(&mut self, idx: Idx) -> Vec<Idx> {
+        let node = self.node(idx);
+        let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+        if failed && node.live.is_some() { self.concerned_by(idx) } else { Vec::new() }
     }
 
     /// Whether the system has what was asked. A panic says no.

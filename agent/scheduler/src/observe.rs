@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Takes in that a value was seen to be gone while an operation on it was in flight that failed.
+    /// Takes in that a value was seen to be gone while an operation on it was in flight that failed, or was not tried.
     pub(crate) fn acknowledge(&mut self, idx: Idx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());

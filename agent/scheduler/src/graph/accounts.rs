@@ -301,7 +301,13 @@ impl Graph {
 
     /// Wakes those who wait for nothing but what this value still offers.
     pub(crate) fn offer_anew(&mut self, idx: Idx) {
-        for member in self.concerned_by(idx) {
+        let members = self.concerned_by(idx);
+        self.wake_ready(&members);
+    }
+
+    /// Wakes those of these values that wait for nothing.
+    pub(super) fn wake_ready(&mut self, members: &[Idx]) {
+        for &member in members {
             let node = self.node(member);
             let waits = node.goal.traits().is_some() && node.live.is_none();
             if waits && node.unmet == 0 {

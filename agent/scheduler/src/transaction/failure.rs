@@ -222,8 +222,10 @@ impl Engine {
             touched.extend(self.graph.find(&flight.op.key));
             touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
-        let failed = transaction.flights.iter();
-        for flight in failed.filter(|flight| matches!(flight.state, FlightState::Failed(_))) {
+        let not_done = |flight: &&Flight| {
+            matches!(flight.state, FlightState::Failed(_) | FlightState::NotTried)
+        };
+        for flight in transaction.flights.iter().filter(not_done) {
             self.acknowledge(flight.idx, now, step);
         }
         let mut delta = Delta::new(transaction.before.clone()).best_effort();

@@ -220,15 +220,140 @@ fn nothing_leans_on_itself_by_way_of_a_late_notice() {
 /// What was completed and not seen, and so fails late, has told those behind it already.
 #[test]
 fn whoever_is_behind_hears_of_an_end_once() {
-    let mut world = World::failing_at(vec![11, 5]);
-    for (change, atomic) in [
-        ("A =0 !0 <!a <~m/2; c =0 !0", false),
-        ("B =0 !0; a =0 !1 <A <~m/2; -c", false),
-        ("-d; e =2 !0 .r(<c) <a", true),
-        ("m =1 !1 .t(.q) :up <a; m/2 =0 !1", false),
-        ("a =1 !1 .r(<c) .t(.q) <b; b; e <?f; m/1 =2 !1 <A; m/2 =2 !0 .r(<c)", false),
-    ] {
-        world.play(Move::Intend { change: change.to_owned(), atomic });
-    }
-    world.check();
+    ends_well(
+        &[11, 5],
+        vec![
+            best("A =0 !0 <!a <~m/2; c =0 !0"),
+            best("B =0 !0; a =0 !1 <A <~m/2; -c"),
+            atomic("-d; e =2 !0 .r(<c) <a"),
+            best("m =1 !1 .t(.q) :up <a; m/2 =0 !1"),
+            best("a =1 !1 .r(<c) .t(.q) <b; b; e <?f; m/1 =2 !1 <A; m/2 =2 !0 .r(<c)"),
+        ],
+    );
+}
+
+/// A value goes while it waits for its turn in a change that fails: it is missing when the change is taken back.
+#[test]
+fn what_was_lost_before_its_turn_comes_back_with_the_way_back() {
+    ends_well(
+        &[],
+        vec![
+            best("b =0 !1"),
+            atomic("A =0 !0 <b; b =0 !1 <A"),
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::Notice,
+            Move::CarryOut(0),
+            Move::Notice,
+            Move::Answer,
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::Lose("b"),
+        ],
+    );
+}
+
+/// A value was parked because of one that could not be deleted, and has another one to rest on by the time that goes.
+#[test]
+fn whoever_was_parked_for_a_failed_delete_rests_on_another_value() {
+    ends_well(
+        &[13],
+        vec![
+            best("d =0 !0 .*s <b; m/1 =0 !0 #y .t(.q)"),
+            Move::Foreign(1, 1),
+            best("B =1 !1 #y <?g <b; -b; e =1 !0 <?f <A"),
+            best("B =0 !1 <!d; a =2 !1 #x .*s <!A; b =0 !0 #y .t(.q)"),
+            best("B =2 !0 .p; a =0 !1 +10.0.0.0/8 .r(<c); -c; m/1 =1 !0 .*s"),
+            best("-A; B =2 !1 #x <c; m/1 =2 !1 .p"),
+        ],
+    );
+}
+
+#[test]
+fn repro7() {
+    ends_well(
+        &[15],
+        vec![
+            best("a =1 !0 <b; b =0 !0 .t(.q); c =0 !0 ; m/1 =0 !0 <a"),
+            atomic("A =2 !0 #x <a; c =2 !0 <?g"),
+            best("-A; -b; e =0 !0 :up"),
+            best("B =2 !1 .*s; b =2 !0 +f .*s :up; d =0 !1 <?g <A; -e"),
+        ],
+    );
+}
+
+#[test]
+fn repro8() {
+    ends_well(
+        &[7, 24],
+        vec![
+            best("a =0 !1"),
+            best("a =0 !0 <!b; c =0 !1 .r(<c)"),
+            best("c =0 !1 .r(<c) <m/; d =0 !0 ; m/2 =0 !0 <!a"),
+            best("a =1 !0 +f +g :up; -d; e =2 !1 .p .r(<c) <>d"),
+            atomic("B =2 !1 <b:up; d =2 !1 .*s"),
+        ],
+    );
+}
+
+#[test]
+fn repro9() {
+    ends_well(
+        &[6],
+        vec![
+            atomic("A =1 !1 ; B =0 !0 ; c =0 !0"),
+            Move::CarryOut(0),
+            Move::CarryOut(1),
+            Move::CarryOut(1),
+            Move::Crash,
+            Move::Read,
+            Move::Answer,
+            Move::Read,
+            Move::Read,
+            Move::Answer,
+            Move::CarryOut(1),
+            Move::Lose("c"),
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::CarryOut(1),
+            Move::Answer,
+            Move::Notice,
+            Move::CarryOut(1),
+            Move::Time,
+            Move::CarryOut(1),
+            Move::CarryOut(1),
+            Move::Answer,
+            Move::Lose("B"),
+            Move::Answer,
+            Move::Notice,
+            Move::Lose("b"),
+            Move::Answer,
+            Move::CarryOut(1),
+            Move::Answer,
+            best("A =2 !0 ; c =1 !1 ; e =2 !1 :up; m/1 =0 !0 #y <b"),
+            Move::Answer,
+            Move::Foreign(0, 0),
+            Move::Read,
+            Move::CarryOut(0),
+            Move::Notice,
+            atomic("-b; e =1 !1 .p <b; m =1 !0 :up <?f; m/1 =2 !0"),
+            best("B =1 !1 <!e; e =1 !1 <>d; m =0 !0 .p :up"),
+            Move::Time,
+            best("A =1 !1 :up <a; a =2 !1 +g; m =0 !0 ; m/1 =1 !0 <A <a"),
+            Move::Read,
+            Move::Read,
+            Move::CarryOut(0),
+            Move::Time,
+            Move::CarryOut(1),
+            Move::Answer,
+            Move::Read,
+            Move::CarryOut(1),
+            Move::CarryOut(0),
+            Move::Lose("m/2"),
+            best("d =0 !0 .*s :up <m/; m/2 =2 !0 <?f"),
+            Move::Read,
+        ],
+    );
 }
