@@ -52,8 +52,9 @@ impl Engine {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
             let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none();
+            let trouble = node.trouble.as_ref();
             let excused = node.flight.is_some()
-                || node.trouble.is_some()
+                || trouble.is_some_and(|trouble| trouble.due.is_some() || trouble.error.is_some())
                 || self.graph.is_contended(idx)
                 || needs.iter().any(|need| self.is_leaving(&need.target));
             if waits && !excused && self.is_idle() {

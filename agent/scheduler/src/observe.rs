@@ -83,6 +83,8 @@ impl Engine {
             node.applied = None;
         } else if node.applied.is_some() {
             self.suspect(idx, now, urgent, step);
+        } else {
+            self.graph.wake(idx); // what was in its way is gone
         }
     }
 

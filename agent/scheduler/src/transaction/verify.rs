@@ -175,10 +175,13 @@ impl Engine {
     pub(crate) fn forgive(&mut self, idx: Idx) {
         self.graph.cover_up(idx);
         let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
-        trouble.error = None;
+        let failed = trouble.error.take().is_some();
         trouble.attempts = 0;
         if let Some(at) = trouble.due.take() {
             self.timers.remove(&(at, idx));
+        }
+        if failed && self.graph.node(idx).live.is_some() {
+            self.graph.offer_anew(idx); // whoever was parked for its sake may rely on it again
         }
     }
 }

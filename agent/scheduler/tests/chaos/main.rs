@@ -269,8 +269,9 @@ fn whoever_was_parked_for_a_failed_delete_rests_on_another_value() {
     );
 }
 
+/// A value was parked for a delete that failed; then the other one is wanted again.
 #[test]
-fn repro7() {
+fn whoever_was_parked_for_a_failed_delete_comes_back_when_that_is_not_wanted() {
     ends_well(
         &[15],
         vec![
@@ -282,8 +283,9 @@ fn repro7() {
     );
 }
 
+/// The same, with more than one failure and an atomic change at the end.
 #[test]
-fn repro8() {
+fn whoever_was_parked_comes_back_beside_an_atomic_change() {
     ends_well(
         &[7, 24],
         vec![
@@ -296,8 +298,9 @@ fn repro8() {
     );
 }
 
+/// What a life before left behind could not be deleted, is wanted by now, and is gone: nothing is in the way.
 #[test]
-fn repro9() {
+fn what_is_wanted_comes_when_the_remains_under_its_key_are_gone() {
     ends_well(
         &[6],
         vec![
