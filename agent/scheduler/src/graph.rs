@@ -522,6 +522,13 @@ impl Graph {
         guarded(|| descriptor.owned(&**observed)).unwrap_or(false)
     }
 
+    /// Whether the system has something under a key that we made, or may remove because of its mark.
+    pub(crate) fn is_ours(&self, idx: Idx) -> bool {
+        let node = self.node(idx);
+        let marked = || node.current().is_some_and(|current| self.owned(&node.key, current));
+        node.live.is_some() && (node.ours || marked())
+    }
+
     pub(crate) fn label(&self, key: &Key) -> String {
         let node = self.find(key).map(|idx| self.node(idx));
         let value = node.and_then(|node| {

@@ -166,7 +166,7 @@ impl Engine {
     pub(crate) fn suspect_bereft(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.bereft) {
             let node = self.graph.node(idx);
-            if node.live.is_some() && node.ours && node.flight.is_none() && node.unmet > 0 {
+            if node.flight.is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
                 self.suspect(idx, now, false, step);
             }
         }

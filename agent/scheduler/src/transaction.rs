@@ -463,7 +463,7 @@ impl Engine {
             if node.owner == Some(transaction.txn) {
                 node.owner = None;
             }
-            if node.ours && node.live.is_some() && node.unmet > 0 {
+            if node.unmet > 0 && self.graph.is_ours(idx) {
                 self.graph.bereft.push(idx); // what it needs was to be done before it, and was not
             }
             let node = self.graph.node_mut(idx);

@@ -360,3 +360,37 @@ fn what_is_wanted_comes_when_the_remains_under_its_key_are_gone() {
         ],
     );
 }
+
+/// What a life before left behind was to become a value that needs another one, which does not come.
+#[test]
+fn remains_do_not_outlive_what_they_should_have_become() {
+    ends_well(
+        &[4],
+        vec![
+            best("a =0 !1 <b; b =0 !0 #y"),
+            atomic("a =2 !1 ; c =0 !0 #x <!e <~A; -d; e =2 !0 <b:up"),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::Read,
+            Move::Lose("b"),
+            Move::Answer,
+            Move::Read,
+            Move::CarryOut(0),
+            Move::Crash,
+            best("A =2 !0 <a <b; d =0 !1 <b:up; m/1 =2 !0 #y"),
+            Move::Foreign(1, 0),
+            Move::Answer,
+            Move::Read,
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(1),
+            Move::Answer,
+            atomic("m =1 !1 .t(.q) <@10.0.0.1 <a"),
+            Move::Answer,
+            Move::Notice,
+            Move::Answer,
+        ],
+    );
+}
