@@ -83,7 +83,7 @@ impl Engine {
             node.applied = None;
         } else if node.applied.is_some() {
             self.suspect(idx, now, urgent, step);
-        } else {
+        } else if node.trouble.as_ref().is_none_or(|trouble| trouble.due.is_none()) {
             self.graph.wake(idx); // what was in its way is gone
         }
     }

@@ -58,6 +58,7 @@ impl Engine {
             }
         }
         self.remember(idx, error, now);
+        self.acknowledge(idx, now, step);
         self.graph.forgo(idx);
         step.changed.push(key);
     }
