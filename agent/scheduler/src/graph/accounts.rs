@@ -224,7 +224,9 @@ impl Graph {
         });
         for &member in members.iter().filter(|&&member| member != idx) {
             self.stirred.push(member);
-            if self.node(member).live.is_none() {
+            let node = self.node(member);
+            // What is on its way out for want of it will have to come back.
+            if !node.in_place() || node.flight.is_some() {
                 self.wake(member);
             }
         }

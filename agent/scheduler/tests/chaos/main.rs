@@ -461,3 +461,35 @@ fn what_was_not_tried_and_is_gone_counts_as_gone() {
         ],
     );
 }
+
+/// The holder of an identity goes while whoever waits for it is still to be deleted.
+#[test]
+fn an_identity_that_comes_free_early_is_not_missed() {
+    ends_well(
+        &[],
+        vec![
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::Crash,
+            best("a =0 !0 .t(.q); d =0 !0"),
+            atomic("A =2 !0 ; m =0 !0 #x #y .t(.q); -m/1; m/2 =0 !1 .t(.q) <?f <b"),
+            Move::CarryOut(0),
+            best("a =0 !1 #y .p"),
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::Answer,
+            Move::Read,
+            Move::Read,
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::CarryOut(1),
+            best("e =0 !0 <>d; m =2 !1 <?f <~B"),
+            Move::Read,
+            Move::Lose("m"),
+        ],
+    );
+}
