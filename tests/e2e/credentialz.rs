@@ -19,12 +19,12 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
+use holdfast_tests::rotation::{Cut, Rotation};
 use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, Proof, SshBox};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use serde_json::json;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
 
 type Client = CredentialzClient<InterceptedService<Channel, Credentials>>;
 
@@ -41,51 +41,48 @@ async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-/// A rotation of accounts or of the host. Dropping it breaks the stream.
-struct Rotation<Q, A> {
-    requests: mpsc::Sender<Q>,
-    answers: Streaming<A>,
-}
-
-impl<Q, A> Rotation<Q, A> {
-    async fn send(&mut self, request: Q) -> Result<Option<A>, Status> {
-        // When the stream has ended, its answer says why.
-        let _ = self.requests.send(request).await;
-        self.answers.message().await
-    }
-}
-
 type Accounts =
     Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
 type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
 
 async fn accounts(client: &mut Client) -> Accounts {
-    let (requests, stream) = mpsc::channel(1);
-    let answers = client.rotate_account_credentials(ReceiverStream::new(stream)).await.unwrap();
-    Rotation { requests, answers: answers.into_inner() }
+    Rotation::open(|requests| client.rotate_account_credentials(requests)).await
 }
 
 async fn hosts(client: &mut Client) -> Hosts {
-    let (requests, stream) = mpsc::channel(1);
-    let answers = client.rotate_host_parameters(ReceiverStream::new(stream)).await.unwrap();
-    Rotation { requests, answers: answers.into_inner() }
+    Rotation::open(|requests| client.rotate_host_parameters(requests)).await
 }
 
-impl Accounts {
+fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {
+    wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
+}
+
+/// What both rotations are asked, one answer for each request.
+trait Asked {
+    type Request;
+    type Answer;
+    async fn asks(&mut self, request: Self::Request) -> Self::Answer;
+    async fn finalize(self);
+}
+
+impl Asked for Accounts {
+    type Request = Account;
+    type Answer = ();
+
     async fn asks(&mut self, request: Account) {
-        let request =
-            wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() };
-        self.send(request).await.unwrap().expect("an upload is answered");
+        self.send(of_account(request)).await.unwrap().expect("an upload is answered");
     }
 
     async fn finalize(mut self) {
-        let request = Some(Account::Finalize(wire::FinalizeRequest {}));
-        let request = wire::RotateAccountCredentialsRequest { request, ..Default::default() };
+        let request = of_account(Account::Finalize(wire::FinalizeRequest {}));
         assert!(self.send(request).await.unwrap().is_none(), "the stream ends");
     }
 }
 
-impl Hosts {
+impl Asked for Hosts {
+    type Request = Host;
+    type Answer = wire::RotateHostParametersResponse;
+
     async fn asks(&mut self, request: Host) -> wire::RotateHostParametersResponse {
         let request = wire::RotateHostParametersRequest { request: Some(request) };
         self.send(request).await.unwrap().expect("an upload is answered")
@@ -326,9 +323,36 @@ async fn a_kill_in_a_rotation_leaves_what_was_final() {
 
     // The version is kept as well.
     let mut third = accounts(&mut client(&agent).await).await;
-    let request = wire::RotateAccountCredentialsRequest {
-        request: Some(plain("1", "again")),
-        ..Default::default()
-    };
+    let request = of_account(plain("1", "again"));
     assert_eq!(locked_out(third.send(request)).await.code(), Code::AlreadyExists);
+}
+
+// proves 5.1, 5.2, 5.7
+#[tokio::test]
+async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
+    let (_net, ssh, mut agent) = started().await;
+    let mut kept = "first".to_owned();
+    let mut first = accounts(&mut client(&agent).await).await;
+    first.asks(plain(&kept, &kept)).await;
+    first.finalize().await;
+    let version =
+        format!("/system/aaa/authentication/users/user[username={ACCOUNT}]/state/password-version");
+    for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
+        // The password is called like its version.
+        let tried = format!("tried{number}");
+        let mut of_this_life = client(&agent).await;
+        let mut rotation = accounts(&mut of_this_life).await;
+        let finalize = of_account(Account::Finalize(wire::FinalizeRequest {}));
+        rotation.go_on_until(cut, of_account(plain(&tried, &tried)), finalize).await;
+        agent.restart().await; // it kills first
+
+        let found = agent.gnmi().await.read(&version).await.unwrap();
+        let is_new = found == json!(tried);
+        assert!(is_new || found == json!(kept), "{cut:?}: {found}");
+        assert!(cut.may_leave(is_new), "{cut:?}: {found}");
+        let (now, never) = if is_new { (&tried, &kept) } else { (&kept, &tried) };
+        gets_in(&ssh, Proof::Password(now)).await;
+        stays_out(&ssh, Proof::Password(never)).await;
+        kept = now.clone();
+    }
 }

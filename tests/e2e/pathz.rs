@@ -10,8 +10,8 @@ use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::rotation::{Cut, Rotation};
 use holdfast_tests::subscription::subscribe_to;
-use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 const GUEST: &str = "guest";
 const GUEST_PASSWORD: &str = "a password of the guest";
 const ETH0: &str = "/interfaces/interface[name=eth0]";
+const ETH1: &str = "/interfaces/interface[name=eth1]";
 
 type Client = PathzClient<InterceptedService<Channel, Credentials>>;
 
@@ -97,6 +98,13 @@ async fn watcher(agent: &AgentProcess) -> GnmiClient {
 
 /// The administrator may do everything, the guest see one port and describe it.
 async fn install(agent: &AgentProcess, version: &str) {
+    let mut client = client(agent).await;
+    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await;
+    rotation.go_on_until(Cut::Finalized, upload(version, ETH0), finalize()).await;
+}
+
+/// The administrator may do everything, the guest see this port and describe it.
+fn upload(version: &str, port: &str) -> wire::RotateRequest {
     let rule = |id: &str, user: &str, path: &str, mode: wire::Mode| wire::AuthorizationRule {
         id: id.into(),
         principal: Some(Principal::User(user.into())),
@@ -107,26 +115,59 @@ async fn install(agent: &AgentProcess, version: &str) {
     let rules = vec![
         rule("r", ADMIN, "/", wire::Mode::Read),
         rule("w", ADMIN, "/", wire::Mode::Write),
-        rule("port", GUEST, ETH0, wire::Mode::Read),
-        rule("note", GUEST, &format!("{ETH0}/config/description"), wire::Mode::Write),
+        rule("port", GUEST, port, wire::Mode::Read),
+        rule("note", GUEST, &format!("{port}/config/description"), wire::Mode::Write),
     ];
     let upload = wire::UploadRequest {
         version: version.into(),
         created_on: 1_700_000_000,
         policy: Some(wire::AuthorizationPolicy { rules, groups: Vec::new() }),
     };
-    let asked = [Asked::UploadRequest(upload), Asked::FinalizeRotation(wire::FinalizeRequest {})];
-    let requests =
-        asked.map(|it| wire::RotateRequest { rotate_request: Some(it), force_overwrite: false });
-    let answers = client(agent).await.rotate(tokio_stream::iter(requests)).await.unwrap();
-    let answers: Vec<_> = answers.into_inner().collect().await;
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert!(!answers.is_empty());
+    asked(Asked::UploadRequest(upload))
+}
+
+fn finalize() -> wire::RotateRequest {
+    asked(Asked::FinalizeRotation(wire::FinalizeRequest {}))
+}
+
+fn asked(request: Asked) -> wire::RotateRequest {
+    wire::RotateRequest { rotate_request: Some(request), force_overwrite: false }
 }
 
 async fn get(client: &mut Client) -> wire::GetResponse {
     let policy_instance = wire::PolicyInstance::Active.into();
     client.get(wire::GetRequest { policy_instance }).await.unwrap().into_inner()
+}
+
+/// Each policy lets the guest see another port than the one before.
+// proves 5.1, 5.2, 5.7
+#[tokio::test]
+async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let mut agent = AgentProcess::start(&net).await;
+    assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
+    let (mut version, mut seen, mut other) = ("first".to_owned(), ETH0, ETH1);
+    install(&agent, &version).await;
+    for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
+        let tried = format!("v{number}");
+        let mut of_this_life = client(&agent).await;
+        let mut rotation = Rotation::open(|requests| of_this_life.rotate(requests)).await;
+        rotation.go_on_until(cut, upload(&tried, other), finalize()).await;
+        agent.restart().await; // it kills first
+
+        let found = get(&mut client(&agent).await).await.version;
+        let is_new = found == tried;
+        assert!(is_new || found == version, "{cut:?}: {found}");
+        assert!(cut.may_leave(is_new), "{cut:?}: {found}");
+        if is_new {
+            version = tried;
+            std::mem::swap(&mut seen, &mut other);
+        }
+        let guest = watcher(&agent).await;
+        assert!(guest.read(&format!("{seen}/state/ifindex")).await.is_ok(), "{cut:?}");
+        let kept_out = guest.read(&format!("{other}/state/ifindex")).await.unwrap_err();
+        assert_eq!(kept_out.code(), Code::PermissionDenied, "{cut:?}");
+    }
 }
 
 async fn client(agent: &AgentProcess) -> Client {

@@ -1,0 +1,97 @@
+//! A rotation of gNSI, one message after the other, and the moments at which the power may be cut.
+
+use std::future::Future;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Response, Status, Streaming};
+
+/// Requests on their way at a time: one waits for its answer, one is sent beside it.
+const QUEUE_DEPTH: usize = 2;
+
+/// Moments of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    Opened,
+    /// The upload is sent, whether or not it has arrived.
+    Uploading,
+    Tried,
+    /// The finalize is sent, whether or not it has arrived.
+    Finalizing,
+    Finalized,
+}
+
+impl Cut {
+    pub const ALL: [Self; 5] =
+        [Self::Opened, Self::Uploading, Self::Tried, Self::Finalizing, Self::Finalized];
+
+    /// Whether the state of before, or the new one, may be found after a power cut at this moment.
+    pub fn may_leave(self, new: bool) -> bool {
+        match self {
+            Self::Opened | Self::Uploading | Self::Tried => !new,
+            Self::Finalizing => true,
+            Self::Finalized => new,
+        }
+    }
+}
+
+/// Dropping it breaks the stream.
+#[derive(Debug)]
+pub struct Rotation<Q, A> {
+    requests: mpsc::Sender<Q>,
+    answers: Streaming<A>,
+}
+
+impl<Q, A> Rotation<Q, A> {
+    /// Opens the stream by this call.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn open<F>(call: impl FnOnce(ReceiverStream<Q>) -> F) -> Self
+    where
+        F: Future<Output = Result<Response<Streaming<A>>, Status>>,
+    {
+        let (requests, stream) = mpsc::channel(QUEUE_DEPTH);
+        let answers = call(ReceiverStream::new(stream)).await.expect("it may rotate").into_inner();
+        Self { requests, answers }
+    }
+
+    /// One request and its answer; none when the stream ended well.
+    ///
+    /// # Errors
+    /// With which the stream ended.
+    pub async fn send(&mut self, request: Q) -> Result<Option<A>, Status> {
+        // When the stream has ended, its answer says why.
+        let _ = self.requests.send(request).await;
+        self.answers.message().await
+    }
+
+    /// Goes on from its beginning to this moment.
+    ///
+    /// # Panics
+    /// When an answer is not what it should be.
+    pub async fn go_on_until(&mut self, cut: Cut, upload: Q, finalize: Q) {
+        match cut {
+            Cut::Opened => return,
+            Cut::Uploading => return self.ask(upload).await,
+            Cut::Tried | Cut::Finalizing | Cut::Finalized => {
+                let answer = self.send(upload).await.expect("the upload is taken");
+                assert!(answer.is_some(), "an upload is answered");
+            }
+        }
+        match cut {
+            Cut::Finalizing => self.ask(finalize).await,
+            Cut::Finalized => {
+                // That of pathz is answered, and may go on; the others end.
+                self.send(finalize).await.expect("the end is good");
+            }
+            Cut::Opened | Cut::Uploading | Cut::Tried => {}
+        }
+    }
+
+    /// What is sent goes out while the test gives way.
+    async fn ask(&mut self, request: Q) {
+        let _ = self.requests.send(request).await;
+        tokio::task::yield_now().await;
+    }
+}
