@@ -223,3 +223,25 @@ proptest! {
         }
     }
 }
+
+/// Some of its values are touched twice, and the second operation is not done.
+#[test]
+fn a_change_of_many_turns_is_taken_back_whole() {
+    let before = "a =0 !0 .r(<c) <b; b =0 !0 ; m =0 !0 <A";
+    let after = "A =0 !0 <a; a =1 !0 .*s .p <b; b =1 !0 <!a <A";
+    let operations = Lab::having("", before).plan(after).unwrap().operations().len();
+    for at in 0..operations {
+        let mut lab = Lab::default();
+        lab.commit_delta(delta(before).best_effort()).unwrap();
+        let plan = lab.plan(after).unwrap();
+        let failing =
+            format!("{} {}", plan.operations()[at].action, plan.label(&plan.operations()[at]));
+        let system = lab.shown();
+        lab.fails_once = true;
+        lab.failing.insert(failing.clone(), error(16, "busy", true));
+        if let Outcome::Failed { undone, .. } = lab.commit(after).unwrap() {
+            assert!(undone, "{failing}");
+            assert_eq!(lab.shown(), system, "{failing}: {}", lab.log());
+        }
+    }
+}

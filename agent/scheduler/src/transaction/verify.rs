@@ -115,10 +115,13 @@ impl Engine {
         }
         flight.state = FlightState::Verified;
         let (idx, action) = (flight.idx, flight.op.action);
+        let left = self.graph.outcome(&flight.op).filter(|_| action != Action::Delete);
         transaction.open -= 1;
         transaction.progress = now.monotonic;
         if !last {
-            return; // a later operation on the same key will be looked at
+            // A later operation on the same key will be looked at. Should that not be done, this one is believed.
+            self.graph.node_mut(idx).observed = left;
+            return;
         }
         if doubtful {
             self.apply(op, step);
