@@ -115,7 +115,8 @@ impl Engine {
         }
         flight.state = FlightState::Verified;
         let (idx, action) = (flight.idx, flight.op.action);
-        let left = self.graph.outcome(&flight.op).filter(|_| action != Action::Delete);
+        let believed = !last && action != Action::Delete;
+        let left = if believed { self.graph.outcome(&flight.op) } else { None };
         transaction.open -= 1;
         transaction.progress = now.monotonic;
         if !last {
