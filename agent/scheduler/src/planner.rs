@@ -11,6 +11,7 @@ mod emit;
 mod ingest;
 mod resolve;
 mod sequence;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,18 +141,6 @@ impl<'g> Planner<'g> {
                     FINDINGS | CHANGES => self.change(spot, false),
                     _ => self.create(spot, false),
                 }
-            }
-        }
-    }
-
-    /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
-    /// if it has not come by then. Else what they lack might come to rest on them.
-    fn distrust(&mut self) {
-        let graph = self.overlay.graph;
-        for &idx in graph.leaning.all() {
-            let (spot, _) = self.overlay.touch_idx(idx);
-            if self.overlay.lacks(spot) && matches!(self.overlay.node(spot).want, Want::Nothing) {
-                self.overlay.fade(spot, None, false);
             }
         }
     }
@@ -517,16 +506,6 @@ impl<'g> Planner<'g> {
                 _ => {}
             }
         }
-    }
-
-    /// What a value lacked has come, and it stays.
-    fn trust(&mut self, spot: Spot) {
-        let node = self.overlay.node(spot);
-        if !node.is_fading() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
-            return;
-        }
-        self.overlay.unfade(spot);
-        self.turn();
     }
 }
 

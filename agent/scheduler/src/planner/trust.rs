@@ -1,0 +1,28 @@
+//! Which values in place new ones may rely on.
+
+use super::Planner;
+use crate::overlay::{Spot, Want};
+
+impl Planner<'_> {
+    /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
+    /// if it has not come by then. Else what they lack might come to rest on them.
+    pub(super) fn distrust(&mut self) {
+        let graph = self.overlay.graph;
+        for &idx in graph.leaning.all() {
+            let (spot, _) = self.overlay.touch_idx(idx);
+            if self.overlay.lacks(spot) && matches!(self.overlay.node(spot).want, Want::Nothing) {
+                self.overlay.fade(spot, None, false);
+            }
+        }
+    }
+
+    /// What a value lacked has come, and it stays.
+    pub(super) fn trust(&mut self, spot: Spot) {
+        let node = self.overlay.node(spot);
+        if !node.is_fading() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
+            return;
+        }
+        self.overlay.unfade(spot);
+        self.turn();
+    }
+}
