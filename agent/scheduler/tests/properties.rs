@@ -112,12 +112,10 @@ proptest! {
         let mut reference = Reference::default();
         lab.commit_delta(delta(&before).best_effort()).unwrap();
         reference.apply(&before);
-        let Ok(plan) = lab.plan(&after) else { return Ok(()) };
-        let Some(op) = plan.operations().get(at) else { return Ok(()) };
-        let failing = format!("{} {}", op.action, plan.label(op));
         let system = lab.shown();
-        lab.fails_once = true;
-        lab.failing.insert(failing, error(16, "busy", true));
+        if fail_once_at(&mut lab, &after, at).is_none() {
+            return Ok(());
+        }
         match lab.commit(&after).unwrap() {
             Outcome::Failed { undone, .. } => {
                 prop_assert!(undone);
@@ -233,15 +231,21 @@ fn a_change_of_many_turns_is_taken_back_whole() {
     for at in 0..operations {
         let mut lab = Lab::default();
         lab.commit_delta(delta(before).best_effort()).unwrap();
-        let plan = lab.plan(after).unwrap();
-        let failing =
-            format!("{} {}", plan.operations()[at].action, plan.label(&plan.operations()[at]));
         let system = lab.shown();
-        lab.fails_once = true;
-        lab.failing.insert(failing.clone(), error(16, "busy", true));
+        let failing = fail_once_at(&mut lab, after, at).expect("there are so many operations");
         if let Outcome::Failed { undone, .. } = lab.commit(after).unwrap() {
             assert!(undone, "{failing}");
             assert_eq!(lab.shown(), system, "{failing}: {}", lab.log());
         }
     }
+}
+
+/// Has the operation at this place of a change fail. None when the change is refused, or has less operations.
+fn fail_once_at(lab: &mut Lab, change: &str, at: usize) -> Option<String> {
+    let plan = lab.plan(change).ok()?;
+    let op = plan.operations().get(at)?;
+    let failing = format!("{} {}", op.action, plan.label(op));
+    lab.fails_once = true;
+    lab.failing.insert(failing.clone(), error(16, "busy", true));
+    Some(failing)
 }
