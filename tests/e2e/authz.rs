@@ -38,7 +38,7 @@ fn finalize() -> RotateAuthzRequest {
 /// Rotates to another policy, and kills the agent in the middle.
 async fn rotate_and_kill(agent: &mut AgentProcess, version: &str, policy: &str, cut: Cut) {
     let mut client = AuthzClient::with_interceptor(agent.channel().await, agent.credentials());
-    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await;
+    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     rotation.go_on_until(cut, upload(version, policy), finalize()).await;
     agent.kill();
 }

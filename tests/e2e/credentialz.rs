@@ -46,11 +46,11 @@ type Accounts =
 type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
 
 async fn accounts(client: &mut Client) -> Accounts {
-    Rotation::open(|requests| client.rotate_account_credentials(requests)).await
+    Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
 }
 
 async fn hosts(client: &mut Client) -> Hosts {
-    Rotation::open(|requests| client.rotate_host_parameters(requests)).await
+    Rotation::open(|requests| client.rotate_host_parameters(requests)).await.unwrap()
 }
 
 fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {

@@ -99,7 +99,7 @@ async fn watcher(agent: &AgentProcess) -> GnmiClient {
 /// The administrator may do everything, the guest see one port and describe it.
 async fn install(agent: &AgentProcess, version: &str) {
     let mut client = client(agent).await;
-    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await;
+    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     rotation.go_on_until(Cut::Finalized, upload(version, ETH0), finalize()).await;
 }
 
@@ -151,7 +151,7 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
     for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
         let tried = format!("v{number}");
         let mut of_this_life = client(&agent).await;
-        let mut rotation = Rotation::open(|requests| of_this_life.rotate(requests)).await;
+        let mut rotation = Rotation::open(|requests| of_this_life.rotate(requests)).await.unwrap();
         rotation.go_on_until(cut, upload(&tried, other), finalize()).await;
         agent.restart().await; // it kills first
 

@@ -10,16 +10,12 @@ use holdfast_proto::gnsi::certz::v1::certificate::{
 use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Status, Streaming};
 
 use crate::gnmi::Credentials;
-
-/// Messages of one rotation that may wait to be sent.
-const REQUESTS: usize = 4;
+use crate::rotation;
 
 /// Signs servers and clients.
 #[derive(Debug)]
@@ -101,9 +97,8 @@ impl Certz {
     /// # Errors
     /// What the server answers.
     pub async fn rotate(&mut self, profile: &str) -> Result<Rotation, Status> {
-        let (requests, sent) = mpsc::channel(REQUESTS);
-        let answers = self.0.rotate(ReceiverStream::new(sent)).await?.into_inner();
-        Ok(Rotation { profile: profile.to_owned(), requests, answers })
+        let stream = rotation::Rotation::open(|requests| self.0.rotate(requests)).await?;
+        Ok(Rotation { profile: profile.to_owned(), stream })
     }
 }
 
@@ -111,8 +106,7 @@ impl Certz {
 #[derive(Debug)]
 pub struct Rotation {
     profile: String,
-    requests: mpsc::Sender<wire::RotateCertificateRequest>,
-    answers: Streaming<wire::RotateCertificateResponse>,
+    stream: rotation::Rotation<wire::RotateCertificateRequest, wire::RotateCertificateResponse>,
 }
 
 impl Rotation {
@@ -142,30 +136,29 @@ impl Rotation {
             entity(wire::entity::Entity::CertificateChain(shown)),
             entity(wire::entity::Entity::TrustBundle(trusted.unwrap_or_default())),
         ];
-        self.send(Asked::Certificates(wire::UploadRequest { entities })).await;
-        self.answers.message().await.map(drop)
+        let upload = self.request(Asked::Certificates(wire::UploadRequest { entities }));
+        self.stream.send(upload).await.map(drop)
     }
 
     /// # Errors
     /// What the server answers.
     pub async fn finalize(mut self) -> Result<(), Status> {
-        self.ask_to_finalize().await;
-        self.answers.message().await.map(drop)
+        let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+        self.stream.send(finalize).await.map(drop)
     }
 
     /// Says that it is to be kept, and does not wait for what becomes of that.
     pub async fn ask_to_finalize(&self) {
-        self.send(Asked::FinalizeRotation(wire::FinalizeRequest {})).await;
+        let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+        self.stream.ask(finalize).await;
     }
 
-    async fn send(&self, asked: Asked) {
-        let request = wire::RotateCertificateRequest {
+    fn request(&self, asked: Asked) -> wire::RotateCertificateRequest {
+        wire::RotateCertificateRequest {
             force_overwrite: false,
             ssl_profile_id: self.profile.clone(),
             rotate_request: Some(asked),
-        };
-        // A server that has gone is seen when its answer is read.
-        let _gone = self.requests.send(request).await;
+        }
     }
 }
 

@@ -45,15 +45,15 @@ pub struct Rotation<Q, A> {
 impl<Q, A> Rotation<Q, A> {
     /// Opens the stream by this call.
     ///
-    /// # Panics
-    /// When it is refused.
-    pub async fn open<F>(call: impl FnOnce(ReceiverStream<Q>) -> F) -> Self
+    /// # Errors
+    /// When it is refused at once.
+    pub async fn open<F>(call: impl FnOnce(ReceiverStream<Q>) -> F) -> Result<Self, Status>
     where
         F: Future<Output = Result<Response<Streaming<A>>, Status>>,
     {
         let (requests, stream) = mpsc::channel(QUEUE_DEPTH);
-        let answers = call(ReceiverStream::new(stream)).await.expect("it may rotate").into_inner();
-        Self { requests, answers }
+        let answers = call(ReceiverStream::new(stream)).await?.into_inner();
+        Ok(Self { requests, answers })
     }
 
     /// One request and its answer; none when the stream ended well.
@@ -89,8 +89,8 @@ impl<Q, A> Rotation<Q, A> {
         }
     }
 
-    /// What is sent goes out while the test gives way.
-    async fn ask(&mut self, request: Q) {
+    /// One request, whose answer nobody waits for. It goes out while the test gives way.
+    pub async fn ask(&self, request: Q) {
         let _ = self.requests.send(request).await;
         tokio::task::yield_now().await;
     }
