@@ -101,6 +101,7 @@ async fn install(agent: &AgentProcess, version: &str) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     rotation.go_on_until(Cut::Finalized, upload(version, ETH0), finalize()).await;
+    rotation.close().await.expect("nothing is left to take back");
 }
 
 /// The administrator may do everything, the guest see this port and describe it.

@@ -66,6 +66,17 @@ impl<Q, A> Rotation<Q, A> {
         self.answers.message().await
     }
 
+    /// Says nothing more and waits for the end: after it, another rotation may begin.
+    ///
+    /// # Errors
+    /// With which the stream ended.
+    pub async fn close(self) -> Result<(), Status> {
+        let Self { requests, mut answers } = self;
+        drop(requests);
+        while answers.message().await?.is_some() {}
+        Ok(())
+    }
+
     /// Goes on from its beginning to this moment.
     ///
     /// # Panics

@@ -128,9 +128,11 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     let (own, idle) = (rotations.clone(), rotations.idle());
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
-        let client = Client { requests, answers, rotations: &own, idle };
-        driver.follow::<M>(client).await;
-        drop(held); // the next one may begin: all is done or taken back
+        let mut client = Client { requests, answers, rotations: &own, idle };
+        let status = driver.follow::<M>(&mut client).await;
+        // All is done or taken back. Who learns of the end may begin the next one at once.
+        drop(held);
+        client.end(status);
     };
     if rotations.spawn(stream_task) {
         Ok(ReceiverStream::new(stream))
@@ -305,18 +307,21 @@ struct Driver<'a, S> {
 }
 
 impl<S: Rotated> Driver<'_, S> {
-    /// From the first message of a stream to its end.
-    async fn follow<M: Messages<S>>(&self, mut client: Client<'_, M::Request, M::Response>) {
+    /// From the first message of a stream to its end, and what the client is told of that.
+    async fn follow<M: Messages<S>>(
+        &self,
+        client: &mut Client<'_, M::Request, M::Response>,
+    ) -> Option<Status> {
         info!(service = S::NAME, caller = %self.caller.name, "a rotation begins");
         let mut rotation = Rotation::open(self.service.last());
-        let status = loop {
+        loop {
             let request = match client.next().await {
                 Ok(request) => request,
-                Err(gone) => break self.gone(rotation, &gone).await,
+                Err(gone) => return self.gone(rotation, &gone).await,
             };
             let done = match self.step::<M>(rotation, request).await {
                 Ok(done) => done,
-                Err(fallen) => break Some(self.fall(fallen).await.into()),
+                Err(fallen) => return Some(self.fall(fallen).await.into()),
             };
             rotation = done.next;
             let (answer, is_end) = match done.outcome {
@@ -325,13 +330,12 @@ impl<S: Rotated> Driver<'_, S> {
             };
             let told = client.tell(answer).await;
             if is_end {
-                break None;
+                return None;
             }
             if let Err(gone) = told {
-                break self.gone(rotation, &gone).await;
+                return self.gone(rotation, &gone).await;
             }
-        };
-        client.end(status);
+        }
     }
 
     async fn step<M: Messages<S>>(
