@@ -33,7 +33,7 @@ impl Engine {
             }
         }
         for (idx, node) in self.graph.nodes() {
-            let has = node.live.iter().filter(|_| node.ours).flat_map(|live| &live.claims);
+            let has = node.live.iter().filter(|_| node.ours).flat_map(|live| live.claims());
             for claim in has {
                 let holder = self.graph.holder(claim);
                 if holder.is_none() || self.is_idle() && holder != Some(idx) {
@@ -91,7 +91,7 @@ fn offers(node: &Node, live: &Traits, target: &Target) -> u32 {
         Target::Under(prefix) => u32::from(node.key.starts_with(prefix)),
         Target::Covering { table, address } => {
             let within = live
-                .prefixes
+                .prefixes()
                 .iter()
                 .filter(|(other, prefix)| other == table && prefix.contains(address));
             u32::try_from(within.count()).unwrap_or(u32::MAX)

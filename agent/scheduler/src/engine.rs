@@ -194,7 +194,7 @@ impl Engine {
             planner::goals(&self.graph, &Delta::new(changes).best_effort()).unwrap_or_default();
         for node in nodes.into_iter().filter(|node| node.changed) {
             let idx = self.graph.intern(&node.key);
-            self.graph.set_goal(idx, node.sources, node.goal);
+            self.graph.set_goal(idx, node.sources, node.goal, &[]);
         }
     }
 

@@ -78,7 +78,7 @@ impl Graph {
             for target in traits.offers.keys() {
                 self.exposures.touch(target);
             }
-            for &(table, prefix) in &traits.prefixes {
+            for &(table, prefix) in traits.prefixes() {
                 self.exposures.touch_covered(table, prefix);
             }
         }

@@ -4,9 +4,9 @@
 //! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
 
 mod accounts;
+mod groups;
 mod unsettled;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ use crate::traits::{Refusal, Traits};
 use crate::trouble::Trouble;
 use crate::value::SharedValue;
 
+pub(crate) use groups::{Group, GroupId, GroupIds};
+
+use groups::Groups;
 use unsettled::Unsettled;
 
 /// A slot of the arena of nodes.
@@ -89,6 +92,8 @@ pub(crate) struct Node {
     pub(crate) live: Option<Arc<Traits>>,
     /// What is live was put there by us, so what it needs must outlast it.
     pub(crate) ours: bool,
+    /// The groups of what the goal needs, in the order of its dependencies.
+    accounts: GroupIds,
     /// Dependencies of the goal that nobody offers.
     pub(crate) unmet: u32,
     /// The last operation of a running transaction on this key.
@@ -117,6 +122,7 @@ impl Node {
             observed: None,
             live: None,
             ours: false,
+            accounts: GroupIds::new(),
             unmet: 0,
             flight: None,
             owner: None,
@@ -146,36 +152,6 @@ impl Node {
     }
 }
 
-/// Account of one target.
-#[derive(Debug, Default)]
-pub(crate) struct Group {
-    /// Live values that offer it.
-    pub(crate) avail: u32,
-    /// Dependencies of live values of ours on it that order deletes.
-    pub(crate) users: u32,
-    /// Those among them that want to be made anew when it changes.
-    pub(crate) renewers: u32,
-    /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
-    members: Members,
-    stale: u32,
-}
-
-/// Most targets have few members: those are kept without an allocation.
-type Members = SmallVec<[Idx; 4]>;
-
-impl Group {
-    /// The members, each one once. Only a list with stale entries can hold one twice.
-    pub(crate) fn members_once(&self) -> Cow<'_, [Idx]> {
-        if self.stale == 0 {
-            return Cow::Borrowed(&self.members);
-        }
-        let mut members = self.members.to_vec();
-        members.sort_unstable();
-        members.dedup();
-        Cow::Owned(members)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Claimed {
     holder: Option<Idx>,
@@ -189,7 +165,7 @@ pub(crate) struct Graph {
     nodes: Vec<Node>,
     free: Vec<Idx>,
     index: Slots,
-    groups: FixedMap<Target, Group>,
+    groups: Groups,
     /// The kinds of all keys that ever were a target: those of others need not be looked up.
     pub(crate) named: Kinds,
     claims: FixedMap<Claim, Claimed>,
@@ -231,7 +207,7 @@ impl Graph {
         self.find_hashed(key, hash_of(key))
     }
 
-    fn find_hashed(&self, key: &Key, hash: u64) -> Option<Idx> {
+    pub(crate) fn find_hashed(&self, key: &Key, hash: u64) -> Option<Idx> {
         self.index.find(hash, |idx| self.nodes[idx as usize].key == *key)
     }
 
@@ -364,23 +340,36 @@ impl Graph {
         self.groups.get(target)
     }
 
+    pub(crate) fn find_group(&self, target: &Target, hash: u64) -> Option<GroupId> {
+        self.groups.find_hashed(target, hash)
+    }
+
+    pub(crate) fn group_at(&self, id: GroupId) -> &Group {
+        self.groups.of(id)
+    }
+
+    /// The groups of what a goal needs, in the order of its dependencies.
+    pub(crate) fn accounts(&self, idx: Idx) -> &[GroupId] {
+        &self.node(idx).accounts
+    }
+
     pub(crate) fn groups(&self) -> impl Iterator<Item = (&Target, &Group)> {
         self.groups.iter()
     }
 
     pub(crate) fn lists(&self, target: &Target, idx: Idx) -> bool {
-        self.groups.get(target).is_some_and(|group| group.members.contains(&idx))
+        self.group(target).is_some_and(|group| group.members.contains(&idx))
     }
 
     /// True when another value holds an identity that this one wants.
     pub(crate) fn is_contended(&self, idx: Idx) -> bool {
-        let claims = self.node(idx).goal.traits().map_or(&[][..], |traits| &traits.claims);
+        let claims = self.node(idx).goal.traits().map_or(&[][..], |traits| traits.claims());
         claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
     }
 
     /// How many live values offer a target, whether or not anybody has asked before.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
-        self.groups.get(target).map_or_else(|| self.count(target), |group| group.avail)
+        self.group(target).map_or_else(|| self.count(target), |group| group.avail)
     }
 
     /// The same for a target without an account.
@@ -410,21 +399,26 @@ impl Graph {
         self.claims.get(claim).and_then(|claimed| claimed.holder)
     }
 
-    /// Gives a node its sources and the goal that follows from them.
-    pub(crate) fn set_goal(&mut self, idx: Idx, sources: Sources, goal: Goal) {
+    /// Gives a node its sources and the goal that follows from them. Of what that needs, some groups may be `known`.
+    pub(crate) fn set_goal(
+        &mut self,
+        idx: Idx,
+        sources: Sources,
+        goal: Goal,
+        known: &[Option<GroupId>],
+    ) {
         self.revision += 1;
         let before = self.member_of(idx);
         let node = &mut self.nodes[idx as usize];
         node.sources = sources;
         node.goal = goal;
-        self.rejoin(idx, &before);
-        let Some(traits) = self.node(idx).goal.traits().cloned() else {
-            self.nodes[idx as usize].unmet = 0;
-            return self.settle(idx);
-        };
-        let unmet = traits.needs.iter().filter(|need| self.avail(&need.target) == 0).count();
+        self.enlist(idx, &before, known);
+        self.withdraw(idx, &before);
+        let node = &self.nodes[idx as usize];
+        let unmet = node.accounts.iter().filter(|&&group| self.groups.of(group).avail == 0).count();
         self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
-        for claim in &traits.claims {
+        let traits = self.node(idx).goal.traits().cloned();
+        for claim in traits.iter().flat_map(|traits| traits.claims()) {
             self.claims.entry(claim.clone()).or_default().members.push(idx);
         }
         self.settle(idx);

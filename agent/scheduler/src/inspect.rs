@@ -90,7 +90,7 @@ impl Engine {
         if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {
             for traits in node.live.iter().chain(node.goal.traits()) {
                 targets.extend(traits.offers.keys().cloned());
-                for &(table, prefix) in &traits.prefixes {
+                for &(table, prefix) in traits.prefixes() {
                     targets.extend(self.graph.covered(table, prefix));
                 }
             }

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Target};
-use crate::graph::{Goal, Graph, Idx, Sources};
+use crate::graph::{Goal, Graph, GroupId, Idx, Sources};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
 use crate::traits::Traits;
@@ -114,10 +114,16 @@ impl OverlayNode {
     }
 }
 
+/// What an account is of.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) target: Target,
+    /// The account that the graph has of it.
+    pub(crate) known: Option<GroupId>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct OverlayGroup {
-    /// The graph has an account of it.
-    pub(crate) known: bool,
     pub(crate) avail: u32,
     pub(crate) users: u32,
     pub(crate) renewers: u32,
@@ -191,7 +197,8 @@ pub(crate) struct Overlay<'g> {
     by_key: Slots,
     pub(crate) groups: Vec<OverlayGroup>,
     by_target: Slots,
-    targets: Vec<Target>,
+    /// What each of the groups is of.
+    pub(crate) counted: Vec<Counted>,
     claims: FixedMap<Claim, OverlayClaim>,
     /// Accounts of addresses to be covered, and of prefixes of keys, that the graph does not have.
     covering: BTreeSet<(u32, IpAddr)>,
@@ -219,7 +226,7 @@ impl<'g> Overlay<'g> {
             by_key: Slots::default(),
             groups: Vec::new(),
             by_target: Slots::default(),
-            targets: Vec::new(),
+            counted: Vec::new(),
             claims: FixedMap::default(),
             covering: BTreeSet::new(),
             unders: false,
@@ -236,9 +243,9 @@ impl<'g> Overlay<'g> {
     pub(crate) fn reserve(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
         self.groups.reserve(nodes);
-        self.targets.reserve(nodes);
+        self.counted.reserve(nodes);
         self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
-        self.by_target.reserve(nodes, |account| hash_of(&self.targets[account as usize]));
+        self.by_target.reserve(nodes, |account| hash_of(&self.counted[account as usize].target));
     }
 
     /// Makes room for so many nodes of the graph.
@@ -265,18 +272,19 @@ impl<'g> Overlay<'g> {
 
     /// The node of a key, if the plan has touched it.
     pub(crate) fn touched(&self, key: &Key) -> Option<Spot> {
-        match self.graph.find(key) {
+        let hash = hash_of(key);
+        match self.graph.find_hashed(key, hash) {
             Some(idx) => self.by_idx.get(&idx).copied(),
-            None => self.added(key, hash_of(key)),
+            None => self.added(key, hash),
         }
     }
 
     /// The node of a key, copied from the graph or empty. True when it is new to the plan.
     pub(crate) fn touch(&mut self, key: &Key) -> (Spot, bool) {
-        match self.graph.find(key) {
+        let hash = hash_of(key);
+        match self.graph.find_hashed(key, hash) {
             Some(idx) => self.touch_idx(idx),
             None => {
-                let hash = hash_of(key);
                 if let Some(spot) = self.added(key, hash) {
                     return (spot, false);
                 }
@@ -299,7 +307,7 @@ impl<'g> Overlay<'g> {
     }
 
     fn opened_hashed(&self, target: &Target, hash: u64) -> Option<Account> {
-        self.by_target.find(hash, |account| self.targets[account as usize] == *target)
+        self.by_target.find(hash, |account| self.counted[account as usize].target == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: Idx) -> (Spot, bool) {
@@ -319,7 +327,7 @@ impl<'g> Overlay<'g> {
         self.by_idx.insert(idx, spot);
         match (node.goal.traits(), &node.live) {
             (Some(traits), _) => self.open_accounts(spot, traits),
-            (None, Some(live)) => self.ordered |= !live.order.is_empty(),
+            (None, Some(live)) => self.ordered |= !live.order().is_empty(),
             (None, None) => {}
         }
         (spot, true)
@@ -356,7 +364,7 @@ impl<'g> Overlay<'g> {
         let accounts: Accounts =
             traits.needs.iter().map(|need| self.account(&need.target)).collect();
         let unmet = accounts.iter().filter(|&&account| self.group(account).avail == 0).count();
-        self.ordered |= !traits.order.is_empty();
+        self.ordered |= !traits.order().is_empty();
         let node = self.node_mut(spot);
         node.unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         node.accounts = accounts;

@@ -14,7 +14,7 @@ use crate::invalid::{InvalidField, listed};
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
 use crate::options::{IntentSource, Level, Options, Retry, Wait};
-use crate::overlay::{OverlayNode, Spot};
+use crate::overlay::{Counted, OverlayNode, Spot};
 use crate::value::SharedValue;
 
 /// A change of intent: for each key its new value, or that nothing is intended any more.
@@ -163,8 +163,8 @@ pub struct Plan {
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// What will wait, ascending by key.
     pub(crate) waiting: Vec<(Spot, Unmet)>,
-    /// How many targets the graph had no account of.
-    pub(crate) targets: usize,
+    /// The accounts of what the nodes need.
+    pub(crate) counted: Vec<Counted>,
     /// The state of the engine it was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,

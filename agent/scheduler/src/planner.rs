@@ -234,7 +234,7 @@ impl<'g> Planner<'g> {
         }
         let node = self.overlay.node(spot);
         if let (Some(live), Some(new)) = (node.live.clone(), node.goal.traits().cloned()) {
-            let lost = live.property_takes.iter().filter(|(property, _)| !new.offers(property));
+            let lost = live.property_takes().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
                 self.doom(taken, spot);
             }
@@ -260,8 +260,8 @@ impl<'g> Planner<'g> {
         self.ready[DELETES].push(spot);
         self.overlay.fade(spot, None, false);
         if let Some(traits) = live {
-            let properties = traits.property_takes.iter().map(|(_, taken)| taken);
-            for taken in traits.takes.iter().chain(properties) {
+            let properties = traits.property_takes().iter().map(|(_, taken)| taken);
+            for taken in traits.takes().iter().chain(properties) {
                 self.doom(taken, spot);
             }
         }
@@ -544,14 +544,13 @@ pub(crate) fn plan_keeping(
     }
     let waiting = planner.waiting();
     let overlay = planner.overlay;
-    let targets = overlay.groups.iter().filter(|group| !group.known).count();
     let plan = Plan {
         delta,
         operations: planner.operations,
         found: planner.found,
         restores: planner.restores,
         waiting,
-        targets,
+        counted: overlay.counted,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
         work,

@@ -132,7 +132,7 @@ impl Engine {
         if node.in_place() {
             return None;
         }
-        let claims = node.goal.traits().map_or(&[][..], |traits| &traits.claims);
+        let claims = node.goal.traits().map_or(&[][..], |traits| traits.claims());
         let holders = claims.iter().filter_map(|claim| self.graph.holder(claim));
         holders
             .filter(|&holder| holder != idx)

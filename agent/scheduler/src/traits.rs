@@ -23,17 +23,30 @@ const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
 pub(crate) struct Traits {
     /// Ascending by target.
     pub(crate) needs: Box<[Dependency]>,
-    /// What it comes after and goes before, without needing it.
-    pub(crate) order: Box<[Target]>,
     /// Facets, properties and parts that it is the whole of. Its own key is not among them.
     pub(crate) offers: Sorted<Target, ()>,
-    pub(crate) prefixes: Box<[(u32, IpNet)]>,
-    pub(crate) claims: Box<[Claim]>,
-    pub(crate) takes: Box<[Taken]>,
-    /// What goes when the offered property goes.
-    pub(crate) property_takes: Box<[(Target, Taken)]>,
     /// Parts with operations of their own.
     pub(crate) parts: Sorted<Key, Alike>,
+    /// Most values have nothing of it.
+    seldom: Option<Box<Seldom>>,
+}
+
+/// What few values have, or do.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seldom {
+    /// What it comes after and goes before, without needing it.
+    order: Box<[Target]>,
+    prefixes: Box<[(u32, IpNet)]>,
+    claims: Box<[Claim]>,
+    takes: Box<[Taken]>,
+    /// What goes when the offered property goes.
+    property_takes: Box<[(Target, Taken)]>,
+}
+
+impl Seldom {
+    fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// What a value was, for whoever only wants to know what is new in another one.
@@ -73,14 +86,15 @@ impl Traits {
                 before.and_then(|before| Self::follow(registry, descriptor, value, before));
             let (mut traits, parts) =
                 followed.unwrap_or_else(|| Self::exist(registry, descriptor, value));
+            let mut seldom = traits.seldom.take().map_or_else(Seldom::default, |seldom| *seldom);
             *listed += parts;
             let mut needs = descriptor.dependencies(&**value);
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            (traits.needs, traits.order) = checked(needs).map_err(Refusal::whole)?;
-            traits.claims = descriptor.claims(&**value).into();
-            Ok(traits)
+            (traits.needs, seldom.order) = checked(needs).map_err(Refusal::whole)?;
+            seldom.claims = descriptor.claims(&**value).into();
+            Ok(Self { seldom: seldom.boxed(), ..traits })
         });
         traits.map_err(Refusal::whole).flatten().map(Arc::new)
     }
@@ -125,12 +139,16 @@ impl Traits {
         }
         let whole = |key: &Key| Target::Whole(key.clone());
         let come = set.iter().map(|(key, _)| (whole(key), ()));
+        let seldom = Seldom {
+            prefixes: before.prefixes().into(),
+            takes: descriptor.takes_along(&**value).into(),
+            property_takes: before.property_takes().into(),
+            ..Seldom::default()
+        };
         let traits = Self {
             offers: before.offers.changed(come, gone.iter().map(whole)),
             parts: before.parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
-            prefixes: before.prefixes.clone(),
-            takes: descriptor.takes_along(&**value).into(),
-            property_takes: before.property_takes.clone(),
+            seldom: seldom.boxed(),
             ..Self::default()
         };
         debug_assert!(
@@ -138,6 +156,29 @@ impl Traits {
             "the parts of {value:?} are others than its descriptor says"
         );
         Some((traits, listed))
+    }
+
+    /// What it comes after and goes before, without needing it.
+    pub(crate) fn order(&self) -> &[Target] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.order)
+    }
+
+    /// Prefixes that it offers; ascending.
+    pub(crate) fn prefixes(&self) -> &[(u32, IpNet)] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.prefixes)
+    }
+
+    pub(crate) fn claims(&self) -> &[Claim] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.claims)
+    }
+
+    pub(crate) fn takes(&self) -> &[Taken] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.takes)
+    }
+
+    /// What goes when the offered property goes.
+    pub(crate) fn property_takes(&self) -> &[(Target, Taken)] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.property_takes)
     }
 
     /// How many of its dependencies are on this target.
@@ -153,7 +194,7 @@ impl Traits {
             Target::Exact(other) => key == other,
             Target::Under(prefix) => key.starts_with(prefix),
             Target::Covering { table, address } => self
-                .prefixes
+                .prefixes()
                 .iter()
                 .any(|(other, prefix)| other == table && prefix.contains(address)),
             Target::AnyOf(_) | Target::Whole(_) => false,
@@ -262,15 +303,17 @@ impl Gathered {
     fn into_traits(mut self, takes: Vec<Taken>) -> Traits {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
-        Traits {
-            needs: Box::default(),
-            order: Box::default(),
-            offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
+        let seldom = Seldom {
             prefixes: self.prefixes.into(),
-            claims: Box::default(),
             takes: takes.into(),
             property_takes: self.property_takes.into(),
+            ..Seldom::default()
+        };
+        Traits {
+            needs: Box::default(),
+            offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
             parts: Sorted::new(self.parts),
+            seldom: seldom.boxed(),
         }
     }
 }

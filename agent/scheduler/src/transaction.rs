@@ -12,9 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
-use crate::graph::{Goal, Idx, Source};
+use crate::graph::{Goal, GroupId, Idx, Source};
 use crate::history::{
     Author, Executed, OPERATIONS_KEPT, Omitted, Origin, Record, RecordedOperation,
 };
@@ -53,8 +55,10 @@ pub(crate) struct Transaction {
     /// What the change intends: for the history.
     asked: Vec<(Key, Option<SharedValue>)>,
     phase: Phase,
+    operations: Vec<PlannedOperation>,
+    /// What became of each of the operations so far.
     flights: Vec<Flight>,
-    /// The number of the first operation in `flights`.
+    /// The number of the first operation.
     first_op: u64,
     order: Order,
     /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
@@ -105,7 +109,6 @@ enum Phase {
 
 #[derive(Debug)]
 struct Flight {
-    op: PlannedOperation,
     idx: Idx,
     state: FlightState,
 }
@@ -115,9 +118,9 @@ enum FlightState {
     Waiting,
     Submitted,
     /// Completed at that time, not seen yet. With an error it is success only if what exists is as intended.
-    Completed(Duration, Option<OperationError>),
+    Completed(Duration, Option<Box<OperationError>>),
     Verified,
-    Failed(OperationError),
+    Failed(Box<OperationError>),
     NotTried,
 }
 
@@ -141,6 +144,10 @@ impl Transaction {
         op.0.checked_sub(self.first_op).is_some_and(|at| at < self.flights.len() as u64)
     }
 
+    fn operation(&self, op: OpId) -> &PlannedOperation {
+        &self.operations[self.seat(op)]
+    }
+
     fn flight(&self, op: OpId) -> &Flight {
         &self.flights[self.seat(op)]
     }
@@ -161,19 +168,19 @@ impl Transaction {
     /// An operation is with its transport: so may be what comes after it on the same one.
     fn handed(&mut self, op: OpId) {
         let seat = self.seat(op);
-        self.order.handed(seat, &self.flights);
+        self.order.handed(seat, &self.operations);
     }
 
     /// An operation is completed.
     fn came_to_end(&mut self, op: OpId) {
         let seat = self.seat(op);
-        self.order.came_to_end(seat, &self.flights);
+        self.order.came_to_end(seat, &self.operations);
     }
 
     /// An operation will not be done: nor will what waits for it.
     fn broke(&mut self, op: OpId) {
         let seat = self.seat(op);
-        self.order.broke(seat, &self.flights);
+        self.order.broke(seat, &self.operations);
     }
 
     /// What was handed out and not answered.
@@ -186,12 +193,12 @@ impl Transaction {
 
     /// Writes down what became of the operations; of what is beyond the bounds of a record, the numbers.
     fn record(&mut self, undo: bool) {
-        for flight in std::mem::take(&mut self.flights) {
-            let op = flight.op;
+        let flights = std::mem::take(&mut self.flights);
+        for (op, flight) in std::mem::take(&mut self.operations).into_iter().zip(flights) {
             let result = match flight.state {
                 FlightState::Verified => Executed::Verified,
                 FlightState::Completed(..) => Executed::Completed,
-                FlightState::Failed(error) => Executed::Failed(error),
+                FlightState::Failed(error) => Executed::Failed(*error),
                 FlightState::Waiting | FlightState::Submitted | FlightState::NotTried => {
                     Executed::NotTried
                 }
@@ -211,16 +218,17 @@ impl Engine {
         &mut self,
         txn: TxnId,
         origin: Origin,
-        plan: Plan,
+        mut plan: Plan,
         now: Now,
         step: &mut Step,
     ) {
-        let before = plan
-            .delta
-            .changes
-            .iter()
-            .map(|(key, _)| (key.clone(), self.direct(key, plan.delta.options.source)))
-            .collect();
+        let asked = plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect();
+        let source = plan.delta.options.source;
+        let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|(key, _)| {
+            let before = self.direct(&key, source);
+            (key, before)
+        });
+        let before = before.collect();
         let pending = plan.pending();
         let held = self.held(&plan);
         let mut transaction = Transaction {
@@ -229,8 +237,9 @@ impl Engine {
             mode: plan.delta.mode,
             description: plan.delta.description.clone(),
             author: plan.delta.author.clone(),
-            asked: plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect(),
+            asked,
             phase: Phase::Executing,
+            operations: Vec::new(),
             flights: Vec::new(),
             first_op: 0,
             order: Order::default(),
@@ -247,7 +256,7 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
-            source: plan.delta.options.source,
+            source,
             confirm_within: plan.delta.options.confirm_within,
             changes_intent: self.changes_intent(&plan),
             held,
@@ -281,7 +290,7 @@ impl Engine {
         let mut held = FixedMap::default();
         for idx in plan.nodes.iter().filter_map(|node| node.idx) {
             let node = self.graph.node(idx);
-            let claims = node.live.iter().filter(|_| node.ours).flat_map(|live| &live.claims);
+            let claims = node.live.iter().filter(|_| node.ours).flat_map(|live| live.claims());
             for claim in claims.filter(|claim| self.graph.holder(claim) == Some(idx)) {
                 held.insert(claim.clone(), node.key.clone());
             }
@@ -310,15 +319,15 @@ impl Engine {
         self.count(&plan);
         let operations = std::mem::take(&mut plan.operations);
         let indexes = self.locate(&plan);
-        let seat = |op: PlannedOperation| {
+        let waiting = |op: &PlannedOperation| {
             let idx = indexes[op.spot as usize];
-            Flight { op, idx, state: FlightState::Waiting }
+            Flight { idx, state: FlightState::Waiting }
         };
-        let flights: Vec<Flight> = operations.into_iter().map(seat).collect();
+        let flights: Vec<Flight> = operations.iter().map(waiting).collect();
         transaction.first_op = self.next_op;
         transaction.open = flights.len();
         transaction.outstanding = 0;
-        transaction.order = Order::of(&flights);
+        transaction.order = Order::of(&operations);
         self.next_op += flights.len() as u64;
         transaction.footprint = None;
         for &idx in &indexes {
@@ -326,20 +335,19 @@ impl Engine {
                 transaction.reserved.push(idx);
             }
         }
-        for (op, flight) in (transaction.first_op..).map(OpId).zip(&flights) {
-            self.graph.node_mut(flight.idx).flight = Some(op);
-            for key in &flight.op.taken {
+        let numbers = (transaction.first_op..).map(OpId);
+        for (number, (op, flight)) in numbers.zip(operations.iter().zip(&flights)) {
+            self.graph.node_mut(flight.idx).flight = Some(number);
+            for key in &op.taken {
                 let idx = self.graph.intern(key);
-                self.graph.node_mut(idx).flight = Some(op);
+                self.graph.node_mut(idx).flight = Some(number);
             }
-            if flight.op.cause == Cause::Drift {
-                self.graph
-                    .node_mut(flight.idx)
-                    .trouble
-                    .get_or_insert_default()
-                    .repairing(now.monotonic);
+            if op.cause == Cause::Drift {
+                let trouble = &mut self.graph.node_mut(flight.idx).trouble;
+                trouble.get_or_insert_default().repairing(now.monotonic);
             }
         }
+        transaction.operations = operations;
         transaction.flights = flights;
         self.commit(plan, indexes, step);
     }
@@ -347,13 +355,14 @@ impl Engine {
     /// The nodes of a plan in the graph.
     pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<Idx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
-        self.graph.reserve(added, plan.targets);
+        let counted = plan.counted.iter().filter(|it| it.known.is_none()).count();
+        self.graph.reserve(added, counted);
         let nodes = plan.nodes.iter();
         nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
     }
 
     /// Takes over the goals of a plan, and what it found to be in place.
-    pub(crate) fn commit(&mut self, plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
+    pub(crate) fn commit(&mut self, mut plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
         step.changed.reserve(plan.nodes.len());
         let retry = plan.delta.options.retry;
         let retry = (retry != Retry::default()).then(|| Arc::new(retry));
@@ -363,7 +372,12 @@ impl Engine {
             }
             self.forgive(idx);
             self.graph.node_mut(idx).retry = retry.clone();
-            self.graph.set_goal(idx, node.sources, node.goal);
+            let known = node.accounts.iter().map(|&it| plan.counted[it as usize].known);
+            let known: SmallVec<[Option<GroupId>; 4]> = known.collect();
+            self.graph.set_goal(idx, node.sources, node.goal, &known);
+            for (&account, &group) in node.accounts.iter().zip(self.graph.accounts(idx)) {
+                plan.counted[account as usize].known = Some(group);
+            }
             step.changed.push(node.key);
             let held = self.graph.node_mut(idx);
             if held.live.is_none() && matches!(held.goal, Goal::Nothing) {

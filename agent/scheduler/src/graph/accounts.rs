@@ -6,11 +6,14 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Graph, Group, Idx, STALE_MEMBERS, difference};
-use crate::dependency::{Claim, Target};
+use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
+use crate::dependency::{Bond, Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
+
+/// Few at a time: they are listed without an allocation.
+type Few<T> = SmallVec<[T; 4]>;
 
 impl Graph {
     pub(super) fn count_under(&self, prefix: &Key) -> u32 {
@@ -38,37 +41,55 @@ impl Graph {
         self.node(idx).concerned().into_iter().flatten().cloned().collect()
     }
 
-    /// Enters a node into the groups of its dependencies, and marks its entries elsewhere as stale.
-    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<Traits>]) {
-        let after = self.member_of(idx);
-        for traits in &after {
-            if before.iter().any(|old| Arc::ptr_eq(old, traits)) {
-                continue;
+    /// Lists a node with all that its goal needs.
+    pub(super) fn enlist(&mut self, idx: Idx, before: &[Arc<Traits>], known: &[Option<GroupId>]) {
+        let traits = self.node(idx).goal.traits().cloned();
+        let needs = traits.iter().flat_map(|traits| &traits.needs).enumerate();
+        let accounts = needs.map(|(at, need)| {
+            let known = self.groups.find_at(known.get(at).copied().flatten(), &need.target);
+            match known.filter(|_| is_listed(before, &need.target)) {
+                Some(group) => group,
+                None => self.join(idx, &need.target, known),
             }
-            for need in &traits.needs {
-                if !before.iter().any(|old| !old.needs_of(&need.target).is_empty()) {
-                    self.join(idx, &need.target);
-                }
+        });
+        let accounts = accounts.collect();
+        self.node_mut(idx).accounts = accounts;
+    }
+
+    /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
+    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+        let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
+        for need in live.iter().flat_map(|live| &live.needs) {
+            if !is_listed(before, &need.target) {
+                self.join(idx, &need.target, self.groups.find(&need.target));
             }
         }
+        self.withdraw(idx, before);
+    }
+
+    /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
+    pub(super) fn withdraw(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+        let after = self.member_of(idx);
         for traits in before {
             if after.iter().any(|new| Arc::ptr_eq(new, traits)) {
                 continue;
             }
             for need in &traits.needs {
-                if !after.iter().any(|new| !new.needs_of(&need.target).is_empty()) {
+                if !is_listed(&after, &need.target) {
                     self.leave(&need.target);
                 }
             }
         }
     }
 
-    pub(super) fn join(&mut self, idx: Idx, target: &Target) {
-        if let Some(group) = self.groups.get_mut(target) {
-            if group.members.last() != Some(&idx) {
-                group.members.push(idx);
+    /// Lists a node with a target, whose group may be there already.
+    fn join(&mut self, idx: Idx, target: &Target, group: Option<GroupId>) -> GroupId {
+        if let Some(id) = group {
+            let members = &mut self.groups.of_mut(id).members;
+            if members.last() != Some(&idx) {
+                members.push(idx);
             }
-            return;
+            return id;
         }
         if let Target::Under(prefix) = target {
             self.index_kind(prefix.kind());
@@ -77,18 +98,19 @@ impl Graph {
             self.covering.insert((*table, *address));
         }
         let (avail, members) = (self.count(target), smallvec![idx]);
-        self.open(target, Group { avail, members, ..Group::default() });
+        self.open(target, Group { avail, members, ..Group::default() })
     }
 
-    fn open(&mut self, target: &Target, group: Group) {
+    fn open(&mut self, target: &Target, group: Group) -> GroupId {
         if let Target::Exact(key) = target {
             self.named.insert(key.kind());
         }
-        self.groups.insert(target.clone(), group);
+        self.groups.open(target, group)
     }
 
     pub(super) fn leave(&mut self, target: &Target) {
-        let Some(group) = self.groups.get_mut(target) else { return };
+        let Some(id) = self.groups.find(target) else { return };
+        let group = self.groups.of_mut(id);
         group.stale += 1;
         let members = u32::try_from(group.members.len()).unwrap_or(u32::MAX);
         if group.stale <= members / 2 + STALE_MEMBERS && group.stale < members {
@@ -98,17 +120,17 @@ impl Graph {
         members.sort_unstable();
         members.dedup();
         members.retain(|idx| self.needs(*idx, target));
-        let group = self.groups.get_mut(target).expect("looked up above");
+        let group = self.groups.of_mut(id);
         group.stale = 0;
         group.members = members;
         if group.members.is_empty() && group.users == 0 {
-            self.retire(target);
+            self.retire(id, target);
         }
     }
 
     /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
-    pub(super) fn retire(&mut self, target: &Target) {
-        let avail = self.groups[target].avail;
+    fn retire(&mut self, id: GroupId, target: &Target) {
+        let avail = self.groups.of(id).avail;
         let again = match target {
             Target::Exact(key) => {
                 avail == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
@@ -117,14 +139,13 @@ impl Graph {
             Target::Under(_) | Target::Covering { .. } => true,
         };
         if again {
-            self.close(target);
+            self.close(id);
         }
     }
 
-    fn close(&mut self, target: &Target) {
-        self.groups.remove(target);
-        if let Target::Covering { table, address } = target {
-            self.covering.remove(&(*table, *address));
+    fn close(&mut self, id: GroupId) {
+        if let Some(Target::Covering { table, address }) = self.groups.close(id) {
+            self.covering.remove(&(table, address));
         }
     }
 
@@ -147,6 +168,19 @@ impl Graph {
         self.ordered.insert(kind, keys);
     }
 
+    /// The dependencies of a value of a node that order deletes, with their groups: those of the goal are at hand.
+    fn needed<'t>(&self, idx: Idx, traits: &'t Arc<Traits>) -> Few<(&'t Dependency, GroupId)> {
+        let node = self.node(idx);
+        let at_hand = node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits));
+        let needs = traits.needs.iter().enumerate().filter(|(_, need)| need.bond == Bond::After);
+        let groups = needs.filter_map(|(at, need)| {
+            let group =
+                if at_hand { Some(node.accounts[at]) } else { self.groups.find(&need.target) };
+            Some((need, group?))
+        });
+        groups.collect()
+    }
+
     pub(super) fn account_use(
         &mut self,
         idx: Idx,
@@ -154,19 +188,18 @@ impl Graph {
         new: Option<&Arc<Traits>>,
     ) {
         for (traits, sign) in [(old, -1), (new, 1)] {
-            let Some(traits) = traits else { continue };
-            for need in ordering(&traits.needs) {
-                if let Some(group) = self.groups.get_mut(&need.target) {
-                    group.users = group.users.saturating_add_signed(sign);
-                    group.renewers =
-                        group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
-                }
+            let needed = traits.map_or_else(Few::new, |traits| self.needed(idx, traits));
+            for (need, group) in needed {
+                let group = self.groups.of_mut(group);
+                group.users = group.users.saturating_add_signed(sign);
+                group.renewers =
+                    group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
             }
         }
-        for claim in old.iter().flat_map(|traits| &traits.claims) {
+        for claim in old.iter().flat_map(|traits| traits.claims()) {
             self.release(claim, idx);
         }
-        for claim in new.iter().flat_map(|traits| &traits.claims) {
+        for claim in new.iter().flat_map(|traits| traits.claims()) {
             let claimed = self.claims.entry(claim.clone()).or_default();
             match claimed.holder {
                 None => {
@@ -197,7 +230,7 @@ impl Graph {
         let mut others = self.claims.get(claim)?.members.iter().filter(|&&member| member != idx);
         let has = |&&member: &&Idx| {
             let node = self.node(member);
-            node.ours && node.live.as_ref().is_some_and(|live| live.claims.contains(claim))
+            node.ours && node.live.as_ref().is_some_and(|live| live.claims().contains(claim))
         };
         others.find(has).copied()
     }
@@ -205,7 +238,7 @@ impl Graph {
     /// Wakes those who want an identity that this value was to get, and did not get.
     pub(crate) fn forgo(&mut self, idx: Idx) {
         let Some(traits) = self.node(idx).goal.traits().cloned() else { return };
-        for claim in &traits.claims {
+        for claim in traits.claims() {
             if self.holder(claim).is_none() {
                 self.offer_claim(claim, idx);
             }
@@ -220,7 +253,7 @@ impl Graph {
         members.dedup();
         members.retain(|&member| {
             let goal = self.node(member).goal.traits();
-            goal.is_some_and(|traits| traits.claims.contains(claim))
+            goal.is_some_and(|traits| traits.claims().contains(claim))
         });
         for &member in members.iter().filter(|&&member| member != idx) {
             self.stirred.push(member);
@@ -240,13 +273,16 @@ impl Graph {
     pub(super) fn account_offers(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
         let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
-            difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
+            difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         if old.is_none() != new.is_none() {
             self.account_existence(idx, new.is_some());
         }
         for offer in offers.iter().filter(|it| it.new.is_some()) {
-            if !self.offer(offer.key, true) {
-                self.open(offer.key, Group { avail: 1, ..Group::default() });
+            match self.groups.find(offer.key) {
+                Some(group) => self.turn_all(group, true),
+                None => {
+                    self.open(offer.key, Group { avail: 1, ..Group::default() });
+                }
             }
         }
         for offer in offers.iter().filter(|it| it.new.is_none()) {
@@ -326,30 +362,36 @@ impl Graph {
         targets.push(Target::Exact(key));
         if let Some(live) = &live {
             targets.extend(live.offers.keys().cloned());
-            for &(table, prefix) in &live.prefixes {
+            for &(table, prefix) in live.prefixes() {
                 targets.extend(self.covered(table, prefix));
             }
         }
-        let groups = targets.iter().filter_map(|target| self.groups.get(target));
+        let groups = targets.iter().filter_map(|target| self.group(target));
         let members: Vec<Idx> = groups.flat_map(|group| group.members.iter().copied()).collect();
         self.counters.edges += members.len() as u64;
         members
     }
 
-    /// Counts one offer more or less; the first and the last one change the readiness of others. False when there is no
-    /// account of it.
-    pub(super) fn offer(&mut self, target: &Target, offered: bool) -> bool {
-        let Some(group) = self.groups.get_mut(target) else { return false };
+    /// Counts one offer more or less, where there is an account of it.
+    pub(super) fn offer(&mut self, target: &Target, offered: bool) {
+        if let Some(group) = self.groups.find(target) {
+            self.turn_all(group, offered);
+        }
+    }
+
+    /// Counts one offer more or less; the first and the last one change the readiness of others.
+    fn turn_all(&mut self, id: GroupId, offered: bool) {
+        let group = self.groups.of_mut(id);
         group.avail = group.avail.saturating_add_signed(if offered { 1 } else { -1 });
         let turned = if offered { group.avail == 1 } else { group.avail == 0 };
         if !turned {
-            return true;
+            return;
         }
         if group.members.is_empty() {
             if group.avail == 0 && group.users == 0 {
-                self.close(target);
+                self.close(id);
             }
-            return true;
+            return;
         }
         let mut members = std::mem::take(&mut group.members);
         if group.stale > 0 {
@@ -358,21 +400,19 @@ impl Graph {
             members.dedup();
         }
         self.counters.edges += members.len() as u64;
-        members.retain(|idx| self.turn(*idx, target, offered));
-        if let Some(group) = self.groups.get_mut(target) {
-            group.members = members;
-        }
-        true
+        members.retain(|idx| self.turn(*idx, id, offered));
+        self.groups.of_mut(id).members = members;
     }
 
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
-    pub(super) fn turn(&mut self, idx: Idx, target: &Target, offered: bool) -> bool {
+    fn turn(&mut self, idx: Idx, group: GroupId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
         if !node.used {
             return false;
         }
-        let wanted = node.goal.traits().map_or(0, |traits| traits.needs_of(target).len());
+        let wanted = node.accounts.iter().filter(|&&other| other == group).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let target = self.groups.target(group);
         let used = node.ours
             && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
         if wanted > 0 && node.flight.is_none() && !node.in_place() {
@@ -395,4 +435,9 @@ impl Graph {
         self.weigh(idx);
         wanted > 0 || used
     }
+}
+
+/// Whether a node with these traits is listed with a target.
+fn is_listed(all: &[Arc<Traits>], target: &Target) -> bool {
+    all.iter().any(|traits| !traits.needs_of(target).is_empty())
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use super::{Account, Accounts, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
+use super::{Account, Accounts, Counted, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
 use crate::dependency::{Bond, Claim, Target};
-use crate::graph::{Group, difference};
+use crate::graph::{Group, GroupId, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted::Sorted;
 use crate::traits::Traits;
@@ -18,25 +18,25 @@ impl Overlay<'_> {
         let hash = hash_of(target);
         match self.opened_hashed(target, hash) {
             Some(account) => account,
-            None => self.open(target, hash, self.graph.group(target)),
+            None => self.open(target, hash, self.graph.find_group(target, hash)),
         }
     }
 
     /// Opens an account that is not there yet, with what the graph knows of its target.
-    fn open(&mut self, target: &Target, hash: u64, known: Option<&Group>) -> Account {
+    fn open(&mut self, target: &Target, hash: u64, known: Option<GroupId>) -> Account {
+        let group = known.map(|id| self.graph.group_at(id));
         let group = OverlayGroup {
-            known: known.is_some(),
-            avail: self.opening(target, known),
-            users: known.map_or(0, |group| group.users),
-            renewers: known.map_or(0, |group| group.renewers),
+            avail: self.opening(target, group),
+            users: group.map_or(0, |group| group.users),
+            renewers: group.map_or(0, |group| group.renewers),
             ..OverlayGroup::default()
         };
         debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
         self.groups.push(group);
         let account = spot_of(self.groups.len() - 1);
-        self.targets.push(target.clone());
-        let targets = &self.targets;
-        self.by_target.insert(hash, account, |account| hash_of(&targets[account as usize]));
+        self.counted.push(Counted { target: target.clone(), known });
+        let counted = &self.counted;
+        self.by_target.insert(hash, account, |account| hash_of(&counted[account as usize].target));
         match target {
             Target::Exact(key) => self.named.insert(key.kind()),
             Target::Under(_) => self.unders = true,
@@ -54,7 +54,7 @@ impl Overlay<'_> {
         if let Some(account) = self.opened_hashed(target, hash) {
             return Some(account);
         }
-        let known = self.graph.group(target)?;
+        let known = self.graph.find_group(target, hash)?;
         Some(self.open(target, hash, Some(known)))
     }
 
@@ -143,12 +143,13 @@ impl Overlay<'_> {
     fn opening(&self, target: &Target, known: Option<&Group>) -> u32 {
         let counted = known.map(|group| group.avail);
         if let Target::Exact(key) = target {
-            let idx = self.graph.find(key);
+            let hash = hash_of(key);
+            let idx = self.graph.find_hashed(key, hash);
             let there = || idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
             let base = counted.unwrap_or_else(|| u32::from(there()));
             let spot = match idx {
                 Some(idx) => self.by_idx.get(&idx).copied(),
-                None => self.added(key, hash_of(key)),
+                None => self.added(key, hash),
             };
             let since = spot.map_or(0, |spot| self.existence(spot));
             return u32::try_from(i64::from(base) + since).unwrap_or(0);
@@ -191,7 +192,7 @@ impl Overlay<'_> {
     ) -> (Accounts, Accounts) {
         let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
-            difference(old.map_or(&[], |t| &t.prefixes), new.map_or(&[], |t| &t.prefixes));
+            difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         let (mut gained, mut lost) = (Accounts::new(), Accounts::new());
         for offer in offers {
             let accounts = if offer.new.is_some() { &mut gained } else { &mut lost };
@@ -238,7 +239,7 @@ impl Overlay<'_> {
     }
 
     pub(super) fn count_prefixes(&mut self, traits: Option<&Traits>, sign: i64) {
-        for offered in traits.map_or(&[][..], |traits| &traits.prefixes) {
+        for offered in traits.map_or(&[][..], |traits| traits.prefixes()) {
             *self.prefixes.entry(*offered).or_default() += sign;
         }
     }
@@ -270,7 +271,7 @@ impl Overlay<'_> {
                 }
             }
         }
-        for claim in &traits.claims {
+        for claim in traits.claims() {
             if sign > 0 {
                 self.claim_mut(claim).holder.get_or_insert(spot);
             } else if self.node(spot).leaving.is_none() {
@@ -296,7 +297,7 @@ impl Overlay<'_> {
             let holder = holder.filter(|&spot| {
                 // The holder may have gone by this plan before anybody asked.
                 self.node(spot).ours
-                    && self.node(spot).live.as_ref().is_some_and(|t| t.claims.contains(claim))
+                    && self.node(spot).live.as_ref().is_some_and(|t| t.claims().contains(claim))
                     || self.node(spot).leaving.is_some()
             });
             self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });

@@ -1,6 +1,6 @@
 //! Who hears when a target comes or goes, and who uses one.
 
-use super::{Account, Overlay, Spot};
+use super::{Account, Counted, Overlay, Spot};
 use crate::dependency::{Bond, Target};
 use crate::graph::{Group, Idx};
 use crate::plan::Cause;
@@ -13,13 +13,13 @@ impl Overlay<'_> {
     /// Tells all members of a group that its target is there, or is there no more.
     pub(super) fn walk(&mut self, account: Account, there: bool) {
         let graph = self.graph;
-        let group = self.group_mut(account);
-        let (known, mut extra) = (group.known, std::mem::take(&mut group.extra));
-        if !known && extra.is_empty() {
+        let Counted { target, known } = &self.counted[account as usize];
+        let known = known.map(|id| graph.group_at(id));
+        let mut extra = std::mem::take(&mut self.groups[account as usize].extra);
+        if known.is_none() && extra.is_empty() {
             return;
         }
-        let target = self.targets[account as usize].clone();
-        let known = if known { graph.group(&target) } else { None };
+        let target = target.clone();
         let members = known.map_or_else(Default::default, Group::members_once);
         if !extra.is_sorted_by(|a, b| a < b) {
             extra.sort_unstable();
@@ -93,9 +93,10 @@ impl Overlay<'_> {
 
     /// The live nodes of ours that need the target of an account, in the way given.
     pub(crate) fn users(&mut self, account: Account, renewing: bool) -> Vec<Spot> {
-        let target = self.targets[account as usize].clone();
-        let graph = self.graph;
-        let members = graph.group(&target).map_or_else(Default::default, Group::members_once);
+        let Counted { target, known } = &self.counted[account as usize];
+        let (target, graph) = (target.clone(), self.graph);
+        let known = known.map(|id| graph.group_at(id));
+        let members = known.map_or_else(Default::default, Group::members_once);
         let mut users = self.group(account).extra.to_vec();
         self.edges += (members.len() + users.len()) as u64;
         for &idx in &*members {
@@ -117,7 +118,7 @@ impl Overlay<'_> {
 
     /// How many ordering dependencies of these traits are on an account: a value does not block itself.
     pub(crate) fn own_uses(&mut self, traits: &Traits, account: Account) -> u32 {
-        let target = &self.targets[account as usize];
+        let target = &self.counted[account as usize].target;
         let own = ordering(&traits.needs).filter(|need| need.target == *target).count();
         u32::try_from(own).unwrap_or(u32::MAX)
     }

@@ -48,7 +48,7 @@ impl Overlay<'_> {
         targets.push(Target::Exact(key.clone()));
         targets.extend(live.offers.keys().cloned());
         targets.retain(|it| self.opened(it).is_some() || self.graph.group(it).is_some());
-        for &(table, prefix) in &live.prefixes {
+        for &(table, prefix) in live.prefixes() {
             let range = (table, prefix.network())..=(table, prefix.broadcast());
             let new = self.covering.range(range);
             let new = new.map(|&(table, address)| Target::Covering { table, address });

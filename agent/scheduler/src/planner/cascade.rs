@@ -144,7 +144,7 @@ impl Planner<'_> {
         let traits = node.leaving.take();
         let key = node.key.clone();
         self.operations[op as usize].taken.push(key);
-        for claim in traits.iter().flat_map(|traits| &traits.claims) {
+        for claim in traits.iter().flat_map(|traits| traits.claims()) {
             self.overlay.release(claim, spot, Some(op));
         }
         for need in traits.iter().filter(|_| self.transports).flat_map(|it| ordering(&it.needs)) {

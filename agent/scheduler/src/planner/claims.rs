@@ -12,7 +12,7 @@ impl Planner<'_> {
     /// True when another value has an identity that this one needs; then it is tried again when that goes.
     pub(super) fn is_claimed(&mut self, spot: Spot, traits: &Traits) -> bool {
         let mut claimed = false;
-        for claim in &traits.claims {
+        for claim in traits.claims() {
             let state = self.overlay.claim_mut(claim);
             if state.holder.is_some_and(|holder| holder != spot) {
                 state.waiting.push(spot);
@@ -24,7 +24,7 @@ impl Planner<'_> {
 
     /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
     pub(super) fn is_usurper(&mut self, spot: Spot, traits: &Traits) -> bool {
-        let mut holders = traits.claims.iter().map(|claim| self.overlay.claim_mut(claim).holder);
+        let mut holders = traits.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
         holders.any(|holder| holder.is_some_and(|holder| holder != spot))
     }
 
@@ -34,7 +34,7 @@ impl Planner<'_> {
             return false;
         }
         let key = &self.overlay.node(spot).key;
-        let others = traits.claims.iter().any(|claim| {
+        let others = traits.claims().iter().any(|claim| {
             self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
         });
         if others {
@@ -46,7 +46,7 @@ impl Planner<'_> {
     fn wants(&self, owner: &Key, claim: &Claim) -> bool {
         let spot = self.overlay.touched(owner);
         let goal = spot.and_then(|spot| self.overlay.node(spot).goal.traits());
-        goal.is_some_and(|traits| traits.claims.contains(claim))
+        goal.is_some_and(|traits| traits.claims().contains(claim))
     }
 
     /// Whoever got a kept identity meanwhile has to go, if the one it is kept for wants it again.
@@ -88,7 +88,7 @@ impl Planner<'_> {
             }) else {
                 continue;
             };
-            for claim in &traits.claims {
+            for claim in traits.claims() {
                 let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != spot);
                 let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
                 let registry = &self.overlay.graph.registry;

@@ -66,8 +66,8 @@ impl Planner<'_> {
             let renewing = needs.iter().zip(&node.accounts).filter(|(need, _)| need.renew);
             before
                 .extend(renewing.filter_map(|(_, &account)| self.overlay.group(account).joined_by));
-            let claims = node.goal.traits().filter(|traits| !traits.claims.is_empty()).cloned();
-            for claim in claims.iter().flat_map(|traits| &traits.claims) {
+            let claims = node.goal.traits().filter(|traits| !traits.claims().is_empty()).cloned();
+            for claim in claims.iter().flat_map(|traits| traits.claims()) {
                 before.extend(self.overlay.claim_mut(claim).freed_by);
             }
         }

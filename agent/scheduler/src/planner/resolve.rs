@@ -98,7 +98,7 @@ impl Planner<'_> {
         if self.is_kept(spot, &traits) {
             return false;
         }
-        traits.claims.iter().all(|claim| {
+        traits.claims().iter().all(|claim| {
             let holder = self.overlay.claim_mut(claim).holder;
             holder.is_none_or(|holder| holder == spot) && claimed.insert(claim.clone())
         })

@@ -52,8 +52,16 @@ impl Sequence {
         sequence
     }
 
+    /// Nobody asks for an order.
+    fn is_empty(&self) -> bool {
+        self.creates.is_empty() && self.deletes.is_empty()
+    }
+
     /// Whether these operations are in order.
     pub(super) fn is_kept(&self, operations: &[PlannedOperation]) -> bool {
+        if self.is_empty() {
+            return true;
+        }
         let (creates, deletes) = places(operations);
         let kept = |all: &FixedMap<Key, Vec<Key>>, places: &FixedMap<&Key, u32>| {
             all.iter().all(|(then, firsts)| {
@@ -65,6 +73,9 @@ impl Sequence {
 
     /// Tells each operation which others are to be over before it, whatever became of them.
     pub(super) fn note(&self, operations: &mut [PlannedOperation]) {
+        if self.is_empty() {
+            return;
+        }
         let (creates, deletes) = places(operations);
         let mut behind: Vec<(u32, u32)> = Vec::new();
         for (all, places) in [(&self.creates, &creates), (&self.deletes, &deletes)] {
@@ -93,7 +104,7 @@ fn was<'p>(planner: &'p Planner<'_>, key: &Key) -> Option<&'p Traits> {
 fn pairs(all: &[(&Key, &Traits)]) -> Vec<(Key, Key)> {
     let mut wanted: FixedMap<&Target, Vec<&Key>> = FixedMap::default();
     for (key, traits) in all {
-        for target in &traits.order {
+        for target in traits.order() {
             wanted.entry(target).or_default().push(key);
         }
     }
@@ -123,7 +134,7 @@ fn offered(key: &Key, traits: &Traits, covering: &BTreeSet<(u32, IpAddr)>) -> Ve
     let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
     targets.push(Target::Exact(key.clone()));
     targets.extend(traits.offers.keys().cloned());
-    for &(table, prefix) in &traits.prefixes {
+    for &(table, prefix) in traits.prefixes() {
         let range = (table, prefix.network())..=(table, prefix.broadcast());
         let covered = covering.range(range);
         targets.extend(covered.map(|&(table, address)| Target::Covering { table, address }));

@@ -23,14 +23,14 @@ enum Turn {
 
 impl Transaction {
     fn turn_of(&self, seat: u32) -> Turn {
-        let flight = &self.flights[seat as usize];
+        let op = &self.operations[seat as usize];
         let not_done = |&before: &u32| {
             let state = &self.flights[before as usize].state;
             matches!(state, FlightState::Failed(_) | FlightState::NotTried)
         };
-        match flight.state {
-            FlightState::Waiting if flight.op.after.iter().any(not_done) => Turn::Broken,
-            FlightState::Waiting if flight.op.transport == TransportId::NONE => Turn::Silent,
+        match self.flights[seat as usize].state {
+            FlightState::Waiting if op.after.iter().any(not_done) => Turn::Broken,
+            FlightState::Waiting if op.transport == TransportId::NONE => Turn::Silent,
             FlightState::Waiting => Turn::Submit,
             _ => Turn::Past,
         }
@@ -52,7 +52,7 @@ impl Transaction {
 
 /// An operation as its transport is told.
 fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
-    let op = &transaction.flight(id).op;
+    let op = transaction.operation(id);
     Operation {
         id,
         txn: transaction.txn,
@@ -146,12 +146,12 @@ impl Engine {
         transaction.progress = now.monotonic;
         // On the way back, what was cancelled has failed like anything else.
         let failed = transaction.failure.is_some() && transaction.phase == Phase::Executing;
-        let flight = transaction.flight_mut(op);
-        let (idx, action) = (flight.idx, flight.op.action);
-        if let Some(line) = self.lines.get_mut(&flight.op.transport) {
+        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let action = operation.action;
+        if let Some(line) = self.lines.get_mut(&operation.transport) {
             line.answered(now.monotonic);
         }
-        if let Some(fact) = observed.filter(|fact| fact.key == flight.op.key) {
+        if let Some(fact) = observed.filter(|fact| fact.key == operation.key) {
             self.graph.node_mut(idx).observed = fact.value;
         }
         match result {
@@ -160,7 +160,8 @@ impl Engine {
                 self.carried_out(op, now, step)
             }
             Err(error) if error.exists() && action == Action::Create => {
-                self.landed(op, FlightState::Completed(now.monotonic, Some(error)), step);
+                let state = FlightState::Completed(now.monotonic, Some(Box::new(error)));
+                self.landed(op, state, step);
                 self.try_verify(op, now, step);
             }
             Err(error) if error.is_cancelled() && failed => transaction.leave_out(op),
@@ -174,7 +175,7 @@ impl Engine {
         if transaction.phase != Phase::Executing || transaction.origin != Origin::Change {
             return;
         }
-        let named = transaction.flights.first().map(|flight| flight.op.key.clone());
+        let named = transaction.operations.first().map(|op| op.key.clone());
         let Some(key) = named.or_else(|| transaction.before.first().map(|(key, _)| key.clone()))
         else {
             return;

@@ -12,7 +12,7 @@ use crate::engine::{Engine, Step};
 use crate::graph::{Graph, Idx};
 use crate::key::Key;
 use crate::operation::{Action, Class, Now, OpId, OperationError, TxnId};
-use crate::plan::Delta;
+use crate::plan::{Delta, PlannedOperation};
 use crate::planner;
 use crate::value::SharedValue;
 
@@ -20,12 +20,11 @@ impl Engine {
     pub(super) fn fail(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.open -= 1;
-        let flight = transaction.flight_mut(op);
-        flight.state = FlightState::Failed(error.clone());
+        transaction.flight_mut(op).state = FlightState::Failed(Box::new(error.clone()));
         transaction.broke(op);
-        let flight = transaction.flight(op);
-        let (idx, cause, key) = (flight.idx, flight.op.cause, flight.op.key.clone());
-        let value = flight.op.new.clone().or_else(|| flight.op.old.clone());
+        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (cause, key) = (operation.cause, operation.key.clone());
+        let value = operation.new.clone().or_else(|| operation.old.clone());
         self.graph.counters.operations_failed += 1;
         step.read.push(key.clone());
         if transaction.is_vital(cause) {
@@ -43,8 +42,8 @@ impl Engine {
     /// Leaves a value as it is, to be tried again when time or what it needs may help.
     pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let flight = transaction.flight(op);
-        let (idx, key, taken) = (flight.idx, flight.op.key.clone(), flight.op.taken.clone());
+        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (key, taken) = (operation.key.clone(), operation.taken.clone());
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
         if self.graph.node(idx).flight == Some(op) {
@@ -155,15 +154,17 @@ impl Engine {
             return;
         }
         let (mut reads, mut failed) = (0, Vec::new());
-        for (op, flight) in (transaction.first_op..).map(OpId).zip(&transaction.flights) {
+        let all = transaction.operations.iter().zip(&transaction.flights);
+        for (op, (operation, flight)) in (transaction.first_op..).map(OpId).zip(all) {
             let FlightState::Completed(since, doubt) = &flight.state else { continue };
             let waited = quiet.min(now.monotonic.saturating_sub(*since));
             if waited >= VERIFIED_WITHIN {
-                let error = doubt.clone().unwrap_or_else(|| mismatch(&self.graph, flight));
-                failed.push((op, error));
+                let error = doubt.as_deref().cloned();
+                failed
+                    .push((op, error.unwrap_or_else(|| mismatch(&self.graph, operation, flight))));
             } else if reads < READS_MOST {
                 reads += 1;
-                step.read.push(flight.op.key.clone());
+                step.read.push(operation.key.clone());
             }
         }
         transaction.read_due = (reads > 0).then(|| now.monotonic + READ_AGAIN);
@@ -186,27 +187,28 @@ impl Engine {
         let until = now.monotonic + SETTLED_WITHIN;
         transaction.phase = Phase::Settling { until, behind: None };
         transaction.read_due = None;
-        for (op, flight) in (transaction.first_op..).map(OpId).zip(&mut transaction.flights) {
+        let all = transaction.operations.iter().zip(&mut transaction.flights);
+        for (number, (op, flight)) in (transaction.first_op..).map(OpId).zip(all) {
             let node = self.graph.node_mut(flight.idx);
-            if node.flight != Some(op) {
+            if node.flight != Some(number) {
                 continue;
             }
             match &flight.state {
                 FlightState::Completed(_, None) => {
-                    let gone = flight.op.action == Action::Delete;
-                    node.observed = flight.op.new.clone().filter(|_| !gone);
+                    let gone = op.action == Action::Delete;
+                    node.observed = op.new.clone().filter(|_| !gone);
                     if step.read.len() < READ_AT_ONCE {
-                        step.read.push(flight.op.key.clone());
+                        step.read.push(op.key.clone());
                     }
                 }
                 FlightState::Waiting => flight.state = FlightState::NotTried,
                 _ => {}
             }
         }
-        for flight in &transaction.flights {
+        for (op, flight) in transaction.operations.iter().zip(&transaction.flights) {
             self.graph.node_mut(flight.idx).flight = None;
-            step.changed.push(flight.op.key.clone());
-            for key in &flight.op.taken {
+            step.changed.push(op.key.clone());
+            for key in &op.taken {
                 step.changed.push(key.clone());
                 if let Some(idx) = self.graph.find(key) {
                     self.graph.node_mut(idx).flight = None;
@@ -219,9 +221,9 @@ impl Engine {
     pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(mut transaction) = self.running.take(txn) else { return false };
         let mut touched: BTreeSet<Idx> = BTreeSet::new();
-        for flight in &transaction.flights {
-            touched.extend(self.graph.find(&flight.op.key));
-            touched.extend(flight.op.taken.iter().filter_map(|key| self.graph.find(key)));
+        for op in &transaction.operations {
+            touched.extend(self.graph.find(&op.key));
+            touched.extend(op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
         let not_done = |flight: &&Flight| {
             matches!(flight.state, FlightState::Failed(_) | FlightState::NotTried)
@@ -254,9 +256,9 @@ impl Engine {
     }
 }
 
-pub(super) fn mismatch(graph: &Graph, flight: &Flight) -> OperationError {
-    let label = |value: &SharedValue| graph.registry.label(&flight.op.key, Some(&**value));
-    let meant = flight.op.new.as_ref().or(flight.op.old.as_ref()).map(label);
+fn mismatch(graph: &Graph, op: &PlannedOperation, flight: &Flight) -> OperationError {
+    let label = |value: &SharedValue| graph.registry.label(&op.key, Some(&**value));
+    let meant = op.new.as_ref().or(op.old.as_ref()).map(label);
     let seen = match graph.node(flight.idx).observed.as_ref() {
         None => "nothing is there".to_owned(),
         Some(value) if meant.is_none_or(|meant| meant != label(value)) => {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Flight, Phase, Transaction};
+use super::{Phase, Transaction};
 use crate::dependency::{Claim, Target};
 use crate::engine::Engine;
 use crate::graph::{Graph, Idx};
@@ -45,8 +45,8 @@ impl Footprint {
         footprint
     }
 
-    fn of_nodes(graph: &Graph, nodes: &[Idx], flights: &[Flight]) -> Self {
-        let mut footprint = Self::leaving(flights.iter().map(|flight| &flight.op));
+    fn of_nodes(graph: &Graph, nodes: &[Idx], operations: &[PlannedOperation]) -> Self {
+        let mut footprint = Self::leaving(operations.iter());
         for &idx in nodes {
             let node = graph.node(idx);
             let goal = node.goal.traits().map(|traits| &**traits);
@@ -64,7 +64,7 @@ impl Footprint {
     fn add(&mut self, key: &Key, live: Option<&Traits>, goal: Option<&Traits>) {
         self.keys.insert(key.clone());
         for traits in live.into_iter().chain(goal) {
-            self.claims.extend(traits.claims.iter().cloned());
+            self.claims.extend(traits.claims().iter().cloned());
             for need in &traits.needs {
                 self.need(&need.target);
             }
@@ -95,8 +95,8 @@ impl Footprint {
         for offer in offers.iter().filter(|offer| offer.new.is_none()) {
             *self.moves.entry(offer.key.clone()).or_default() |= goes;
         }
-        for prefix in &from.prefixes {
-            if to.is_none_or(|to| to.prefixes.binary_search(prefix).is_err()) {
+        for prefix in from.prefixes() {
+            if to.is_none_or(|to| to.prefixes().binary_search(prefix).is_err()) {
                 *self.prefixes.entry(*prefix).or_default() |= goes;
             }
         }
@@ -161,9 +161,9 @@ impl Transaction {
         if going_back && matches!(self.phase, Phase::Settling { .. }) {
             return false;
         }
-        let (reserved, flights) = (&self.reserved, &self.flights);
+        let (reserved, operations) = (&self.reserved, &self.operations);
         let footprint =
-            self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved, flights));
+            self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved, operations));
         footprint.conflicts(of)
     }
 }

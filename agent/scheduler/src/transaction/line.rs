@@ -89,7 +89,7 @@ impl Engine {
             return CANCELLED_WITHIN;
         }
         let Some(transaction) = self.running.of(op) else { return Duration::ZERO };
-        let operation = &transaction.flight(op).op;
+        let operation = transaction.operation(op);
         let descriptor = self.graph.registry.descriptor(operation.key.kind());
         let asked = descriptor.map(|it| guarded(|| it.answers_within(operation.action)));
         asked.and_then(Result::ok).unwrap_or(crate::descriptor::ANSWER_WITHIN)
@@ -121,11 +121,11 @@ impl Engine {
         let Some(transaction) = self.running.of(op) else { return };
         let behind = transaction.unanswered();
         let stuck: Vec<OpId> =
-            behind.filter(|&other| transaction.flight(other).op.transport == transport).collect();
+            behind.filter(|&other| transaction.operation(other).transport == transport).collect();
         let txn = transaction.txn;
         transaction.outstanding -= stuck.len();
         for &other in &stuck {
-            let operation = &transaction.flight(other).op;
+            let operation = transaction.operation(other);
             let made = (operation.key.clone(), operation.new.clone());
             self.abandoned.insert(other, made);
         }

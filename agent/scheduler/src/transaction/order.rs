@@ -1,8 +1,8 @@
 //! Which operations of a transaction may be handed out: those that wait for nothing, whatever the others of their
 //! transport wait for.
 
-use super::Flight;
 use crate::overlay::spot_of;
+use crate::plan::PlannedOperation;
 
 /// Who waits for whom while a transaction is carried out. Operations are known by their seats in it.
 #[derive(Debug, Default)]
@@ -27,17 +27,17 @@ struct Freed {
 }
 
 impl Order {
-    pub(super) fn of(flights: &[Flight]) -> Self {
-        let seats = 0..spot_of(flights.len());
-        let transport = flights.first().map(|flight| flight.op.transport);
-        if flights.iter().all(|flight| Some(flight.op.transport) == transport) {
+    pub(super) fn of(operations: &[PlannedOperation]) -> Self {
+        let seats = 0..spot_of(operations.len());
+        let transport = operations.first().map(|op| op.transport);
+        if operations.iter().all(|op| Some(op.transport) == transport) {
             return Self { ready: seats.collect(), ..Self::default() };
         }
-        let before = |flight: &Flight| flight.op.after.len() + flight.op.behind.len();
-        let lacks: Vec<u32> = flights.iter().map(|flight| spot_of(before(flight))).collect();
+        let before = |op: &PlannedOperation| op.after.len() + op.behind.len();
+        let lacks: Vec<u32> = operations.iter().map(|op| spot_of(before(op))).collect();
         let ready = seats.filter(|&seat| lacks[seat as usize] == 0).collect();
-        let (first, followers) = followers(flights);
-        let freed = vec![Freed::default(); flights.len()];
+        let (first, followers) = followers(operations);
+        let freed = vec![Freed::default(); operations.len()];
         Self { ready, lacks, first, followers, freed }
     }
 
@@ -50,29 +50,29 @@ impl Order {
     }
 
     /// An operation is with its transport, which keeps order.
-    pub(super) fn handed(&mut self, seat: usize, flights: &[Flight]) {
-        let own = |follower: usize| flights[follower].op.transport == flights[seat].op.transport;
+    pub(super) fn handed(&mut self, seat: usize, operations: &[PlannedOperation]) {
+        let own = |follower: usize| operations[follower].transport == operations[seat].transport;
         self.free(seat, own);
         self.set_freed(seat, |freed| &mut freed.own);
     }
 
     /// An operation is completed: what other transports carry may follow.
-    pub(super) fn came_to_end(&mut self, seat: usize, flights: &[Flight]) {
-        let other = |follower: usize| flights[follower].op.transport != flights[seat].op.transport;
+    pub(super) fn came_to_end(&mut self, seat: usize, operations: &[PlannedOperation]) {
+        let other = |follower: usize| operations[follower].transport != operations[seat].transport;
         self.free(seat, other);
         self.set_freed(seat, |freed| &mut freed.others);
     }
 
     /// An operation will not be done, or was done in vain: whoever needs it is to be left out, whoever is only behind it
     /// goes on, unless it did so before.
-    pub(super) fn broke(&mut self, seat: usize, flights: &[Flight]) {
-        let needs = |follower: u32| flights[follower as usize].op.after.contains(&spot_of(seat));
+    pub(super) fn broke(&mut self, seat: usize, operations: &[PlannedOperation]) {
+        let needs = |follower: u32| operations[follower as usize].after.contains(&spot_of(seat));
         let range = self.range(seat);
         let left_out = self.followers[range].iter().copied().filter(|&follower| needs(follower));
         self.ready.extend(left_out);
         let Some(Freed { own, others }) = self.freed.get(seat).copied() else { return };
         self.free(seat, |follower| {
-            let alike = flights[follower].op.transport == flights[seat].op.transport;
+            let alike = operations[follower].transport == operations[seat].transport;
             !needs(spot_of(follower)) && if alike { !own } else { !others }
         });
     }
@@ -105,10 +105,9 @@ impl Order {
 }
 
 /// The seats that wait for each seat, one list behind the other, and where each list begins.
-fn followers(flights: &[Flight]) -> (Vec<u32>, Vec<u32>) {
-    let mut first = vec![0u32; flights.len() + 1];
-    for &before in flights.iter().flat_map(|flight| flight.op.after.iter().chain(&flight.op.behind))
-    {
+fn followers(operations: &[PlannedOperation]) -> (Vec<u32>, Vec<u32>) {
+    let mut first = vec![0u32; operations.len() + 1];
+    for &before in operations.iter().flat_map(|op| op.after.iter().chain(&op.behind)) {
         first[before as usize + 1] += 1;
     }
     for seat in 1..first.len() {
@@ -116,8 +115,8 @@ fn followers(flights: &[Flight]) -> (Vec<u32>, Vec<u32>) {
     }
     let mut next = first.clone();
     let mut followers = vec![0; *first.last().unwrap_or(&0) as usize];
-    for (seat, flight) in (0..).zip(flights) {
-        for &before in flight.op.after.iter().chain(&flight.op.behind) {
+    for (seat, op) in (0..).zip(operations) {
+        for &before in op.after.iter().chain(&op.behind) {
             let place = &mut next[before as usize];
             followers[*place as usize] = seat;
             *place += 1;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{ECHO_WITHIN, Flight, FlightState, READ_AGAIN, READ_AT_ONCE};
+use super::{ECHO_WITHIN, FlightState, READ_AGAIN, READ_AT_ONCE};
 use crate::descriptor::{Effect, guarded};
 use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::Key;
-use crate::operation::{Action, Now, OpId, OperationError};
+use crate::operation::{Action, Now, OpId};
+use crate::plan::PlannedOperation;
 use crate::traits::Traits;
 use crate::value::SharedValue;
 
@@ -29,9 +30,10 @@ impl Engine {
             return;
         }
         let FlightState::Completed(now, _) = flight.state else { return };
-        let seen = is_seen(&self.graph, flight);
+        let operation = transaction.operation(op);
+        let seen = is_seen(&self.graph, operation, flight.idx);
         if !seen && count <= READ_AT_ONCE {
-            step.read.push(flight.op.key.clone());
+            step.read.push(operation.key.clone());
             transaction.read_due.get_or_insert(now + READ_AGAIN);
         } else if !seen {
             transaction.read_due.get_or_insert(now + ECHO_WITHIN);
@@ -40,9 +42,9 @@ impl Engine {
 
     pub(super) fn apply(&mut self, op: OpId, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let flight = transaction.flight(op);
-        let (idx, action, new) = (flight.idx, flight.op.action, flight.op.new.clone());
-        let taken = flight.op.taken.clone();
+        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (action, new) = (operation.action, operation.new.clone());
+        let taken = operation.taken.clone();
         let node = self.graph.node_mut(idx);
         node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
         match (action, new) {
@@ -102,21 +104,19 @@ impl Engine {
     /// Checks an operation that is completed against what is seen by now.
     pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let flight = transaction.flight_mut(op);
+        let (flight, operation) = (transaction.flight(op), transaction.operation(op));
         let FlightState::Completed(_, doubt) = &flight.state else { return };
-        let last = self.graph.node(flight.idx).flight == Some(op);
-        if last && !is_seen(&self.graph, flight) {
+        let (idx, action, doubtful) = (flight.idx, operation.action, doubt.is_some());
+        let last = self.graph.node(idx).flight == Some(op);
+        if last && !is_seen(&self.graph, operation, idx) {
             return;
         }
-        let doubtful = doubt.is_some();
-        if !last && doubtful {
-            let error = doubt.clone().unwrap_or_else(|| OperationError::message("exists"));
+        if !last && let Some(error) = doubt.as_deref().cloned() {
             return self.fail(op, error, now, step);
         }
-        flight.state = FlightState::Verified;
-        let (idx, action) = (flight.idx, flight.op.action);
         let believed = !last && action != Action::Delete;
-        let left = if believed { self.graph.outcome(&flight.op) } else { None };
+        let left = if believed { self.graph.outcome(operation) } else { None };
+        transaction.flight_mut(op).state = FlightState::Verified;
         transaction.open -= 1;
         transaction.progress = now.monotonic;
         if !last {
@@ -191,24 +191,24 @@ impl Engine {
 }
 
 /// Whether the system shows what the operation should have done.
-pub(super) fn is_seen(graph: &Graph, flight: &Flight) -> bool {
-    let node = graph.node(flight.idx);
-    let Some(descriptor) = graph.registry.descriptor(flight.op.key.kind()) else { return true };
+fn is_seen(graph: &Graph, op: &PlannedOperation, idx: Idx) -> bool {
+    let node = graph.node(idx);
+    let Some(descriptor) = graph.registry.descriptor(op.key.kind()) else { return true };
     if !descriptor.observable() || descriptor.effect() == Effect::Property {
         return true;
     }
-    match (flight.op.action, &node.observed) {
+    match (op.action, &node.observed) {
         (Action::Delete, None) => true,
         (Action::Delete, Some(observed)) => {
-            let old = flight.op.old.as_ref();
+            let old = op.old.as_ref();
             let rest = old.and_then(|old| guarded(|| descriptor.remainder(&**old)).ok().flatten());
-            rest.is_some_and(|rest| graph.satisfied(&flight.op.key, &rest, observed))
+            rest.is_some_and(|rest| graph.satisfied(&op.key, &rest, observed))
         }
         // The object itself may have gone together with what we gave back.
         (Action::Release, None) => true,
-        (_, Some(observed)) => graph
-            .outcome(&flight.op)
-            .is_some_and(|expected| graph.satisfied(&flight.op.key, &expected, observed)),
+        (_, Some(observed)) => {
+            graph.outcome(op).is_some_and(|expected| graph.satisfied(&op.key, &expected, observed))
+        }
         _ => false,
     }
 }

@@ -1,0 +1,131 @@
+//! The accounts of targets. Whoever is listed with one knows its slot, and need not look for it again.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::Idx;
+use crate::dependency::Target;
+use crate::key::{Slots, hash_of};
+
+/// A slot of the arena of groups.
+pub(crate) type GroupId = u32;
+
+/// The groups of what one value needs.
+pub(crate) type GroupIds = SmallVec<[GroupId; 4]>;
+
+/// Most targets have few members: those are kept without an allocation.
+pub(super) type Members = SmallVec<[Idx; 4]>;
+
+/// Account of one target.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Live values that offer it.
+    pub(crate) avail: u32,
+    /// Dependencies of live values of ours on it that order deletes.
+    pub(crate) users: u32,
+    /// Those among them that want to be made anew when it changes.
+    pub(crate) renewers: u32,
+    /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
+    pub(super) members: Members,
+    pub(super) stale: u32,
+}
+
+impl Group {
+    /// The members, each one once. Only a list with stale entries can hold one twice.
+    pub(crate) fn members_once(&self) -> Cow<'_, [Idx]> {
+        if self.stale == 0 {
+            return Cow::Borrowed(&self.members);
+        }
+        let mut members = self.members.to_vec();
+        members.sort_unstable();
+        members.dedup();
+        Cow::Owned(members)
+    }
+}
+
+/// All groups. A slot is used again once its group is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    all: Vec<Option<(Target, Group)>>,
+    index: Slots,
+    free: Vec<GroupId>,
+}
+
+impl Groups {
+    pub(super) fn find(&self, target: &Target) -> Option<GroupId> {
+        self.find_hashed(target, hash_of(target))
+    }
+
+    pub(super) fn find_hashed(&self, target: &Target, hash: u64) -> Option<GroupId> {
+        self.index.find(hash, |id| self.entry(id).is_some_and(|(it, _)| it == target))
+    }
+
+    /// The same for whoever knows where it was before.
+    pub(super) fn find_at(&self, known: Option<GroupId>, target: &Target) -> Option<GroupId> {
+        let there = |&id: &GroupId| self.entry(id).is_some_and(|(it, _)| it == target);
+        known.filter(there).or_else(|| self.find(target))
+    }
+
+    pub(super) fn get(&self, target: &Target) -> Option<&Group> {
+        self.find(target).map(|id| self.of(id))
+    }
+
+    /// The group of a slot that somebody is listed with.
+    pub(super) fn of(&self, id: GroupId) -> &Group {
+        &self.entry(id).expect("a group with members is not closed").1
+    }
+
+    pub(super) fn of_mut(&mut self, id: GroupId) -> &mut Group {
+        let entry = self.all.get_mut(id as usize).and_then(Option::as_mut);
+        &mut entry.expect("a group with members is not closed").1
+    }
+
+    pub(super) fn target(&self, id: GroupId) -> &Target {
+        &self.entry(id).expect("a group with members is not closed").0
+    }
+
+    fn entry(&self, id: GroupId) -> Option<&(Target, Group)> {
+        self.all.get(id as usize).and_then(Option::as_ref)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Target, &Group)> {
+        self.all.iter().flatten().map(|(target, group)| (target, group))
+    }
+
+    /// Makes room for so many more.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.all.reserve(more);
+        let all = &self.all;
+        self.index.reserve(more, |id| hash_at(all, id));
+    }
+
+    /// Opens the account of a target that has none.
+    pub(super) fn open(&mut self, target: &Target, group: Group) -> GroupId {
+        let entry = Some((target.clone(), group));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.all[id as usize] = entry;
+                id
+            }
+            None => {
+                self.all.push(entry);
+                GroupId::try_from(self.all.len() - 1).expect("memory ends before 2^32 groups")
+            }
+        };
+        let all = &self.all;
+        self.index.insert(hash_of(target), id, |id| hash_at(all, id));
+        id
+    }
+
+    pub(super) fn close(&mut self, id: GroupId) -> Option<Target> {
+        let (target, _) = self.all.get_mut(id as usize)?.take()?;
+        self.index.remove(hash_of(&target), id);
+        self.free.push(id);
+        Some(target)
+    }
+}
+
+fn hash_at(all: &[Option<(Target, Group)>], id: GroupId) -> u64 {
+    all[id as usize].as_ref().map_or(0, |(target, _)| hash_of(target))
+}
