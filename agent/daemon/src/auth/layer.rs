@@ -108,6 +108,7 @@ async fn admit(
     let tried = credentials.name.clone();
     let identified = authenticator.identify(credentials, &peer).await;
     let caller = identified.inspect_err(|refusal| login.refused(tried, refusal))?;
+    peer.known.set();
     login.identified(&caller);
     if !open_to_readers(request.uri().path()) {
         caller.require_admin(method_name(request.uri().path()))?;

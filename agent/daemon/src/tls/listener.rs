@@ -27,6 +27,7 @@ use super::{
     TlsError,
     limits::{Limits, Permit},
     peer::{Peer, PeerCertificate},
+    probation::{Known, Probation},
 };
 use crate::{gnsi::TlsProfiles, northbound::Dscp};
 
@@ -62,6 +63,7 @@ pub struct Connection {
     peer: Peer,
     /// The code point that its packets carry, when somebody wished for one.
     marked: Option<u8>,
+    probation: Probation,
     _permit: Permit,
 }
 
@@ -183,16 +185,21 @@ async fn connect(
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate =
         certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
-    let local = stream.get_ref().0.local_addr()?;
+    let known = Known::default();
+    if certificate.is_some() {
+        known.set(); // by somebody whom the operator trusts
+    }
     let peer = Peer {
         address,
-        local,
+        local: stream.get_ref().0.local_addr()?,
         calls: Arc::default(),
         certificate,
         remembered: Arc::default(),
+        known: known.clone(),
         dscp: Dscp::default(),
     };
-    Ok(Connection { stream, peer, marked: None, _permit: permit })
+    let probation = Probation::begin(known);
+    Ok(Connection { stream, peer, marked: None, probation, _permit: permit })
 }
 
 impl Stream for Incoming {
@@ -236,6 +243,10 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Err(over) = self.probation.check(context) {
+            debug!(peer = %self.peer.address, "connection closed: nobody said who they are");
+            return Poll::Ready(Err(over));
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }

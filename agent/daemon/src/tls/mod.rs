@@ -9,6 +9,7 @@ mod identity;
 mod limits;
 mod listener;
 mod peer;
+mod probation;
 mod verifier;
 
 use std::{

@@ -18,7 +18,7 @@ use x509_parser::{
     x509::AttributeTypeAndValue,
 };
 
-use super::parse;
+use super::{parse, probation::Known};
 use crate::{auth::Remembered, northbound::Dscp};
 
 /// Scheme of a SPIFFE id.
@@ -40,6 +40,8 @@ pub struct Peer {
     pub certificate: Option<Arc<PeerCertificate>>,
     /// What the authentication layer remembers about this connection.
     pub remembered: Arc<Remembered>,
+    /// Set as soon as somebody on it was identified.
+    pub(crate) known: Known,
     /// How its packets are to be marked.
     pub dscp: Dscp,
 }
