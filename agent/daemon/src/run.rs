@@ -26,7 +26,7 @@ use crate::{
     accounting::Accounts,
     auth::{Authenticator, CertificateTrust, Password, PasswordError, UserError, Users},
     bootz::{self, BootzError},
-    core::{Core, Parts, StartError},
+    core::{Core, CoreHandle, Parts, StartError},
     device::Device,
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
@@ -45,6 +45,9 @@ use crate::{
     tls::{Listener, TlsError},
 };
 
+/// How long the first changes to the box may hold up the word that the agent is ready: half of what service managers
+/// wait for it when nothing else is said (systemd: 90 s).
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long a change under way gets to end.
@@ -212,7 +215,8 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     for address in &addresses {
         info!(%address, "listening");
     }
-    process::notify_ready(&format!("listening on {addresses:?}"));
+    let ready = announce(running.core.handle(), format!("listening on {addresses:?}"));
+    let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
 
     let due = reboots.due();
     tokio::pin!(due);
@@ -247,6 +251,17 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         accounts.end(ACCOUNTS_TIMEOUT);
     });
     Ok(end)
+}
+
+/// Tells the service manager that the agent is ready: services that are ordered after it find the box as it was
+/// configured, as far as that is possible at once. Clients are served before.
+async fn announce(core: CoreHandle, status: String) {
+    match timeout(SETTLE_TIMEOUT, core.settled()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => return, // it ends
+        Err(_) => warn!("the box is still being brought to its configuration"),
+    }
+    process::notify_ready(&status);
 }
 
 /// Starts what manages the box, and the services that use it.

@@ -143,6 +143,7 @@ impl CoreTask {
                 self.resyncs.push(Resync { answer, after, heard: false });
                 self.transport.retrieve();
             }
+            Query::Settled(answer) => self.settling.push(answer),
         }
     }
 
@@ -153,10 +154,15 @@ impl CoreTask {
         }
     }
 
-    /// Answers those who waited for a resync once all that followed from it is done.
-    pub(super) fn answer_resyncs(&mut self) {
-        if self.resyncs.is_empty() || !self.engine.is_idle() {
+    /// Answers those who waited for a resync, or for the end of whatever was under way, once all that followed from
+    /// it is done.
+    pub(super) fn answer_waiting(&mut self) {
+        if self.resyncs.is_empty() && self.settling.is_empty() || !self.engine.is_idle() {
             return;
+        }
+        for answer in self.settling.drain(..) {
+            // Whoever asked may have gone.
+            let _ = answer.send(());
         }
         let history = self.engine.history();
         for resync in self.resyncs.extract_if(.., |resync| resync.heard) {
@@ -189,6 +195,16 @@ impl CoreHandle {
     pub(crate) async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
         let (answer, answered) = oneshot::channel();
         self.query(Query::Resync(answer)).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Returns as soon as nothing is under way: the box is what it should be, but for what waits or failed.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn settled(&self) -> Result<(), CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.query(Query::Settled(answer)).await?;
         answered.await.map_err(|_| CommitError::Stopped)
     }
 

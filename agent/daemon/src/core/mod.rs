@@ -163,6 +163,8 @@ enum Query {
     Show(ServiceState, oneshot::Sender<()>),
     /// To read the whole box again.
     Resync(oneshot::Sender<Vec<Arc<Record>>>),
+    /// Whether everything that can be done now is done.
+    Settled(oneshot::Sender<()>),
 }
 
 impl Core {

@@ -145,6 +145,7 @@ impl Core {
             stop_rx,
             ready_tx: Some(ready_tx),
             resyncs: Vec::new(),
+            settling: Vec::new(),
             teller,
         };
         task.reconcile_as(configured.iter().map(|(key, value)| (key, Some(value))));

@@ -91,6 +91,8 @@ pub(super) struct CoreTask {
     /// Told when the first complete reading of the box is taken in.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
     pub(super) resyncs: Vec<Resync>,
+    /// Those who wait until there is nothing under way.
+    pub(super) settling: Vec<oneshot::Sender<()>>,
     pub(super) teller: Teller,
 }
 
@@ -118,7 +120,7 @@ impl CoreTask {
                 Event::Stop => stopping = true,
             }
             self.publish_state();
-            self.answer_resyncs();
+            self.answer_waiting();
         }
     }
 

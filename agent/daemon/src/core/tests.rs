@@ -1,6 +1,7 @@
 //! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
 
 use std::path::Path as Folder;
+use std::pin::pin;
 use std::time::Duration;
 
 use holdfast_config::edit::{Edit, Payload, Target};
@@ -9,6 +10,7 @@ use holdfast_config::{Models, json, parallel};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
@@ -278,6 +280,29 @@ async fn facts_flow_while_the_kernel_does_not_answer() {
     let (done, ()) = tokio::join!(waiting, watching);
     done.unwrap();
     assert!(agent.shown().contains("uplink"));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_settled_while_an_operation_is_under_way() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.handle.settled().await.unwrap();
+    kernel.fault_at(1, Fault::Hang);
+    let watching = async {
+        while !kernel.is_hung() {
+            tokio::time::sleep(Duration::from_millis(1)).await; // the change is on its way
+        }
+        let mut settled = pin!(agent.handle.settled());
+        assert!(timeout(Duration::ZERO, &mut settled).await.is_err());
+        // What is asked later is answered later.
+        agent.handle.statuses(true).await.unwrap();
+        assert!(timeout(Duration::ZERO, &mut settled).await.is_err());
+        kernel.resume();
+        settled.await.unwrap();
+    };
+    let (done, ()) = tokio::join!(agent.update(BOX), watching);
+    done.unwrap();
     agent.stop().await;
 }
 
