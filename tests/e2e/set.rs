@@ -7,6 +7,7 @@ use holdfast_proto::gnmi::{SetRequest, SetResponse};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::{parse_path, path_text, update};
+use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
@@ -101,6 +102,28 @@ async fn addresses_move_between_ports_in_one_set() {
         client.replace("/interfaces", held(first, second)).await.unwrap();
         assert_eq!((net.addresses("eth0"), net.addresses("eth1")), (owned(first), owned(second)));
     }
+}
+
+/// The kernel would drop the second address of a prefix together with the first.
+#[tokio::test]
+async fn an_address_stays_when_the_first_of_its_prefix_goes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let both = json!({"interface": [port("eth0", &["192.0.2.1/24", "192.0.2.2/24"])]});
+    client.replace("/interfaces", both).await.unwrap();
+    let [first, second] = ["192.0.2.1", "192.0.2.2"];
+    let is_secondary = net.ip("address show dev eth0 secondary").contains(second);
+    let (first, second) = if is_secondary { (first, second) } else { (second, first) };
+
+    let monitor = Monitor::start(&net).await;
+    client.delete(&format!("{}/addresses/address[ip={first}]", ipv4_of("eth0"))).await.unwrap();
+    assert_eq!(net.addresses("eth0"), [format!("{second}/24")]);
+    let heard = monitor.heard(&net).await;
+    let gone = |ip: &str| {
+        heard.iter().any(|it| it.contains("Deleted") && it.contains(&format!("{ip}/24 ")))
+    };
+    assert!(gone(first) && !gone(second), "{heard:#?}");
 }
 
 fn owned(addresses: &[&str]) -> Vec<String> {

@@ -41,8 +41,12 @@ use super::Event;
 use super::cancelled::Cancelled;
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
+use super::sysctl;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
+
+/// Whether an address of a prefix takes the place of the first one that goes; without it, all go.
+const PROMOTE_SECONDARIES: &str = "net/ipv4/conf/all/promote_secondaries";
 
 /// Why the transport cannot work in the managed namespace.
 #[derive(Debug, thiserror::Error)]
@@ -135,10 +139,10 @@ impl Rtnetlink {
         let thread = std::thread::Builder::new()
             .name("rtnetlink".into())
             .spawn(move || {
-                let opened = netns
-                    .enter()
-                    .map_err(RtnetlinkError::from)
-                    .and_then(|()| Task::open(codecs, mailbox, commands_rx, woken, receive_buffer));
+                let opened = netns.enter().map_err(RtnetlinkError::from).and_then(|()| {
+                    keep_secondaries();
+                    Task::open(codecs, mailbox, commands_rx, woken, receive_buffer)
+                });
                 match opened {
                     Ok(task) => {
                         let task = Task { cancelled: shared, ..task };
@@ -160,6 +164,19 @@ impl Rtnetlink {
 
     pub(crate) fn cancelled(&self) -> &Cancelled {
         &self.cancelled
+    }
+}
+
+/// Has the kernel keep the other IPv4 addresses of a prefix when the first of them goes: each is an object of its own
+/// here. It is a setting of the whole namespace, and the one that systemd makes as well.
+fn keep_secondaries() {
+    let kept = match sysctl::read(PROMOTE_SECONDARIES) {
+        Ok(Some(value)) if value == "1" => Ok(()),
+        Ok(_) => sysctl::write(PROMOTE_SECONDARIES, "1"),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
+        warn!(%error, "addresses that go with the first one of their prefix come back a moment later only");
     }
 }
 
