@@ -54,6 +54,15 @@ async fn a_restart_in_sync_writes_nothing() {
     agent.restart().await;
     agent.gnmi().await.read("/interfaces").await.unwrap();
     assert_eq!(monitor.heard(&net).await, [""; 0]);
+    let metrics = agent.look("/metrics");
+    let ours_alone = ["connected", "network-instance", "static-protocol", "static-route"];
+    let asks_the_kernel = |line: &&str| {
+        let is_of = |kind| line.contains(&format!("descriptor=\"{kind}\""));
+        line.starts_with("holdfast_operations_total") && !ours_alone.iter().any(is_of)
+    };
+    let operations: Vec<_> = metrics.lines().filter(asks_the_kernel).collect();
+    assert!(metrics.contains("holdfast_operations_total"), "{metrics}");
+    assert_eq!(operations, [""; 0], "not even what would change nothing");
 }
 
 // proves 1.91

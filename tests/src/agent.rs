@@ -1,8 +1,10 @@
 //! The real `holdfast` binary, started for a test.
 
 use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -220,6 +222,21 @@ impl AgentProcess {
         })
         .await;
         (status.expect("it ended"), asked.elapsed())
+    }
+
+    /// What its local socket answers to GET.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn look(&self, path: &str) -> String {
+        let socket = self.state_dir().join("holdfast.sock");
+        let mut stream = UnixStream::connect(socket).expect("the agent listens on its socket");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads what it is asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        assert!(head.contains(" 200 "), "{path}: {head}");
+        body.to_owned()
     }
 
     /// Runs `holdfast show WHAT` against it.
