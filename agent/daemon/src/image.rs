@@ -24,10 +24,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    network::{Network, NetworkError, Way},
-    slots::SlotError,
-};
+use crate::network::{Network, NetworkError, Way};
 
 /// The ports of URLs that name none.
 const HTTP: u16 = 80;
@@ -80,8 +77,6 @@ pub enum ImageError {
     Read { path: PathBuf, source: io::Error },
     #[error("the octets of `{what}` have another {method} digest than they should")]
     Digest { what: String, method: Method },
-    #[error(transparent)]
-    Slot(#[from] SlotError),
 }
 
 /// By which way files come.

@@ -19,7 +19,8 @@ use tokio::{
 
 use crate::{
     image::{self, Digest, ImageError, MAX_IMAGE, Source},
-    slots::{Runs, SlotError, Slots},
+    slots::{SlotError, Slots},
+    software::ActivateError,
     store::{PACKAGES_FOLDER, StoreError, create_private_folder},
 };
 
@@ -55,6 +56,8 @@ pub enum PackageError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Slot(#[from] SlotError),
+    #[error(transparent)]
+    Activate(#[from] ActivateError),
 }
 
 /// Where packages lie; clones share it.
@@ -109,11 +112,6 @@ impl Packages {
         let folder = self.folder.clone();
         let slots = self.slots.clone();
         Ok(Incoming { name, folder, slots, file, writer, length: 0, _turn: turn })
-    }
-
-    /// Where images go.
-    pub fn slots(&self) -> &Slots {
-        &self.slots
     }
 
     /// The name of the file, which alone may be given, or with its folder.
@@ -195,26 +193,19 @@ impl Incoming {
         Ok(disk.blocks_available() * disk.fragment_size())
     }
 
-    /// Compares it with its digest and puts it in its place, in one step. `activate`: the version that it is installed
-    /// as, and that runs next.
+    /// Compares it with its digest and puts it in its place, in one step; tells where that is.
     ///
     /// # Errors
-    /// When it has other octets: then what was there before is untouched. Or when it cannot be installed: then the package
-    /// is there nevertheless.
-    pub async fn finish(
-        mut self,
-        digest: &Digest,
-        activate: Option<&str>,
-    ) -> Result<Option<Runs>, PackageError> {
+    /// When it has other octets, or the disk does not take it: then what was there before is untouched.
+    pub async fn finish(mut self, digest: &Digest) -> Result<PathBuf, PackageError> {
         self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
         let path = self.folder.join(&self.name);
         let kept = self.file.persist(&path).map_err(|error| error.error);
         let kept = kept.and_then(|_| fs::File::open(&self.folder)?.sync_all());
-        kept.map_err(|source| PackageError::Write { path: path.clone(), source })?;
-        match activate {
-            None => Ok(None),
-            Some(version) => Ok(Some(self.slots.install_and_activate(&path, version).await?)),
+        match kept {
+            Ok(()) => Ok(path),
+            Err(source) => Err(PackageError::Write { path, source }),
         }
     }
 

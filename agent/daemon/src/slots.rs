@@ -147,19 +147,6 @@ impl Slots {
             _ => Err(failed(program, VERB, status)),
         }
     }
-
-    /// Both.
-    ///
-    /// # Errors
-    /// As these.
-    pub async fn install_and_activate(
-        &self,
-        file: &Path,
-        version: &str,
-    ) -> Result<Runs, SlotError> {
-        self.install(file, version).await?;
-        self.activate(version).await
-    }
 }
 
 async fn run(

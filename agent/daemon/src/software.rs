@@ -5,6 +5,7 @@
 
 use std::{
     fmt, io,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::{
     logging::Chain,
     reboot::{Extent, Reboots},
-    slots::{SlotError, Slots},
+    slots::{Runs, SlotError, Slots},
     store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError},
 };
 
@@ -210,12 +211,37 @@ impl Software {
         version: &str,
         by: &str,
         boot_config: Option<Vec<u8>>,
-    ) -> Result<(), ActivateError> {
+    ) -> Result<Runs, ActivateError> {
         let _turn = self.0.turn.lock().await;
         let there = self.0.slots.list().await?;
         if !there.iter().any(|it| it == version) {
             return Err(ActivateError::NotInstalled { version: version.to_owned(), there });
         }
+        self.run_next(version, by, boot_config).await
+    }
+
+    /// Puts an image where the box can boot it, and has it boot that from now on. What came with an earlier activation is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When the program fails: then the earlier activation stands.
+    pub async fn install_and_activate(
+        &self,
+        file: &Path,
+        version: &str,
+        by: &str,
+    ) -> Result<Runs, ActivateError> {
+        let _turn = self.0.turn.lock().await;
+        self.0.slots.install(file, version).await?;
+        self.run_next(version, by, None).await
+    }
+
+    async fn run_next(
+        &self,
+        version: &str,
+        by: &str,
+        boot_config: Option<Vec<u8>>,
+    ) -> Result<Runs, ActivateError> {
         let record = Record {
             version: version.to_owned(),
             by: by.to_owned(),
@@ -226,13 +252,15 @@ impl Software {
         let boot_config = boot_config.map(Zeroizing::new);
         self.keep(Some(Activation { record, boot_config })).await?;
         match self.0.slots.activate(version).await {
-            Ok(_) => info!(version, by, "a version of the software is activated"),
+            Ok(runs) => {
+                info!(version, by, "a version of the software is activated");
+                Ok(runs)
+            }
             Err(error) => {
                 self.keep(before).await?;
-                return Err(error.into());
+                Err(error.into())
             }
         }
-        Ok(())
     }
 
     /// Looks what has become of the activation, once at each start.

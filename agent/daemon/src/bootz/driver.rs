@@ -20,7 +20,7 @@ use tokio::{
 use tonic::Code;
 use tracing::{error, info, warn};
 
-use super::{Ask, Equipment, Shown, connect, image, keep};
+use super::{Ask, Equipment, NAME, Shown, connect, image, keep};
 use crate::{
     caller::{Caller, Role, Source},
     gnsi::Gnsi,
@@ -311,8 +311,8 @@ async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
 }
 
 async fn install(work: Work, equipment: Arc<Equipment>, wanted: Install) -> Ended {
-    let Equipment { network, folder, slots, .. } = &*equipment;
-    let installed = image::install(network, wanted, slots, folder).await;
+    let Equipment { network, folder, software, .. } = &*equipment;
+    let installed = image::install(network, wanted, software, folder).await;
     let installed = installed.map_err(|error| Chain(&error).to_string());
     Ended::with(work, Outcome::Installed(installed))
 }
@@ -327,10 +327,9 @@ fn not_connected() -> Refused {
     Refused { code: Code::Unavailable, message: "the connection is gone".to_owned() }
 }
 
-/// In whose name the box configures itself.
 fn caller() -> Caller {
     Caller {
-        name: SmolStr::new_static("bootz"),
+        name: SmolStr::new_static(NAME),
         role: Role::Admin,
         source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,

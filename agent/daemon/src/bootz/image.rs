@@ -7,21 +7,31 @@ use holdfast_bootz::client::{Install, Installed};
 use crate::{
     image::{self, Digest, ImageError, Method, Source},
     network::Network,
-    slots::{Runs, Slots},
+    slots::Runs,
+    software::{ActivateError, Software},
 };
 
 /// The image while it is fetched and installed, in the folder of the bootstrap.
 const FILE: &str = "image";
 
+/// Why an image does not run next.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InstallError {
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error(transparent)]
+    Activate(#[from] ActivateError),
+}
+
 /// Fetches it, compares it with its digest, and has it installed as what runs next.
 pub(super) async fn install(
     network: &Network,
     wanted: Install,
-    slots: &Slots,
+    software: &Software,
     folder: &Path,
-) -> Result<Installed, ImageError> {
+) -> Result<Installed, InstallError> {
     let file = folder.join(FILE);
-    let installed = fetch_and_install(network, wanted, slots, &file).await;
+    let installed = fetch_and_install(network, wanted, software, &file).await;
     let _was_never_made = tokio::fs::remove_file(&file).await;
     installed.map(|runs| match runs {
         Runs::Now => Installed::Running,
@@ -32,13 +42,13 @@ pub(super) async fn install(
 async fn fetch_and_install(
     network: &Network,
     wanted: Install,
-    slots: &Slots,
+    software: &Software,
     file: &Path,
-) -> Result<Runs, ImageError> {
+) -> Result<Runs, InstallError> {
     let Install { image, trusts } = wanted;
     let source = Source { network: network.clone(), trusts: Some(trusts) };
     image::fetch(&source, &image.url, file).await?;
     let digest = Digest { method: Method::Sha256, octets: image.digest.to_vec() };
     digest.require(file, &image.url).await?;
-    Ok(slots.install_and_activate(file, &image.version).await?)
+    Ok(software.install_and_activate(file, &image.version, super::NAME).await?)
 }

@@ -34,11 +34,12 @@ use crate::{
     network::Network,
     northbound::Datastore,
     settings::{BootzRpc, BootzSettings},
-    slots::Slots,
     software::Software,
     store::StoreError,
 };
 
+/// In whose name the box configures itself.
+const NAME: &str = "bootz";
 /// Commands of the operator that wait for the loop to come round.
 const COMMAND_QUEUE_DEPTH: usize = 4;
 
@@ -86,7 +87,7 @@ struct Ask {
 struct Equipment {
     key: SigningKey,
     tls: connect::Handshakes,
-    slots: Slots,
+    software: Software,
     folder: PathBuf,
     network: Network,
     dhcp: Option<Dhcp>,
@@ -159,7 +160,7 @@ fn equip(
     let equipment = Equipment {
         tls: connect::Handshakes::new(&chain, &key)?,
         key: SigningKey::from_pem(&key, &chain)?,
-        slots: software.slots().clone(),
+        software: software.clone(),
         folder,
         network: Network::new(netns),
         dhcp: dhcp.transpose().map_err(BootzError::Dhcp)?,

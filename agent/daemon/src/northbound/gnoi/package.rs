@@ -18,22 +18,25 @@ use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::check_version;
+use crate::software::{ActivateError, Software};
 
 /// The most octets of one message.
 const MAX_CHUNK: usize = 64 << 10;
 /// How long a client may be silent before its package is given up: nobody else can send one in the meantime.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Takes a package; nothing of it stays unless the digest comes and is right.
+/// Takes a package; nothing of it stays unless the digest comes and is right. What cannot be installed or activated then
+/// is there nevertheless.
 pub(super) async fn set(
     packages: &Packages,
+    software: &Software,
     caller: &Caller,
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
     let Some(Part::Package(package)) = next(&mut requests).await? else {
         return Err(Refusal::invalid("the first message has to be `package`").into());
     };
-    let activate = activation(packages, &package)?;
+    let activate = activation(software, &package)?;
     let remote = package.remote_download.as_ref().map(url).transpose()?;
     let mut incoming = packages.begin(&package.filename)?;
     if let Some(url) = &remote {
@@ -43,13 +46,20 @@ pub(super) async fn set(
     let digest = digest(hash)?;
     info!(caller = %caller.name, package = package.filename, "a package is whole");
     // A task of its own: a command that installs is not cut off because the client is gone.
-    let finished = tokio::spawn(async move { incoming.finish(&digest, activate.as_deref()).await });
+    let (software, by) = (software.clone(), caller.name.clone());
+    let finished = tokio::spawn(async move {
+        let file = incoming.finish(&digest).await?;
+        if let Some(version) = activate {
+            software.install_and_activate(&file, &version, &by).await?;
+        }
+        Ok::<(), PackageError>(())
+    });
     finished.await.map_err(|error| Refusal::internal(error.to_string()))??;
     Ok(())
 }
 
 /// The version that it is installed as, if it is. Refused before anything is sent.
-fn activation(packages: &Packages, package: &Package) -> Result<Option<String>, Refusal> {
+fn activation(software: &Software, package: &Package) -> Result<Option<String>, Refusal> {
     if !package.activate {
         return Ok(None);
     }
@@ -57,7 +67,7 @@ fn activation(packages: &Packages, package: &Package) -> Result<Option<String>, 
         return Err(Refusal::invalid("`activate` needs the `version` that is to run"));
     }
     check_version(&package.version).map_err(Refusal::invalid)?;
-    packages.slots().program().map_err(PackageError::from)?;
+    software.slots().program().map_err(PackageError::from)?;
     Ok(Some(package.version.clone()))
 }
 
@@ -163,7 +173,9 @@ impl From<PackageError> for Refusal {
         match error {
             PackageError::Name { .. } => Self::invalid(text),
             PackageError::Busy => Self::busy(text),
-            PackageError::Slot(_) => Self::precondition(text),
+            PackageError::Slot(_) | PackageError::Activate(ActivateError::Slot(_)) => {
+                Self::precondition(text)
+            }
             PackageError::TooLong(_) => Self::stuck(text),
             PackageError::Image(error) => match error {
                 Image::Url(_) | Image::Digest { .. } => Self::invalid(text),
@@ -172,7 +184,7 @@ impl From<PackageError> for Refusal {
                     Self::internal(text)
                 }
                 Image::Connect { .. } | Image::Fetch { .. } | Image::Stalled(_) => Self::busy(text),
-                Image::Status { .. } | Image::Slot(_) => Self::precondition(text),
+                Image::Status { .. } => Self::precondition(text),
             },
             _ => Self::internal(text),
         }

@@ -123,7 +123,7 @@ impl System for SystemService {
     ) -> Result<Response<SetPackageResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetPackage")?;
-        package::set(&self.packages, &caller, request.into_inner()).await?;
+        package::set(&self.packages, &self.software, &caller, request.into_inner()).await?;
         Ok(Response::new(SetPackageResponse {}))
     }
 

@@ -503,6 +503,28 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     rig.agent.stop().await;
 }
 
+/// What SetPackage and a bootstrap install counts as well.
+#[tokio::test]
+async fn a_package_that_is_activated_takes_the_place_of_an_activation() {
+    use Then::{Boots, FallsBack};
+    for (then, version, message) in
+        [(Boots, "3.0", ""), (FallsBack, "1.0", "version 3.0 was activated, 1.0 runs")]
+    {
+        let rig = Rig::new().await;
+        let mut client = client(&rig.agent).await;
+        let first = ActivateRequest { no_reboot: true, ..coming("first") };
+        assert_eq!(activate(&mut client, first).await.unwrap(), "ok");
+        let package = rig.file("package");
+        fs::write(&package, "an image").unwrap();
+        let software = &rig.agent.device.software;
+        software.install_and_activate(&package, "3.0", "ada").await.unwrap();
+        let rig = rig.then(then).await;
+        assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()));
+        assert_eq!(rig.seen(), (None, None), "it came with another version");
+        rig.agent.stop().await;
+    }
+}
+
 // proves 6.13
 #[tokio::test]
 async fn the_last_activation_counts_and_takes_what_came_with_it() {
