@@ -40,7 +40,7 @@ pub struct KindId(pub u16);
 pub struct Key(Octets);
 
 /// The octets of a key. Short ones are never shared and long ones never inline, so equal keys are equal part by part.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 enum Octets {
     /// What is beyond the length is zero.
     Inline {
@@ -49,6 +49,27 @@ enum Octets {
     },
     Shared(Arc<[u8]>),
 }
+
+/// Short octets as two numbers that are ordered as the octets are: what is compared most of all.
+fn numbers(octets: &[u8; INLINE_OCTETS]) -> (u128, u64) {
+    let first = octets.first_chunk().map(|first| u128::from_be_bytes(*first));
+    let last = octets.last_chunk().map(|last| u64::from_be_bytes(*last));
+    (first.unwrap_or_default(), last.unwrap_or_default())
+}
+
+impl PartialEq for Octets {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline { octets: a, .. }, Self::Inline { octets: b, .. }) => {
+                numbers(a) == numbers(b)
+            }
+            (Self::Shared(a), Self::Shared(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Octets {}
 
 impl Octets {
     fn new(octets: &[u8]) -> Self {
@@ -70,15 +91,25 @@ impl Octets {
     }
 
     fn append(&mut self, more: &[u8]) {
-        let before = self.as_slice().len();
-        if let (Self::Inline { length, octets }, Some(longer)) =
-            (&mut *self, inline(before + more.len()))
-        {
-            octets[before..before + more.len()].copy_from_slice(more);
-            *length = longer;
-            return;
+        if !self.append_inline(&[more]) {
+            *self = Self::Shared(self.as_slice().iter().chain(more).copied().collect());
         }
-        *self = Self::Shared(self.as_slice().iter().chain(more).copied().collect());
+    }
+
+    /// False when that does not fit without an allocation.
+    fn append_inline(&mut self, pieces: &[&[u8]]) -> bool {
+        let Self::Inline { length, octets } = self else { return false };
+        let before = usize::from(*length);
+        let more: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let Some(longer) = inline(before + more) else { return false };
+        let mut rest = &mut octets[before..];
+        for piece in pieces {
+            let (here, after) = rest.split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+            rest = after;
+        }
+        *length = longer;
+        true
     }
 }
 
@@ -110,6 +141,11 @@ impl Key {
     /// Appends a text. A zero octet is escaped, so the end mark stays unique and the order that of the text.
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
+        if !text.as_bytes().contains(&0)
+            && self.0.append_inline(&[&[STR], text.as_bytes(), &[0, 0]])
+        {
+            return self;
+        }
         let mut segment: SmallVec<[u8; INLINE_OCTETS]> = SmallVec::new();
         segment.push(STR);
         for (at, piece) in text.as_bytes().split(|octet| *octet == 0).enumerate() {
@@ -321,7 +357,7 @@ impl Ord for Key {
             (
                 Octets::Inline { length: a, octets: ours },
                 Octets::Inline { length: b, octets: theirs },
-            ) => ours.cmp(theirs).then(a.cmp(b)),
+            ) => numbers(ours).cmp(&numbers(theirs)).then(a.cmp(b)),
             _ => self.as_bytes().cmp(other.as_bytes()),
         }
     }
