@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken};
 use crate::invalid::InvalidField;
-use crate::key::{FixedMap, Key, KindId};
+use crate::key::{Key, KindId};
 use crate::operation::{Action, Class, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
 
@@ -315,7 +315,8 @@ fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn Value) -> &'v D::Valu
 /// All kinds that an engine knows.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    descriptors: FixedMap<KindId, Arc<dyn AnyDescriptor>>,
+    /// By the number of the kind: the engine looks a descriptor up several times for each value.
+    descriptors: Vec<Option<Arc<dyn AnyDescriptor>>>,
 }
 
 /// Two descriptors cannot share a kind or a name.
@@ -339,17 +340,20 @@ impl Registry {
         descriptor: impl AnyDescriptor + 'static,
     ) -> Result<(), RegistryError> {
         let (kind, name) = (descriptor.kind(), descriptor.name());
-        let taken =
-            self.descriptors.values().find(|other| other.kind() == kind || other.name() == name);
+        let taken = self.iter().find(|other| other.kind() == kind || other.name() == name);
         if let Some(other) = taken {
             return Err(RegistryError { name, kind, taken_by: other.name() });
         }
-        self.descriptors.insert(kind, Arc::new(descriptor));
+        let place = usize::from(kind.0);
+        if self.descriptors.len() <= place {
+            self.descriptors.resize(place + 1, None);
+        }
+        self.descriptors[place] = Some(Arc::new(descriptor));
         Ok(())
     }
 
     pub fn descriptor(&self, kind: KindId) -> Option<&dyn AnyDescriptor> {
-        self.descriptors.get(&kind).map(|descriptor| &**descriptor)
+        self.descriptors.get(usize::from(kind.0))?.as_deref()
     }
 
     pub fn by_name(&self, name: &str) -> Option<&dyn AnyDescriptor> {
@@ -358,9 +362,7 @@ impl Registry {
 
     /// All descriptors, ascending by kind.
     pub fn iter(&self) -> impl Iterator<Item = &dyn AnyDescriptor> {
-        let mut all: Vec<_> = self.descriptors.values().map(|descriptor| &**descriptor).collect();
-        all.sort_by_key(|descriptor| descriptor.kind());
-        all.into_iter()
+        self.descriptors.iter().flatten().map(|descriptor| &**descriptor)
     }
 
     /// How a person calls the value under a key: by its descriptor, or by the bare key where there is none.
