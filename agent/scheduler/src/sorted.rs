@@ -83,10 +83,26 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
     ) -> Differences<'t, K, V> {
         match (old, new) {
             (None, None) => Differences::new(),
+            (None, Some(new)) => new.each(|key, new| Difference { key, old: None, new: Some(new) }),
+            (Some(old), None) => old.each(|key, old| Difference { key, old: Some(old), new: None }),
             (Some(Self::Many(old)), Some(Self::Many(new))) => {
                 old.diff(new).map(differing).collect()
             }
-            (old, new) => merged(old, new),
+            (Some(old), Some(new)) => merged(old, new),
+        }
+    }
+
+    fn each<'t>(
+        &'t self,
+        differing: impl Fn(&'t K, &'t V) -> Difference<'t, K, V>,
+    ) -> Differences<'t, K, V> {
+        match self {
+            Self::Few(entries) => {
+                entries.iter().map(|(key, value)| differing(key, value)).collect()
+            }
+            Self::Many(entries) => {
+                entries.iter().map(|(key, value)| differing(key, value)).collect()
+            }
         }
     }
 }
@@ -113,14 +129,13 @@ fn differing<'t, K, V>(item: DiffItem<'t, 't, K, V>) -> Difference<'t, K, V> {
     }
 }
 
-/// For versions of which one at least is short, or is not there.
+/// For versions of which one at least is short.
 fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
-    old: Option<&'t Sorted<K, V>>,
-    new: Option<&'t Sorted<K, V>>,
+    old: &'t Sorted<K, V>,
+    new: &'t Sorted<K, V>,
 ) -> Differences<'t, K, V> {
     let mut differences = Differences::new();
-    let mut old = old.into_iter().flat_map(Sorted::iter).peekable();
-    let mut new = new.into_iter().flat_map(Sorted::iter).peekable();
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     loop {
         let order = match (old.peek(), new.peek()) {
             (None, None) => return differences,

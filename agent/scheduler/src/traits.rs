@@ -32,7 +32,7 @@ pub(crate) struct Traits {
 }
 
 /// What few values have, or do.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Seldom {
     /// What it comes after and goes before, without needing it.
     order: Box<[Target]>,
@@ -45,7 +45,24 @@ struct Seldom {
 
 impl Seldom {
     fn boxed(self) -> Option<Box<Self>> {
-        (self != Self::default()).then(|| Box::new(self))
+        let Self { order, prefixes, claims, takes, property_takes } = &self;
+        let empty = order.is_empty() && prefixes.is_empty() && claims.is_empty();
+        let nothing = empty && takes.is_empty() && property_takes.is_empty();
+        (!nothing).then(|| Box::new(self))
+    }
+}
+
+/// Traits of a value of which it is not known yet what it needs.
+struct Draft {
+    offers: Sorted<Target, ()>,
+    parts: Sorted<Key, Alike>,
+    seldom: Seldom,
+}
+
+impl Draft {
+    fn needing(self, needs: Box<[Dependency]>) -> Traits {
+        let Self { offers, parts, seldom } = self;
+        Traits { needs, offers, parts, seldom: seldom.boxed() }
     }
 }
 
@@ -84,17 +101,16 @@ impl Traits {
             }
             let followed =
                 before.and_then(|before| Self::follow(registry, descriptor, value, before));
-            let (mut traits, parts) =
+            let (mut draft, parts) =
                 followed.unwrap_or_else(|| Self::exist(registry, descriptor, value));
-            let mut seldom = traits.seldom.take().map_or_else(Seldom::default, |seldom| *seldom);
             *listed += parts;
             let mut needs = descriptor.dependencies(&**value);
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            (traits.needs, seldom.order) = checked(needs).map_err(Refusal::whole)?;
-            seldom.claims = descriptor.claims(&**value).into();
-            Ok(Self { seldom: seldom.boxed(), ..traits })
+            let (needs, order) = checked(needs).map_err(Refusal::whole)?;
+            (draft.seldom.order, draft.seldom.claims) = (order, descriptor.claims(&**value).into());
+            Ok(draft.needing(needs))
         });
         traits.map_err(Refusal::whole).flatten().map(Arc::new)
     }
@@ -103,7 +119,8 @@ impl Traits {
     pub(crate) fn obtained(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
         let traits = registry.descriptor(key.kind()).and_then(|descriptor| {
             let exist = || Self::exist(registry, descriptor, value).0;
-            guarded(|| Self { parts: Sorted::default(), ..exist() }).ok()
+            let draft = guarded(|| Draft { parts: Sorted::default(), ..exist() }).ok();
+            draft.map(|draft| draft.needing(Box::default()))
         });
         Arc::new(traits.unwrap_or_default())
     }
@@ -113,13 +130,13 @@ impl Traits {
         registry: &Registry,
         descriptor: &dyn AnyDescriptor,
         value: &SharedValue,
-    ) -> (Self, u64) {
+    ) -> (Draft, u64) {
         let parts = descriptor.parts(&**value);
         let listed = parts.len() as u64;
         let mut gathered = Gathered::default();
         gathered.provides(descriptor, &**value, None);
         gathered.parts(registry, parts, PARTS_DEPTH);
-        (gathered.into_traits(descriptor.takes_along(&**value)), listed)
+        (gathered.into_draft(descriptor.takes_along(&**value)), listed)
     }
 
     /// The same from what the value was before, where its descriptor knows in what its parts differ, and nothing else
@@ -129,7 +146,7 @@ impl Traits {
         descriptor: &dyn AnyDescriptor,
         value: &SharedValue,
         (old, before): (&SharedValue, &Self),
-    ) -> Option<(Self, u64)> {
+    ) -> Option<(Draft, u64)> {
         let PartsChanged { set, gone } = descriptor.parts_changed(&**old, &**value)?;
         let mut keys = set.iter().map(|(key, _)| key).chain(&gone);
         let listed = (set.len() + gone.len()) as u64;
@@ -145,17 +162,16 @@ impl Traits {
             property_takes: before.property_takes().into(),
             ..Seldom::default()
         };
-        let traits = Self {
+        let draft = Draft {
             offers: before.offers.changed(come, gone.iter().map(whole)),
             parts: before.parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
-            seldom: seldom.boxed(),
-            ..Self::default()
+            seldom,
         };
         debug_assert!(
-            traits.parts == Self::exist(registry, descriptor, value).0.parts,
+            draft.parts == Self::exist(registry, descriptor, value).0.parts,
             "the parts of {value:?} are others than its descriptor says"
         );
-        Some((traits, listed))
+        Some((draft, listed))
     }
 
     /// What it comes after and goes before, without needing it.
@@ -300,7 +316,7 @@ impl Gathered {
         }
     }
 
-    fn into_traits(mut self, takes: Vec<Taken>) -> Traits {
+    fn into_draft(mut self, takes: Vec<Taken>) -> Draft {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
         let seldom = Seldom {
@@ -309,11 +325,10 @@ impl Gathered {
             property_takes: self.property_takes.into(),
             ..Seldom::default()
         };
-        Traits {
-            needs: Box::default(),
+        Draft {
             offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
             parts: Sorted::new(self.parts),
-            seldom: seldom.boxed(),
+            seldom,
         }
     }
 }
