@@ -1,9 +1,9 @@
 //! Recomputes every account from the planes, and compares.
 
-use crate::dependency::Target;
+use crate::dependency::{Dependency, Target};
 use crate::engine::Engine;
 use crate::graph::Node;
-use crate::key::FixedMap;
+use crate::key::{FixedMap, hash_of};
 use crate::traits::{Traits, ordering};
 
 impl Engine {
@@ -46,6 +46,14 @@ impl Engine {
                 return Err(format!(
                     "{} is counted to lack {}, and lacks {unmet}",
                     node.key, node.unmet
+                ));
+            }
+            let group =
+                |need: &Dependency| self.graph.find_group(&need.target, hash_of(&need.target));
+            if !needs.iter().map(group).eq(self.graph.accounts(idx).iter().copied().map(Some)) {
+                return Err(format!(
+                    "{} counts on accounts that are not of what it needs",
+                    node.key
                 ));
             }
             if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
