@@ -53,7 +53,9 @@ pub(crate) enum Becoming {
 pub(crate) struct OverlayNode {
     pub(crate) idx: Option<Idx>,
     pub(crate) key: Key,
+    /// Copied from the graph when the plan hears of one: see [`Overlay::sources_mut`].
     pub(crate) sources: Sources,
+    heard: bool,
     pub(crate) goal: Goal,
     /// Sources or goal differ from those of the graph.
     pub(crate) changed: bool,
@@ -317,7 +319,6 @@ impl<'g> Overlay<'g> {
         let node = self.graph.node(idx);
         let spot = self.push(OverlayNode {
             idx: Some(idx),
-            sources: node.sources.clone(),
             goal: node.goal.clone(),
             live: node.live.clone(),
             ours: node.ours,
@@ -336,6 +337,18 @@ impl<'g> Overlay<'g> {
     fn push(&mut self, node: OverlayNode) -> Spot {
         self.nodes.push(node);
         spot_of(self.nodes.len() - 1)
+    }
+
+    /// The sources of intent of a node, to be changed.
+    pub(crate) fn sources_mut(&mut self, spot: Spot) -> &mut Sources {
+        let graph = self.graph;
+        let node = self.node_mut(spot);
+        if !std::mem::replace(&mut node.heard, true)
+            && let Some(idx) = node.idx
+        {
+            node.sources.clone_from(&graph.node(idx).sources);
+        }
+        &mut node.sources
     }
 
     /// Gives a node another goal.
@@ -413,6 +426,7 @@ impl OverlayNode {
             idx: None,
             key,
             sources: Sources::new(),
+            heard: false,
             goal: Goal::Nothing,
             changed: false,
             live: None,

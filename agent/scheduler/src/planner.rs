@@ -5,6 +5,7 @@
 //! allowed when no step leaves a value without what it needs. When nothing is allowed any more, something has to give
 //! way: see [`resolve`]. Whatever could not be created in the end is pending.
 
+mod ahead;
 mod cascade;
 mod claims;
 mod emit;
@@ -132,9 +133,12 @@ impl<'g> Planner<'g> {
                 return;
             };
             let mut round = std::mem::take(&mut self.ready[rank]);
-            let nodes = &self.overlay.nodes;
-            round.sort_unstable_by(|&a, &b| nodes[a as usize].key.cmp(&nodes[b as usize].key));
+            let key = |spot: &Spot| &self.overlay.nodes[*spot as usize].key;
+            round.sort_unstable();
             round.dedup();
+            if !round.is_sorted_by_key(key) {
+                round.sort_by(|a, b| key(a).cmp(key(b)));
+            }
             for spot in round {
                 match rank {
                     DELETES => self.delete(spot, false),

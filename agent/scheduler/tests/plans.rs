@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Lab, key};
-use holdfast_scheduler::PlanError;
+use common::{Lab, delta, key};
+use holdfast_scheduler::{PlanError, PlannedOperation};
 
 /// Foreign things, things of ours, the change, the plan.
 #[track_caller]
@@ -285,4 +285,28 @@ fn a_plan_tells_what_will_wait() {
     let lab = Lab::default();
     let plan = lab.plan("a <b; c <a; d").unwrap();
     assert_eq!((plan.to_string().as_str(), plan.pending()), ("create d", vec![key("a"), key("c")]));
+}
+
+/// Changes in one request for which descriptors are asked on several threads.
+const LARGE: usize = 5_000;
+
+// proves kv.I4
+#[test]
+fn a_large_change_is_judged_as_a_small_one() {
+    let lab = Lab::default();
+    let odd = "a bad; b boom; c twice; w .x .y=1; z <nobody";
+    let many: String = (0..LARGE).map(|number| format!("v{number}; ")).collect();
+    let both = format!("{many}{odd}");
+    let plan = |change: &str| lab.engine.plan(delta(change).best_effort()).unwrap();
+    let (small, large) = (plan(odd), plan(&both));
+    assert_eq!(large.operations().len(), small.operations().len() + LARGE);
+    let names = |op: &PlannedOperation| large.operations().iter().any(|it| it.key == op.key);
+    assert!(small.operations().iter().all(names), "{small}");
+    assert_eq!(large.pending(), small.pending());
+    assert_eq!(large.work().parts, small.work().parts);
+    let refusal = |change: &str| lab.engine.plan(delta(change)).unwrap_err();
+    assert_eq!(refusal(&both), refusal(odd));
+    let mut backwards = delta(&both).best_effort();
+    backwards.changes.reverse();
+    assert_eq!(lab.engine.plan(backwards).unwrap().hash(), large.hash());
 }

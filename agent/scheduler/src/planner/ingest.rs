@@ -1,7 +1,11 @@
 //! The first part of planning: what a change of intent means for each key, parts included.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ahead::{self, Ahead};
 use crate::graph::{Goal, Source};
-use crate::key::Key;
+use crate::key::{Key, KindId};
 use crate::overlay::Spot;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
@@ -9,18 +13,22 @@ use crate::sorted::Sorted;
 use crate::traits::{Refusal, Traits};
 use crate::value::{SharedValue, same};
 
+/// One change: a key, and what is intended for it.
+pub(super) type Asked = (Key, Option<SharedValue>);
+
 /// What is left to take in: a key, who speaks of it, and what is intended.
 type Work = Vec<(Key, Source, Option<SharedValue>)>;
 
 impl Planner<'_> {
     /// Takes in a change.
     pub(crate) fn intend(&mut self, delta: &Delta) -> Result<(), PlanError> {
-        let mut order: Vec<&(Key, Option<SharedValue>)> = delta.changes.iter().collect();
-        order.sort_by(|a, b| a.0.cmp(&b.0));
-        self.overlay.reserve(order.len());
+        self.overlay.reserve(delta.changes.len());
         let mut work = Work::new();
-        let mut last: Option<&(Key, Option<SharedValue>)> = None;
+        let order: Vec<&Asked> = ordered(&delta.changes).collect();
+        let mut answers = ahead::ask(self.overlay.graph, &order).into_iter();
+        let mut last: Option<&Asked> = None;
         for change @ (key, value) in order {
+            let ahead = answers.next().flatten();
             if let Some((_, other)) = last.replace(change).filter(|(other, _)| other == key) {
                 if same(other.as_ref(), value.as_ref()) {
                     continue;
@@ -31,9 +39,9 @@ impl Planner<'_> {
                 });
             }
             let source = Source::Direct(delta.options.source);
-            self.source(key, source, value.clone(), delta.mode, &mut work)?;
+            self.source(key, source, value.clone(), ahead, delta.mode, &mut work)?;
             while let Some((key, source, value)) = work.pop() {
-                self.source(&key, source, value, delta.mode, &mut work)?;
+                self.source(&key, source, value, None, delta.mode, &mut work)?;
             }
         }
         Ok(())
@@ -45,11 +53,12 @@ impl Planner<'_> {
         key: &Key,
         source: Source,
         value: Option<SharedValue>,
+        ahead: Option<Ahead>,
         mode: Mode,
         work: &mut Work,
     ) -> Result<(), PlanError> {
         let (spot, _) = self.overlay.touch(key);
-        let sources = &mut self.overlay.node_mut(spot).sources;
+        let sources = self.overlay.sources_mut(spot);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
         let hidden =
@@ -66,7 +75,7 @@ impl Planner<'_> {
             self.refuse_conflict(spot)?;
             self.refuse_hidden(spot, hidden)?;
         }
-        self.judge(spot, was_part, mode, work)
+        self.judge(spot, was_part, ahead, mode, work)
     }
 
     /// A value that a stronger source hides must be one that can exist, or the stronger one could not go again.
@@ -101,6 +110,7 @@ impl Planner<'_> {
         &mut self,
         spot: Spot,
         was_part: bool,
+        ahead: Option<Ahead>,
         mode: Mode,
         work: &mut Work,
     ) -> Result<(), PlanError> {
@@ -122,21 +132,13 @@ impl Planner<'_> {
         }
         let goal = match value {
             None => Goal::Nothing,
-            Some(value) => {
-                let registry = &self.overlay.graph.registry;
-                let before = match &node.goal {
-                    Goal::Valid(value, traits) => Some((value, &**traits)),
-                    _ => None,
-                };
-                let listed = &mut self.listed;
-                match Traits::intended(registry, &node.key, &value, as_part, before, listed) {
-                    Ok(traits) => Goal::Valid(value, traits),
-                    Err(refusal) if mode == Mode::Atomic => {
-                        return Err(self.refusal(spot, &value, &refusal));
-                    }
-                    Err(refusal) => Goal::Refused(value, refusal),
+            Some(value) => match self.judged(spot, &value, as_part, ahead) {
+                Ok(traits) => Goal::Valid(value, traits),
+                Err(refusal) if mode == Mode::Atomic => {
+                    return Err(self.refusal(spot, &value, &refusal));
                 }
-            }
+                Err(refusal) => Goal::Refused(value, refusal),
+            },
         };
         // A value that is refused keeps the parts it was applied with.
         if !matches!(goal, Goal::Refused(..)) {
@@ -144,6 +146,27 @@ impl Planner<'_> {
         }
         self.overlay.set_goal(spot, goal);
         Ok(())
+    }
+
+    /// What its descriptor says of the value that a node is to have.
+    fn judged(
+        &mut self,
+        spot: Spot,
+        value: &SharedValue,
+        as_part: bool,
+        ahead: Option<Ahead>,
+    ) -> Result<Arc<Traits>, Refusal> {
+        let node = self.overlay.node(spot);
+        let before = match &node.goal {
+            Goal::Valid(value, traits) => Some((value, &**traits)),
+            _ => None,
+        };
+        if let Some(Ahead { judged, listed }) = ahead.filter(|_| before.is_none() && !as_part) {
+            self.listed += listed;
+            return judged;
+        }
+        let registry = &self.overlay.graph.registry;
+        Traits::intended(registry, &node.key, value, as_part, before, &mut self.listed)
     }
 
     fn hand_on(&self, spot: Spot, goal: &Goal, work: &mut Work) {
@@ -178,4 +201,16 @@ impl Planner<'_> {
             None => self.overlay.graph.label(key),
         }
     }
+}
+
+/// Changes ascending by key. Those of one kind nearly always come in order, but mixed with those of others.
+fn ordered(changes: &[Asked]) -> impl Iterator<Item = &Asked> {
+    let mut kinds: BTreeMap<KindId, Vec<&Asked>> = BTreeMap::new();
+    for alike in changes.chunk_by(|a, b| a.0.kind() == b.0.kind()) {
+        kinds.entry(alike[0].0.kind()).or_default().extend(alike);
+    }
+    for alike in kinds.values_mut() {
+        alike.sort_by(|a, b| a.0.cmp(&b.0)); // runs that are sorted already are only merged
+    }
+    kinds.into_values().flatten()
 }
