@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try try-bootz test test-unit trace e2e bench gnmic
+.PHONY: help setup build try try-bootz test test-unit soak trace e2e bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -27,6 +27,10 @@ test: ## everything that must hold before a change lands
 test-unit: ## the inner loop: formatting, lints, unit and property tests, rules of the workspace
 	tests/scripts/setup.sh build
 	tests/scripts/test.sh fmt clippy unit
+
+soak: ## fifteen thousand random schedules of each kind for the engine, where `make test` tries some hundred
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/soak" \
+		PROPTEST_CASES=15000 cargo test --release --package holdfast-scheduler --test chaos --test properties --locked
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace
