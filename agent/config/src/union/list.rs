@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Outputs, Pair, Prov, Union};
+use super::{Outputs, Pair, Prov, Union, Work};
 use crate::instance::Keys;
 use crate::layer::Mark;
 use crate::map::{Anchor, AnchorId};
@@ -38,11 +38,19 @@ struct ListPair<'a> {
     new: &'a List<Mark>,
 }
 
+/// A list as it was.
+#[derive(Clone, Copy)]
+struct Before<'o> {
+    effective: Option<&'o List<Prov>>,
+    native: Option<&'o List<Mark>>,
+    openconfig: Option<&'o List<Mark>>,
+}
+
 /// A list in the making.
-struct Draft<'o> {
+struct Draft {
     effective: List<Prov>,
-    native: View<'o>,
-    openconfig: View<'o>,
+    native: View,
+    openconfig: View,
 }
 
 /// An entry that was computed.
@@ -56,11 +64,11 @@ struct Computed<'a> {
 }
 
 /// A view list that shares its layer's memory as long as every entry does.
-struct View<'o> {
-    layer: Option<ListPair<'o>>,
-    old: Option<&'o List<Mark>>,
+struct View {
+    list: List<Mark>,
+    /// It began as what the layer holds now, and not as the view was.
+    of_layer: bool,
     shared: bool,
-    patches: Vec<(Keys, Option<Arc<Branch<Mark>>>)>,
 }
 
 impl<'a> Union<'a> {
@@ -68,39 +76,45 @@ impl<'a> Union<'a> {
     pub(super) fn list(&mut self, child: AnchorId, inputs: &[Pair<'a>], old: &Outputs) -> Lists {
         let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
-        let effective = old.effective.as_ref().and_then(|it| native_list(it, &anchor.native));
-        let native = old.native.as_ref().and_then(|it| native_list(it, &anchor.native));
-        let openconfig = old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor));
+        let before = Before {
+            effective: old.effective.as_ref().and_then(|it| native_list(it, &anchor.native)),
+            native: old.native.as_ref().and_then(|it| native_list(it, &anchor.native)),
+            openconfig: old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor)),
+        };
         let client = |at: Option<usize>| at.map(|at| pairs[at]);
         let mut draft = Draft {
-            effective: effective.cloned().unwrap_or_default(),
-            native: View::new(client(self.client_native), native),
-            openconfig: View::new(client(self.client_openconfig), openconfig),
+            effective: before.effective.cloned().unwrap_or_default(),
+            native: View::new(client(self.client_native), before.native),
+            openconfig: View::new(client(self.client_openconfig), before.openconfig),
         };
         let changes = self.changes(anchor, &pairs);
         let groups: Vec<_> = changes.chunk_by(|one, other| one.keys == other.keys).collect();
         if groups.len() <= parallel::FEW {
             for group in groups {
-                let entry = self.list_entry(child, &pairs, group, &draft);
+                let entry = self.list_entry(child, &pairs, group, before);
                 draft.note(entry);
             }
         } else {
-            let made = parallel::map(groups, |group| {
-                let mut union = self.branch_off();
-                (union.list_entry(child, &pairs, group, &draft), union.problems, union.work)
-            });
-            for (entry, problems, work) in made {
+            let (mut found, mut done) = (Vec::new(), 0);
+            let act = |union: &mut Self, group| {
+                let entry = union.list_entry(child, &pairs, group, before);
+                (entry, std::mem::take(&mut union.problems), std::mem::take(&mut union.work))
+            };
+            let take = |(entry, problems, work): (_, Vec<_>, Work)| {
                 draft.note(entry);
-                self.problems.extend(problems);
-                self.work.entries += work.entries;
-            }
+                found.extend(problems);
+                done += work.entries;
+            };
+            parallel::in_order(groups, || self.branch_off(), act, take);
+            self.problems.extend(found);
+            self.work.entries += done;
         }
         Lists {
             effective: draft.effective,
             openconfig_shared: draft.openconfig.shared,
             native_shared: draft.native.shared,
-            openconfig: draft.openconfig.finish(),
-            native: draft.native.finish(),
+            openconfig: draft.openconfig.list,
+            native: draft.native.list,
         }
     }
 
@@ -110,16 +124,12 @@ impl<'a> Union<'a> {
         child: AnchorId,
         pairs: &[ListPair<'a>],
         group: &[Changed<'a>],
-        draft: &Draft<'_>,
+        before: Before<'_>,
     ) -> Computed<'a> {
         let keys = group.first().map_or_else(Keys::default, |change| change.keys.clone());
         let counterpart = self.models.map.anchors[child].openconfig.as_ref();
         let openconfig_keys = counterpart.map(|it| it.openconfig_keys(&keys));
-        let before = Outputs {
-            effective: draft.effective.get(&keys).cloned(),
-            native: draft.native.before(&keys),
-            openconfig: openconfig_keys.as_ref().and_then(|keys| draft.openconfig.before(keys)),
-        };
+        let before = before.entry(&keys, openconfig_keys.as_ref());
         let inputs = self.entry_inputs(pairs, group, openconfig_keys.as_ref());
         self.place.push((child, keys.clone()));
         let after = self.entry(child, &inputs, &before);
@@ -195,7 +205,18 @@ impl<'a> Union<'a> {
     }
 }
 
-impl Draft<'_> {
+impl Before<'_> {
+    fn entry(self, keys: &Keys, openconfig_keys: Option<&Keys>) -> Outputs {
+        let of = |list: Option<&List<Mark>>, keys| list?.get(keys).cloned();
+        Outputs {
+            effective: self.effective.and_then(|list| list.get(keys)).cloned(),
+            native: of(self.native, keys),
+            openconfig: openconfig_keys.and_then(|keys| of(self.openconfig, keys)),
+        }
+    }
+}
+
+impl Draft {
     fn note(&mut self, entry: Computed<'_>) {
         let Computed { keys, openconfig_keys, after, held_native, held_openconfig } = entry;
         self.native.note(&keys, after.native, held_native);
@@ -216,18 +237,15 @@ pub(super) fn is_asked_for(entry: &Branch<Mark>) -> bool {
     entry.children().iter().any(|(_, child)| explicit(child))
 }
 
-impl<'o> View<'o> {
-    fn new(layer: Option<ListPair<'o>>, old: Option<&'o List<Mark>>) -> Self {
+impl View {
+    fn new(layer: Option<ListPair<'_>>, old: Option<&List<Mark>>) -> Self {
         let shared = match (layer, old) {
             (Some(layer), Some(old)) => layer.old.is_same(old),
             (Some(layer), None) => layer.old.is_empty(),
             (None, old) => old.is_none_or(List::is_empty),
         };
-        Self { layer, old, shared, patches: Vec::new() }
-    }
-
-    fn before(&self, keys: &Keys) -> Option<Arc<Branch<Mark>>> {
-        self.old?.get(keys).cloned()
+        let list = if shared { layer.map(|layer| layer.new) } else { old };
+        Self { list: list.cloned().unwrap_or_default(), of_layer: shared, shared }
     }
 
     fn note(
@@ -236,25 +254,16 @@ impl<'o> View<'o> {
         entry: Option<Arc<Branch<Mark>>>,
         held: Option<&Arc<Branch<Mark>>>,
     ) {
-        self.shared &= match (&entry, held) {
+        let same = match (&entry, held) {
             (Some(entry), Some(held)) => Arc::ptr_eq(entry, held),
             (entry, held) => entry.is_none() && held.is_none(),
         };
-        self.patches.push((keys.clone(), entry));
-    }
-
-    fn finish(self) -> List<Mark> {
-        if self.shared {
-            return self.layer.map(|layer| layer.new.clone()).unwrap_or_default();
+        self.shared &= same;
+        match entry {
+            _ if same && self.of_layer => {}
+            Some(entry) => drop(self.list.put(keys.clone(), entry)),
+            None => drop(self.list.remove(keys)),
         }
-        let mut view = self.old.cloned().unwrap_or_default();
-        for (keys, entry) in self.patches {
-            match entry {
-                Some(entry) => drop(view.put(keys, entry)),
-                None => drop(view.remove(&keys)),
-            }
-        }
-        view
     }
 }
 

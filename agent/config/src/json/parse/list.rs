@@ -82,18 +82,16 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
         let (schema, flavour, writable) =
             (self.reader.schema, self.reader.flavour, self.reader.writable);
         let (node, meta) = (self.node, &self.reader.meta);
-        let entries = parallel::map(texts, |text| {
+        let reader = || {
             let (meta, failure) = (meta.clone(), RefCell::default());
-            Reader { schema, flavour, writable, meta, failure, split }.entry(node, text)
-        });
-        let mut list = List::default();
-        for entry in entries {
-            let (keys, branch) = entry.ok_or_else(|| A::Error::custom(""))?;
-            if list.put(keys, branch).is_some() {
-                return Err(A::Error::custom(""));
-            }
-        }
-        Ok(list)
+            Reader { schema, flavour, writable, meta, failure, split }
+        };
+        let (mut list, mut sound) = (List::default(), true);
+        let take = |entry: Option<(Keys, _)>| {
+            sound &= entry.is_some_and(|(keys, branch)| list.put(keys, branch).is_none());
+        };
+        parallel::in_order(texts, reader, |reader, text| reader.entry(node, text), take);
+        if sound { Ok(list) } else { Err(A::Error::custom("")) }
     }
 }
 
