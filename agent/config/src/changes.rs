@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeId, Schema};
-use crate::tree::{Branch, Child, List};
+use crate::tree::{Branch, Child, List, beside};
 use crate::union::Prov;
 
 /// One native object whose own leaves differ: those below its node, down to other objects.
@@ -38,16 +38,10 @@ type Held<'b> = Option<&'b Arc<Branch<Prov>>>;
 impl Finder<'_> {
     /// The containers and entries in a branch that is not the same in both.
     fn below(&mut self, old: Held<'_>, new: Held<'_>) {
-        for node in nodes(old, new) {
-            let (old, new) = (child(old, node), child(new, node));
-            let container = |child: Option<&'_ Child<Prov>>| match child {
-                Some(Child::Container(branch)) => Some(branch.clone()),
-                _ => None,
-            };
+        for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => {
-                    let (old, new) = (container(old), container(new));
-                    self.branch(Step::node(node), old.as_ref(), new.as_ref());
+                    self.branch(Step::node(node), container(old), container(new));
                 }
                 Some(Child::List(_)) => self.list(node, old, new),
                 Some(Child::Leaf(_)) | None => {}
@@ -83,9 +77,9 @@ impl Finder<'_> {
     fn same(&self, old: Held<'_>, new: Held<'_>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         Arc::ptr_eq(old, new)
-            || nodes(Some(old), Some(new))
-                .filter(|node| self.schema.node(*node).object.is_none())
-                .all(|node| self.same_child(old.child(node), new.child(node)))
+            || beside(Some(old), Some(new))
+                .filter(|(node, ..)| self.schema.node(*node).object.is_none())
+                .all(|(_, old, new)| self.same_child(old, new))
     }
 
     fn same_child(&self, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) -> bool {
@@ -106,8 +100,11 @@ impl Finder<'_> {
     }
 }
 
-fn child<'b>(branch: Held<'b>, node: NodeId) -> Option<&'b Child<Prov>> {
-    branch.and_then(|branch| branch.child(node))
+fn container(child: Option<&Child<Prov>>) -> Held<'_> {
+    match child? {
+        Child::Container(branch) => Some(branch),
+        Child::Leaf(_) | Child::List(_) => None,
+    }
 }
 
 fn list(child: Option<&Child<Prov>>) -> Option<&List<Prov>> {
@@ -115,13 +112,4 @@ fn list(child: Option<&Child<Prov>>) -> Option<&List<Prov>> {
         Child::List(list) => Some(list),
         Child::Leaf(_) | Child::Container(_) => None,
     }
-}
-
-/// The children of both, each once, in schema order.
-fn nodes<'b>(old: Held<'b>, new: Held<'b>) -> impl Iterator<Item = NodeId> + use<> {
-    let of = |branch: Held<'b>| branch.into_iter().flat_map(|it| it.children().iter());
-    let mut nodes: Vec<NodeId> = of(old).chain(of(new)).map(|(node, _)| *node).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.into_iter()
 }

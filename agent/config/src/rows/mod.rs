@@ -19,7 +19,7 @@ use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owners};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Schema};
-use crate::tree::{Branch, Child, List};
+use crate::tree::{Branch, Child, List, beside};
 use crate::value::Value;
 
 /// One row to be written, or removed when it has no value.
@@ -114,7 +114,8 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     for layer in LayerKey::ALL {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let names = models.names(layer.origin);
-        let mut writer = Writer { models, layer, names, keys: Vec::new(), changes: &mut changes };
+        let (keys, row) = (Vec::new(), Vec::new());
+        let mut writer = Writer { models, layer, names, keys, row, changes: &mut changes };
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
     }
     changes
@@ -170,6 +171,8 @@ struct Writer<'a> {
     names: &'a Names,
     /// The keys of the entries on the way, as in row keys.
     keys: Vec<u8>,
+    /// Where a row is put together.
+    row: Vec<u8>,
     changes: &'a mut Vec<RowChange>,
 }
 
@@ -185,12 +188,11 @@ impl Writer<'_> {
         keys.iter()
             .flat_map(|keys| &keys.0)
             .for_each(|value| bytes::put_value(&mut self.keys, value));
-        let row = |it: Held<'_>| it.and_then(|entry| self.row(node, keys, entry));
+        let mut row = |it: Held<'_>| it.and_then(|entry| self.row(node, keys, entry));
         let (was, is) = (row(old), row(new));
         if was != is {
-            let mut key = vec![code(self.layer)];
-            key.extend(self.names.of(node).to_be_bytes());
-            key.extend(&self.keys);
+            let name = self.names.of(node).to_be_bytes();
+            let key = [&[code(self.layer)], &name[..], &self.keys].concat();
             self.changes.push(RowChange { key, value: is });
         }
         self.lists(old, new);
@@ -199,15 +201,7 @@ impl Writer<'_> {
 
     fn lists(&mut self, old: Held<'_>, new: Held<'_>) {
         let empty = List::default();
-        let of = |branch: Held<'_>| -> Vec<NodeId> {
-            branch.into_iter().flat_map(|it| it.children()).map(|(node, _)| *node).collect()
-        };
-        let mut nodes = of(old);
-        nodes.extend(of(new));
-        nodes.sort_unstable();
-        nodes.dedup();
-        for node in nodes {
-            let (old, new) = (old.and_then(|it| it.child(node)), new.and_then(|it| it.child(node)));
+        for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => self.lists(container(old), container(new)),
                 Some(Child::List(_)) => {
@@ -222,12 +216,14 @@ impl Writer<'_> {
     }
 
     /// The value of an entry's row; none for a root without leaves.
-    fn row(&self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
+    fn row(&mut self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
         let schema = self.models.schema(self.layer.origin);
         let key_leaves = list_keys(schema, node);
         let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
         let flag = if entry.given { FLAG_GIVEN } else { 0 };
-        let mut row = vec![flag | mark.map_or(0, mark_code)];
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        row.push(flag | mark.map_or(0, mark_code));
         let mirrors = self.models.map.mirrors(self.layer.origin, node);
         let implied = |leaf: NodeId, value: &Value| {
             key_leaves.contains(&leaf)
@@ -236,7 +232,9 @@ impl Writer<'_> {
                 })
         };
         self.leaves(entry, &implied, &mut row);
-        (keys.is_some() || row.len() > 1).then_some(row)
+        let says = keys.is_some() || row.len() > 1;
+        self.row = row;
+        says.then(|| self.row.clone())
     }
 
     fn leaves(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Branch, Child, Found, Leaf, List};
 use crate::instance::{InstancePath, Step};
+use crate::schema::NodeId;
 
 /// One difference, at the path that comes with it.
 #[derive(Debug)]
@@ -17,6 +18,27 @@ pub enum Change<'a, M> {
     Leaf { old: &'a Leaf<M>, new: &'a Leaf<M> },
     /// An entry or container that is there in both, and was given in one of them only.
     Given(bool),
+}
+
+/// The children of two branches, those of the same node side by side, in schema order.
+pub(crate) fn beside<'b, M>(
+    old: Option<&'b Branch<M>>,
+    new: Option<&'b Branch<M>>,
+) -> impl Iterator<Item = (NodeId, Option<&'b Child<M>>, Option<&'b Child<M>>)> {
+    let children = |of: Option<&'b Branch<M>>| of.map_or(&[][..], Branch::children).iter();
+    let (mut olds, mut news) = (children(old).peekable(), children(new).peekable());
+    std::iter::from_fn(move || {
+        let order = match (olds.peek(), news.peek()) {
+            (None, None) => return None,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let old = if order.is_le() { olds.next() } else { None };
+        let new = if order.is_ge() { news.next() } else { None };
+        let (node, _) = old.or(new)?;
+        Some((*node, old.map(|it| &it.1), new.map(|it| &it.1)))
+    })
 }
 
 type Visit<'v, M> = &'v mut dyn FnMut(&InstancePath, Change<'_, M>);
@@ -33,19 +55,9 @@ pub(super) fn branches<M: Eq>(
     if old.given != new.given {
         visit(path, Change::Given(new.given));
     }
-    let (mut olds, mut news) = (old.children().iter().peekable(), new.children().iter().peekable());
-    loop {
-        let order = match (olds.peek(), news.peek()) {
-            (None, None) => return,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some((one, _)), Some((other, _))) => one.cmp(other),
-        };
-        let old = if order.is_le() { olds.next() } else { None };
-        let new = if order.is_ge() { news.next() } else { None };
-        let Some((node, _)) = old.or(new) else { return };
-        path.0.push(Step::node(*node));
-        children(old.map(|it| &it.1), new.map(|it| &it.1), path, visit);
+    for (node, old, new) in beside(Some(old), Some(new)) {
+        path.0.push(Step::node(node));
+        children(old, new, path, visit);
         path.0.pop();
     }
 }

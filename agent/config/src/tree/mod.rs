@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
+pub(crate) use diff::beside;
 pub use list::{Difference, List};
 
 use crate::instance::{InstancePath, Step};
