@@ -102,16 +102,22 @@ impl Core {
         let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
         let configured: Vec<_> = concerned.cloned().collect();
         intent.extend(logins.iter().cloned());
+        let much = intent.len() > parallel::FEW;
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
-        let mut engine = Engine::new(descriptors::registry());
-        engine.number_from(TxnId(loaded.last_recorded + 1));
-        engine.load(intent, restores.collect::<Result<_, _>>()?);
-        if let Some(before) = before {
-            let before = Configuration::new(Arc::clone(&models), before);
-            engine.was_applied(objects.values_since(&configuration, &before));
-        }
-
-        let publisher = Publisher::new(Arc::clone(&objects), &configuration, &listening, &software);
+        let restores = restores.collect::<Result<_, _>>()?;
+        let begin_engine = || {
+            let mut engine = Engine::new(descriptors::registry());
+            engine.number_from(TxnId(loaded.last_recorded + 1));
+            engine.load(intent, restores);
+            if let Some(before) = before {
+                let before = Configuration::new(Arc::clone(&models), before);
+                engine.was_applied(objects.values_since(&configuration, &before));
+            }
+            engine
+        };
+        let begin_publisher =
+            || Publisher::new(Arc::clone(&objects), &configuration, &listening, &software);
+        let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());
@@ -244,18 +250,16 @@ impl Objects {
 
     /// The same of what differs from another configuration.
     fn values_since(&self, old: &Configuration, new: &Configuration) -> Vec<(Key, SharedValue)> {
-        let mut values = Vec::new();
-        for change in changed_objects(old, new) {
-            let Some(branch) = &change.new else { continue };
-            match self.registry.value(&change.path, branch) {
-                Ok(value) => values.push(value),
-                // It was accepted once, so another version was here. The rest of the box must come up all the same.
-                Err(error) => {
-                    tracing::error!(path = %self.shown(&error.path, Origin::OpenConfig), error = %Chain(&error), "stored configuration is not carried out");
-                }
-            }
-        }
-        values
+        let values = parallel::map(changed_objects(old, new), |change| {
+            let branch = change.new.as_ref()?;
+            let value = self.registry.value(&change.path, branch);
+            // It was accepted once, so another version was here. The rest of the box must come up all the same.
+            let refused = |error: &ObjectError| {
+                tracing::error!(path = %self.shown(&error.path, Origin::OpenConfig), error = %Chain(error), "stored configuration is not carried out");
+            };
+            value.inspect_err(refused).ok()
+        });
+        values.into_iter().flatten().collect()
     }
 
     /// What a request would make of the configuration, as values and rows; with `shown`, also as clients see it.
