@@ -20,8 +20,10 @@ pub(super) struct Ahead {
 
 /// One answer for each change, or none at all where that is not worth it.
 pub(super) fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.min(changes.len() / WORTH_A_THREAD);
+    let wanted = changes.len() / WORTH_A_THREAD;
+    // To ask for the number of processors takes longer than a small plan.
+    let processors = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = if wanted < 2 { wanted } else { processors().min(wanted) };
     if threads < 2 {
         return Vec::new();
     }
