@@ -61,7 +61,7 @@ impl Engine {
             }
             let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none();
             let trouble = node.trouble.as_ref();
-            let excused = node.flight.is_some()
+            let excused = node.flight().is_some()
                 || trouble.is_some_and(|trouble| trouble.due.is_some() || trouble.error.is_some())
                 || self.graph.is_contended(idx)
                 || needs.iter().any(|need| self.is_leaving(&need.target));

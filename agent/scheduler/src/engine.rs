@@ -451,12 +451,12 @@ impl Engine {
             .graph
             .take_woken()
             .into_iter()
-            .partition(|&idx| self.graph.node(idx).owner.is_some());
+            .partition(|&idx| self.graph.node(idx).owner().is_some());
         for &idx in &woken {
             self.recover(idx, step);
         }
         for idx in taken {
-            if let Some(owner) = self.graph.node(idx).owner {
+            if let Some(owner) = self.graph.node(idx).owner() {
                 self.running.wake_after(owner, idx);
             }
         }

@@ -9,6 +9,7 @@ mod unsettled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use crate::dependency::{Bond, Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::exposure::Exposures;
+use crate::invalid::InvalidField;
 use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
 use crate::operation::{Action, OpId, TxnId};
 use crate::options::{IntentSource, Retry};
@@ -62,7 +64,7 @@ pub(crate) enum Goal {
     #[default]
     Nothing,
     Valid(SharedValue, Arc<Traits>),
-    Refused(SharedValue, Refusal),
+    Refused(SharedValue, Box<Refusal>),
 }
 
 impl Goal {
@@ -77,6 +79,22 @@ impl Goal {
         match self {
             Self::Valid(_, traits) => Some(traits),
             _ => None,
+        }
+    }
+
+    /// Nobody knew its kind when it was judged.
+    pub(crate) fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Refused(_, refusal) if **refusal == Refusal::Unimplemented)
+    }
+
+    /// What its descriptor has against the value.
+    pub(crate) fn invalid(&self) -> &[InvalidField] {
+        match self {
+            Self::Refused(_, refusal) => match &**refusal {
+                Refusal::Invalid(fields) => fields,
+                Refusal::Unimplemented => &[],
+            },
+            _ => &[],
         }
     }
 }
@@ -96,10 +114,10 @@ pub(crate) struct Node {
     accounts: GroupIds,
     /// Dependencies of the goal that nobody offers.
     pub(crate) unmet: u32,
-    /// The last operation of a running transaction on this key.
-    pub(crate) flight: Option<OpId>,
-    /// The transaction that touches it: until that ends, it is nobody else's.
-    pub(crate) owner: Option<TxnId>,
+    /// The number of the last operation of a running transaction on this key.
+    flight: Option<NonZeroU64>,
+    /// The number of the transaction that touches it: until that ends, it is nobody else's.
+    owner: Option<NonZeroU64>,
     pub(crate) last: Option<LastOperation>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The terms of the change that gave the goal, where they are not the usual ones.
@@ -133,6 +151,35 @@ impl Node {
             missed: false,
             used: true,
         }
+    }
+
+    /// The last operation of a running transaction on this key.
+    pub(crate) fn flight(&self) -> Option<OpId> {
+        self.flight.map(|number| OpId(number.get()))
+    }
+
+    /// Operations are numbered from one.
+    pub(crate) fn take_off(&mut self, op: OpId) {
+        self.flight = NonZeroU64::new(op.0);
+    }
+
+    pub(crate) fn land(&mut self) {
+        self.flight = None;
+    }
+
+    /// The transaction that touches it.
+    pub(crate) fn owner(&self) -> Option<TxnId> {
+        self.owner.map(|number| TxnId(number.get()))
+    }
+
+    /// True when it was not this transaction's before. Transactions are numbered from one.
+    pub(crate) fn reserve(&mut self, txn: TxnId) -> bool {
+        let owner = NonZeroU64::new(txn.0);
+        std::mem::replace(&mut self.owner, owner) != owner
+    }
+
+    pub(crate) fn vacate(&mut self) {
+        self.owner = None;
     }
 
     /// The traits whose dependencies list this node as a member of groups.
@@ -257,7 +304,7 @@ impl Graph {
     pub(crate) fn reap(&mut self, idx: Idx) {
         let node = &mut self.nodes[idx as usize];
         let empty = node.sources.is_empty() && node.applied.is_none() && node.observed.is_none();
-        let held = node.flight.is_some() || node.owner.is_some() || node.queued;
+        let held = node.flight().is_some() || node.owner().is_some() || node.queued;
         if !empty || node.live.is_some() || held || !node.used {
             return;
         }
@@ -320,8 +367,8 @@ impl Graph {
     /// Has a value planned for, unless an operation on it is in flight.
     pub(crate) fn wake(&mut self, idx: Idx) {
         let node = &mut self.nodes[idx as usize];
-        node.missed = node.flight.is_some();
-        if node.used && !node.queued && node.flight.is_none() {
+        node.missed = node.flight().is_some();
+        if node.used && !node.queued && node.flight().is_none() {
             node.queued = true;
             self.woken.push(idx);
         }

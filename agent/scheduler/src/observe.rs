@@ -25,7 +25,7 @@ impl Engine {
             }
         };
         self.heard(idx);
-        match self.graph.node(idx).flight {
+        match self.graph.node(idx).flight() {
             Some(op) => {
                 let node = self.graph.node_mut(idx);
                 if !same(node.observed.as_ref(), fact.value.as_ref()) {
@@ -70,7 +70,7 @@ impl Engine {
     /// A value came that plans under way did not count on: what they part with for want of it may stay after all.
     fn correct_plans(&mut self, idx: Idx) {
         for member in self.graph.concerned_by(idx) {
-            if let Some(owner) = self.graph.node(member).owner {
+            if let Some(owner) = self.graph.node(member).owner() {
                 self.running.wake_after(owner, member);
             }
         }
@@ -123,7 +123,8 @@ impl Engine {
     pub(crate) fn acknowledge(&mut self, idx: Idx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
-        if node.flight.is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable()) {
+        if node.flight().is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable())
+        {
             return;
         }
         if node.observed.is_none() && node.live.is_some() {
@@ -166,7 +167,7 @@ impl Engine {
     pub(crate) fn suspect_bereft(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.bereft) {
             let node = self.graph.node(idx);
-            if node.flight.is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
+            if node.flight().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
                 self.suspect(idx, now, false, step);
             }
         }
@@ -196,7 +197,7 @@ impl Engine {
             if !descriptor.is_some_and(|descriptor| descriptor.observable()) {
                 continue;
             }
-            match node.flight {
+            match node.flight() {
                 Some(op) => {
                     self.graph.node_mut(idx).observed = None;
                     self.try_verify(op, now, step);

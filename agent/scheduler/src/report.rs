@@ -6,8 +6,8 @@ use crate::dependency::{Bond, Target};
 use crate::engine::Engine;
 use crate::graph::{Goal, Idx, Node, Source};
 use crate::key::{FixedMap, Key};
+use crate::sorted::Sorted;
 use crate::status::{Detail, State, Status};
-use crate::traits::Refusal;
 
 /// Values looked at while searching for a circle of values that wait for one another.
 const CIRCLE_SEARCHED: usize = 10_000;
@@ -60,12 +60,12 @@ impl Engine {
             _ => false,
         };
         match &node.goal {
-            _ if node.flight.is_some() => State::InProgress,
+            _ if node.flight().is_some() => State::InProgress,
             Goal::Nothing if node.live.is_none() => State::Nonexistent,
             Goal::Nothing if node.applied.is_none() => State::Obtained,
             Goal::Nothing => failed.unwrap_or(State::InProgress),
-            Goal::Refused(_, Refusal::Unimplemented) => State::Unimplemented,
-            Goal::Refused(_, Refusal::Invalid(_)) => State::Invalid,
+            Goal::Refused(..) if node.goal.is_unimplemented() => State::Unimplemented,
+            Goal::Refused(..) => State::Invalid,
             Goal::Valid(..) if node.live.is_none() && node.unmet > 0 => State::Pending,
             Goal::Valid(..) if self.contender(idx).is_some() => State::Conflict,
             Goal::Valid(..) if failed.is_some() => failed.unwrap_or(State::Failed),
@@ -84,7 +84,10 @@ impl Engine {
     fn status_of(&self, idx: Idx, alone: bool) -> Status {
         let node = self.graph.node(idx);
         let parts = node.live.as_ref().or(node.goal.traits());
-        let keys = parts.iter().flat_map(|traits| traits.parts.keys().chain(traits.properties()));
+        let keys = parts.iter().flat_map(|traits| {
+            let parts = traits.parts().into_iter().flat_map(Sorted::keys);
+            parts.chain(traits.properties())
+        });
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
         let detail = self.detail(idx, node, alone);
@@ -114,10 +117,7 @@ impl Engine {
             unmet: unmet.map(|(_, label, _)| label.to_owned()).collect(),
             cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
             conflict: self.contender(idx).or_else(|| dissenter(node)),
-            invalid: match &node.goal {
-                Goal::Refused(_, Refusal::Invalid(fields)) => fields.to_vec(),
-                _ => Vec::new(),
-            },
+            invalid: node.goal.invalid().to_vec(),
             error: trouble.and_then(|trouble| trouble.error.clone()),
             attempts: trouble.map_or(0, |trouble| trouble.attempts),
             retry_at: trouble

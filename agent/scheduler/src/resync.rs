@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use crate::descriptor::AnyDescriptor;
 use crate::engine::{Engine, Outcome, Scope, Step};
-use crate::graph::{Goal, Idx, Source};
+use crate::graph::{Idx, Source};
 use crate::history::Origin;
 use crate::key::{FixedMap, Key};
 use crate::operation::{Fact, Now, TxnId};
 use crate::options::IntentSource;
 use crate::plan::Delta;
 use crate::planner;
-use crate::traits::Refusal;
 use crate::value::{SharedValue, same};
 use crate::{Registry, RegistryError};
 
@@ -57,7 +56,7 @@ impl Engine {
         let delta = self.completing(source, intent).described("full resync");
         let free = self.graph.take_woken();
         let (held, free): (Vec<Idx>, Vec<Idx>) =
-            free.into_iter().partition(|&idx| self.graph.node(idx).owner.is_some());
+            free.into_iter().partition(|&idx| self.graph.node(idx).owner().is_some());
         let plan = match planner::plan(&self.graph, delta, free.clone()) {
             Ok(plan) if self.in_the_way(&plan, None).is_none() => {
                 let txn = self.next_number();
@@ -112,10 +111,8 @@ impl Engine {
         let mut by_source: FixedMap<IntentSource, Vec<(Key, Option<SharedValue>)>> =
             FixedMap::default();
         for (_, node) in self.graph.nodes().filter(|(_, node)| node.key.kind() == kind) {
-            if let (
-                Goal::Refused(_, Refusal::Unimplemented),
-                Some((Source::Direct(source), value)),
-            ) = (&node.goal, node.sources.first())
+            if let Some((Source::Direct(source), value)) = node.sources.first()
+                && node.goal.is_unimplemented()
             {
                 let change = (node.key.clone(), Some(value.clone()));
                 by_source.entry(*source).or_default().push(change);

@@ -57,6 +57,10 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Few(entries) if entries.is_empty())
+    }
+
     pub(crate) fn contains(&self, key: &K) -> bool {
         match self {
             Self::Few(entries) => entries.binary_search_by(|(other, _)| other.cmp(key)).is_ok(),

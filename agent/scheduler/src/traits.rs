@@ -25,8 +25,6 @@ pub(crate) struct Traits {
     pub(crate) needs: Box<[Dependency]>,
     /// Facets, properties and parts that it is the whole of. Its own key is not among them.
     pub(crate) offers: Sorted<Target, ()>,
-    /// Parts with operations of their own.
-    pub(crate) parts: Sorted<Key, Alike>,
     /// Most values have nothing of it.
     seldom: Option<Box<Seldom>>,
 }
@@ -34,6 +32,8 @@ pub(crate) struct Traits {
 /// What few values have, or do.
 #[derive(Debug, Default)]
 struct Seldom {
+    /// Parts with operations of their own.
+    parts: Sorted<Key, Alike>,
     /// What it comes after and goes before, without needing it.
     order: Box<[Target]>,
     prefixes: Box<[(u32, IpNet)]>,
@@ -45,8 +45,9 @@ struct Seldom {
 
 impl Seldom {
     fn boxed(self) -> Option<Box<Self>> {
-        let Self { order, prefixes, claims, takes, property_takes } = &self;
+        let Self { parts, order, prefixes, claims, takes, property_takes } = &self;
         let empty = order.is_empty() && prefixes.is_empty() && claims.is_empty();
+        let empty = empty && parts.is_empty();
         let nothing = empty && takes.is_empty() && property_takes.is_empty();
         (!nothing).then(|| Box::new(self))
     }
@@ -55,14 +56,12 @@ impl Seldom {
 /// Traits of a value of which it is not known yet what it needs.
 struct Draft {
     offers: Sorted<Target, ()>,
-    parts: Sorted<Key, Alike>,
     seldom: Seldom,
 }
 
 impl Draft {
     fn needing(self, needs: Box<[Dependency]>) -> Traits {
-        let Self { offers, parts, seldom } = self;
-        Traits { needs, offers, parts, seldom: seldom.boxed() }
+        Traits { needs, offers: self.offers, seldom: self.seldom.boxed() }
     }
 }
 
@@ -119,8 +118,9 @@ impl Traits {
     pub(crate) fn obtained(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
         let traits = registry.descriptor(key.kind()).and_then(|descriptor| {
             let exist = || Self::exist(registry, descriptor, value).0;
-            let draft = guarded(|| Draft { parts: Sorted::default(), ..exist() }).ok();
-            draft.map(|draft| draft.needing(Box::default()))
+            let mut draft = guarded(exist).ok()?;
+            draft.seldom.parts = Sorted::default();
+            Some(draft.needing(Box::default()))
         });
         Arc::new(traits.unwrap_or_default())
     }
@@ -156,19 +156,19 @@ impl Traits {
         }
         let whole = |key: &Key| Target::Whole(key.clone());
         let come = set.iter().map(|(key, _)| (whole(key), ()));
+        let offers = before.offers.changed(come, gone.iter().map(whole));
+        let nothing = Sorted::default();
+        let parts = before.parts().unwrap_or(&nothing);
         let seldom = Seldom {
+            parts: parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
             prefixes: before.prefixes().into(),
             takes: descriptor.takes_along(&**value).into(),
             property_takes: before.property_takes().into(),
             ..Seldom::default()
         };
-        let draft = Draft {
-            offers: before.offers.changed(come, gone.iter().map(whole)),
-            parts: before.parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
-            seldom,
-        };
+        let draft = Draft { offers, seldom };
         debug_assert!(
-            draft.parts == Self::exist(registry, descriptor, value).0.parts,
+            draft.seldom.parts == Self::exist(registry, descriptor, value).0.seldom.parts,
             "the parts of {value:?} are others than its descriptor says"
         );
         Some((draft, listed))
@@ -177,6 +177,11 @@ impl Traits {
     /// What it comes after and goes before, without needing it.
     pub(crate) fn order(&self) -> &[Target] {
         self.seldom.as_ref().map_or(&[], |seldom| &seldom.order)
+    }
+
+    /// Parts with operations of their own.
+    pub(crate) fn parts(&self) -> Option<&Sorted<Key, Alike>> {
+        self.seldom.as_ref().map(|seldom| &seldom.parts)
     }
 
     /// Prefixes that it offers; ascending.
@@ -320,16 +325,14 @@ impl Gathered {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
         let seldom = Seldom {
+            parts: Sorted::new(self.parts),
             prefixes: self.prefixes.into(),
             takes: takes.into(),
             property_takes: self.property_takes.into(),
             ..Seldom::default()
         };
-        Draft {
-            offers: Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect()),
-            parts: Sorted::new(self.parts),
-            seldom,
-        }
+        let offers = Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect());
+        Draft { offers, seldom }
     }
 }
 

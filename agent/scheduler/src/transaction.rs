@@ -331,16 +331,16 @@ impl Engine {
         self.next_op += flights.len() as u64;
         transaction.footprint = None;
         for &idx in &indexes {
-            if self.graph.node_mut(idx).owner.replace(transaction.txn) != Some(transaction.txn) {
+            if self.graph.node_mut(idx).reserve(transaction.txn) {
                 transaction.reserved.push(idx);
             }
         }
         let numbers = (transaction.first_op..).map(OpId);
         for (number, (op, flight)) in numbers.zip(operations.iter().zip(&flights)) {
-            self.graph.node_mut(flight.idx).flight = Some(number);
+            self.graph.node_mut(flight.idx).take_off(number);
             for key in &op.taken {
                 let idx = self.graph.intern(key);
-                self.graph.node_mut(idx).flight = Some(number);
+                self.graph.node_mut(idx).take_off(number);
             }
             if op.cause == Cause::Drift {
                 let trouble = &mut self.graph.node_mut(flight.idx).trouble;
@@ -474,8 +474,8 @@ impl Engine {
     fn vacate(&mut self, transaction: &mut Transaction) {
         for idx in std::mem::take(&mut transaction.reserved) {
             let node = self.graph.node_mut(idx);
-            if node.owner == Some(transaction.txn) {
-                node.owner = None;
+            if node.owner() == Some(transaction.txn) {
+                node.vacate();
             }
             if node.unmet > 0 && self.graph.is_ours(idx) {
                 self.graph.bereft.push(idx); // what it needs was to be done before it, and was not

@@ -259,7 +259,7 @@ impl Graph {
             self.stirred.push(member);
             let node = self.node(member);
             // What is on its way out for want of it will have to come back.
-            if !node.in_place() || node.flight.is_some() {
+            if !node.in_place() || node.flight().is_some() {
                 self.wake(member);
             }
         }
@@ -415,20 +415,20 @@ impl Graph {
         let target = self.groups.target(group);
         let used = node.ours
             && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
-        if wanted > 0 && node.flight.is_none() && !node.in_place() {
+        if wanted > 0 && node.flight().is_none() && !node.in_place() {
             self.stirred.push(idx);
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
-            if wanted > 0 && node.unmet == 0 && (!node.in_place() || node.flight.is_some()) {
+            if wanted > 0 && node.unmet == 0 && (!node.in_place() || node.flight().is_some()) {
                 self.wake(idx);
             }
         } else {
             node.unmet += wanted;
             // An old value that could not become the new one does not outlive what the new one needs.
             let stuck = wanted > 0 && node.ours && node.live.is_some();
-            if (used || stuck) && node.flight.is_none() {
+            if (used || stuck) && node.flight().is_none() {
                 self.bereft.push(idx);
             }
         }

@@ -5,6 +5,9 @@ use super::Idx;
 /// Marks a node that is not in the set.
 const NOWHERE: u32 = u32::MAX;
 
+/// Slots for which room is kept when all of a large transaction have gone.
+const ROOM_KEPT: usize = 1024;
+
 /// Slots of nodes, in no order. A change costs a look at one place, whatever the size.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
@@ -37,6 +40,9 @@ impl Unsettled {
         self.all.swap_remove(at as usize);
         if let Some(&moved) = self.all.get(at as usize) {
             self.places[moved as usize] = at;
+        }
+        if self.all.is_empty() {
+            self.all.shrink_to(ROOM_KEPT);
         }
         true
     }

@@ -117,7 +117,7 @@ impl Planner<'_> {
         let node = self.overlay.node(spot);
         let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
         let value = node.sources.first().map(|(_, value)| value.clone());
-        let taught = matches!(node.goal, Goal::Refused(_, Refusal::Unimplemented))
+        let taught = node.goal.is_unimplemented()
             && self.overlay.graph.registry.descriptor(node.key.kind()).is_some();
         let unchanged = value.is_none() || was_part == as_part;
         if same(node.goal.value(), value.as_ref()) && unchanged && !taught {
@@ -137,7 +137,7 @@ impl Planner<'_> {
                 Err(refusal) if mode == Mode::Atomic => {
                     return Err(self.refusal(spot, &value, &refusal));
                 }
-                Err(refusal) => Goal::Refused(value, refusal),
+                Err(refusal) => Goal::Refused(value, Box::new(refusal)),
             },
         };
         // A value that is refused keeps the parts it was applied with.
@@ -176,7 +176,7 @@ impl Planner<'_> {
             Goal::Refused(..) => node.live.as_ref(), // a refused value has kept the parts of before
             goal => goal.traits(),
         };
-        let (old, new) = (old.map(|it| &it.parts), goal.traits().map(|it| &it.parts));
+        let (old, new) = (old.and_then(|it| it.parts()), goal.traits().and_then(|it| it.parts()));
         let changes = Sorted::difference(old, new);
         let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
         for part in gone.into_iter().chain(come) {

@@ -46,14 +46,14 @@ impl Engine {
         let (key, taken) = (operation.key.clone(), operation.taken.clone());
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
-        if self.graph.node(idx).flight == Some(op) {
-            self.graph.node_mut(idx).flight = None;
+        if self.graph.node(idx).flight() == Some(op) {
+            self.graph.node_mut(idx).land();
         }
         for taken in taken {
             if let Some(idx) =
-                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight == Some(op))
+                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight() == Some(op))
             {
-                self.graph.node_mut(idx).flight = None;
+                self.graph.node_mut(idx).land();
             }
         }
         self.remember(idx, error, now);
@@ -124,7 +124,7 @@ impl Engine {
     pub(crate) fn try_exposed(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.exposures.changed) {
             let node = self.graph.node(idx);
-            let Some(trouble) = node.trouble.as_ref().filter(|_| node.flight.is_none()) else {
+            let Some(trouble) = node.trouble.as_ref().filter(|_| node.flight().is_none()) else {
                 continue;
             };
             if trouble.error.is_some() && trouble.due.is_none() {
@@ -190,7 +190,7 @@ impl Engine {
         let all = transaction.operations.iter().zip(&mut transaction.flights);
         for (number, (op, flight)) in (transaction.first_op..).map(OpId).zip(all) {
             let node = self.graph.node_mut(flight.idx);
-            if node.flight != Some(number) {
+            if node.flight() != Some(number) {
                 continue;
             }
             match &flight.state {
@@ -206,12 +206,12 @@ impl Engine {
             }
         }
         for (op, flight) in transaction.operations.iter().zip(&transaction.flights) {
-            self.graph.node_mut(flight.idx).flight = None;
+            self.graph.node_mut(flight.idx).land();
             step.changed.push(op.key.clone());
             for key in &op.taken {
                 step.changed.push(key.clone());
                 if let Some(idx) = self.graph.find(key) {
-                    self.graph.node_mut(idx).flight = None;
+                    self.graph.node_mut(idx).land();
                 }
             }
         }

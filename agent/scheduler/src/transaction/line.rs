@@ -10,6 +10,8 @@ use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
 /// Operations given up whose late answers are understood. Older ones show as foreign, or by their mark.
 const ABANDONED_KEPT: usize = 1024;
+/// Operations for which room is kept when all of a large transaction are answered.
+const ROOM_KEPT: usize = 1024;
 /// How long a transport has to answer a request to cancel. Those that cannot cancel say nothing at all.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,9 @@ impl Line {
                 break;
             }
             self.operations.pop_front();
+        }
+        if self.operations.is_empty() {
+            self.operations.shrink_to(ROOM_KEPT);
         }
         if self.operations.front().copied() != before {
             self.since = now;
@@ -147,7 +152,7 @@ impl Engine {
         if let Some(made) = made {
             let idx = self.graph.intern(&key);
             let node = self.graph.node_mut(idx);
-            if node.live.is_none() && node.flight.is_none() {
+            if node.live.is_none() && node.flight().is_none() {
                 node.applied = Some(made);
             }
         }

@@ -26,7 +26,7 @@ impl Engine {
         transaction.flight_mut(op).state = state;
         transaction.came_to_end(op);
         let flight = transaction.flight(op);
-        if self.graph.node(flight.idx).flight != Some(op) {
+        if self.graph.node(flight.idx).flight() != Some(op) {
             return;
         }
         let FlightState::Completed(now, _) = flight.state else { return };
@@ -83,8 +83,8 @@ impl Engine {
         let node = self.graph.node_mut(idx);
         node.applied = None;
         node.observed = None;
-        if node.flight == Some(op) {
-            node.flight = None;
+        if node.flight() == Some(op) {
+            node.land();
         }
         self.graph.set_live(idx, None, false);
         self.graph.settle(idx);
@@ -107,7 +107,7 @@ impl Engine {
         let (flight, operation) = (transaction.flight(op), transaction.operation(op));
         let FlightState::Completed(_, doubt) = &flight.state else { return };
         let (idx, action, doubtful) = (flight.idx, operation.action, doubt.is_some());
-        let last = self.graph.node(idx).flight == Some(op);
+        let last = self.graph.node(idx).flight() == Some(op);
         if last && !is_seen(&self.graph, operation, idx) {
             return;
         }
@@ -132,7 +132,7 @@ impl Engine {
 
     pub(super) fn verified(&mut self, idx: Idx, action: Action, step: &mut Step) {
         let node = self.graph.node_mut(idx);
-        node.flight = None;
+        node.land();
         let key = node.key.clone();
         let observable = self
             .graph
