@@ -22,6 +22,8 @@ const MEMBERS: u32 = 10_000;
 const ADDITIONS: u32 = 100;
 const CHAIN: u32 = 8_000;
 const LAYERS: u32 = 30;
+/// New engines that take in the layers, one after the other.
+const ENGINES: u32 = 21;
 /// Changes of one value that are timed.
 const CHANGES: u32 = 2_000;
 
@@ -84,11 +86,20 @@ pub(crate) fn measure() -> Result<(Vec<Row>, Memory)> {
     let chain = (0..CHAIN).map(|number| some(Thing::new(number, &[number + 1]))).collect();
     row("a chain of 8 k, pending", bench.commit(chain)?, millis(59_400), millis(10));
 
-    let mut bench = Bench::new()?;
-    let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
-    let layers = (0..2 * LAYERS).map(|number| some(Thing::new(number, &below(number)))).collect();
-    row("30 layers of diamonds, pending", bench.commit(layers)?, millis(300_000), micros(100));
+    row("30 layers of diamonds, pending", diamonds()?, millis(300_000), micros(100));
     Ok((rows, Memory { octets, original: 1700.0, target: 500.0 }))
+}
+
+/// The median of many new engines: one alone shows what the rows before have left in the caches.
+fn diamonds() -> Result<Duration> {
+    let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
+    let layer = |number| some(Thing::new(number, &below(number)));
+    let mut times = Vec::new();
+    for _ in 0..ENGINES {
+        times.push(Bench::new()?.commit((0..2 * LAYERS).map(layer).collect())?);
+    }
+    times.sort();
+    Ok(times[times.len() / 2])
 }
 
 /// A link with its properties and a route that needs the link and any of them, many times.
