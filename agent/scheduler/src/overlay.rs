@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Bond, Claim, Dependency, Target};
 use crate::graph::{Goal, Graph, GroupId, Idx, Sources};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
@@ -106,6 +106,12 @@ impl OverlayNode {
         self.parting.as_mut().map_or_else(After::new, |parting| std::mem::take(&mut parting.awaits))
     }
 
+    /// Whether it is not there in the end though it lacks nothing, or nothing but companions.
+    pub(crate) fn could_come(&self) -> bool {
+        let Some(traits) = self.goal.traits().filter(|_| self.live.is_none()) else { return false };
+        self.unmet == 0 || traits.needs.iter().any(|need| need.bond == Bond::Together)
+    }
+
     /// Others know that what it offers will go.
     pub(crate) fn is_fading(&self) -> bool {
         self.parting.as_ref().is_some_and(|parting| !parting.fading.is_empty())
@@ -155,6 +161,11 @@ pub(crate) struct Leaving {
 }
 
 impl OverlayGroup {
+    /// Whether what is needed is there, does not go, and does not change if that matters.
+    pub(crate) fn lasts(&self, need: &Dependency) -> bool {
+        self.avail > self.fading && !(need.renew && self.unsteady)
+    }
+
     pub(crate) fn leaving_mut(&mut self) -> &mut Leaving {
         self.leaving.get_or_insert_default()
     }

@@ -114,7 +114,7 @@ impl Overlay<'_> {
             if need.bond == Bond::Together && group.avail == 0 {
                 continue;
             }
-            if group.avail <= group.fading || need.renew && group.unsteady {
+            if !group.lasts(need) {
                 group.leaving_mut().held.push(spot);
                 held = true;
             }

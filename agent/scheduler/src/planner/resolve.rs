@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::dependency::{Bond, Claim, Target};
 use crate::graph::Goal;
+use crate::key::Key;
 use crate::overlay::{Spot, Want};
 use crate::plan::Cause;
 use crate::planner::Planner;
@@ -88,7 +89,7 @@ impl Planner<'_> {
         let traits = traits.clone();
         traits.needs.iter().filter(|need| need.bond == Bond::After).all(|need| {
             let account = self.overlay.account(&need.target);
-            self.overlay.group(account).avail > 0
+            self.overlay.group(account).lasts(need)
         })
     }
 
@@ -108,14 +109,12 @@ impl Planner<'_> {
         let Some(traits) = self.overlay.node(spot).goal.traits().cloned() else { return false };
         traits.needs.iter().filter(|need| need.bond == Bond::Together).all(|need| {
             let account = self.overlay.account(&need.target);
-            let Target::Exact(key) = &need.target else {
-                return self.overlay.group(account).avail > 0;
+            let comes_along = |key: &Key| {
+                let other = self.overlay.touched(key).filter(|other| *other != spot);
+                other.is_some_and(|other| together.contains(&other))
             };
-            self.overlay.group(account).avail > 0
-                || self
-                    .overlay
-                    .touched(key)
-                    .is_some_and(|other| other != spot && together.contains(&other))
+            self.overlay.group(account).lasts(need)
+                || matches!(&need.target, Target::Exact(key) if comes_along(key))
         })
     }
 
