@@ -36,8 +36,13 @@ impl Engine {
             let has = node.live.iter().filter(|_| node.ours).flat_map(|live| live.claims());
             for claim in has {
                 let holder = self.graph.holder(claim);
-                if holder.is_none() || self.is_idle() && holder != Some(idx) {
+                if holder.is_none() || !self.graph.is_known_to(claim, idx) {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
+                }
+                // One that could not be deleted has what another one got meanwhile.
+                let stays = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+                if self.is_idle() && holder != Some(idx) && !stays {
+                    return Err(format!("{} has {claim:?}, and another one as well", node.key));
                 }
             }
             let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);

@@ -444,6 +444,7 @@ impl Engine {
 
     /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
     fn converge(&mut self, now: Now, step: &mut Step) -> bool {
+        self.graph.wake_wary();
         if self.graph.woken.is_empty() {
             return false;
         }

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod groups;
+mod leaning;
 mod unsettled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use crate::value::SharedValue;
 pub(crate) use groups::{Group, GroupId, GroupIds};
 
 use groups::Groups;
+use leaning::Leaning;
 use unsettled::Unsettled;
 
 /// A slot of the arena of nodes.
@@ -227,8 +229,7 @@ pub(crate) struct Graph {
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or have an error.
     pub(crate) unsettled: Unsettled,
-    /// Values in place that lack something they need by now: they have to go, and nothing new may rely on them.
-    pub(crate) leaning: Unsettled,
+    pub(crate) leaning: Leaning,
     /// Values that wait no longer; to be planned.
     pub(crate) woken: Vec<Idx>,
     /// Live values of ours that lost a dependency; to be looked at.
@@ -333,16 +334,6 @@ impl Graph {
         self.weigh(idx);
     }
 
-    /// Keeps the index of values that lack something true after a change of what they need.
-    fn weigh(&mut self, idx: Idx) {
-        let node = self.node(idx);
-        if node.unmet > 0 && node.ours && node.in_place() {
-            self.leaning.insert(idx);
-        } else if self.leaning.remove(idx) && self.node(idx).live.is_some() {
-            self.offer_anew(idx);
-        }
-    }
-
     /// Whether a value is not where it should be, or may not be.
     pub(crate) fn is_off(&self, idx: Idx) -> bool {
         let node = self.node(idx);
@@ -444,6 +435,12 @@ impl Graph {
 
     pub(crate) fn holder(&self, claim: &Claim) -> Option<Idx> {
         self.claims.get(claim).and_then(|claimed| claimed.holder)
+    }
+
+    /// True when this value has an identity, or may get it when its holder goes.
+    pub(crate) fn is_known_to(&self, claim: &Claim, idx: Idx) -> bool {
+        let claimed = self.claims.get(claim);
+        claimed.is_some_and(|it| it.holder == Some(idx) || it.members.contains(&idx))
     }
 
     /// Gives a node its sources and the goal that follows from them. Of what that needs, some groups may be `known`.

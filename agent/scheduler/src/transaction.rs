@@ -157,6 +157,16 @@ impl Transaction {
         &mut self.flights[seat]
     }
 
+    /// Whether an operation came after one that failed, on the same value.
+    fn follows_failure(&self, op: OpId) -> bool {
+        let own = self.flight(op).idx;
+        let failed = |&seat: &u32| {
+            let before = &self.flights[seat as usize];
+            before.idx == own && matches!(before.state, FlightState::Failed(_))
+        };
+        self.operation(op).after.iter().any(failed)
+    }
+
     fn seat(&self, op: OpId) -> usize {
         usize::try_from(op.0 - self.first_op).expect("operations fit into memory")
     }
@@ -333,6 +343,11 @@ impl Engine {
         for &idx in &indexes {
             if self.graph.node_mut(idx).reserve(transaction.txn) {
                 transaction.reserved.push(idx);
+            }
+        }
+        for (node, &idx) in plan.nodes.iter().zip(&indexes) {
+            if node.could_come() {
+                self.graph.hold_back(idx);
             }
         }
         let numbers = (transaction.first_op..).map(OpId);

@@ -206,7 +206,11 @@ impl Graph {
                     claimed.holder = Some(idx);
                     self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
                 }
-                Some(holder) if holder != idx => self.wake(idx), // it was given away, and this one has to go
+                Some(holder) if holder != idx => {
+                    // It was given away, and this one has to go; should it stay, it is the next holder.
+                    claimed.members.push(idx);
+                    self.wake(idx);
+                }
                 Some(_) => {}
             }
         }
@@ -348,7 +352,7 @@ impl Graph {
         for &member in members {
             let node = self.node(member);
             let waits = node.goal.traits().is_some() && node.live.is_none();
-            if waits && node.unmet == 0 {
+            if waits && self.may_come(member) {
                 self.wake(member);
             }
         }
@@ -404,6 +408,15 @@ impl Graph {
         self.groups.of_mut(id).members = members;
     }
 
+    /// Whether a value lacks nothing but companions, which may come together with it.
+    fn may_come(&self, idx: Idx) -> bool {
+        let node = self.node(idx);
+        let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+        let lacks = |group: &GroupId| self.groups.of(*group).avail == 0;
+        let mut needed = needs.iter().zip(&node.accounts);
+        node.unmet == 0 || needed.all(|(need, group)| need.bond == Bond::Together || !lacks(group))
+    }
+
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
     fn turn(&mut self, idx: Idx, group: GroupId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
@@ -421,7 +434,8 @@ impl Graph {
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
-            if wanted > 0 && node.unmet == 0 && (!node.in_place() || node.flight().is_some()) {
+            let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
+            if waits && self.may_come(idx) {
                 self.wake(idx);
             }
         } else {

@@ -44,6 +44,7 @@ impl Engine {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
         let (key, taken) = (operation.key.clone(), operation.taken.clone());
+        let follows = transaction.follows_failure(op);
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
         if self.graph.node(idx).flight() == Some(op) {
@@ -56,7 +57,11 @@ impl Engine {
                 self.graph.node_mut(idx).land();
             }
         }
-        self.remember(idx, error, now);
+        let trouble = self.graph.node(idx).trouble.as_ref();
+        // A create fails because the delete before it did, and that one will be tried again.
+        if !follows || trouble.is_none_or(|trouble| trouble.due.is_none()) {
+            self.remember(idx, error, now);
+        }
         self.acknowledge(idx, now, step);
         self.graph.forgo(idx);
         step.changed.push(key);
@@ -74,11 +79,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
-        let known = self.graph.node(idx).trouble.as_ref();
-        if known.is_some_and(|trouble| trouble.error.is_some() && trouble.due.is_some()) {
-            return; // the create fails because the delete before it did, and that one will be tried again
-        }
+    fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
         let error = self.first_reason(idx, error);
         let class = self.classify(idx, &error);
         let random = self.chance.draw();

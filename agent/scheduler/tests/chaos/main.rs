@@ -493,3 +493,83 @@ fn an_identity_that_comes_free_early_is_not_missed() {
         ],
     );
 }
+
+/// Companions wait for a third value, which others bring.
+#[test]
+fn companions_come_when_what_one_of_them_needs_does() {
+    ends_well(
+        &[],
+        vec![
+            atomic("d =0 !0 <>e"),
+            atomic("e =0 !0 <>d <?f; m =1 !1 <?g <@10.0.0.1; m/1 =1 !0 .p <b"),
+            Move::Foreign(1, 2),
+            Move::CarryOut(0),
+        ],
+    );
+}
+
+/// A delete fails while an older failure of its value still has its time to be looked at.
+#[test]
+fn a_delete_that_fails_is_tried_again_whatever_failed_before() {
+    ends_well(
+        &[12],
+        vec![
+            best("a =0 !0 .t(.q)"),
+            best("a =0 !1 #y; m/1 =0 !0 "),
+            Move::Notice,
+            Move::CarryOut(1),
+            best("a =0 !0 ; e =2 !1 .p <b:up; m/1 =2 !1 .r(<c) <?g; m/2 =2 !0 <@10.0.0.1 <A"),
+            Move::Answer,
+            best("A =1 !1 <!a; b =1 !0 #y; -c; m/1 =0 !1 .r(<c) <a"),
+            Move::Foreign(0, 1),
+            Move::Read,
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::Read,
+        ],
+    );
+}
+
+/// Something else offers what a value needs while the one who offered it before may not be relied upon.
+#[test]
+fn who_did_not_rely_on_one_comes_by_another() {
+    ends_well(
+        &[],
+        vec![
+            atomic("e =1 !1 ; m/1 =0 !0 .p"),
+            Move::CarryOut(0),
+            Move::Notice,
+            Move::CarryOut(0),
+            Move::CarryOut(0),
+            Move::Notice,
+            Move::Answer,
+            Move::Answer,
+            Move::Answer,
+            Move::Lose("e"),
+            Move::Read,
+            Move::Crash,
+            Move::Notice,
+            Move::CarryOut(1),
+            atomic("a =1 !1 +g :up <b; -c; e =2 !0 <m/"),
+            Move::Answer,
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::Notice,
+            Move::Lose("m/1"),
+            atomic("d =2 !0 .p; m =2 !1 "),
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::Read,
+            Move::Foreign(1, 0),
+            Move::Read,
+            Move::Notice,
+            Move::Notice,
+            best("a =2 !0 #y"),
+            Move::CarryOut(1),
+            Move::Read,
+        ],
+    );
+}

@@ -1,0 +1,61 @@
+//! Values in place that lack something they need by now. They have to go, so nothing new relies on them, and whoever
+//! does not come for that reason is woken when it ends.
+
+use super::unsettled::Unsettled;
+use super::{Graph, Idx};
+
+/// Who leans on what is not there, and who waits because of them.
+#[derive(Debug, Default)]
+pub(crate) struct Leaning {
+    values: Unsettled,
+    /// Values that could come, and did not because all who offer something they need are among those.
+    wary: Unsettled,
+    /// Some of those lean no more since the wary ones were woken.
+    relieved: bool,
+}
+
+impl Leaning {
+    pub(crate) fn all(&self) -> &[Idx] {
+        self.values.all()
+    }
+
+    /// Whether it leant.
+    pub(super) fn remove(&mut self, idx: Idx) -> bool {
+        let leant = self.values.remove(idx);
+        self.relieved |= leant;
+        leant
+    }
+}
+
+impl Graph {
+    /// Looks whether a value leans, after a change of what it needs.
+    pub(super) fn weigh(&mut self, idx: Idx) {
+        let node = self.node(idx);
+        if node.unmet > 0 && node.ours && node.in_place() {
+            self.leaning.values.insert(idx);
+        } else if self.leaning.remove(idx) && self.node(idx).live.is_some() {
+            self.offer_anew(idx);
+        }
+    }
+
+    /// Notes that a value could come and does not, as far as that may be because of the values that lean.
+    pub(crate) fn hold_back(&mut self, idx: Idx) {
+        if !self.leaning.all().is_empty() {
+            self.leaning.wary.insert(idx);
+        }
+    }
+
+    /// Wakes the wary ones when some that leant do so no more: others may offer the same by now.
+    pub(crate) fn wake_wary(&mut self) {
+        if !std::mem::take(&mut self.leaning.relieved) {
+            return;
+        }
+        for &idx in std::mem::take(&mut self.leaning.wary).all() {
+            let node = self.node(idx);
+            if node.used && node.goal.traits().is_some() && node.live.is_none() {
+                self.hold_back(idx);
+                self.wake(idx);
+            }
+        }
+    }
+}
