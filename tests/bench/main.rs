@@ -186,7 +186,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 }
 
 fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
+    time.div_duration_f64(Duration::from_millis(1))
 }
 
 fn megabytes(octets: u64) -> f64 {
