@@ -345,11 +345,8 @@ impl Engine {
                 transaction.reserved.push(idx);
             }
         }
-        for (node, &idx) in plan.nodes.iter().zip(&indexes) {
-            if node.could_come() {
-                self.graph.hold_back(idx);
-            }
-        }
+        let waiting = plan.nodes.iter().zip(&indexes).filter(|(node, _)| node.could_come());
+        self.graph.hold_back(waiting.map(|(_, &idx)| idx));
         let numbers = (transaction.first_op..).map(OpId);
         for (number, (op, flight)) in numbers.zip(operations.iter().zip(&flights)) {
             self.graph.node_mut(flight.idx).take_off(number);

@@ -38,10 +38,11 @@ impl Graph {
         }
     }
 
-    /// Notes that a value could come and does not, as far as that may be because of the values that lean.
-    pub(crate) fn hold_back(&mut self, idx: Idx) {
+    /// Notes values that could come and do not, as far as that may be because of those that lean: without any of
+    /// those, nobody is looked at.
+    pub(crate) fn hold_back(&mut self, waiting: impl IntoIterator<Item = Idx>) {
         if !self.leaning.all().is_empty() {
-            self.leaning.wary.insert(idx);
+            waiting.into_iter().for_each(|idx| self.leaning.wary.insert(idx));
         }
     }
 
@@ -50,12 +51,12 @@ impl Graph {
         if !std::mem::take(&mut self.leaning.relieved) {
             return;
         }
-        for &idx in std::mem::take(&mut self.leaning.wary).all() {
+        let mut waiting = std::mem::take(&mut self.leaning.wary).all().to_vec();
+        waiting.retain(|&idx| {
             let node = self.node(idx);
-            if node.used && node.goal.traits().is_some() && node.live.is_none() {
-                self.hold_back(idx);
-                self.wake(idx);
-            }
-        }
+            node.used && node.goal.traits().is_some() && node.live.is_none()
+        });
+        self.hold_back(waiting.iter().copied());
+        waiting.into_iter().for_each(|idx| self.wake(idx));
     }
 }
