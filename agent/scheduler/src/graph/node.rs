@@ -1,0 +1,176 @@
+//! The planes of one key: what is intended and by whom, what was applied, what is seen.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{GroupIds, concerned};
+use crate::invalid::InvalidField;
+use crate::key::Key;
+use crate::operation::{OpId, TxnId};
+use crate::options::{IntentSource, Retry};
+use crate::status::LastOperation;
+use crate::traits::{Refusal, Traits};
+use crate::trouble::Trouble;
+use crate::value::SharedValue;
+
+/// Who intends a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// A change from this source named it.
+    Direct(IntentSource),
+    /// It is a part of this value.
+    Part(Box<Key>),
+}
+
+impl Source {
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self, Self::Part(_))
+    }
+}
+
+/// Ascending by source; the first one counts.
+pub(crate) type Sources = SmallVec<[(Source, SharedValue); 1]>;
+
+/// The intended plane of a key, judged.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Goal {
+    #[default]
+    Nothing,
+    Valid(SharedValue, Arc<Traits>),
+    Refused(SharedValue, Box<Refusal>),
+}
+
+impl Goal {
+    pub(crate) fn value(&self) -> Option<&SharedValue> {
+        match self {
+            Self::Nothing => None,
+            Self::Valid(value, _) | Self::Refused(value, _) => Some(value),
+        }
+    }
+
+    pub(crate) fn traits(&self) -> Option<&Arc<Traits>> {
+        match self {
+            Self::Valid(_, traits) => Some(traits),
+            _ => None,
+        }
+    }
+
+    /// Nobody knew its kind when it was judged.
+    pub(crate) fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Refused(_, refusal) if **refusal == Refusal::Unimplemented)
+    }
+
+    /// What its descriptor has against the value.
+    pub(crate) fn invalid(&self) -> &[InvalidField] {
+        match self {
+            Self::Refused(_, refusal) => match &**refusal {
+                Refusal::Invalid(fields) => fields,
+                Refusal::Unimplemented => &[],
+            },
+            _ => &[],
+        }
+    }
+}
+
+/// All planes of one key.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) key: Key,
+    pub(crate) sources: Sources,
+    pub(crate) goal: Goal,
+    pub(crate) applied: Option<SharedValue>,
+    pub(crate) observed: Option<SharedValue>,
+    /// What the system is believed to have, as others depend on it.
+    pub(crate) live: Option<Arc<Traits>>,
+    /// What is live was put there by us, so what it needs must outlast it.
+    pub(crate) ours: bool,
+    /// The groups of what the goal needs, in the order of its dependencies.
+    pub(super) accounts: GroupIds,
+    /// Dependencies of the goal that nobody offers.
+    pub(crate) unmet: u32,
+    /// The number of the last operation of a running transaction on this key.
+    flight: Option<NonZeroU64>,
+    /// The number of the transaction that touches it: until that ends, it is nobody else's.
+    owner: Option<NonZeroU64>,
+    pub(crate) last: Option<LastOperation>,
+    pub(crate) trouble: Option<Box<Trouble>>,
+    /// The terms of the change that gave the goal, where they are not the usual ones.
+    pub(crate) retry: Option<Arc<Retry>>,
+    /// Stands in [`super::Graph::woken`].
+    pub(super) queued: bool,
+    /// Was to be woken while an operation on it was in flight.
+    pub(crate) missed: bool,
+    /// Used slots only.
+    pub(super) used: bool,
+}
+
+impl Node {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            sources: Sources::new(),
+            goal: Goal::Nothing,
+            applied: None,
+            observed: None,
+            live: None,
+            ours: false,
+            accounts: GroupIds::new(),
+            unmet: 0,
+            flight: None,
+            owner: None,
+            last: None,
+            trouble: None,
+            retry: None,
+            queued: false,
+            missed: false,
+            used: true,
+        }
+    }
+
+    /// The last operation of a running transaction on this key.
+    pub(crate) fn flight(&self) -> Option<OpId> {
+        self.flight.map(|number| OpId(number.get()))
+    }
+
+    /// Operations are numbered from one.
+    pub(crate) fn take_off(&mut self, op: OpId) {
+        self.flight = NonZeroU64::new(op.0);
+    }
+
+    pub(crate) fn land(&mut self) {
+        self.flight = None;
+    }
+
+    /// The transaction that touches it.
+    pub(crate) fn owner(&self) -> Option<TxnId> {
+        self.owner.map(|number| TxnId(number.get()))
+    }
+
+    /// True when it was not this transaction's before. Transactions are numbered from one.
+    pub(crate) fn reserve(&mut self, txn: TxnId) -> bool {
+        let owner = NonZeroU64::new(txn.0);
+        std::mem::replace(&mut self.owner, owner) != owner
+    }
+
+    pub(crate) fn vacate(&mut self) {
+        self.owner = None;
+    }
+
+    /// The traits whose dependencies list this node as a member of groups.
+    pub(super) fn concerned(&self) -> [Option<&Arc<Traits>>; 2] {
+        concerned(self.goal.traits(), self.live.as_ref().filter(|_| self.ours))
+    }
+
+    /// What the system has: as seen, or else as we left it.
+    pub(crate) fn current(&self) -> Option<&SharedValue> {
+        self.live.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
+    }
+
+    /// True when the very value that is intended was applied, and is believed to be there.
+    pub(crate) fn in_place(&self) -> bool {
+        let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
+        self.live.is_some() && Arc::ptr_eq(goal, applied)
+    }
+}
