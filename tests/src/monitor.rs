@@ -24,11 +24,12 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to listen, and returns once it is heard to.
+    /// Starts to listen once the kernel has told of what was done before, and returns once it is heard to.
     ///
     /// # Panics
     /// When `ip` cannot be started or stays silent.
     pub async fn start(net: &Netns) -> Self {
+        eventually("ports show what their cables are", || net.has_settled()).await;
         let mut child = Command::new("ip")
             .args(["monitor", "link", "address", "route", "neigh"])
             .stdout(Stdio::piped())

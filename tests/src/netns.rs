@@ -146,6 +146,23 @@ impl Netns {
         })
     }
 
+    /// Whether the operational state of every cable is that of its ends: the kernel derives it, and tells of it, some
+    /// time after it answered to what changed them.
+    pub fn has_settled(&self) -> bool {
+        let follows = |link: &Value| {
+            let has =
+                |flag: &str| link["flags"].as_array().is_some_and(|it| it.contains(&flag.into()));
+            let ends_here = link["link"].is_string();
+            let expected = match (has("UP"), has("NO-CARRIER")) {
+                (true, false) => "UP",
+                (true, true) if ends_here => "LOWERLAYERDOWN",
+                _ => return true,
+            };
+            link["linkinfo"]["info_kind"] != "veth" || link["operstate"] == expected
+        };
+        self.ip_json("link show").iter().all(follows)
+    }
+
     /// The addresses of a link with their prefix lengths, without link-local ones, sorted.
     #[track_caller]
     pub fn addresses(&self, link: &str) -> Vec<String> {
