@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::descriptors::{address, credential, forwarding, link, neighbor, system};
 use crate::values::{
-    Address, BridgeParams, Content, Family, Forwarding, Hostname, Link, LinkKind, LinkMaster,
-    MacAddr, Neighbor, Password, TextFile,
+    Address, BridgeParams, Content, Family, Forwarding, Hostname, Link, LinkFacts, LinkKind,
+    LinkMaster, MacAddr, Neighbor, Password, TextFile,
 };
 
 /// The octets are no stored value.
@@ -32,6 +32,9 @@ enum Row {
         mtu: Option<u32>,
         mac: Option<String>,
         bridge: Option<BridgeRow>,
+        /// `ifindex`: another device of the same name has another one.
+        #[serde(default)]
+        index: Option<u32>,
     },
     Master {
         link: String,
@@ -108,6 +111,7 @@ fn row(value: &dyn Value) -> Option<Row> {
             mtu: it.mtu,
             mac: mac(it.mac),
             bridge,
+            index: it.facts.as_ref().map(|facts| facts.index),
         });
     }
     if let Some(it) = any.downcast_ref::<LinkMaster>() {
@@ -146,7 +150,7 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
         text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| StoredError(e.into()))
     };
     Ok(match row {
-        Row::Link { name, enabled, description, mtu, mac: text, bridge } => {
+        Row::Link { name, enabled, description, mtu, mac: text, bridge, index } => {
             // Only attributes are put back, so of other kinds nothing needs to be known.
             let kind = bridge.map_or(LinkKind::Physical, |bridge| {
                 LinkKind::Bridge(BridgeParams {
@@ -156,7 +160,9 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
                 })
             });
             let description = description.map(Into::into);
-            let link = Link { enabled, description, mtu, mac: mac(text)?, ..Link::new(name, kind) };
+            let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
+            let mac = mac(text)?;
+            let link = Link { enabled, description, mtu, mac, facts, ..Link::new(name, kind) };
             (link::key(&link.name), Arc::new(link))
         }
         Row::Master { link, master } => {
@@ -216,6 +222,8 @@ mod tests {
         };
         let bridge = BridgeParams { stp: true, ..BridgeParams::default() };
         let (link, ip) = ("eth0".into(), [192, 0, 2, 1].into());
+        let facts = Some(LinkFacts { index: 7, ..LinkFacts::default() });
+        check(Link { facts, ..port.clone() });
         check(port);
         check(Link::new("br0", LinkKind::Bridge(bridge)));
         check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });

@@ -86,6 +86,39 @@ async fn a_port_without_its_entry_is_as_it_was_before() {
     );
 }
 
+#[tokio::test]
+async fn another_device_in_a_port_s_place_gets_back_what_was_its_own() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set eth0 mtu 1300 address 02:00:00:00:00:01 alias first");
+    let mut agent = AgentProcess::start(&net).await;
+    let port = "/interfaces/interface[name=eth0]";
+    let set = json!({
+        "config": {"name": "eth0", "mtu": 1414, "enabled": true, "description": "ours"},
+        "openconfig-if-ethernet:ethernet": {"config": {"mac-address": "02:00:00:00:00:99"}},
+    });
+    let is_ours = |net: &Netns| {
+        let seen = net.find_link("eth0");
+        seen.is_some_and(|link| (link.mtu, link.alias.as_str()) == (1400, "ours") && link.up)
+    };
+    for (mac, stopped) in [("02:00:00:00:00:02", false), ("02:00:00:00:00:03", true)] {
+        agent.gnmi().await.update(port, set.clone()).await.unwrap();
+        if stopped {
+            agent.kill();
+        }
+        net.ip("link del eth0");
+        net.ip(&format!("link add spare mtu 1280 address {mac} type veth peer name peer0"));
+        net.ip("link set spare alias other");
+        let own = net.link("spare");
+        net.ip("link set spare name eth0");
+        if stopped {
+            agent.restart().await;
+        }
+        eventually("the new device has the configuration", || is_ours(&net)).await;
+        agent.gnmi().await.delete(port).await.unwrap();
+        assert_eq!(net.link("eth0"), own);
+    }
+}
+
 /// Of 1.90 what needs no VRF: an address that another port just gave up, and two ports that swap theirs.
 #[tokio::test]
 async fn addresses_move_between_ports_in_one_set() {

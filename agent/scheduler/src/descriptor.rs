@@ -129,6 +129,18 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What to put back instead of `before`, where `observed` is another object than the one that it was taken of: one that
+    /// came under the same key after `applied` went with the earlier one. `None` while it is the same.
+    fn restore_anew(
+        &self,
+        before: &Self::Value,
+        applied: &Self::Value,
+        observed: &Self::Value,
+    ) -> Option<Self::Value> {
+        let _ = (before, applied, observed);
+        None
+    }
+
     /// What the system shows when `released` was given back, where that is not all of `restore`: what the value never
     /// set is somebody else's business.
     fn given_back(&self, released: &Self::Value, restore: &Self::Value) -> Option<Self::Value> {
@@ -189,6 +201,12 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
     fn owned(&self, observed: &dyn Value) -> bool;
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn restore_anew(
+        &self,
+        before: &dyn Value,
+        applied: &dyn Value,
+        observed: &dyn Value,
+    ) -> Option<SharedValue>;
     fn given_back(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue>;
     fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue>;
     fn put_back(
@@ -265,6 +283,17 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
         let value = Descriptor::restore(self, typed(self, observed))?;
+        Some(Arc::new(value))
+    }
+
+    fn restore_anew(
+        &self,
+        before: &dyn Value,
+        applied: &dyn Value,
+        observed: &dyn Value,
+    ) -> Option<SharedValue> {
+        let (before, applied) = (typed(self, before), typed(self, applied));
+        let value = Descriptor::restore_anew(self, before, applied, typed(self, observed))?;
         Some(Arc::new(value))
     }
 

@@ -381,8 +381,9 @@ impl<'g> Planner<'g> {
             Becoming::Released => Action::Release,
             Becoming::Found => {
                 // It is as asked already, and still someone else's: it must outlive our intent.
-                if !self.is_ours(spot) {
-                    self.note_restore(spot);
+                match self.is_ours(spot) {
+                    true => self.renew_restore(spot),
+                    false => self.note_restore(spot),
                 }
                 self.overlay.become_live(spot, Some(new), true, None);
                 self.overlay.unfade(spot);
@@ -391,8 +392,10 @@ impl<'g> Planner<'g> {
                 return self.turn();
             }
         };
-        if becoming == Becoming::Adopted {
-            self.note_restore(spot);
+        match becoming {
+            Becoming::Adopted => self.note_restore(spot),
+            Becoming::Updated => self.renew_restore(spot),
+            Becoming::Released | Becoming::Found => {}
         }
         let op = self.emit(spot, action, old, Some(value.clone()), lost);
         self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));

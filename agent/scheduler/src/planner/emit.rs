@@ -96,6 +96,25 @@ impl Planner<'_> {
         }
     }
 
+    /// Remembers another pre-image, where another object has come under the key of the one that was adopted.
+    pub(super) fn renew_restore(&mut self, spot: Spot) {
+        let graph = self.overlay.graph;
+        let node = self.overlay.node(spot);
+        let (Some(before), Some(observed), Some(descriptor)) = (
+            graph.restores.get(&node.key),
+            &node.current,
+            graph.registry.descriptor(node.key.kind()),
+        ) else {
+            return;
+        };
+        let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
+        let Some(applied) = applied.or(node.goal.value()) else { return };
+        let anew = guarded(|| descriptor.restore_anew(&**before, &**applied, &**observed));
+        if let Ok(Some(restore)) = anew {
+            self.restores.push((node.key.clone(), restore));
+        }
+    }
+
     /// What the system has, as an operation is told: as we asked for it, where that is what is seen.
     pub(super) fn old_value(&self, spot: Spot) -> Option<SharedValue> {
         let graph = self.overlay.graph;

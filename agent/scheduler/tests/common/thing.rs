@@ -29,7 +29,7 @@ impl Thing {
     /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `<~b` comes after b and goes before it, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
-    /// before us, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
+    /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
     pub fn parse(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let mut thing = Self { name: words.next().expect("a name").to_owned(), ..Self::default() };
@@ -262,6 +262,11 @@ impl Descriptor for ThingDescriptor {
 
     fn restore(&self, observed: &Thing) -> Option<Thing> {
         observed.has("port").then(|| observed.clone())
+    }
+
+    fn restore_anew(&self, before: &Thing, _: &Thing, observed: &Thing) -> Option<Thing> {
+        let another = before.starting("%").ne(observed.starting("%"));
+        another.then(|| observed.clone())
     }
 
     fn remainder(&self, deleted: &Thing) -> Option<Thing> {

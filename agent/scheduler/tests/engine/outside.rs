@@ -102,6 +102,21 @@ fn what_is_made_anew_after_it_went_is_ours() {
 }
 
 #[test]
+fn another_object_under_the_same_key_is_given_back_as_it_was_itself() {
+    let given_back = |outside: &str| {
+        let mut lab = Lab::having("p =1 port %7", "p =2 port");
+        lab.outside("-p");
+        lab.outside(outside);
+        lab.settle(MINUTES);
+        lab.commit("-p").unwrap();
+        lab.shown()
+    };
+    assert_eq!(given_back("p =5 port %7"), "p =1 port %7");
+    assert_eq!(given_back("p =5 port %8"), "p =5 port %8");
+    assert_eq!(given_back("p =2 port %8"), "p =2 port %8");
+}
+
+#[test]
 fn what_cannot_go_is_reset_by_a_delete() {
     let mut lab = Lab::having("", "s =2 stays");
     assert!(matches!(lab.commit("-s"), Ok(Outcome::Done { .. })));

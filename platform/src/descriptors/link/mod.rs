@@ -185,6 +185,14 @@ impl Descriptor for LinkDescriptor {
         (!observed.is_ours()).then(|| observed.clone())
     }
 
+    /// A port is another device when its index is another one. What such a device shows as we had set it may be ours: a
+    /// device that was elsewhere for a while comes back with it.
+    fn restore_anew(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
+        let index = |link: &Link| link.facts.as_ref().map(|facts| facts.index);
+        let another = index(before)? != index(observed)? && !observed.is_ours();
+        another.then(|| before_this_device(before, applied, observed))
+    }
+
     fn given_back(&self, released: &Link, restore: &Link) -> Option<Link> {
         Some(given_back(released, restore))
     }
@@ -221,6 +229,25 @@ fn given_back(released: &Link, before: &Link) -> Link {
         mac: before.mac.filter(|_| all || released.mac.is_some()),
         ..before.clone()
     }
+}
+
+/// What another device of the same name was before us: as it shows itself, but for what it shows as `applied` says.
+fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
+    let mut own = observed.clone();
+    if applied.enabled == observed.enabled {
+        own.enabled = before.enabled;
+    }
+    let shown = observed.description.as_deref().unwrap_or_default();
+    if applied.description.as_deref() == Some(shown) {
+        own.description.clone_from(&before.description);
+    }
+    if applied.mtu.is_some() && applied.mtu == observed.mtu {
+        own.mtu = before.mtu;
+    }
+    if applied.mac.is_some() && applied.mac == observed.mac {
+        own.mac = before.mac;
+    }
+    own
 }
 
 /// What is gone when the link is.
