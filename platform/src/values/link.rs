@@ -57,6 +57,11 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
+    /// True of a bridge that forgets addresses faster than it was told to, for now.
+    pub fn ages_faster(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.ages_faster)
+    }
+
     /// The intended forwarding of one family.
     pub fn forwarding(&self, family: Family) -> Option<bool> {
         match family {
@@ -168,6 +173,9 @@ pub struct LinkFacts {
     pub last_change_ns: u64,
     /// How often the carrier went or came (`IFLA_CARRIER_CHANGES`).
     pub carrier_changes: u32,
+    /// A bridge whose spanning tree changed just now (`IFLA_BR_TOPOLOGY_CHANGE`): until it has settled, the kernel shows
+    /// and uses a shorter ageing time than the one that was set.
+    pub ages_faster: bool,
 }
 
 /// Operational state of a link: `ifOperStatus` of RFC 2863, as OpenConfig spells it.

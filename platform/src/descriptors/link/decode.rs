@@ -45,7 +45,10 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             LinkAttribute::OperState(state) => facts.oper = oper_state(*state),
             LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
             LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
-            LinkAttribute::LinkInfo(info) => link.kind = kind(info, links).unwrap_or(link.kind),
+            LinkAttribute::LinkInfo(info) => {
+                link.kind = kind(info, links).unwrap_or(link.kind);
+                facts.ages_faster = info.iter().any(is_changing);
+            }
             _ => {}
         }
     }
@@ -60,6 +63,12 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
 
 fn is_our_name(prop: &Prop) -> bool {
     matches!(prop, Prop::AltIfName(name) if name.starts_with(OUR_ALTNAME_PREFIX))
+}
+
+/// True of a bridge whose spanning tree is about to change.
+fn is_changing(info: &LinkInfo) -> bool {
+    let LinkInfo::Data(InfoData::Bridge(info)) = info else { return false };
+    info.iter().any(|info| matches!(info, InfoBridge::TopologyChange(1..)))
 }
 
 fn oper_state(state: State) -> OperState {
@@ -122,4 +131,37 @@ fn vxlan(info: &[InfoVxlan], links: &LinkIndex) -> VxlanParams {
         }
     }
     params
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_scheduler::Descriptor;
+
+    use super::*;
+    use crate::descriptors::link::LinkDescriptor;
+
+    /// The kernel hurries (IEEE 802.1D-1998, 8.5.3.14) and says so: what was set is still set.
+    #[test]
+    fn a_bridge_that_forgets_faster_for_now_has_not_drifted() {
+        let satisfied = |stp, ageing_time_s: u32, changing| {
+            let mut message = LinkMessage::default();
+            let bridge = vec![
+                InfoBridge::AgeingTime(ageing_time_s * AGEING_TICKS_PER_S),
+                InfoBridge::StpState(stp),
+                InfoBridge::TopologyChange(changing),
+            ];
+            let info =
+                vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(bridge))];
+            message.header.flags = LinkFlags::Up;
+            message.attributes =
+                vec![LinkAttribute::IfName("br0".into()), LinkAttribute::LinkInfo(info)];
+            let asked = BridgeParams { stp: true, ..BridgeParams::default() };
+            let asked = Link::new("br0", LinkKind::Bridge(asked));
+            LinkDescriptor.satisfied_by(&asked, &link(&message, &LinkIndex::new()).unwrap())
+        };
+        assert!(satisfied(BridgeStpState::KernelStp, 300, 0));
+        assert!(satisfied(BridgeStpState::KernelStp, 30, 1));
+        assert!(!satisfied(BridgeStpState::KernelStp, 30, 0));
+        assert!(!satisfied(BridgeStpState::Disabled, 30, 1));
+    }
 }

@@ -6,13 +6,14 @@ mod encode;
 use holdfast_scheduler::{
     Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue, Taken,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{address, forwarding, kinds, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
-use crate::values::{Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
+use crate::values::{BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
 
 pub(crate) use decode::link as decode;
 
@@ -169,7 +170,7 @@ impl Descriptor for LinkDescriptor {
         let asked = |description: &smol_str::SmolStr| {
             observed.description.as_deref().unwrap_or_default() == description.as_str()
         };
-        kind_satisfied(&expected.kind, &observed.kind)
+        kind_satisfied(&expected.kind, &as_set(expected, observed))
             && expected.enabled == observed.enabled
             && expected.description.as_ref().is_none_or(asked)
             && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
@@ -274,6 +275,17 @@ fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
         LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
         LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
         _ => Some(FRESH_MTU),
+    }
+}
+
+/// The kind of a link as it was set: how long a bridge keeps addresses cannot be seen while it hurries.
+fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
+    match (&expected.kind, &observed.kind) {
+        (LinkKind::Bridge(asked), LinkKind::Bridge(shown)) if observed.ages_faster() => {
+            let ageing_time_s = asked.ageing_time_s;
+            Cow::Owned(LinkKind::Bridge(BridgeParams { ageing_time_s, ..shown.clone() }))
+        }
+        (_, shown) => Cow::Borrowed(shown),
     }
 }
 
