@@ -143,6 +143,9 @@ pub enum EncodeError {
     /// It names a link that the namespace does not hold.
     #[error("link `{0}` does not exist")]
     LinkNotFound(SmolStr),
+    /// The link is there already, is not ours, and cannot become what is asked for.
+    #[error("link `{0}` is there already, made by somebody else, and cannot be changed into this")]
+    OthersLink(SmolStr),
     /// The engine handed over a key of a kind that this transport does not carry out.
     #[error("no codec for {0}")]
     NoCodec(String),

@@ -5,7 +5,7 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, config_of, port, port_with_route, route};
+use crate::documents::{STATIC_ROUTES, addresses, config_of, port, port_with_route, route};
 use crate::routes::OURS;
 
 #[tokio::test]
@@ -88,4 +88,61 @@ async fn what_is_only_to_be_reported_stays_until_nobody_says_so() {
     .await;
     client.delete("holdfast_native:/reconciliation").await.unwrap();
     eventually("both are back", || net.addresses("eth0").len() == 2).await;
+}
+
+/// The kernel takes IPv6 off a link whose MTU is too small for it, and tells nobody why it refuses an address there.
+#[tokio::test]
+async fn ipv6_addresses_wait_for_links_that_can_have_them() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let ipv6 = "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv6";
+    client.update(&config_of("eth0"), json!({"enabled": true, "mtu": 1014})).await.unwrap();
+    client.update(&format!("{ipv6}/addresses"), addresses(&["2001:db8::1/64"])).await.unwrap();
+    let pending = agent.show("pending");
+    assert!(pending.contains("an MTU of 1280 for IPv6 on link eth0"), "{pending}");
+    let is_there = || net.addresses("eth0").contains(&"2001:db8::1/64".to_owned());
+    client.update(&config_of("eth0"), json!({"mtu": 1514})).await.unwrap();
+    eventually("the address is there", is_there).await;
+    client.update(&config_of("eth0"), json!({"mtu": 1014})).await.unwrap();
+    assert!(!is_there());
+    client.delete(&format!("{}/mtu", config_of("eth0"))).await.unwrap();
+    eventually("the address is back", is_there).await;
+
+    net.shell("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1");
+    eventually("the kernel refuses it", || agent.show("values").contains("IPv6 is disabled")).await;
+    net.shell("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0");
+    eventually("the address is tried again", is_there).await;
+}
+
+#[tokio::test]
+async fn a_link_that_somebody_else_made_in_place_of_ours_is_left_alone() {
+    let net = Netns::enter();
+    net.ip("link add x0 type veth peer name y0");
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let pair = json!({"type": "veth", "veth": {"peer": "z0"}});
+    let refused = client.update("holdfast_native:/interfaces/interface[name=x0]", pair).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("made by somebody else"), "{refused}");
+
+    let bridge = json!({"type": "bridge", "enabled": true});
+    client.update("holdfast_native:/interfaces/interface[name=br0]", bridge).await.unwrap();
+    agent.kill();
+    net.ip("link del br0");
+    net.ip("link add br0 mtu 1300 type veth peer name brp");
+    net.ip("link set br0 alias theirs");
+    let theirs = net.link("br0");
+    agent.restart().await;
+    eventually("it says so", || agent.show("values").contains("made by somebody else")).await;
+    assert_eq!(net.link("br0"), theirs);
+    net.ip("link del br0");
+    eventually("the bridge is there", || {
+        net.find_link("br0").is_some_and(|link| link.kind == "bridge")
+    })
+    .await;
+    net.ip("link set br0 down");
+    net.ip("link set br0 name theirs");
+    eventually("it is made anew", || net.find_link("br0").is_some_and(|link| link.up)).await;
 }

@@ -11,7 +11,7 @@ use prost::Message;
 use serde_json::json;
 use tonic::Code;
 
-use crate::documents::{STATIC_ROUTES, config_of, ipv4_of};
+use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port};
 
 // proves 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]
@@ -175,4 +175,19 @@ async fn a_target_belongs_into_the_prefix() {
 fn typed(path: &str, value: Typed) -> Update {
     let val = Some(TypedValue { value: Some(value) });
     Update { path: Some(parse_path(path)), val, ..Default::default() }
+}
+
+#[tokio::test]
+async fn one_address_on_two_links_is_refused_by_name() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let both =
+        json!({"interface": [port("eth0", &["192.0.2.1/24"]), port("peer0", &["192.0.2.1/24"])]});
+    let refused = client.update("/interfaces", both).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let words = refused.message();
+    assert!(words.contains("/interfaces/interface[name=") && words.contains("eth0"), "{words}");
+    assert!(words.contains("of 192.0.2.1 on peer0") && words.contains("only one"), "{words}");
+    assert_eq!(net.addresses("eth0"), [""; 0]);
 }

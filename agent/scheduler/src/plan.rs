@@ -297,9 +297,7 @@ pub enum PlanError {
     Unimplemented { key: Key, label: String },
     #[error("{label} is named twice in one change, with different values")]
     Twice { key: Key, label: String },
-    #[error(
-        "{label} cannot exist beside {other}: both claim the same identity, or give one part two values"
-    )]
+    #[error("{label} cannot exist beside {other}: there can be only one of them")]
     Conflict { key: Key, label: String, other: String },
     #[error("the intent has changed: it is revision {found} by now, {expected} was expected")]
     Outdated { expected: u64, found: u64 },

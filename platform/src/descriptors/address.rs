@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, Taken,
+    Change, Claim, Class, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer,
+    OperationError, Part, Taken,
 };
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
@@ -17,6 +18,10 @@ use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
 use crate::values::{Address, AddressFacts, AddressOrigin, Connected, MAIN_TABLE, OUR_PROTOCOL};
+
+/// `errno` of what the kernel refuses on a link without IPv6: by its MTU, or switched off.
+const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
+const EACCES: i32 = nix::errno::Errno::EACCES as i32;
 
 /// Addresses of links.
 #[derive(Debug)]
@@ -67,7 +72,13 @@ impl Descriptor for AddressDescriptor {
     }
 
     fn dependencies(&self, address: &Address) -> Vec<Dependency> {
-        vec![Dependency::exact(format!("link {}", address.link), link::key(&address.link))]
+        let link = &address.link;
+        let mut needs = vec![Dependency::exact(format!("link {link}"), link::key(link))];
+        if address.ip.is_ipv6() {
+            let label = format!("an MTU of {} for IPv6 on link {link}", link::LEAST_IPV6_MTU);
+            needs.push(Dependency::any_of(label, link::ipv6_facet(link)));
+        }
+        needs
     }
 
     /// What someone else's address makes reachable. Ours says so by its part, which knows more.
@@ -98,6 +109,13 @@ impl Descriptor for AddressDescriptor {
 
     fn owned(&self, observed: &Address) -> bool {
         observed.facts.as_ref().is_some_and(|facts| facts.ours)
+    }
+
+    /// What the kernel has against an address that passed our own checks is the state of the link, of which it does not
+    /// tell all: whether IPv6 is switched off there (`disable_ipv6`), and an MTU that nobody configured.
+    fn classify(&self, error: &OperationError) -> Class {
+        let of_the_link = [EINVAL, EACCES].map(Some).contains(&error.errno);
+        if of_the_link { Class::Transient } else { error.class() }
     }
 
     fn restore(&self, observed: &Address) -> Option<Address> {
@@ -201,7 +219,7 @@ impl Descriptor for ConnectedDescriptor {
     }
 
     fn label(&self, part: &Connected) -> String {
-        format!("prefix {} on {}", part.prefix, part.link)
+        format!("prefix {} of {} on {}", part.prefix, part.ip, part.link)
     }
 
     /// An operation that asks nothing of the kernel: other than a property it can wait.

@@ -24,7 +24,7 @@ pub mod state;
 mod tests;
 
 use crate::descriptors;
-use crate::values::{Address, Family, Link, LinkKind, MacAddr, Neighbor, System};
+use crate::values::{Address, Family, Link, MacAddr, Neighbor, System};
 use nodes::Nodes;
 
 pub use access::{GRPC_SERVER, Listening, Profiles};
@@ -127,7 +127,7 @@ impl Registry {
     }
 
     /// Refuses a value that the object of the same key in the kernel contradicts: a link of one
-    /// kind does not become one of another, unless we made it.
+    /// kind does not become one of another, unless we made it, nor does one of other fixed parameters.
     ///
     /// # Errors
     /// Names the leaf that would have to change.
@@ -140,19 +140,19 @@ impl Registry {
         let link = value.as_any().downcast_ref::<Link>();
         let shown = observed.and_then(|observed| observed.as_any().downcast_ref::<Link>());
         let (Some(link), Some(shown)) = (link, shown) else { return Ok(()) };
-        let contradicts = link.kind != LinkKind::Physical
-            && !link.kind.same_kind(&shown.kind)
-            && !shown.is_ours();
-        if !contradicts {
+        if shown.is_ours() || descriptors::link::can_become(shown, link) {
             return Ok(());
         }
-        let reason = format!(
-            "link `{}` exists and is a {} link, not a {} one",
-            link.name,
-            shown.kind.name(),
-            link.kind.name()
-        );
-        let path = path.join(Step::node(self.nodes.link.kind));
+        let (name, kind, has) = (&link.name, link.kind.name(), shown.kind.name());
+        let (path, reason) = if link.kind.same_kind(&shown.kind) {
+            let reason = format!(
+                "link `{name}` exists, made by somebody else, and nobody can change what distinguishes it as a {kind} link"
+            );
+            (path.clone(), reason)
+        } else {
+            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} one");
+            (path.join(Step::node(self.nodes.link.kind)), reason)
+        };
         Err(ObjectError { path, reason, incomplete: false })
     }
 

@@ -87,6 +87,14 @@ impl Registry {
                     .map_err(|reason| entry.leaf_error(nodes.hop_target, reason))?,
             ),
         };
+        if let NextHopTarget::Gateway(IpAddr::V6(ip)) = target
+            && ip.is_unicast_link_local()
+            && link.is_none()
+        {
+            let reason = format!("every link has its own {ip}: an interface has to say which");
+            let error = entry.leaf_error(nodes.hop_interface, reason);
+            return Err(ObjectError { incomplete: true, ..error });
+        }
         if target == NextHopTarget::Drop && link.is_some() {
             return Err(
                 entry.leaf_error(nodes.hop_interface, "what is dropped leaves by no interface")

@@ -290,7 +290,9 @@ impl Registry {
     fn file_state(&self, file: &TextFile) -> Option<StateEntry> {
         let nodes = &self.nodes.system;
         let text = match &file.content {
-            Content::Whole(text) | Content::Block(text) => text.as_str(),
+            Content::Whole(text) | Content::Block(text) | Content::Link { text, .. } => {
+                text.as_str()
+            }
             Content::Absent => return None,
         };
         match file.path.as_str() {

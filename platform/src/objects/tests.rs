@@ -3,7 +3,7 @@ use holdfast_config::tree::{Leaf, Tree};
 
 use super::state::Planes;
 use super::*;
-use crate::values::{LinkFacts, OperState};
+use crate::values::{LinkFacts, LinkKind, OperState};
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
 struct Model {
@@ -168,6 +168,8 @@ fn what_cannot_exist_is_refused() {
     let hop = "/next-hop[index=a]/next-hop";
     route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
     route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "no gateway");
+    let interface = "/next-hop[index=a]/interface";
+    route("2001:db8::/32", "[index=a]/next-hop = fe80::1", interface, "an interface has to say");
     route("10.0.0.0/8", "[index=a]/next-hop = drop\n[index=b]/interface = e", "", "drops what");
     route(
         "10.0.0.0/8",
@@ -194,6 +196,8 @@ fn a_type_that_the_existing_link_contradicts_is_refused() {
     check("bridge", LinkKind::Bridge(crate::values::BridgeParams::default()), false, false);
     check("bridge", LinkKind::Dummy, true, false);
     check("veth", LinkKind::Veth { peer: None }, false, false);
+    check("veth", LinkKind::Veth { peer: Some("z0".into()) }, false, true);
+    check("veth", LinkKind::Veth { peer: Some("z0".into()) }, true, false);
     check("physical", LinkKind::Veth { peer: None }, false, false);
     check("physical", LinkKind::Other("tun".into()), false, false);
 }

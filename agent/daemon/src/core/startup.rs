@@ -11,7 +11,7 @@ use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tre
 use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
-use holdfast_scheduler::{Engine, Key, SharedValue, TxnId};
+use holdfast_scheduler::{Engine, Key, PlanError, Registry as Kinds, SharedValue, TxnId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -308,6 +308,29 @@ impl Objects {
     /// The refusal of an object, in the words of a request in this model.
     pub(super) fn refused(&self, error: &ObjectError, origin: Origin) -> CommitError {
         CommitError::Object { path: self.shown(&error.path, origin), reason: error.reason.clone() }
+    }
+
+    /// The refusal of a plan: of two values that exclude one another, at the entry that brings one of them.
+    pub(super) fn unplanned(
+        &self,
+        error: &PlanError,
+        (kinds, changes): (&Kinds, &[Changed]),
+        origin: Origin,
+    ) -> CommitError {
+        let refused = CommitError::planning(error);
+        let PlanError::Conflict { key, .. } = error else { return refused };
+        let brings = |change: &&Changed| {
+            let kind = kinds.descriptor(change.key.kind());
+            let parts = kind.zip(change.value.as_ref()).map(|(kind, value)| kind.parts(&**value));
+            change.key == *key || parts.into_iter().flatten().any(|(part, _)| part == *key)
+        };
+        match changes.iter().find(brings) {
+            Some(change) => {
+                let path = self.shown(&change.path, origin);
+                CommitError::Object { path, reason: error.to_string() }
+            }
+            None => refused,
+        }
     }
 
     /// A native path; for who speaks OpenConfig, its counterpart where there is one.

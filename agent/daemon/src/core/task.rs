@@ -258,7 +258,10 @@ impl CoreTask {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),
             None => delta,
         };
-        self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
+        self.engine.plan(delta).map_err(|error| {
+            let asked = (self.engine.registry(), changes);
+            self.objects.unplanned(&error, asked, transaction.origin)
+        })
     }
 
     fn admit_values(&self, changes: &[Changed], origin: Origin) -> Result<(), CommitError> {
@@ -545,7 +548,7 @@ impl CoreTask {
 }
 
 impl CommitError {
-    fn planning(error: &PlanError) -> Self {
+    pub(super) fn planning(error: &PlanError) -> Self {
         let object = match error {
             PlanError::Differs { expected, found } => {
                 let (expected, found) = (PlanHash(*expected), PlanHash(*found));

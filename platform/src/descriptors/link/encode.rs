@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
-use super::{fresh_mtu, given_back};
+use super::{can_become, fresh_mtu, given_back};
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
@@ -23,6 +23,9 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             make(new, links)
         }
         Op::Create(new) => join(new, links),
+        Op::Adopt { old, new } if !can_become(old, new) => {
+            Err(EncodeError::OthersLink(new.name.clone()))
+        }
         Op::Adopt { old, new } | Op::Update { old, new } => {
             set(new, links, Attributes::between(old, new))
         }
@@ -85,22 +88,31 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
 /// The link is there already although the engine did not see it: most often the far end of a pair
 /// that its near end brought along just now. Such an end becomes ours like the near one.
 fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let ours = links.is_ours(&new.name);
+    let far_end = match &new.kind {
+        LinkKind::Veth { peer: Some(peer) } => links.is_ours(peer) && !ours,
+        _ => false,
+    };
+    if new.kind.is_made_by_us() && !ours && !far_end {
+        return Err(EncodeError::OthersLink(new.name.clone()));
+    }
     let mut requests = set(new, links, Attributes::of(new))?;
-    if let LinkKind::Veth { peer: Some(peer) } = &new.kind
-        && links.is_ours(peer)
-        && !links.is_ours(&new.name)
-    {
+    if far_end {
         requests.push(mark(new, links)?);
         links.mark(&new.name);
     }
     Ok(requests)
 }
 
-/// Deletes a link that carries our mark. Any other gets the attributes back that a fresh one has.
+/// Deletes a link that carries our mark. One that we only set gets the attributes back that a fresh one has, and what
+/// somebody else put in the place of ours is left alone.
 fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let Some(index) = links.index(&old.name) else {
         return Ok(Requests::new());
     };
+    if old.facts.as_ref().is_some_and(|facts| !facts.ours) && !links.is_ours(&old.name) {
+        return Ok(Requests::new());
+    }
     if !links.is_ours(&old.name) {
         let fresh = Attributes {
             enabled: Some(false),

@@ -76,6 +76,15 @@ fn bridge_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "bridge").str(name)
 }
 
+/// Links offer it on which the kernel has IPv6.
+pub(super) fn ipv6_facet(name: &str) -> Facet {
+    Facet::of(kinds::LINK, "ipv6").str(name)
+}
+
+/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). With a smaller one, the kernel takes all
+/// IPv6 addresses off the link, and refuses new ones.
+pub(super) const LEAST_IPV6_MTU: u32 = 1280;
+
 impl Descriptor for LinkDescriptor {
     type Value = Link;
 
@@ -115,10 +124,14 @@ impl Descriptor for LinkDescriptor {
     }
 
     fn provides(&self, link: &Link) -> Vec<Offer> {
-        match link.kind {
-            LinkKind::Bridge(_) => vec![bridge_facet(&link.name).into()],
-            _ => Vec::new(),
+        let mut offers: Vec<Offer> = Vec::new();
+        if matches!(link.kind, LinkKind::Bridge(_)) {
+            offers.push(bridge_facet(&link.name).into());
         }
+        if link.mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU) {
+            offers.push(ipv6_facet(&link.name).into());
+        }
+        offers
     }
 
     fn parts(&self, link: &Link) -> Vec<Part> {
@@ -159,11 +172,7 @@ impl Descriptor for LinkDescriptor {
     }
 
     fn change(&self, old: &Link, new: &Link) -> Change {
-        let in_place = match (&old.kind, &new.kind) {
-            (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
-            (old, new) => kind_satisfied(new, old),
-        };
-        if in_place { Change::InPlace } else { Change::Recreate }
+        if can_become(old, new) { Change::InPlace } else { Change::Recreate }
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
@@ -275,6 +284,14 @@ fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
         LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
         LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
         _ => Some(FRESH_MTU),
+    }
+}
+
+/// True when a link can be changed into another one where it stands.
+pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
+    match (&old.kind, &new.kind) {
+        (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
+        (old, new) => kind_satisfied(new, old),
     }
 }
 

@@ -147,7 +147,7 @@ fn plans_are_ordered_by_what_needs_what() {
          address eth0 192.0.2.1/24
          port eth0",
         "adopt link eth0; create address 192.0.2.1/24 of eth0; create static route 10.0.0.0/8; \
-         create prefix 192.0.2.0/24 on eth0; create route 10.0.0.0/8 metric 0",
+         create prefix 192.0.2.0/24 of 192.0.2.1 on eth0; create route 10.0.0.0/8 metric 0",
     );
     // The length of the prefix names another address in the kernel.
     check(
@@ -156,7 +156,7 @@ fn plans_are_ordered_by_what_needs_what() {
         "port eth0
          address eth0 192.0.2.1/25",
         "delete address 192.0.2.1/24 of eth0; create address 192.0.2.1/25 of eth0; \
-         create prefix 192.0.2.0/25 on eth0",
+         create prefix 192.0.2.0/25 of 192.0.2.1 on eth0",
     );
     // Everything on a link that we made goes with it, at the price of one operation.
     check(
@@ -193,7 +193,8 @@ fn plans_are_ordered_by_what_needs_what() {
          address eth1 192.0.2.1/24",
         "delete address 192.0.2.1/24 of eth0; delete address 192.0.2.2/24 of eth1; \
          create address 192.0.2.2/24 of eth0; create address 192.0.2.1/24 of eth1; \
-         create prefix 192.0.2.0/24 on eth0; create prefix 192.0.2.0/24 on eth1",
+         create prefix 192.0.2.0/24 of 192.0.2.2 on eth0; \
+         create prefix 192.0.2.0/24 of 192.0.2.1 on eth1",
     );
     // In place where the kernel can; another metric is another route.
     check(
