@@ -67,6 +67,9 @@ enum Row {
         path: String,
         whole: Option<String>,
         block: Option<String>,
+        /// Where the symbolic link led that was in the place of the file.
+        #[serde(default)]
+        link: Option<String>,
     },
 }
 
@@ -137,12 +140,13 @@ fn row(value: &dyn Value) -> Option<Row> {
         return Some(Row::Password { account: it.account.to_string(), digest });
     }
     let it = any.downcast_ref::<TextFile>()?;
-    let (whole, block) = match &it.content {
-        Content::Whole(text) => (Some(text.clone()), None),
-        Content::Block(text) => (None, Some(text.clone())),
-        Content::Absent => (None, None),
+    let (whole, block, link) = match &it.content {
+        Content::Whole(text) => (Some(text.clone()), None, None),
+        Content::Block(text) => (None, Some(text.clone()), None),
+        Content::Absent => (None, None, None),
+        Content::Link { target, text } => (Some(text.clone()), None, Some(target.clone())),
     };
-    Some(Row::File { path: it.path.to_string(), whole, block })
+    Some(Row::File { path: it.path.to_string(), whole, block, link })
 }
 
 fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
@@ -191,11 +195,12 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
             let password = Password { account: account.into(), digest };
             (credential::password_key(&password.account), Arc::new(password))
         }
-        Row::File { path, whole, block } => {
-            let content = match (whole, block) {
-                (Some(text), _) => Content::Whole(text),
-                (None, Some(text)) => Content::Block(text),
-                (None, None) => Content::Absent,
+        Row::File { path, whole, block, link } => {
+            let content = match (whole, block, link) {
+                (text, _, Some(target)) => Content::Link { target, text: text.unwrap_or_default() },
+                (Some(text), ..) => Content::Whole(text),
+                (None, Some(text), _) => Content::Block(text),
+                (None, None, None) => Content::Absent,
             };
             let key = system::file_key(&path);
             (key, Arc::new(TextFile { path: path.into(), content }))
@@ -233,7 +238,9 @@ mod tests {
         check(Neighbor { link, ip, mac, facts: None });
         check(Hostname { name: "box".into() });
         check(Password { account: "alice".into(), digest: Digest::of(b"hash") });
-        for content in [Content::Whole("a\n".into()), Content::Block("b".into()), Content::Absent] {
+        let link = Content::Link { target: "../run/motd".into(), text: "t".into() };
+        let whole = Content::Whole("a\n".into());
+        for content in [whole, Content::Block("b".into()), Content::Absent, link] {
             check(TextFile { path: "etc/motd".into(), content });
         }
     }

@@ -218,6 +218,34 @@ async fn host_name_and_banners_are_those_of_the_box() {
     assert!(file("etc/issue").contains("Authorised users only."));
     assert!(file("etc/motd").contains("Welcome."));
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge-7");
+
+    net.shell("hostname other");
+    eventually("the name is back", || net.shell("hostname").trim() == "edge-7").await;
+    std::fs::remove_file(agent.root().join("etc/motd")).unwrap();
+    std::os::unix::fs::symlink("other", agent.root().join("etc/motd")).unwrap();
+    eventually("the banner is back", || {
+        std::fs::read_to_string(agent.root().join("etc/motd")).is_ok_and(|it| it == "Welcome.\n")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_banner_gives_the_link_back_in_whose_place_it_was() {
+    let net = Netns::enter();
+    let mut agent = AgentProcess::start(&net).await;
+    let motd = agent.root().join("etc/motd");
+    agent.kill();
+    std::fs::create_dir_all(motd.parent().unwrap()).unwrap();
+    std::fs::write(agent.root().join("etc/theirs"), "theirs\n").unwrap();
+    std::os::unix::fs::symlink("theirs", &motd).unwrap();
+    agent.restart().await;
+    let banner = "/system/config/motd-banner";
+    agent.gnmi().await.update(banner, "ours").await.unwrap();
+    assert_eq!(std::fs::read_to_string(&motd).unwrap(), "ours\n");
+    agent.restart().await;
+    agent.gnmi().await.delete(banner).await.unwrap();
+    assert_eq!(std::fs::read_link(&motd).unwrap().to_str(), Some("theirs"));
+    assert_eq!(std::fs::read_to_string(&motd).unwrap(), "theirs\n");
 }
 
 // proves 1.72

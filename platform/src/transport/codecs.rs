@@ -136,14 +136,17 @@ pub(crate) fn is_shared_file(path: &str) -> bool {
     system::FILES.contains(&(path, false))
 }
 
-/// What a file holds of ours.
-pub(crate) fn text_file(path: &SmolStr, text: Option<&str>) -> SharedValue {
-    let content = match text {
-        Some(text) if is_shared_file(path) => {
+/// What a file holds of ours; `link` is where the symbolic link leads that is in its place.
+pub(crate) fn text_file(path: &SmolStr, text: Option<&str>, link: Option<String>) -> SharedValue {
+    let content = match (text, link) {
+        (Some(text), _) if is_shared_file(path) => {
             files::block(text).map_or(Content::Absent, |lines| Content::Block(lines.to_owned()))
         }
-        Some(text) => Content::Whole(text.to_owned()),
-        None => Content::Absent,
+        (text, Some(target)) if !is_shared_file(path) => {
+            Content::Link { target, text: text.unwrap_or_default().to_owned() }
+        }
+        (Some(text), _) => Content::Whole(text.to_owned()),
+        (None, _) => Content::Absent,
     };
     Arc::new(TextFile { path: path.clone(), content })
 }

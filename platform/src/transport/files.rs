@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -35,32 +35,26 @@ impl Root {
     /// Makes the content of a file so.
     ///
     /// [`Content::Absent`] removes the block of ours if there is one, else the file; an empty
-    /// block removes the block.
+    /// block removes the block. What a symbolic link leads to is not written.
     ///
     /// # Errors
     /// When the path leads out of the root, or the file cannot be written.
     pub(crate) fn write(&self, path: &str, content: &Content) -> io::Result<()> {
         let file = self.place(path)?;
-        if matches!(content, Content::Block(_)) {
-            refuse_symbolic_link(&file)?;
-        }
-        let present = match content {
-            Content::Whole(_) => read_text(&file)?,
-            // The rest of the file is kept, so all of it must be understood.
-            Content::Block(_) | Content::Absent => read_exactly(&file)?,
-        };
-        let wanted = match content {
-            Content::Whole(text) => Some(text.clone()),
-            Content::Block(lines) => Some(with_block(present.as_deref().unwrap_or(""), lines)),
-            Content::Absent => match present.as_deref() {
-                Some(text) if block(text).is_some() => Some(with_block(text, "")),
-                _ => None,
+        match content {
+            Content::Link { target, .. } => replace_by_link(&file, target),
+            Content::Whole(text) => {
+                let same = self.link(path)?.is_none() && read_text(&file)?.as_ref() == Some(text);
+                if same { Ok(()) } else { replace(&file, text.as_bytes(), Attributes::PUBLIC) }
+            }
+            Content::Block(lines) => {
+                refuse_symbolic_link(&file)?;
+                write_block(&file, lines)
+            }
+            Content::Absent => match read_exactly(&file)? {
+                Some(text) if block(&text).is_some() => write_block(&file, ""),
+                _ => remove(&file),
             },
-        };
-        match wanted {
-            Some(text) if present.as_deref() == Some(text.as_str()) => Ok(()),
-            Some(text) => replace(&file, text.as_bytes(), Attributes::PUBLIC),
-            None => remove(&file),
         }
     }
 
@@ -70,6 +64,20 @@ impl Root {
     /// When the path leads out of the root, or the file cannot be read or is no text.
     pub(crate) fn read(&self, path: &str) -> io::Result<Option<String>> {
         read_text(&self.place(path)?)
+    }
+
+    /// Where the symbolic link leads that is in the place of a file, as it says itself.
+    ///
+    /// # Errors
+    /// When the path leads out of the root, or the link cannot be read.
+    pub(crate) fn link(&self, path: &str) -> io::Result<Option<String>> {
+        match fs::read_link(self.place(path)?) {
+            Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EINVAL | Errno::ENOENT) => Ok(None), // no link, nothing at all
+                _ => Err(error),
+            },
+        }
     }
 
     /// The folder itself.
@@ -110,6 +118,16 @@ fn with_block(text: &str, lines: &str) -> String {
     }
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{text}{newline}{whole}")
+}
+
+/// The rest of the file is kept, so all of it must be understood.
+fn write_block(file: &Path, lines: &str) -> io::Result<()> {
+    let present = read_exactly(file)?;
+    let wanted = with_block(present.as_deref().unwrap_or(""), lines);
+    match present {
+        Some(present) if present == wanted => Ok(()),
+        _ => replace(file, wanted.as_bytes(), Attributes::PUBLIC),
+    }
 }
 
 /// A file of others that leads to another place is written there by somebody who would not see our copy.
@@ -193,6 +211,17 @@ pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io
     }
 }
 
+/// Makes the link beside the place, renames, and syncs the folder.
+fn replace_by_link(file: &Path, target: &str) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder.join(beside(&name));
+    remove(&beside)?;
+    symlink(target, &beside)?;
+    fs::rename(&beside, file)?;
+    File::open(folder)?.sync_all()
+}
+
 fn write_synced(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
     // What an earlier run left may be open to others.
     remove(file)?;
@@ -238,12 +267,33 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (kept, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
         fs::write(&kept, "nameserver 192.0.2.53\n").unwrap();
-        std::os::unix::fs::symlink(&kept, &link).unwrap();
+        symlink(&kept, &link).unwrap();
         let files = Root::new(root.path().to_owned());
         let refused = files.write("resolv.conf", &Content::Block("search a\n".to_owned()));
         assert!(refused.unwrap_err().to_string().contains("symbolic link"));
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&kept).unwrap(), b"nameserver 192.0.2.53\n");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_comes_back_and_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("kept"), "theirs\n").unwrap();
+        symlink("kept", root.path().join("motd")).unwrap();
+        let files = Root::new(root.path().to_owned());
+        let target = files.link("motd").unwrap().unwrap();
+        let text = files.read("motd").unwrap().unwrap();
+        for ours in ["ours\n", "theirs\n"] {
+            files.write("motd", &Content::Whole(ours.to_owned())).unwrap();
+            assert_eq!(
+                (files.link("motd").unwrap(), files.read("motd").unwrap().unwrap()),
+                (None, ours.to_owned())
+            );
+            assert_eq!(fs::read(root.path().join("kept")).unwrap(), b"theirs\n");
+            let link = Content::Link { target: target.clone(), text: text.clone() };
+            files.write("motd", &link).unwrap();
+            assert_eq!(files.link("motd").unwrap().as_deref(), Some("kept"));
+        }
     }
 
     const FOREIGN: &str = "127.0.0.1 localhost\n";

@@ -219,7 +219,10 @@ impl Task {
     fn read(&self, key: &Key) -> io::Result<Option<SharedValue>> {
         Ok(match Query::of(key) {
             Query::Hostname => Some(codecs::hostname(&uts::read()?)),
-            Query::File(path) => Some(codecs::text_file(&path, self.root.read(&path)?.as_deref())),
+            Query::File(path) => {
+                let (text, link) = (self.root.read(&path)?, self.root.link(&path)?);
+                Some(codecs::text_file(&path, text.as_deref(), link))
+            }
             query => self.credentials.read(&query)?,
         })
     }

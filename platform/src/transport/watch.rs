@@ -1,5 +1,7 @@
-//! Notices what others do to the files below the root: inotify(7) on the folders that matter.
+//! Notices what others do to the files below the root: inotify(7) on the folders that matter. And to the name of the
+//! host, which the kernel tells whoever polls for it (proc_sys_hostname: `POLLPRI`).
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -30,6 +32,17 @@ const FOLDERS: [&str; 8] = [
     "usr/sbin",
 ];
 
+/// Polled, this tells of each change of a host name, in whatever UTS namespace.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// What is waited for.
+struct Sources {
+    files: Inotify,
+    /// Not there where no /proc is to be had.
+    host_name: Option<File>,
+    stop: Arc<EventFd>,
+}
+
 /// A thread that waits for changes. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -46,10 +59,11 @@ impl Watch {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         watch(&inotify, &root);
-        let stopped = Arc::clone(&stop);
+        let host_name = File::open(HOST_NAME).ok();
+        let sources = Sources { files: inotify, host_name, stop: Arc::clone(&stop) };
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
-            while wait(&inotify, &stopped) {
-                watch(&inotify, &root);
+            while sources.wait() {
+                watch(&sources.files, &root);
                 if changes.send(Command::Look).is_err() {
                     break;
                 }
@@ -90,21 +104,25 @@ pub(super) fn until(
     Ok(true)
 }
 
-/// Waits for a change, and takes all that have come; false when it is the end.
-fn wait(inotify: &Inotify, stop: &EventFd) -> bool {
-    let mut ready = [
-        PollFd::new(inotify.as_fd(), PollFlags::POLLIN),
-        PollFd::new(stop.as_fd(), PollFlags::POLLIN),
-    ];
-    match poll(&mut ready, PollTimeout::NONE) {
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(_) => return false,
+impl Sources {
+    /// Waits for a change, and takes all that have come; false when it is the end.
+    fn wait(&self) -> bool {
+        let mut ready = vec![
+            PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.files.as_fd(), PollFlags::POLLIN),
+        ];
+        // To poll it is to take the change.
+        ready.extend(self.host_name.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+        if ready[0].any().unwrap_or(true) {
+            return false;
+        }
+        while self.files.read_events().is_ok_and(|events| !events.is_empty()) {}
+        true
     }
-    if ready[1].any().unwrap_or(true) {
-        return false;
-    }
-    while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
-    true
 }
 
 /// Watching a folder that is watched already changes nothing.

@@ -44,4 +44,11 @@ pub enum Content {
     Block(String),
     /// Observed only: the file is not there (whole), or holds no block of ours.
     Absent,
+    /// Observed only: in the place of the file is a symbolic link, which comes back when the file is given up.
+    Link {
+        /// Where it leads.
+        target: String,
+        /// What the file there holds.
+        text: String,
+    },
 }
