@@ -28,7 +28,8 @@ async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
     for (words, there, missing) in [
         ("config", "192.0.2.1", "oper-status"),
         ("state", "oper-status", "argon2"),
-        ("values", "eth0", "oper-status"),
+        ("values", "link/eth0", "oper-status"),
+        ("values", ADDRESS, "oper-status"),
         ("pending", "eth9", "link eth0"),
         ("transactions", "waits: link/eth9", "{"),
         ("transactions --limit 1", "#1 ", "#2 "),
@@ -45,13 +46,20 @@ async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
         ("graph link/eth0 --json", "eth0", "<svg"),
         ("why link/eth9", "eth9", "NONEXISTENT"),
         (&format!("why {ADDRESS}"), "192.0.2.1", "eth9"),
+        (
+            "why link/eth0",
+            "client openconfig: /interfaces/interface[name=eth0]/config/enabled",
+            "eth9",
+        ),
         ("why --path /interfaces/interface[name=eth0]/config/enabled", "eth0", "eth9"),
+        ("why --path /interfaces/interface[name=eth7]", "nothing of the box", "link"),
         ("plan", "", "eth9"),
         ("plan link/eth0 --json", "{", "eth9"),
     ] {
         let text = shown(&agent, words).unwrap_or_else(|error| panic!("show {words}: {error}"));
         assert!(text.contains(there), "show {words}: no `{there}` in {text}");
         assert!(!text.contains(missing), "show {words}: `{missing}` in {text}");
+        assert!(text.is_empty() || text.ends_with('\n'), "show {words}: no end of line");
         if words.contains("json") {
             serde_json::from_str::<Value>(&text).unwrap();
         }

@@ -61,7 +61,12 @@ impl CommandError {
 /// When no agent runs, or it cannot tell.
 pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
-    print(&asynchronously(client.text(&settings.what.address()))??)
+    let mut text = asynchronously(client.text(&settings.what.address()))??;
+    // A document comes without the end of a line.
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    print(&text)
 }
 
 /// Switches a service's namespace on or off, or says where the switch stands.

@@ -39,6 +39,25 @@ pub enum State {
     Retrying,
 }
 
+impl State {
+    /// All there are.
+    pub const ALL: [Self; 13] = [
+        Self::Nonexistent,
+        Self::Obtained,
+        Self::Configured,
+        Self::InProgress,
+        Self::Pending,
+        Self::Cyclic,
+        Self::Conflict,
+        Self::Missing,
+        Self::Drifted,
+        Self::Invalid,
+        Self::Unimplemented,
+        Self::Failed,
+        Self::Retrying,
+    ];
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -40,9 +40,10 @@ impl Arguments {
             }
             if !known.contains(&name.as_str()) {
                 let all = [known, repeatable].concat().join(", ");
-                return Err(Failure::bad(format!(
-                    "there is no argument `{name}` here, but: {all}"
-                )));
+                return Err(Failure::bad(match all.is_empty() {
+                    true => format!("there is no argument `{name}` here, nor any other"),
+                    false => format!("there is no argument `{name}` here, but: {all}"),
+                }));
             }
             if self.pairs[..at].iter().any(|(other, _)| other == name) {
                 return Err(Failure::bad(format!("argument `{name}` is given twice")));

@@ -34,13 +34,8 @@ pub(super) async fn events(
     let after = arguments.number("after-seq")?.or(last);
     // Listening begins before the past is read: a transaction may come twice, none is lost.
     let told = introspect.core.listen();
-    let past: Vec<Event> = match after {
-        Some(after) => introspect
-            .transactions(Window { since: 0, until: u64::MAX, after, most: PAGE })
-            .await?
-            .iter()
-            .map(|it| event("transaction", Some(it.seq_num), &json!(it)))
-            .collect(),
+    let past = match after {
+        Some(after) => introspect.past(after, PAGE).await?,
         None => Vec::new(),
     };
     let render = introspect.render.clone();
@@ -56,6 +51,19 @@ pub(super) async fn events(
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()))
+}
+
+impl Introspect {
+    /// The transactions after a number, as far as a page goes; what it leaves out is missed.
+    pub(super) async fn past(&self, after: u64, page: usize) -> Result<Vec<Event>, Failure> {
+        let window = Window { since: 0, until: u64::MAX, after, most: page + 1 };
+        let all = self.transactions(window).await?;
+        let told = all.iter().take(page);
+        let mut past: Vec<Event> =
+            told.map(|it| event("transaction", Some(it.seq_num), &json!(it))).collect();
+        past.extend((all.len() > page).then(|| event("missed", None, &json!({}))));
+        Ok(past)
+    }
 }
 
 fn document(render: &Renderer, told: Option<Told>) -> Event {

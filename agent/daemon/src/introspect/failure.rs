@@ -1,7 +1,7 @@
 //! Refusals: `{"Error": text}` with a status that says whose fault it is.
 
 use axum::Json;
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -52,6 +52,12 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(json!({"Error": self.error}))).into_response()
     }
+}
+
+/// The answer where a path is asked in a way that it has no answer to; what it has stands in `Allow`.
+pub(super) async fn unknown_method(method: Method, uri: Uri) -> Failure {
+    let error = format!("`{}` does not answer {method}", uri.path());
+    Failure::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
 /// The answer for paths that are none.

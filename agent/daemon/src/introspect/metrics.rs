@@ -19,10 +19,6 @@ use super::failure::Failure;
 /// A core that does not answer within this is not healthy. Its longest events take some tenths of a second.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
 const NANOSECONDS: f64 = 1e9;
-/// States that are shown with zero as well, so that an alert on them has a value.
-const ALWAYS: [State; 5] =
-    [State::Configured, State::Pending, State::Failed, State::Retrying, State::Drifted];
-
 /// `GET /health`: 200 while the core answers.
 pub(super) async fn health(Shared(introspect): Shared<Introspect>) -> Response {
     let answered = timeout(HEALTHY_WITHIN, introspect.core.look(|_| ())).await;
@@ -83,11 +79,10 @@ impl Exposition {
         self.operations(engine);
         self.metric("holdfast_values", "gauge", "Values by state.");
         let census = engine.census();
-        for (state, count) in &census {
+        // All of them, so that an alert on any has a value.
+        for state in State::ALL.iter().filter(|state| **state != State::Nonexistent) {
+            let count = census.iter().find(|(it, _)| it == state).map_or(0, |(_, count)| *count);
             self.line(&[("state", state)], count);
-        }
-        for state in ALWAYS.iter().filter(|it| !census.iter().any(|(other, _)| other == *it)) {
-            self.line(&[("state", state)], 0);
         }
         let counters = engine.counters();
         for (name, help, count) in [

@@ -77,6 +77,7 @@ pub(crate) fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))
         .merge(web::routes())
+        .method_not_allowed_fallback(failure::unknown_method)
         .fallback(failure::unknown_path)
         .with_state(introspect)
 }

@@ -29,14 +29,21 @@ pub(super) async fn status(
         let (status, parts) = introspect.one(key).await?;
         return Ok(Json(introspect.render.status(&status, &parts)).into_response());
     }
-    let wanted = arguments.text("state").map(str::to_uppercase);
+    let wanted = arguments.text("state").map(state).transpose()?;
     let page::Keys { keys, next } = introspect.keys(&arguments, false).await?;
     let found = introspect.statuses(keys).await?;
-    let shown = found
-        .iter()
-        .filter(|(status, _)| wanted.as_ref().is_none_or(|it| *it == status.state.to_string()));
+    let shown =
+        found.iter().filter(|(status, _)| wanted.is_none_or(|wanted| wanted == status.state));
     let shown: Vec<_> = shown.map(|(it, parts)| introspect.render.status(it, parts)).collect();
     Ok(page::list(&shown, next))
+}
+
+fn state(text: &str) -> Result<State, Failure> {
+    let named = |state: &State| text.eq_ignore_ascii_case(&state.to_string());
+    State::ALL.into_iter().find(named).ok_or_else(|| {
+        let all = State::ALL.map(|state| state.to_string());
+        Failure::bad(format!("`state={text}` is not one of {}", all.join(", ")))
+    })
 }
 
 impl Introspect {

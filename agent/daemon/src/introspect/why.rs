@@ -352,6 +352,9 @@ fn as_text(document: &Json_) -> String {
     let line = |it: &Json_| format!("  {}  {}\n", word(it, "State"), word(it, "Label"));
     if document["Path"].is_string() {
         let mut text = format!("{}\n", word(document, "Path"));
+        if list("Objects").is_empty() {
+            text += "  nothing of the box comes from this\n";
+        }
         for object in list("Objects") {
             text += &line(&object);
             let parts = object["Parts"].as_array().cloned().unwrap_or_default();
@@ -378,6 +381,10 @@ fn as_text(document: &Json_) -> String {
         let owners: Vec<_> =
             leaf["Owners"].as_array().into_iter().flatten().filter_map(Json_::as_str).collect();
         let whose = [word(&leaf, "Kind"), owners.join(", ")].join(" ");
+        let whose = match leaf["OpenConfig"][0].as_str() {
+            Some(path) if owners.contains(&"client openconfig") => format!("{whose}: {path}"),
+            _ => whose,
+        };
         text +=
             &format!("  {} = {}  ({})\n", word(&leaf, "Path"), word(&leaf, "Value"), whose.trim());
     }

@@ -7,7 +7,8 @@ use holdfast_config::{
     schema::{Node, NodeKind, Origin, Schema},
     tree::Found,
 };
-use holdfast_scheduler::Status;
+use holdfast_platform::descriptors::registry;
+use holdfast_scheduler::{Registry, Status};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -42,8 +43,8 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
         match what {
             Shown::Config => document(&self.0, true).await,
             Shown::State => document(&self.0, false).await,
-            Shown::Values => Ok(table(&self.0.statuses(false).await?)),
-            Shown::Pending => Ok(table(&self.0.statuses(true).await?)),
+            Shown::Values => Ok(table(&self.0.statuses(false).await?, &registry())),
+            Shown::Pending => Ok(table(&self.0.statuses(true).await?, &registry())),
         }
     }
 }
@@ -73,14 +74,17 @@ fn is_key(schema: &Schema, node: &Node) -> bool {
     matches!(list, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }
 
-/// One line for each value: its state, its label, and why it is not where it should be.
-fn table(statuses: &[Status]) -> String {
-    let width = statuses.iter().map(|status| status.state.to_string().len()).max().unwrap_or(0);
+/// One line for each value: its state, its key, its label, and why it is not where it should be.
+fn table(statuses: &[Status], registry: &Registry) -> String {
+    let keys: Vec<String> = statuses.iter().map(|status| registry.name_of(&status.key)).collect();
+    let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let states = width(&mut statuses.iter().map(|status| status.state.to_string().len()));
+    let names = width(&mut keys.iter().map(|key| key.chars().count()));
     let mut text = String::new();
-    for status in statuses {
-        let state = status.state.to_string();
-        let line = format!("{state:width$}  {}{}", status.label, reason(status, statuses));
-        let _never_fails = writeln!(text, "{line}");
+    for (status, key) in statuses.iter().zip(&keys) {
+        let (state, label) = (status.state.to_string(), &status.label);
+        let why = reason(status, statuses);
+        let _never_fails = writeln!(text, "{state:states$}  {key:names$}  {label}{why}");
     }
     text
 }
@@ -104,14 +108,15 @@ fn reason(status: &Status, all: &[Status]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_scheduler::{Detail, Key, KindId, OperationError, State};
+    use holdfast_platform::descriptors::{address, link};
+    use holdfast_scheduler::{Detail, Key, OperationError, State};
 
     use super::*;
 
     #[test]
     fn a_table_says_why() {
-        let status = |label: &str, state, detail| Status {
-            key: Key::of(KindId(1)).str(label),
+        let status = |key: Key, label: &str, state, detail| Status {
+            key,
             label: label.to_owned(),
             state,
             detail,
@@ -122,6 +127,7 @@ mod tests {
             part_of: Vec::new(),
             parts: Vec::new(),
         };
+        let ip = [192, 0, 2, 1].into();
         let waiting = Detail {
             unmet: vec!["link eth9".to_owned(), "link br0".to_owned()],
             ..Detail::default()
@@ -131,20 +137,20 @@ mod tests {
             attempts: 2,
             ..Detail::default()
         };
-        let holder = Key::of(KindId(1)).str("link eth0");
+        let holder = link::key("eth0");
         let conflict = Detail { conflict: Some(holder), ..Detail::default() };
         let statuses = [
-            status("link eth0", State::Configured, Detail::default()),
-            status("address 192.0.2.1", State::Pending, waiting),
-            status("route 10.0.0.0/8", State::Failed, failed),
-            status("link eth1", State::Conflict, conflict),
+            status(link::key("eth0"), "link eth0", State::Configured, Detail::default()),
+            status(address::key("eth0", ip), "address 192.0.2.1", State::Pending, waiting),
+            status(link::key("eth2"), "link eth2", State::Failed, failed),
+            status(link::key("eth1"), "link eth1", State::Conflict, conflict),
         ];
         assert_eq!(
-            table(&statuses),
-            "CONFIGURED  link eth0\n\
-             PENDING     address 192.0.2.1  (waits for link eth9, link br0)\n\
-             FAILED      route 10.0.0.0/8  (no such device, 2 tries)\n\
-             CONFLICT    link eth1  (link eth0 holds what it needs)\n"
+            table(&statuses, &registry()),
+            "CONFIGURED  link/eth0               link eth0\n\
+             PENDING     address/eth0/192.0.2.1  address 192.0.2.1  (waits for link eth9, link br0)\n\
+             FAILED      link/eth2               link eth2  (no such device, 2 tries)\n\
+             CONFLICT    link/eth1               link eth1  (link eth0 holds what it needs)\n"
         );
     }
 }

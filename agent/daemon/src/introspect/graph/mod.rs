@@ -39,8 +39,12 @@ pub(super) async fn graph(
     let picture = match (arguments.text("key"), arguments.number("txn")?) {
         (Some(_), Some(_)) => return Err(Failure::bad("give `key` or `txn`, not both")),
         (Some(key), None) => introspect.around(key.to_owned(), depth, limit).await?,
+        (None, Some(_)) if arguments.text("depth").is_some() => {
+            return Err(Failure::bad("`depth` goes with `key`"));
+        }
         (None, Some(number)) => introspect.after_transaction(number, limit).await?,
-        (None, None) => introspect.whole(limit).await?,
+        (None, None) if arguments.text("depth").is_none() => introspect.whole(limit).await?,
+        (None, None) => return Err(Failure::bad("`depth` goes with `key`")),
     };
     Ok(rendered(&picture, format))
 }

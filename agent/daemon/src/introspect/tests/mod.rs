@@ -201,7 +201,11 @@ async fn what_is_wrong_with_a_question_is_said() {
         ("dump?descriptor=link&descriptor=port", 400, "argument `descriptor` is given twice"),
         ("dump?key-prefix=nothing/", 404, "no keys start with `nothing/`"),
         ("dump?descriptor=link&view=both", 400, "`view=both` is not one of SB, NB, cached"),
-        ("stats?key=a", 400, "there is no argument `key` here"),
+        ("stats?key=a", 400, "there is no argument `key` here, nor any other"),
+        ("status?state=broken", 400, "`state=broken` is not one of NONEXISTENT, OBTAINED"),
+        ("graph?depth=2", 400, "`depth` goes with `key`"),
+        ("graph?depth=2&txn=1", 400, "`depth` goes with `key`"),
+        ("downstream-resync", 405, "`/scheduler/downstream-resync` does not answer GET"),
         ("nothing", 404, "there is no `/scheduler/nothing` here"),
     ] {
         let answer = agent.get(&format!("/scheduler/{address}")).await;
@@ -224,6 +228,22 @@ async fn flags_are_counted_over_revisions() {
     assert_eq!(stats, json!({"TotalCount": 2, "PerValueCount": {"CONFIGURED": 2}}));
     let stats = agent.read("/scheduler/flag-stats?flag=descriptor&prefix=route/254").await;
     assert_eq!(stats, json!({"TotalCount": 1, "PerValueCount": {"route": 1}}));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn who_comes_back_after_more_than_a_page_is_told_so() {
+    let agent = Asked::start(&["eth0"]).await;
+    agent.set(BOX).await;
+    agent.delete("/network-instances").await;
+    let (core, render) = (agent.core.handle(), document::Renderer::default());
+    let introspect = Introspect { core, render, started_ns: 0, journal: None };
+    for (page, want, missed) in [(2, 2, false), (1, 2, true)] {
+        let told = introspect.past(0, page).await.unwrap();
+        assert_eq!(told.len(), want, "{told:?}");
+        assert_eq!(format!("{told:?}").contains("missed"), missed, "{told:?}");
+    }
+    drop(introspect);
     agent.stop().await;
 }
 
