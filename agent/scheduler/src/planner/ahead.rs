@@ -1,5 +1,5 @@
-//! What descriptors say of the values of a large change, asked on all processors. Descriptors are pure, so the answers
-//! are those of one processor, and the order of planning is not touched.
+//! What descriptors say of the values of a large change, asked on all processors while the values before them are taken
+//! in. Descriptors are pure, so the answers are those of one processor, and the order of planning is not touched.
 
 use std::sync::Arc;
 
@@ -9,9 +9,14 @@ use super::ingest::Asked;
 use crate::graph::Graph;
 use crate::traits::{Refusal, Traits};
 
-/// Changes up to which one processor does it all, and the least for each: asking about so many takes milliseconds, to
-/// wake another processor tens of microseconds.
+/// Changes up to which one processor does it all: asking about so many takes a millisecond, to wake another processor
+/// tens of microseconds.
 const FEW: usize = 2048;
+/// Changes that are asked about while those before them are taken in: a few milliseconds' worth, so that the answers
+/// are still in the caches when they are needed.
+const PORTION: usize = 4096;
+/// The least of a portion that is worth another processor.
+const SHARE: usize = 512;
 
 /// The answer about a value that is new, as a value of its own.
 pub(super) struct Ahead {
@@ -20,12 +25,36 @@ pub(super) struct Ahead {
     pub(super) listed: u64,
 }
 
-/// One answer for each change, or none at all where that is not worth it.
-pub(super) fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
+/// Hands each change to `take` with the answer about it, in their order; without answers where that is not worth it.
+/// The first error is the end.
+pub(super) fn each<'c, E: Send>(
+    graph: &Graph,
+    changes: &[&'c Asked],
+    mut take: impl FnMut(&'c Asked, Option<Ahead>) -> Result<(), E> + Send,
+) -> Result<(), E> {
     if changes.len() <= FEW {
-        return Vec::new();
+        return changes.iter().try_for_each(|change| take(change, None));
     }
-    changes.par_iter().with_min_len(FEW).map(|change| answer(graph, change)).collect()
+    let mut portions = changes.chunks(PORTION);
+    let mut portion = portions.next().unwrap_or_default();
+    let mut answers = ask(graph, portion);
+    loop {
+        let next = portions.next().unwrap_or_default();
+        let known = portion.iter().zip(std::mem::take(&mut answers));
+        let taken = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| answers = ask(graph, next));
+            known.into_iter().try_for_each(|(change, answer)| take(change, answer))
+        });
+        taken?;
+        if next.is_empty() {
+            return Ok(());
+        }
+        portion = next;
+    }
+}
+
+fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
+    changes.par_iter().with_min_len(SHARE).map(|change| answer(graph, change)).collect()
 }
 
 fn answer(graph: &Graph, (key, value): &Asked) -> Option<Ahead> {

@@ -25,13 +25,11 @@ impl Planner<'_> {
         self.overlay.reserve(delta.changes.len());
         let mut work = Work::new();
         let order: Vec<&Asked> = ordered(&delta.changes).collect();
-        let mut answers = ahead::ask(self.overlay.graph, &order).into_iter();
         let mut last: Option<&Asked> = None;
-        for change @ (key, value) in order {
-            let ahead = answers.next().flatten();
+        ahead::each(self.overlay.graph, &order, |change @ (key, value), ahead| {
             if let Some((_, other)) = last.replace(change).filter(|(other, _)| other == key) {
                 if same(other.as_ref(), value.as_ref()) {
-                    continue;
+                    return Ok(());
                 }
                 return Err(PlanError::Twice {
                     key: key.clone(),
@@ -43,8 +41,8 @@ impl Planner<'_> {
             while let Some((key, source, value)) = work.pop() {
                 self.source(&key, source, value, None, delta.mode, &mut work)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Hears one source of intent for a key.
