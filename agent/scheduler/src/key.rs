@@ -340,10 +340,9 @@ impl Hash for Key {
         match &self.0 {
             // The length says nothing that the octets do not: no segment is part of another one.
             Octets::Inline { octets, .. } => {
-                let mut whole = [0; INLINE_OCTETS.next_multiple_of(8)];
-                whole[..INLINE_OCTETS].copy_from_slice(octets);
-                let (words, _) = whole.as_chunks::<8>();
-                words.iter().for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
+                // The last word overlaps the one before, rather than to be filled up in a copy.
+                let words = octets.as_chunks::<8>().0.iter().chain(octets.last_chunk());
+                words.for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
             }
             Octets::Shared(octets) => state.write(octets),
         }
