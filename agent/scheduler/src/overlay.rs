@@ -209,7 +209,10 @@ pub(crate) struct Overlay<'g> {
     by_idx: FixedMap<Idx, Spot>,
     by_key: Slots,
     pub(crate) groups: Vec<OverlayGroup>,
+    /// The accounts of targets that the graph has no group of.
     by_target: Slots,
+    /// All others, by those groups.
+    by_group: FixedMap<GroupId, Account>,
     /// What each of the groups is of.
     pub(crate) counted: Vec<Counted>,
     claims: FixedMap<Claim, OverlayClaim>,
@@ -239,6 +242,7 @@ impl<'g> Overlay<'g> {
             by_key: Slots::default(),
             groups: Vec::new(),
             by_target: Slots::default(),
+            by_group: FixedMap::default(),
             counted: Vec::new(),
             claims: FixedMap::default(),
             covering: BTreeSet::new(),
@@ -316,17 +320,27 @@ impl<'g> Overlay<'g> {
 
     /// The account of a target, if there is one yet.
     fn opened(&self, target: &Target) -> Option<Account> {
-        self.opened_hashed(target, hash_of(target))
+        let hash = hash_of(target);
+        match self.graph.find_group(target, hash) {
+            Some(group) => self.by_group.get(&group).copied(),
+            None => self.opened_unknown(target, hash),
+        }
     }
 
-    fn opened_hashed(&self, target: &Target, hash: u64) -> Option<Account> {
+    /// The account of a target that the graph has no group of.
+    fn opened_unknown(&self, target: &Target, hash: u64) -> Option<Account> {
         self.by_target.find(hash, |account| self.counted[account as usize].target == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: Idx) -> (Spot, bool) {
-        if let Some(&spot) = self.by_idx.get(&idx) {
-            return (spot, false);
+        match self.by_idx.get(&idx) {
+            Some(&spot) => (spot, false),
+            None => (self.copy(idx), true),
         }
+    }
+
+    /// Copies a node of the graph that the plan has not touched yet.
+    fn copy(&mut self, idx: Idx) -> Spot {
         let node = self.graph.node(idx);
         let spot = self.push(OverlayNode {
             idx: Some(idx),
@@ -338,11 +352,15 @@ impl<'g> Overlay<'g> {
         });
         self.by_idx.insert(idx, spot);
         match (node.goal.traits(), &node.live) {
-            (Some(traits), _) => self.open_accounts(spot, traits),
+            (Some(traits), _) => {
+                let groups = self.graph.accounts(idx).iter();
+                let needs = traits.needs.iter().zip(groups.map(|&group| Some(group)));
+                self.open_accounts(spot, traits, needs);
+            }
             (None, Some(live)) => self.ordered |= !live.order().is_empty(),
             (None, None) => {}
         }
-        (spot, true)
+        spot
     }
 
     fn push(&mut self, node: OverlayNode) -> Spot {
@@ -373,7 +391,8 @@ impl<'g> Overlay<'g> {
             node.accounts.clear();
             return;
         };
-        self.open_accounts(spot, &traits);
+        let unknown = traits.needs.iter().map(|need| (need, None));
+        self.open_accounts(spot, &traits, unknown);
         for at in 0..traits.needs.len() {
             let account = self.node(spot).accounts[at];
             let extra = &mut self.group_mut(account).extra;
@@ -383,14 +402,25 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// Finds the accounts of what a goal needs, and counts those that are empty.
-    fn open_accounts(&mut self, spot: Spot, traits: &Traits) {
-        let accounts: Accounts =
-            traits.needs.iter().map(|need| self.account(&need.target)).collect();
-        let unmet = accounts.iter().filter(|&&account| self.group(account).avail == 0).count();
+    /// Finds the accounts of what a goal needs, whose groups may be known, and counts those that are empty.
+    fn open_accounts<'t>(
+        &mut self,
+        spot: Spot,
+        traits: &Traits,
+        needs: impl Iterator<Item = (&'t Dependency, Option<GroupId>)>,
+    ) {
+        let (mut accounts, mut unmet) = (Accounts::new(), 0);
+        for (need, known) in needs {
+            let account = match known {
+                Some(group) => self.account_of(group, &need.target),
+                None => self.account(&need.target),
+            };
+            unmet += u32::from(self.group(account).avail == 0);
+            accounts.push(account);
+        }
         self.ordered |= !traits.order().is_empty();
         let node = self.node_mut(spot);
-        node.unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        node.unmet = unmet;
         node.accounts = accounts;
     }
 
@@ -398,7 +428,7 @@ impl<'g> Overlay<'g> {
     fn accounts_of(&mut self, spot: Spot, traits: &Arc<Traits>) -> Accounts {
         let node = self.node(spot);
         if node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits)) {
-            return node.accounts.clone();
+            return Accounts::from_slice(&node.accounts);
         }
         traits.needs.iter().map(|need| self.account(&need.target)).collect()
     }

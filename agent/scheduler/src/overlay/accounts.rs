@@ -16,14 +16,33 @@ impl Overlay<'_> {
     /// The account of a target, opened with what the graph and this plan have of it so far.
     pub(crate) fn account(&mut self, target: &Target) -> Account {
         let hash = hash_of(target);
-        match self.opened_hashed(target, hash) {
-            Some(account) => account,
-            None => self.open(target, hash, self.graph.find_group(target, hash)),
+        match self.graph.find_group(target, hash) {
+            Some(group) => self.account_of(group, target),
+            None => match self.opened_unknown(target, hash) {
+                Some(account) => account,
+                None => {
+                    let account = self.open(target, None);
+                    let counted = &self.counted;
+                    let of = |account: u32| hash_of(&counted[account as usize].target);
+                    self.by_target.insert(hash, account, of);
+                    account
+                }
+            },
         }
     }
 
+    /// The account of a target whose group in the graph is known.
+    pub(super) fn account_of(&mut self, group: GroupId, target: &Target) -> Account {
+        if let Some(&account) = self.by_group.get(&group) {
+            return account;
+        }
+        let account = self.open(target, Some(group));
+        self.by_group.insert(group, account);
+        account
+    }
+
     /// Opens an account that is not there yet, with what the graph knows of its target.
-    fn open(&mut self, target: &Target, hash: u64, known: Option<GroupId>) -> Account {
+    fn open(&mut self, target: &Target, known: Option<GroupId>) -> Account {
         let group = known.map(|id| self.graph.group_at(id));
         let group = OverlayGroup {
             avail: self.opening(target, group),
@@ -35,8 +54,6 @@ impl Overlay<'_> {
         self.groups.push(group);
         let account = spot_of(self.groups.len() - 1);
         self.counted.push(Counted { target: target.clone(), known });
-        let counted = &self.counted;
-        self.by_target.insert(hash, account, |account| hash_of(&counted[account as usize].target));
         match target {
             Target::Exact(key) => self.named.insert(key.kind()),
             Target::Under(_) => self.unders = true,
@@ -51,11 +68,10 @@ impl Overlay<'_> {
     /// The account of a target that somebody may care for.
     pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
         let hash = hash_of(target);
-        if let Some(account) = self.opened_hashed(target, hash) {
-            return Some(account);
+        match self.graph.find_group(target, hash) {
+            Some(group) => Some(self.account_of(group, target)),
+            None => self.opened_unknown(target, hash),
         }
-        let known = self.graph.find_group(target, hash)?;
-        Some(self.open(target, hash, Some(known)))
     }
 
     /// Notes what a value will offer no more, so that nothing new relies on it.

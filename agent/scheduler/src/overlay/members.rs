@@ -45,7 +45,7 @@ impl Overlay<'_> {
             Some(&spot) => self.tell(spot, account, target, there),
             None if self.is_asleep(idx, there) => {
                 // Counted right when it is touched: the account has turned already.
-                let (spot, _) = self.touch_idx(idx);
+                let spot = self.copy(idx);
                 self.node_mut(spot).cause = Cause::Woken;
                 if there {
                     self.turned.ready.push(spot);
