@@ -9,6 +9,7 @@ mod leaning;
 mod node;
 mod unsettled;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -365,7 +366,7 @@ impl Graph {
     }
 
     /// What the system is to show when an operation is done: what was asked for, with what was to be put back.
-    pub(crate) fn outcome(&self, op: &PlannedOperation) -> Option<SharedValue> {
+    pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
         let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
         let back = match op.action {
             Action::Update => old.and_then(|old| self.put_back(&op.key, old, new)),
@@ -375,7 +376,7 @@ impl Graph {
             }),
             _ => None,
         };
-        Some(back.unwrap_or_else(|| new.clone()))
+        Some(back.map_or(Cow::Borrowed(new), Cow::Owned))
     }
 
     /// What an update from `applied` to `new` has to put back, if anything.

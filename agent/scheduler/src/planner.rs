@@ -45,6 +45,8 @@ const TURNS_SHOWN: usize = 12;
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
     ready: [Vec<Spot>; 4],
+    /// An empty list, to be used for spots that turn.
+    spare: Vec<Spot>,
     /// Deletes and changes that wait for users to go, by key.
     pub(crate) blocked: BTreeMap<Key, Spot>,
     /// The same, when all users are on their way already.
@@ -76,6 +78,7 @@ impl<'g> Planner<'g> {
         Self {
             overlay: Overlay::new(graph),
             ready: Default::default(),
+            spare: Vec::new(),
             blocked: BTreeMap::new(),
             spent: BTreeMap::new(),
             starved: BTreeMap::new(),
@@ -502,7 +505,10 @@ impl<'g> Planner<'g> {
                 _ => {}
             }
         }
-        for spot in std::mem::take(&mut self.overlay.turned.ready) {
+        // Nearly every turn has some of these: two lists take turns, rather than each one to be allocated.
+        let spare = std::mem::take(&mut self.spare);
+        let mut ready = std::mem::replace(&mut self.overlay.turned.ready, spare);
+        for spot in ready.drain(..) {
             match self.overlay.node(spot).want {
                 Want::Create => self.ready[CREATES].push(spot),
                 Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
@@ -513,6 +519,7 @@ impl<'g> Planner<'g> {
                 _ => {}
             }
         }
+        self.spare = ready;
     }
 }
 

@@ -378,7 +378,9 @@ impl Engine {
         step.changed.reserve(plan.nodes.len());
         let retry = plan.delta.options.retry;
         let retry = (retry != Retry::default()).then(|| Arc::new(retry));
+        let mut idle = Vec::new();
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
+            idle.extend(matches!(node.goal, Goal::Nothing).then_some(idx));
             if !node.changed {
                 continue;
             }
@@ -409,7 +411,7 @@ impl Engine {
             self.graph.restores.insert(key.clone(), value.clone());
             step.restores.push((key, Some(value)));
         }
-        for idx in indexes {
+        for idx in idle {
             self.graph.reap(idx);
         }
     }

@@ -7,13 +7,10 @@ use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
-use crate::dependency::{Bond, Claim, Dependency, Target};
+use crate::dependency::{Bond, Claim, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
 use crate::traits::Traits;
-
-/// Few at a time: they are listed without an allocation.
-type Few<T> = SmallVec<[T; 4]>;
 
 impl Graph {
     pub(super) fn count_under(&self, prefix: &Key) -> u32 {
@@ -69,6 +66,9 @@ impl Graph {
 
     /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
     pub(super) fn withdraw(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+        if before.is_empty() {
+            return;
+        }
         let after = self.member_of(idx);
         for traits in before {
             if after.iter().any(|new| Arc::ptr_eq(new, traits)) {
@@ -168,17 +168,19 @@ impl Graph {
         self.ordered.insert(kind, keys);
     }
 
-    /// The dependencies of a value of a node that order deletes, with their groups: those of the goal are at hand.
-    fn needed<'t>(&self, idx: Idx, traits: &'t Arc<Traits>) -> Few<(&'t Dependency, GroupId)> {
-        let node = self.node(idx);
+    /// Counts those dependencies of a value of a node that order deletes. The groups of a goal are at hand.
+    fn count_uses(&mut self, idx: Idx, traits: &Arc<Traits>, sign: i32) {
+        let node = &self.nodes[idx as usize];
         let at_hand = node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits));
         let needs = traits.needs.iter().enumerate().filter(|(_, need)| need.bond == Bond::After);
-        let groups = needs.filter_map(|(at, need)| {
+        for (at, need) in needs {
             let group =
                 if at_hand { Some(node.accounts[at]) } else { self.groups.find(&need.target) };
-            Some((need, group?))
-        });
-        groups.collect()
+            let Some(group) = group.map(|group| self.groups.of_mut(group)) else { continue };
+            group.users = group.users.saturating_add_signed(sign);
+            group.renewers =
+                group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+        }
     }
 
     pub(super) fn account_use(
@@ -188,13 +190,7 @@ impl Graph {
         new: Option<&Arc<Traits>>,
     ) {
         for (traits, sign) in [(old, -1), (new, 1)] {
-            let needed = traits.map_or_else(Few::new, |traits| self.needed(idx, traits));
-            for (need, group) in needed {
-                let group = self.groups.of_mut(group);
-                group.users = group.users.saturating_add_signed(sign);
-                group.renewers =
-                    group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
-            }
+            traits.into_iter().for_each(|traits| self.count_uses(idx, traits, sign));
         }
         for claim in old.iter().flat_map(|traits| traits.claims()) {
             self.release(claim, idx);

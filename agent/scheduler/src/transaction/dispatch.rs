@@ -1,5 +1,7 @@
 //! Handing operations out, and taking their answers in.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::{FlightState, Phase, Transaction};
@@ -59,7 +61,10 @@ fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
         action: op.action,
         key: op.key.clone(),
         old: op.old.clone(),
-        new: if op.action == Action::Update { graph.outcome(op) } else { op.new.clone() },
+        new: match op.action {
+            Action::Update => graph.outcome(op).map(Cow::into_owned),
+            _ => op.new.clone(),
+        },
         transport: op.transport,
     }
 }

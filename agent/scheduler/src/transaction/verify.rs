@@ -1,5 +1,6 @@
 //! From completed to verified: what the planes learn from an operation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{ECHO_WITHIN, FlightState, READ_AGAIN, READ_AT_ONCE};
@@ -59,13 +60,13 @@ impl Engine {
                 self.graph.set_live(idx, Some(traits), false);
             }
             (_, Some(new)) => {
-                node.applied = Some(new.clone());
                 if action == Action::Create {
                     // Whatever was there before us went without our doing; this one is ours.
                     let key = node.key.clone();
                     self.forget_restore(&key, step);
                 }
                 let traits = self.traits_of(idx, &new);
+                self.graph.node_mut(idx).applied = Some(new);
                 self.graph.set_live(idx, Some(traits), true);
             }
         }
@@ -116,6 +117,7 @@ impl Engine {
         }
         let believed = !last && action != Action::Delete;
         let left = if believed { self.graph.outcome(operation) } else { None };
+        let left = left.map(Cow::into_owned);
         transaction.flight_mut(op).state = FlightState::Verified;
         transaction.open -= 1;
         transaction.progress = now.monotonic;
