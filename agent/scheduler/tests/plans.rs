@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Lab, delta, key};
-use holdfast_scheduler::{PlanError, PlannedOperation};
+use holdfast_scheduler::{Delta, PlanError, PlannedOperation};
 
 /// Foreign things, things of ours, the change, the plan.
 #[track_caller]
@@ -300,4 +300,14 @@ fn a_large_change_is_judged_as_a_small_one() {
     let mut backwards = delta(&both).best_effort();
     backwards.changes.reverse();
     assert_eq!(lab.engine.plan(backwards).unwrap().hash(), large.hash());
+    // A change is cut into portions that end at powers of two: a key named twice is found on both sides.
+    let mut sorted = delta(&many).changes;
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    for last in [1, 2, 4].map(|thousands| thousands * 1024 - 1) {
+        let named = &sorted[last].0;
+        let mut changes = sorted.clone();
+        changes.push((named.clone(), None));
+        let error = lab.engine.plan(Delta::new(changes)).unwrap_err();
+        assert!(matches!(&error, PlanError::Twice { key, .. } if key == named), "{error}");
+    }
 }

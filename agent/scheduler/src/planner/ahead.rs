@@ -12,11 +12,11 @@ use crate::traits::{Refusal, Traits};
 /// Changes up to which one processor does it all: asking about so many takes a millisecond, to wake another processor
 /// tens of microseconds.
 const FEW: usize = 2048;
-/// Changes that are asked about while those before them are taken in: a few milliseconds' worth, so that the answers
+/// Changes that are asked about while those before them are taken in: a millisecond's worth, so that the answers
 /// are still in the caches when they are needed.
-const PORTION: usize = 4096;
+const PORTION: usize = 2048;
 /// The least of a portion that is worth another processor.
-const SHARE: usize = 512;
+const SHARE: usize = 256;
 
 /// The answer about a value that is new, as a value of its own.
 pub(super) struct Ahead {
@@ -27,10 +27,10 @@ pub(super) struct Ahead {
 
 /// Hands each change to `take` with the answer about it, in their order; without answers where that is not worth it.
 /// The first error is the end.
-pub(super) fn each<'c, E: Send>(
+pub(super) fn each<'c, E>(
     graph: &Graph,
     changes: &[&'c Asked],
-    mut take: impl FnMut(&'c Asked, Option<Ahead>) -> Result<(), E> + Send,
+    mut take: impl FnMut(&'c Asked, Option<Ahead>) -> Result<(), E>,
 ) -> Result<(), E> {
     if changes.len() <= FEW {
         return changes.iter().try_for_each(|change| take(change, None));
