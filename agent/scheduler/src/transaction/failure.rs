@@ -57,10 +57,8 @@ impl Engine {
                 self.graph.node_mut(idx).land();
             }
         }
-        let trouble = self.graph.node(idx).trouble.as_ref();
-        // A create fails because the delete before it did, and that one will be tried again.
-        if !follows || trouble.is_none_or(|trouble| trouble.due.is_none()) {
-            self.remember(idx, error, now);
+        if let Some(reason) = self.first_reason(idx, follows, error) {
+            self.remember(idx, reason, now);
         }
         self.acknowledge(idx, now, step);
         self.graph.forgo(idx);
@@ -80,7 +78,6 @@ impl Engine {
     }
 
     fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
-        let error = self.first_reason(idx, error);
         let class = self.classify(idx, &error);
         let random = self.chance.draw();
         let node = self.graph.node_mut(idx);
@@ -95,12 +92,23 @@ impl Engine {
         self.graph.settle(idx);
     }
 
-    /// What a create finds in its place is what the delete before it left there: the delete's error is the reason.
-    fn first_reason(&self, idx: Idx, error: OperationError) -> OperationError {
+    /// What is to be remembered of a failure. A create may fail because the delete before it did: it `follows` that, or
+    /// it finds in its place what was left there. Then the delete's error is the reason; nothing is to be added to that
+    /// where the delete will be tried again.
+    fn first_reason(
+        &self,
+        idx: Idx,
+        follows: bool,
+        error: OperationError,
+    ) -> Option<OperationError> {
         let trouble = self.graph.node(idx).trouble.as_deref();
+        if follows && trouble.is_some_and(|trouble| trouble.due.is_some()) {
+            return None;
+        }
         let first = trouble.and_then(|trouble| trouble.error.as_ref());
         let lasting = |first: &&OperationError| self.classify(idx, first) == Class::Transient;
-        first.filter(lasting).filter(|_| error.exists()).cloned().unwrap_or(error)
+        let first = first.filter(|_| error.exists()).filter(lasting);
+        Some(first.cloned().unwrap_or(error))
     }
 
     fn classify(&self, idx: Idx, error: &OperationError) -> Class {
