@@ -144,7 +144,10 @@ impl Graph {
     /// Forgets a node that has nothing in any plane.
     pub(crate) fn reap(&mut self, idx: Idx) {
         let node = &mut self.nodes[idx as usize];
-        let empty = node.sources.is_empty() && node.applied.is_none() && node.observed.is_none();
+        if !node.sources.is_empty() {
+            return;
+        }
+        let empty = node.applied.is_none() && node.observed.is_none();
         let held = node.flight().is_some() || node.owner().is_some() || node.queued;
         if !empty || node.live.is_some() || held || !node.used {
             return;
@@ -321,14 +324,11 @@ impl Graph {
         }
         // What becomes as intended concerns the same targets as before.
         let listed = {
-            let goal = node.goal.traits();
-            let pointers = |all: [Option<&Arc<Traits>>; 2]| {
-                let mut all = all.map(|traits| traits.map(Arc::as_ptr));
-                all.sort_unstable();
-                all
-            };
-            let after = concerned(goal, live.as_ref().filter(|_| ours));
-            pointers(node.concerned()) == pointers(after)
+            let pointers =
+                |all: [Option<&Arc<Traits>>; 2]| all.map(|traits| traits.map(Arc::as_ptr));
+            let before = pointers(node.concerned());
+            let after = pointers(concerned(node.goal.traits(), live.as_ref().filter(|_| ours)));
+            before == after || before == [after[1], after[0]]
         };
         let before = if listed { None } else { Some(self.member_of(idx)) };
         let parked = self.parked_by(idx);
@@ -403,8 +403,17 @@ impl Graph {
     /// Whether the system has something under a key that we made, or may remove because of its mark.
     pub(crate) fn is_ours(&self, idx: Idx) -> bool {
         let node = self.node(idx);
-        let marked = || node.current().is_some_and(|current| self.owned(&node.key, current));
-        node.live.is_some() && (node.ours || marked())
+        node.live.is_some() && self.made_or_marked(&node.key, node.ours, node.current())
+    }
+
+    /// The same of what the system has by now, and of which we know whether we made it.
+    pub(crate) fn made_or_marked(
+        &self,
+        key: &Key,
+        made: bool,
+        current: Option<&SharedValue>,
+    ) -> bool {
+        made || current.is_some_and(|current| self.owned(key, current))
     }
 
     pub(crate) fn label(&self, key: &Key) -> String {
@@ -437,6 +446,9 @@ pub(crate) type Few<'t, T> = SmallVec<[&'t T; 4]>;
 /// What only `new` has, and what only `old` has; both ascending.
 pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Few<'t, T>, Few<'t, T>) {
     let (mut gained, mut lost) = (Few::new(), Few::new());
+    if old.is_empty() && new.is_empty() {
+        return (gained, lost);
+    }
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     loop {
         match (old.peek(), new.peek()) {

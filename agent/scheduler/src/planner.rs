@@ -358,9 +358,8 @@ impl<'g> Planner<'g> {
             return node.ours; // what this plan did to it counts
         }
         let applied = node.idx.is_some_and(|idx| graph.node(idx).applied.is_some());
-        let marked =
-            || node.current.as_ref().is_some_and(|current| graph.owned(&node.key, current));
-        applied || graph.restores.contains_key(&node.key) || marked()
+        let made = applied || graph.restores.contains_key(&node.key);
+        graph.made_or_marked(&node.key, made, node.current.as_ref())
     }
 
     /// The account of a key when somebody wants to be made anew with it.

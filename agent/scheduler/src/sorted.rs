@@ -85,7 +85,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
         old: Option<&'t Self>,
         new: Option<&'t Self>,
     ) -> Differences<'t, K, V> {
-        match (old, new) {
+        let filled = |list: &&'t Self| !list.is_empty();
+        match (old.filter(filled), new.filter(filled)) {
             (None, None) => Differences::new(),
             (None, Some(new)) => new.each(|key, new| Difference { key, old: None, new: Some(new) }),
             (Some(old), None) => old.each(|key, old| Difference { key, old: Some(old), new: None }),

@@ -203,9 +203,10 @@ impl Transaction {
 
     /// Writes down what became of the operations; of what is beyond the bounds of a record, the numbers.
     fn record(&mut self, undo: bool) {
-        let flights = std::mem::take(&mut self.flights);
-        for (op, flight) in std::mem::take(&mut self.operations).into_iter().zip(flights) {
-            let result = match flight.state {
+        let mut flights = std::mem::take(&mut self.flights);
+        let mut operations = std::mem::take(&mut self.operations);
+        for (op, flight) in operations.iter_mut().zip(&mut flights) {
+            let result = match std::mem::replace(&mut flight.state, FlightState::Waiting) {
                 FlightState::Verified => Executed::Verified,
                 FlightState::Completed(..) => Executed::Completed,
                 FlightState::Failed(error) => Executed::Failed(*error),
@@ -217,8 +218,13 @@ impl Transaction {
                 self.omitted.add(op.key.kind(), op.action, &result);
                 continue;
             }
-            let PlannedOperation { action, key, cause, old, new, .. } = op;
+            let (old, new) = (op.old.take(), op.new.take());
+            let PlannedOperation { action, ref key, cause, .. } = *op;
+            let key = key.clone();
             self.past.push(RecordedOperation { action, key, cause, old, new, undo, result });
+        }
+        if operations.len() > OPERATIONS_KEPT {
+            rayon::spawn(|| drop(operations)); // nobody waits for that
         }
     }
 }

@@ -212,7 +212,9 @@ impl Overlay<'_> {
         let (mut gained, mut lost) = (Accounts::new(), Accounts::new());
         for offer in offers {
             let accounts = if offer.new.is_some() { &mut gained } else { &mut lost };
-            accounts.extend(self.existing(offer.key));
+            if !matches!(offer.key, Target::Exact(key) if !self.is_named(key)) {
+                accounts.extend(self.existing(offer.key));
+            }
         }
         for &&(table, prefix) in &more {
             self.covering(table, prefix, &mut gained);
@@ -244,7 +246,7 @@ impl Overlay<'_> {
 
     /// Accounts of a key itself: only where somebody has one, for most keys are of no concern to anybody.
     pub(super) fn existence_of(&mut self, key: &Key, accounts: &mut Accounts) {
-        if self.named.contains(key.kind()) || self.graph.named.contains(key.kind()) {
+        if self.is_named(key) {
             accounts.extend(self.existing(&Target::Exact(key.clone())));
         }
         if self.unders || self.graph.is_prefixed(key.kind()) {
@@ -252,6 +254,11 @@ impl Overlay<'_> {
                 accounts.extend(self.existing(&Target::Under(prefix)));
             }
         }
+    }
+
+    /// Whether any key of this kind has an account, here or in the graph.
+    fn is_named(&self, key: &Key) -> bool {
+        self.named.contains(key.kind()) || self.graph.named.contains(key.kind())
     }
 
     pub(super) fn count_prefixes(&mut self, traits: Option<&Traits>, sign: i64) {
