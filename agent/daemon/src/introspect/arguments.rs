@@ -125,7 +125,8 @@ impl Arguments {
     }
 }
 
-fn time_of(text: &str) -> Option<u64> {
+/// Nanoseconds since 1970, given as such or as RFC 3339.
+pub(super) fn time_of(text: &str) -> Option<u64> {
     if let Ok(ns) = text.parse() {
         return Some(ns);
     }

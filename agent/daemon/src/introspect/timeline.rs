@@ -14,7 +14,7 @@ use holdfast_scheduler::{
 };
 use serde_json::{Value as Json_, json};
 
-use super::arguments::{Arguments, time_text};
+use super::arguments::{Arguments, time_of, time_text};
 use super::document::{Renderer, state_after, txn_name};
 use super::failure::Failure;
 use super::{Introspect, names, page};
@@ -201,24 +201,17 @@ pub(super) async fn of_key(
     let arguments = arguments.only(&["key", "time", "format"], &[])?;
     let key = arguments.required("key")?.to_owned();
     let (time, text) = (arguments.time("time")?, arguments.one_of("format", &["json", "text"])?);
-    let (past, now_ns) = introspect
-        .core
-        .look(move |inside| {
-            let key = names::find(inside.engine, &key)?;
-            Ok::<_, Failure>((Past::of(inside, key).with_targets(inside), inside.now.unix_ns))
-        })
-        .await??;
-    let revisions = past.revisions(introspect.started_ns, now_ns);
-    let document = |revision: &Revision| revision.document(&introspect.render, &past);
+    let all = introspect.timeline(key).await?;
     if let Some(time) = time {
-        let found = revisions.iter().find(|revision| revision.holds(time)).map(document);
-        return Ok(Json(found).into_response());
+        return Ok(Json(all.iter().find(|it| was_valid(it, time))).into_response());
     }
-    let name = introspect.render.key(&past.key);
-    let began = revisions.first().map_or(introspect.started_ns, |first| first.since_ns);
-    let mut all = introspect.earlier_revisions(name, began).await?;
-    all.extend(revisions.iter().map(document));
     Ok(if text == "text" { page::text(timeline_text(&all), None) } else { page::list(&all, None) })
+}
+
+/// True when a revision, as it is shown, was the valid one at a time.
+fn was_valid(revision: &Json_, time_ns: u64) -> bool {
+    let at = |name: &str| revision[name].as_str().and_then(time_of);
+    at("Since").is_some_and(|since| since <= time_ns) && at("Until").is_none_or(|it| it > time_ns)
 }
 
 fn timeline_text(revisions: &[Json_]) -> String {
@@ -241,6 +234,12 @@ pub(super) async fn snapshot(
     let known = ["time", "descriptor", "key-prefix", "after", "limit"];
     let arguments = arguments.only(&known, &[])?;
     let time = arguments.time("time")?;
+    if time.is_some_and(|time| time < introspect.started_ns) {
+        return Err(Failure::unknown(format!(
+            "the graph is known since {}, when the agent began: before that, ask for the timeline of each value",
+            time_text(introspect.started_ns)
+        )));
+    }
     let page::Keys { keys, next } = introspect.keys(&arguments, time.is_some()).await?;
     let (pasts, now_ns) = introspect.pasts(keys).await?;
     let at = time.unwrap_or(now_ns);
@@ -293,6 +292,27 @@ pub(super) async fn flags(
 const PASTS_AT_ONCE: usize = 500;
 
 impl Introspect {
+    /// All revisions of one value, oldest first, those of earlier runs among them.
+    async fn timeline(&self, key: String) -> Result<Vec<Json_>, Failure> {
+        let text = key.clone();
+        let look = move |inside: &Inside<'_>| {
+            let key = names::find(inside.engine, &text)?;
+            Ok::<_, Failure>((Past::of(inside, key).with_targets(inside), inside.now.unix_ns))
+        };
+        let (past, now_ns) = match self.core.look(look).await? {
+            Ok(found) => found,
+            Err(unknown) => {
+                let earlier = self.earlier_revisions(key, self.started_ns).await?;
+                return if earlier.is_empty() { Err(unknown) } else { Ok(earlier) };
+            }
+        };
+        let revisions = past.revisions(self.started_ns, now_ns);
+        let began = revisions.first().map_or(self.started_ns, |first| first.since_ns);
+        let mut all = self.earlier_revisions(self.render.key(&past.key), began).await?;
+        all.extend(revisions.iter().map(|revision| revision.document(&self.render, &past)));
+        Ok(all)
+    }
+
     pub(super) async fn pasts(&self, keys: Vec<Key>) -> Result<(Vec<Past>, u64), Failure> {
         let mut pasts = Vec::with_capacity(keys.len());
         let mut now_ns = self.core.look(|inside| inside.now.unix_ns).await?;

@@ -94,8 +94,9 @@ impl Introspect {
         let (render, began) = (self.render.clone(), self.started_ns);
         let look = move |inside: &crate::core::Inside<'_>| {
             let record = inside.engine.history().record(TxnId(number)).cloned();
-            let record = record
-                .ok_or_else(|| Failure::unknown(format!("transaction {number} is not recorded")))?;
+            let record = record.ok_or_else(|| {
+                Failure::unknown(format!("transaction {number} is not recorded in this run"))
+            })?;
             let mut touched: Vec<Key> = record.keys().cloned().collect();
             touched.sort_unstable();
             touched.dedup();

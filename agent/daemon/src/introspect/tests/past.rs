@@ -123,5 +123,23 @@ async fn what_was_done_is_known_after_a_restart() {
         timeline.as_array().unwrap().iter().map(|it| it["Flags"]["last-update"].clone()).collect();
     assert_eq!(txns, ["TXN-1".to_owned(), format!("TXN-{count}")], "{timeline:#}");
     assert_eq!(timeline[0]["Until"], before[1]["Stop"]);
+
+    // A time of the earlier run.
+    let then = before[0]["StopNs"].as_u64().unwrap();
+    let at = agent.read(&format!("{route}&time={then}")).await;
+    assert_eq!(at["Flags"]["last-update"], json!("TXN-1"), "{at:#}");
+    let whole = agent.get(&format!("/scheduler/graph-snapshot?time={then}")).await;
+    assert_eq!(whole.status, StatusCode::NOT_FOUND, "{}", whole.text);
+    assert!(whole.text.contains("the graph is known since"), "{}", whole.text);
+    let touched = agent.get("/scheduler/graph?txn=1").await;
+    assert!(touched.text.contains("not recorded in this run"), "{}", touched.text);
+
+    // A value that only an earlier run knew.
+    agent.delete("/network-instances").await;
+    let agent = agent.restart().await;
+    let timeline = agent.read(route).await;
+    let last = timeline.as_array().unwrap().last().unwrap();
+    assert_eq!(last["Flags"]["last-update"], json!(format!("TXN-{count}")), "{timeline:#}");
+    assert_ne!(last["Until"], Json::Null, "{timeline:#}");
     agent.stop().await;
 }
