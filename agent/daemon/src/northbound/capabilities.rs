@@ -19,8 +19,15 @@ pub(super) fn capabilities(
 ) -> Result<gnmi::CapabilityResponse, Refusal> {
     extensions::check_none(&request.extension)?;
     let schemas = [Origin::OpenConfig, Origin::Native].map(|origin| core.schema(origin));
+    let mut models: Vec<gnmi::ModelData> = Vec::new();
+    for model in schemas.iter().flat_map(|schema| schema.modules()).map(model) {
+        // What both models are written with is one module.
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
     Ok(gnmi::CapabilityResponse {
-        supported_models: schemas.iter().flat_map(|s| s.modules()).map(model).collect(),
+        supported_models: models,
         supported_encodings: encoding::SUPPORTED.map(|encoding| encoding as i32).to_vec(),
         g_nmi_version: GNMI_VERSION.to_owned(),
         extension: Vec::new(),

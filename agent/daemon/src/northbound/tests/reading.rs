@@ -42,6 +42,10 @@ async fn capabilities_tell_version_models_and_encodings() {
     let [json, ietf] = [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf];
     assert_eq!(encodings, [json, ietf, gnmi::Encoding::Proto, gnmi::Encoding::Ascii]);
     let model = |name| answer.supported_models.iter().find(|it| it.name == name).unwrap();
+    for it in &answer.supported_models {
+        let times = answer.supported_models.iter().filter(|other| *other == it).count();
+        assert_eq!(times, 1, "{it:?}");
+    }
     assert_eq!(model("openconfig-interfaces").organization, "OpenConfig working group");
     let version: Vec<_> = model("openconfig-interfaces").version.split('.').collect();
     assert_eq!(version.len(), 3, "a semantic version: {version:?}");
