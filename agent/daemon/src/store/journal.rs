@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ impl Journal {
     /// Keeps one entry, unless too many wait already. Does not wait.
     pub fn append(&self, number: u64, document: impl FnOnce() -> Vec<u8> + Send + 'static) {
         let entry = Entry::Keep { number, document: Box::new(document) };
-        if self.entry_tx.try_send(entry).is_err() {
+        // When its thread has ended, that was said then.
+        if matches!(self.entry_tx.try_send(entry), Err(TrySendError::Full(_))) {
             warn!(number, "a transaction is not kept for later runs: too many come at once");
         }
     }
