@@ -305,8 +305,7 @@ impl CoreTask {
             self.transport.retrieve();
         }
         self.deadline = deadline;
-        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
-        self.publisher.touch(&self.engine, changed, busy);
+        // The transports begin while what changed is noted.
         if restores.is_empty() {
             self.hand_out(submit, read);
         } else {
@@ -316,6 +315,8 @@ impl CoreTask {
                 Work::RestoresWritten { submit, read, result: written.await }
             }));
         }
+        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
+        self.publisher.touch(&self.engine, changed, busy);
         for outcome in finished {
             self.conclude(outcome);
         }
