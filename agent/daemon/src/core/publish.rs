@@ -407,7 +407,7 @@ fn show<'e>(tree: &mut DraftTree<'_>, map: &Map, entries: impl Iterator<Item = &
         Origin::Native => {
             let mut above = tree.at(parent);
             for entry in entries {
-                show_native(above.again().below(&entry.path.0[parent.len()..]), entry);
+                above.again().within(&entry.path.0[parent.len()..], |own| show_native(own, entry));
             }
         }
         Origin::OpenConfig => {
@@ -442,19 +442,22 @@ fn show_native(mut own: Place<'_>, entry: &StateEntry) {
 fn show_openconfig(above: Place<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
     let way = |native: &[Step]| native.first().map_or(Some(Vec::new()), |it| map.up_within(it));
     let Some(own) = way(last) else { return };
-    let mut own = above.below(&own);
-    for group in &entry.groups {
-        let leaves: SaidLeaves<'_> = said(map, entry, group).filter_map(said_in).collect();
-        if leaves.is_empty() {
-            continue;
+    above.within(&own, |mut own| {
+        for group in &entry.groups {
+            let Some(inner) = way(group.entry.as_slice()) else { continue };
+            let leaves: SaidLeaves<'_> = said(map, entry, group).filter_map(said_in).collect();
+            if !leaves.is_empty() {
+                show_leaves(own.again().below(&inner), leaves);
+            }
         }
-        let Some(inner) = way(group.entry.as_slice()) else { continue };
-        let mut place = own.again().below(&inner);
-        for beside in leaves.chunk_by(|one, other| one.0 == other.0) {
-            let mut place = place.again().below(beside[0].0);
-            place.expect(beside.len());
-            beside.iter().for_each(|(_, leaf, value)| place.set(*leaf, value.clone()));
-        }
+    });
+}
+
+fn show_leaves(mut place: Place<'_>, leaves: SaidLeaves<'_>) {
+    for beside in leaves.chunk_by(|one, other| one.0 == other.0) {
+        let mut place = place.again().below(beside[0].0);
+        place.expect(beside.len());
+        beside.iter().for_each(|(_, leaf, value)| place.set(*leaf, value.clone()));
     }
 }
 

@@ -267,6 +267,18 @@ impl<'p> Place<'p> {
         Place { branch, before, ..self }
     }
 
+    /// Does something at the branch at `steps` below this one, made when absent.
+    pub fn within(self, steps: &[Step], act: impl FnOnce(Place<'_>)) {
+        let [above @ .., Step { node: list, keys: Some(keys) }] = steps else {
+            return act(self.below(steps));
+        };
+        let before = self.before.and_then(|before| branch_at(before, steps));
+        let Self { branch, schema, stamp, .. } = self;
+        let entries = branch.descend_mut(schema, above, &stamp).list_mut(*list);
+        let make = || Branch::of_keys(schema, *list, keys, &stamp);
+        entries.in_entry(keys, make, |branch| act(Place { branch, before, schema, stamp }));
+    }
+
     /// So many leaves are about to be set here.
     pub fn expect(&mut self, leaves: usize) {
         self.branch.expect(leaves);
