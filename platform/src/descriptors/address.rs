@@ -12,6 +12,7 @@ use netlink_packet_route::address::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use smallvec::smallvec;
+use smol_str::format_smolstr;
 
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
@@ -73,9 +74,10 @@ impl Descriptor for AddressDescriptor {
 
     fn dependencies(&self, address: &Address) -> Vec<Dependency> {
         let link = &address.link;
-        let mut needs = vec![Dependency::exact(format!("link {link}"), link::key(link))];
+        let mut needs = vec![Dependency::exact(format_smolstr!("link {link}"), link::key(link))];
         if address.ip.is_ipv6() {
-            let label = format!("an MTU of {} for IPv6 on link {link}", link::LEAST_IPV6_MTU);
+            let label =
+                format_smolstr!("an MTU of {} for IPv6 on link {link}", link::LEAST_IPV6_MTU);
             needs.push(Dependency::any_of(label, link::ipv6_facet(link)));
         }
         needs
@@ -237,7 +239,7 @@ impl Descriptor for ConnectedDescriptor {
 
     /// The kernel has the on-link route only while the link is up.
     fn dependencies(&self, part: &Connected) -> Vec<Dependency> {
-        vec![Dependency::exact(format!("link {} up", part.link), link::up_key(&part.link))]
+        vec![Dependency::exact(format_smolstr!("link {} up", part.link), link::up_key(&part.link))]
     }
 
     /// An address that moves leaves its old link first: so the routes through it are made anew, and

@@ -9,6 +9,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use smallvec::smallvec;
+use smol_str::format_smolstr;
 
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
@@ -65,7 +66,7 @@ impl Descriptor for NeighborDescriptor {
     /// only while it keeps its carrier; so they wait for the link to be up.
     fn dependencies(&self, neighbor: &Neighbor) -> Vec<Dependency> {
         let link = &neighbor.link;
-        vec![Dependency::exact(format!("link {link} up"), link::up_key(link))]
+        vec![Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))]
     }
 
     fn satisfied_by(&self, expected: &Neighbor, observed: &Neighbor) -> bool {

@@ -1,6 +1,5 @@
 //! Static routes as configured, and the kernel's routes they are made of.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,7 +11,8 @@ use netlink_packet_route::route::{
     RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
+use smol_str::format_smolstr;
 
 use super::{NO_REQUEST, kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
@@ -22,6 +22,9 @@ use crate::values::{
     Hop, KernelRoute, MAIN_TABLE, NetworkInstance, NextHop, NextHopTarget, OUR_PROTOCOL,
     RouteSource, RouteTarget, StaticProtocol, StaticRoute,
 };
+
+/// Next hops that nearly all static routes get by with.
+const USUAL_HOPS: usize = 4;
 
 /// Routes of the kernel.
 #[derive(Debug)]
@@ -90,14 +93,16 @@ impl Descriptor for RouteDescriptor {
     /// The kernel refuses a route whose link is down or whose gateway is not on-link.
     fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
         let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
-        let mut needed: Vec<Dependency> = Vec::with_capacity(2 * hops.len());
+        let gateway = |hop: &Hop| hop.gateway.filter(|gateway| !is_link_local(*gateway));
+        let count =
+            |hop: &Hop| usize::from(hop.link.is_some()) + usize::from(gateway(hop).is_some());
+        let mut needed: Vec<Dependency> = Vec::with_capacity(hops.iter().map(count).sum());
         for hop in hops {
-            let link = hop.link.as_ref();
-            let link =
-                link.map(|link| Dependency::exact(format!("link {link} up"), link::up_key(link)));
-            let gateway = hop.gateway.filter(|gateway| !is_link_local(*gateway));
-            let gateway = gateway.map(|gateway| {
-                Dependency::covering(format!("gateway {gateway}"), route.table, gateway)
+            let link = hop.link.as_ref().map(|link| {
+                Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))
+            });
+            let gateway = gateway(hop).map(|gateway| {
+                Dependency::covering(format_smolstr!("gateway {gateway}"), route.table, gateway)
             });
             for dependency in link.into_iter().chain(gateway) {
                 if !needed.contains(&dependency) {
@@ -358,16 +363,15 @@ impl Descriptor for StaticRouteDescriptor {
 
     /// Next hops of one metric share a kernel route.
     fn parts(&self, route: &StaticRoute) -> Vec<Part> {
-        let mut by_metric: BTreeMap<u32, Vec<NextHop>> = BTreeMap::new();
-        for hop in &route.next_hops {
-            let metric = KernelRoute::kernel_metric(route.prefix, hop.metric);
-            by_metric.entry(metric).or_default().push(hop.clone());
-        }
-        let part = |(metric, next_hops)| {
-            let part = kernel_route(route, metric, next_hops);
+        let metric = |hop: &NextHop| KernelRoute::kernel_metric(route.prefix, hop.metric);
+        let mut hops: SmallVec<[&NextHop; USUAL_HOPS]> = route.next_hops.iter().collect();
+        hops.sort_by_key(|hop| metric(hop));
+        let part = |same: &[&NextHop]| {
+            let next_hops = same.iter().copied().cloned().collect();
+            let part = kernel_route(route, metric(same[0]), next_hops);
             (key(part.table, part.prefix, part.metric), Arc::new(part) as _)
         };
-        by_metric.into_iter().map(part).collect()
+        hops.chunk_by(|one, other| metric(one) == metric(other)).map(part).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use holdfast_config::{Branch, InstancePath, Keys, NodeId, Schema, Step, Value};
 use holdfast_scheduler::{Key, SharedValue};
 use ipnet::IpNet;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr as _};
 
 mod access;
 mod link;
@@ -369,5 +369,5 @@ fn number<N: TryFrom<u64>>(value: &Value) -> Option<N> {
 }
 
 fn ip_text(ip: IpAddr) -> Value {
-    Value::Str(ip.to_string().into())
+    Value::Str(ip.to_smolstr())
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr as _};
 
 use super::{Registry, ip_text};
 use crate::descriptors::{kinds, system};
@@ -247,7 +247,7 @@ impl Registry {
 
     fn static_state(&self, route: &StaticRoute) -> StateEntry {
         let nodes = &self.nodes.route;
-        let prefix = text_value(&route.prefix.to_string());
+        let prefix = Value::Str(route.prefix.to_smolstr());
         let path = self.route_path(&route.instance, &route.protocol, prefix.clone());
         let mut leaves = Leaves::of(nodes.route_state);
         leaves.put(nodes.route_state_prefix, prefix);
@@ -264,7 +264,7 @@ impl Registry {
     ) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
-        let prefix = text_value(&applied.prefix.to_string());
+        let prefix = Value::Str(applied.prefix.to_smolstr());
         let path = self.route_path(&source.instance, &source.protocol, prefix);
         let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
