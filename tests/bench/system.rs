@@ -60,12 +60,13 @@ async fn make_pairs(client: &GnmiClient, pairs: u32) -> Result<()> {
     Ok(())
 }
 
-/// Makes the pairs by `ip`, puts them into one group, and deletes the group by one message.
+/// Makes the pairs by `ip`, up as those of the agent are, puts them into one group, and deletes the group by one message.
 fn raw_teardown(net: &Netns, pairs: u32) -> Result<Duration> {
     let mut commands = String::new();
     for number in 0..pairs {
         writeln!(commands, "link add p{number} type veth peer name q{number}")?;
-        writeln!(commands, "link set p{number} group {GROUP}")?;
+        writeln!(commands, "link set p{number} up group {GROUP}")?;
+        writeln!(commands, "link set q{number} up")?;
     }
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(commands.as_bytes())?;
