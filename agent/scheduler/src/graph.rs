@@ -350,7 +350,7 @@ impl Graph {
     fn parked_by(&mut self, idx: Idx) -> Vec<Idx> {
         let node = self.node(idx);
         let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
-        if failed && node.live.is_some() { self.concerned_by(idx) } else { Vec::new() }
+        if failed && node.live.is_some() { self.concerned_by(idx, None) } else { Vec::new() }
     }
 
     /// Whether the system has what was asked. A panic says no.

@@ -60,16 +60,17 @@ impl Engine {
             Some(value) => self.appeared(idx, &value, now, urgent, step),
             None => self.vanished(idx, now, urgent, step),
         }
-        if live.is_none() && self.graph.node(idx).live.is_some() && !self.running.is_empty() {
-            self.correct_plans(idx);
+        if !self.running.is_empty() {
+            self.correct_plans(idx, live.as_deref());
         }
         self.graph.settle(idx);
         self.graph.reap(idx);
     }
 
-    /// A value came that plans under way did not count on: what they part with for want of it may stay after all.
-    fn correct_plans(&mut self, idx: Idx) {
-        for member in self.graph.concerned_by(idx) {
+    /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with
+    /// for want of it may stay after all.
+    fn correct_plans(&mut self, idx: Idx, before: Option<&Traits>) {
+        for member in self.graph.concerned_by(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
                 self.running.wake_after(owner, member);
             }

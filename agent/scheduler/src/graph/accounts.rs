@@ -339,7 +339,7 @@ impl Graph {
 
     /// Wakes those who wait for nothing but what this value still offers.
     pub(crate) fn offer_anew(&mut self, idx: Idx) {
-        let members = self.concerned_by(idx);
+        let members = self.concerned_by(idx, None);
         self.wake_ready(&members);
     }
 
@@ -354,18 +354,22 @@ impl Graph {
         }
     }
 
-    /// The members of the groups of all that a value offers; some may be stale, or there twice.
-    pub(crate) fn concerned_by(&mut self, idx: Idx) -> Vec<Idx> {
+    /// The members of the groups of all that a value offers, and did not offer before; some may be stale, or there
+    /// twice.
+    pub(crate) fn concerned_by(&mut self, idx: Idx, before: Option<&Traits>) -> Vec<Idx> {
         let node = self.node(idx);
-        let (key, live) = (node.key.clone(), node.live.clone());
-        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
-        targets.push(Target::Exact(key));
-        if let Some(live) = &live {
-            targets.extend(live.offers.keys().cloned());
-            for &(table, prefix) in live.prefixes() {
-                targets.extend(self.covered(table, prefix));
-            }
+        let Some(live) = node.live.clone() else { return Vec::new() };
+        if before.is_some_and(|before| std::ptr::eq(before, &*live)) {
+            return Vec::new();
         }
+        let key = node.key.clone();
+        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
+        targets.push(Target::Exact(key.clone()));
+        targets.extend(live.offers.keys().cloned());
+        for &(table, prefix) in live.prefixes() {
+            targets.extend(self.covered(table, prefix));
+        }
+        targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
         let groups = targets.iter().filter_map(|target| self.group(target));
         let members: Vec<Idx> = groups.flat_map(|group| group.members.iter().copied()).collect();
         self.counters.edges += members.len() as u64;

@@ -573,3 +573,27 @@ fn who_did_not_rely_on_one_comes_by_another() {
         ],
     );
 }
+
+/// By a late notice, a value seemed to offer less than it does: what went for want of that comes back.
+#[test]
+fn what_went_because_of_a_late_notice_comes_back() {
+    ends_well(
+        &[15],
+        vec![
+            atomic("A =0 !0 .*s; B =0 !0 ; m/2 =0 !1 <?f <@10.0.0.1"),
+            atomic("B =2 !0 <b <m; a =1 !0 <b; m/2 =0 !0 .r(<c) <?f"),
+            Move::CarryOut(1),
+            Move::Foreign(0, 1),
+            atomic("d =0 !1 .p <?f <a; m =2 !0 ; -m/1; m/2 =1 !0 .*s"),
+            Move::Answer,
+            Move::CarryOut(0),
+            Move::Answer,
+            atomic("A =2 !1 ; c =1 !1 ; -d"),
+            Move::CarryOut(1),
+            Move::Notice,
+            Move::Foreign(1, 0),
+            Move::Read,
+            Move::Read,
+        ],
+    );
+}
