@@ -118,6 +118,7 @@ impl Graph {
         self.nodes.reserve(nodes);
         let known = &self.nodes;
         self.index.reserve(nodes, |idx| hash_of(&known[idx as usize].key));
+        self.unsettled.reserve(nodes, known.len() + nodes);
     }
 
     pub(crate) fn intern(&mut self, key: &Key) -> Idx {

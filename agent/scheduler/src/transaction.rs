@@ -346,6 +346,7 @@ impl Engine {
         transaction.order = Order::of(&operations);
         self.next_op += flights.len() as u64;
         transaction.footprint = None;
+        transaction.reserved.reserve(indexes.len());
         for &idx in &indexes {
             if self.graph.node_mut(idx).reserve(transaction.txn) {
                 transaction.reserved.push(idx);

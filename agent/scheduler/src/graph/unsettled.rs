@@ -21,6 +21,12 @@ impl Unsettled {
         &self.all
     }
 
+    /// Makes room for so many more, in a graph of so many slots.
+    pub(super) fn reserve(&mut self, more: usize, slots: usize) {
+        self.all.reserve(more);
+        self.places.reserve(slots.saturating_sub(self.places.len()));
+    }
+
     pub(super) fn insert(&mut self, idx: Idx) {
         let slot = idx as usize;
         if self.places.len() <= slot {

@@ -120,6 +120,7 @@ impl Engine {
 
     pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
         let mut moved: SmallVec<[TxnId; 4]> = SmallVec::new();
+        step.changed.reserve(completions.len());
         for Completion { op, result, observed } in completions {
             let transaction = self.running.of(op).filter(|transaction| {
                 matches!(transaction.flight(op).state, FlightState::Submitted)
