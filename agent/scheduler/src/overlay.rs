@@ -257,16 +257,23 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    pub(crate) fn reserve(&mut self, nodes: usize) {
+    pub(crate) fn reserve(&mut self, nodes: usize, accounts: usize) {
         self.nodes.reserve(nodes);
-        self.groups.reserve(nodes);
-        self.counted.reserve(nodes);
+        self.groups.reserve(accounts);
+        self.counted.reserve(accounts);
         self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
-        self.by_target.reserve(nodes, |account| hash_of(&self.counted[account as usize].target));
+        self.by_target.reserve(accounts, |account| hash_of(&self.counted[account as usize].target));
+    }
+
+    /// Makes room for what is left of a change of which so many values were taken in: as if that were like them, but
+    /// for one node and one account each at least.
+    pub(crate) fn reserve_rest(&mut self, taken: usize, left: usize) {
+        let rest = |count: usize| count.max(taken).saturating_mul(left) / taken;
+        self.reserve(rest(self.nodes.len()), rest(self.groups.len()));
     }
 
     /// Makes room for so many nodes of the graph.
-    fn reserve_known(&mut self, nodes: usize) {
+    pub(crate) fn reserve_known(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
         self.by_idx.reserve(nodes);
     }

@@ -99,6 +99,7 @@ impl<'g> Planner<'g> {
     /// Takes in values whose surroundings changed.
     pub(crate) fn revisit(&mut self, mut indexes: Vec<Idx>) {
         let graph = self.overlay.graph;
+        self.overlay.reserve_known(indexes.len());
         indexes.sort_unstable_by(|&a, &b| graph.node(a).key.cmp(&graph.node(b).key));
         for idx in indexes {
             let (spot, new) = self.overlay.touch_idx(idx);

@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{Lab, delta, key};
-use holdfast_scheduler::{Delta, PlanError, PlannedOperation};
+use holdfast_scheduler::{Delta, Plan, PlanError, PlannedOperation};
 
 /// Foreign things, things of ours, the change, the plan.
 #[track_caller]
@@ -310,4 +312,23 @@ fn a_large_change_is_judged_as_a_small_one() {
         let error = lab.engine.plan(Delta::new(changes)).unwrap_err();
         assert!(matches!(&error, PlanError::Twice { key, .. } if key == named), "{error}");
     }
+}
+
+// proves kv.I4
+#[test]
+fn parts_of_a_large_change_are_judged_as_those_of_a_small_one() {
+    let lab = Lab::default();
+    let plan = |count: usize| {
+        let many: String = (0..count).map(|number| format!("v{number} .p(<w) .*s; ")).collect();
+        let odd = "w; v7.p =9; v8.p bad; x .p(boom) .q";
+        lab.engine.plan(delta(&format!("{many} {odd}")).best_effort()).unwrap()
+    };
+    let told = |plan: &Plan| -> BTreeSet<String> {
+        let told = |op: &PlannedOperation| format!("{} {} {:?}", op.action, op.key, op.new);
+        plan.operations().iter().map(told).collect()
+    };
+    let (small, large) = (plan(10), plan(LARGE));
+    assert!(told(&small).is_subset(&told(&large)), "{small}");
+    assert_eq!(large.operations().len(), small.operations().len() + 2 * (LARGE - 10));
+    assert_eq!(large.work().parts, small.work().parts + 2 * (LARGE as u64 - 10));
 }

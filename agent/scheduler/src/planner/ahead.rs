@@ -7,7 +7,10 @@ use rayon::prelude::*;
 
 use super::ingest::Asked;
 use crate::graph::Graph;
+use crate::key::Key;
+use crate::sorted::Sorted;
 use crate::traits::{Refusal, Traits};
+use crate::value::SharedValue;
 
 /// Changes up to which one processor does it all: asking about so many takes a millisecond, to wake another processor
 /// tens of microseconds.
@@ -18,11 +21,13 @@ const PORTION: usize = 2048;
 /// The least of a portion that is worth another processor.
 const SHARE: usize = 256;
 
-/// The answer about a value that is new, as a value of its own.
+/// The answer about a value that is new.
 pub(super) struct Ahead {
     pub(super) judged: Result<Arc<Traits>, Refusal>,
     /// Parts that were listed for it.
     pub(super) listed: u64,
+    /// The answers about its parts with operations of their own, ascending by key; none about parts of parts.
+    pub(super) parts: Vec<Ahead>,
 }
 
 /// Hands each change to `take` with the answer about it, in their order; without answers where that is not worth it.
@@ -59,7 +64,15 @@ fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
 
 fn answer(graph: &Graph, (key, value): &Asked) -> Option<Ahead> {
     let value = value.as_ref().filter(|_| graph.find(key).is_none())?;
+    let mut answer = judge(graph, key, value, false);
+    let parts = answer.judged.as_ref().ok().and_then(|traits| traits.parts());
+    let parts = parts.into_iter().flat_map(Sorted::iter);
+    answer.parts = parts.map(|(key, part)| judge(graph, key, &part.0, true)).collect();
+    Some(answer)
+}
+
+fn judge(graph: &Graph, key: &Key, value: &SharedValue, as_part: bool) -> Ahead {
     let mut listed = 0;
-    let judged = Traits::intended(&graph.registry, key, value, false, None, &mut listed);
-    Some(Ahead { judged, listed })
+    let judged = Traits::intended(&graph.registry, key, value, as_part, None, &mut listed);
+    Ahead { judged, listed, parts: Vec::new() }
 }

@@ -1,7 +1,6 @@
 //! The first part of planning: what a change of intent means for each key, parts included.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::ahead::{self, Ahead};
 use crate::graph::{Goal, Source};
@@ -16,17 +15,25 @@ use crate::value::{SharedValue, same};
 /// One change: a key, and what is intended for it.
 pub(super) type Asked = (Key, Option<SharedValue>);
 
-/// What is left to take in: a key, who speaks of it, and what is intended.
-type Work = Vec<(Key, Source, Option<SharedValue>)>;
+/// What is left to take in: a key, who speaks of it, what is intended, and what its descriptor says of that.
+type Work = Vec<(Key, Source, Option<SharedValue>, Option<Ahead>)>;
+
+/// Values of a change that are taken in before room is made for all of it: the rest is like them, parts included.
+const SAMPLE: usize = 1024;
 
 impl Planner<'_> {
     /// Takes in a change.
     pub(crate) fn intend(&mut self, delta: &Delta) -> Result<(), PlanError> {
-        self.overlay.reserve(delta.changes.len());
+        let sample = delta.changes.len().min(SAMPLE);
+        self.overlay.reserve(sample, sample);
         let mut work = Work::new();
         let order: Vec<&Asked> = ordered(&delta.changes).collect();
-        let mut last: Option<&Asked> = None;
+        let (mut last, mut taken): (Option<&Asked>, usize) = (None, 0);
         ahead::each(self.overlay.graph, &order, |change @ (key, value), ahead| {
+            taken += 1;
+            if taken == SAMPLE {
+                self.overlay.reserve_rest(taken, order.len() - taken);
+            }
             if let Some((_, other)) = last.replace(change).filter(|(other, _)| other == key) {
                 if same(other.as_ref(), value.as_ref()) {
                     return Ok(());
@@ -38,8 +45,8 @@ impl Planner<'_> {
             }
             let source = Source::Direct(delta.options.source);
             self.source(key, source, value.clone(), ahead, delta.mode, &mut work)?;
-            while let Some((key, source, value)) = work.pop() {
-                self.source(&key, source, value, None, delta.mode, &mut work)?;
+            while let Some((key, source, value, ahead)) = work.pop() {
+                self.source(&key, source, value, ahead, delta.mode, &mut work)?;
             }
             Ok(())
         })
@@ -61,6 +68,8 @@ impl Planner<'_> {
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
         let hidden =
             value.clone().filter(|_| !source.is_part() && *at.as_ref().unwrap_or_else(|at| at) > 0);
+        // An answer is about this source's value; it is of use where that one counts.
+        let ahead = ahead.filter(|_| matches!(at, Ok(0) | Err(0)));
         match (at, value) {
             (Ok(at), Some(value)) => sources[at].1 = value,
             (Ok(at), None) => {
@@ -128,19 +137,25 @@ impl Planner<'_> {
             self.overlay.set_goal(spot, goal);
             return Ok(());
         }
+        let mut parts = Vec::new();
         let goal = match value {
             None => Goal::Nothing,
-            Some(value) => match self.judged(spot, &value, as_part, ahead) {
-                Ok(traits) => Goal::Valid(value, traits),
-                Err(refusal) if mode == Mode::Atomic => {
-                    return Err(self.refusal(spot, &value, &refusal));
+            Some(value) => {
+                let answer = self.judged(spot, &value, as_part, ahead);
+                parts = answer.parts;
+                self.listed += answer.listed;
+                match answer.judged {
+                    Ok(traits) => Goal::Valid(value, traits),
+                    Err(refusal) if mode == Mode::Atomic => {
+                        return Err(self.refusal(spot, &value, &refusal));
+                    }
+                    Err(refusal) => Goal::Refused(value, Box::new(refusal)),
                 }
-                Err(refusal) => Goal::Refused(value, Box::new(refusal)),
-            },
+            }
         };
         // A value that is refused keeps the parts it was applied with.
         if !matches!(goal, Goal::Refused(..)) {
-            self.hand_on(spot, &goal, work);
+            self.hand_on(spot, &goal, parts, work);
         }
         self.overlay.set_goal(spot, goal);
         Ok(())
@@ -148,26 +163,27 @@ impl Planner<'_> {
 
     /// What its descriptor says of the value that a node is to have.
     fn judged(
-        &mut self,
+        &self,
         spot: Spot,
         value: &SharedValue,
         as_part: bool,
         ahead: Option<Ahead>,
-    ) -> Result<Arc<Traits>, Refusal> {
+    ) -> Ahead {
         let node = self.overlay.node(spot);
         let before = match &node.goal {
             Goal::Valid(value, traits) => Some((value, &**traits)),
             _ => None,
         };
-        if let Some(Ahead { judged, listed }) = ahead.filter(|_| before.is_none() && !as_part) {
-            self.listed += listed;
-            return judged;
+        if let Some(ahead) = ahead.filter(|_| before.is_none()) {
+            return ahead;
         }
-        let registry = &self.overlay.graph.registry;
-        Traits::intended(registry, &node.key, value, as_part, before, &mut self.listed)
+        let (registry, mut listed) = (&self.overlay.graph.registry, 0);
+        let judged = Traits::intended(registry, &node.key, value, as_part, before, &mut listed);
+        Ahead { judged, listed, parts: Vec::new() }
     }
 
-    fn hand_on(&self, spot: Spot, goal: &Goal, work: &mut Work) {
+    /// Has parts taken in that differ. There may be answers about all parts of the goal.
+    fn hand_on(&self, spot: Spot, goal: &Goal, parts: Vec<Ahead>, work: &mut Work) {
         let node = self.overlay.node(spot);
         let source = || Source::Part(Box::new(node.key.clone()));
         let old = match &node.goal {
@@ -177,8 +193,14 @@ impl Planner<'_> {
         let (old, new) = (old.and_then(|it| it.parts()), goal.traits().and_then(|it| it.parts()));
         let changes = Sorted::difference(old, new);
         let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
-        for part in gone.into_iter().chain(come) {
-            work.push((part.key.clone(), source(), part.new.map(|value| value.0.clone())));
+        let all_come = parts.len() == come.len();
+        let mut answers = parts.into_iter().filter(|_| all_come);
+        for part in gone {
+            work.push((part.key.clone(), source(), None, None));
+        }
+        for part in come {
+            let value = part.new.map(|value| value.0.clone());
+            work.push((part.key.clone(), source(), value, answers.next()));
         }
     }
 
