@@ -23,6 +23,14 @@ const NLMSGERR_ATTR_MSG: u16 = 1;
 /// The upper two bits of an attribute's type are flags (nested, network byte order).
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+/// `struct ifinfomsg`.
+const LINK_HEADER_LEN: usize = 16;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
+
 /// One message of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
@@ -83,14 +91,21 @@ impl Frame<'_> {
         }
     }
 
-    /// The whole message in its decoded form.
+    /// The whole message in its decoded form. Of a link's alias and alternative names, which can be any octets, what
+    /// is no UTF-8 comes as question marks: the decoder would refuse all of the link.
     ///
     /// # Errors
     /// When it is malformed or of a type that the decoder does not know.
     pub(crate) fn decode(&self) -> Result<RouteNetlinkMessage, DecodeError> {
         let mut header = NetlinkHeader::default();
         header.message_type = self.kind;
-        RouteNetlinkMessage::deserialize(&header, self.payload)
+        let decoded = RouteNetlinkMessage::deserialize(&header, self.payload);
+        if decoded.is_ok() || !matches!(self.kind, RTM_NEWLINK | RTM_DELLINK) {
+            return decoded;
+        }
+        let mut readable = self.payload.to_vec();
+        make_readable(readable.get_mut(LINK_HEADER_LEN..).unwrap_or_default());
+        RouteNetlinkMessage::deserialize(&header, &readable)
     }
 
     /// The text of an extended acknowledgement.
@@ -114,6 +129,26 @@ impl Frame<'_> {
             rest = rest.get(aligned(length)..)?;
         }
         None
+    }
+}
+
+/// Puts question marks for what is no UTF-8 in the texts that anybody may write, nested attributes included.
+fn make_readable(mut attributes: &mut [u8]) {
+    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
+        let length = usize::from(length);
+        let Some(value) = attributes.get_mut(ATTRIBUTE_HEADER_LEN..length) else { return };
+        match kind & NLA_TYPE_MASK {
+            IFLA_IFALIAS | IFLA_ALT_IFNAME => {
+                while let Err(error) = std::str::from_utf8(value) {
+                    let bad = &mut value[error.valid_up_to()..];
+                    let end = error.error_len().unwrap_or(bad.len());
+                    bad[..end].fill(b'?');
+                }
+            }
+            IFLA_PROP_LIST => make_readable(value),
+            _ => {}
+        }
+        attributes = attributes.get_mut(aligned(length)..).unwrap_or_default();
     }
 }
 
@@ -143,6 +178,31 @@ mod tests {
         bytes.extend(payload);
         bytes.resize(aligned(bytes.len()), 0);
         bytes
+    }
+
+    #[test]
+    fn a_link_is_read_whatever_its_texts_are() {
+        fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+            let length = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap();
+            let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+            bytes.extend(value);
+            bytes.resize(aligned(bytes.len()), 0);
+            bytes
+        }
+        let names = [attribute(53, b"\xffa\0"), attribute(53, b"holdfast:x\0")].concat();
+        let payload = [
+            vec![0; LINK_HEADER_LEN],
+            attribute(3, b"eth0\0"),
+            attribute(20, b"caf\xe9 \xc3\xa9\xe2\x82\0"),
+            attribute(52 | 0x8000, &names),
+        ]
+        .concat();
+        let bytes = message(RTM_NEWLINK, 0, 1, &payload);
+        let decoded = frames(&bytes).next().unwrap().decode().unwrap();
+        let shown = format!("{decoded:?}");
+        for text in ["\"eth0\"", "\"caf? \u{e9}??\"", "\"?a\"", "\"holdfast:x\""] {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
     }
 
     fn refusal(errno: i32, text: &str) -> Vec<u8> {
