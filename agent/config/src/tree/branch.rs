@@ -7,6 +7,9 @@ use crate::instance::{Keys, Step};
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::value::Value;
 
+/// Containers and lists that a new entry has room for beside its keys: it is made to be filled, and few get more.
+const INNER: usize = 2;
+
 /// The inside of a container, of a list entry, or of the whole tree.
 #[derive(Clone, Debug)]
 pub struct Branch<M> {
@@ -252,11 +255,15 @@ impl<M: Clone> Branch<M> {
 
     /// A new entry of list `node`: its key leaves and nothing else.
     pub fn of_keys(schema: &Schema, node: NodeId, keys: &Keys, meta: &M) -> Self {
-        let mut entry = Self::default();
-        if let NodeKind::List { keys: leaves } = &schema.node(node).kind {
-            for (leaf, value) in leaves.iter().zip(&keys.0) {
-                entry.put_leaf(*leaf, value.clone(), meta.clone());
-            }
+        let it = schema.node(node);
+        let NodeKind::List { keys: leaves } = &it.kind else { return Self::default() };
+        let holds_more = |node: &&NodeId| {
+            matches!(schema.node(**node).kind, NodeKind::Container { .. } | NodeKind::List { .. })
+        };
+        let inner = it.children.iter().filter(holds_more).take(INNER).count();
+        let mut entry = Self::with_capacity(leaves.len() + inner);
+        for (leaf, value) in leaves.iter().zip(&keys.0) {
+            entry.put_leaf(*leaf, value.clone(), meta.clone());
         }
         entry
     }
