@@ -190,41 +190,38 @@ pub(super) fn beside(name: &str) -> String {
     format!(".{name}.holdfast")
 }
 
-/// Writes beside the place, syncs, renames, and syncs the folder.
+/// Makes a file what is given.
 pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
+    let written = put_in_place(file, |beside| write_synced(beside, content, attributes));
+    // A file that is itself a mount point (containers do that) cannot be renamed over.
+    match written.as_ref().map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
+        Err(Some(Errno::EBUSY | Errno::EXDEV)) => write_in_place(file, content),
+        _ => written,
+    }
+}
+
+fn replace_by_link(file: &Path, target: &str) -> io::Result<()> {
+    put_in_place(file, |beside| symlink(target, beside))
+}
+
+/// Makes something beside the place, renames, and syncs the folder.
+fn put_in_place(file: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     make_folder(folder)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let beside = folder.join(beside(&name));
-    let written =
-        write_synced(&beside, content, attributes).and_then(|()| fs::rename(&beside, file));
-    match written {
+    // What an earlier run left may be open to others.
+    remove(&beside)?;
+    match make(&beside).and_then(|()| fs::rename(&beside, file)) {
         Ok(()) => File::open(folder)?.sync_all(),
         Err(error) => {
             let _ = fs::remove_file(&beside);
-            // A file that is itself a mount point (containers do that) cannot be renamed over.
-            match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EBUSY | Errno::EXDEV) => write_in_place(file, content),
-                _ => Err(error),
-            }
+            Err(error)
         }
     }
 }
 
-/// Makes the link beside the place, renames, and syncs the folder.
-fn replace_by_link(file: &Path, target: &str) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(beside(&name));
-    remove(&beside)?;
-    symlink(target, &beside)?;
-    fs::rename(&beside, file)?;
-    File::open(folder)?.sync_all()
-}
-
 fn write_synced(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
-    // What an earlier run left may be open to others.
-    remove(file)?;
     let mut handle = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     if let Some((user, group)) = attributes.owner {
         fchown(&handle, Some(user), Some(group))?;
