@@ -6,6 +6,8 @@
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage;
 
+use super::listener::{RTM_DELLINK, RTM_NEWLINK};
+
 /// `struct nlmsghdr`: length u32, type u16, flags u16, sequence u32, port u32.
 pub(crate) const HEADER_LEN: usize = 16;
 /// Messages and attributes start at multiples of this.
@@ -23,8 +25,6 @@ const NLMSGERR_ATTR_MSG: u16 = 1;
 /// The upper two bits of an attribute's type are flags (nested, network byte order).
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
 /// `struct ifinfomsg`.
 const LINK_HEADER_LEN: usize = 16;
 const IFLA_IFALIAS: u16 = 20;
