@@ -36,15 +36,14 @@ pub(super) async fn graph(
     let format = arguments.one_of("format", &["svg", "dot", "raw", "json"])?;
     let limit = arguments.count("limit", NODES, NODES_MOST)?;
     let depth = arguments.count("depth", DEPTH, DEPTH_MOST)?;
+    if arguments.text("key").is_none() && arguments.text("depth").is_some() {
+        return Err(Failure::bad("`depth` goes with `key`"));
+    }
     let picture = match (arguments.text("key"), arguments.number("txn")?) {
         (Some(_), Some(_)) => return Err(Failure::bad("give `key` or `txn`, not both")),
         (Some(key), None) => introspect.around(key.to_owned(), depth, limit).await?,
-        (None, Some(_)) if arguments.text("depth").is_some() => {
-            return Err(Failure::bad("`depth` goes with `key`"));
-        }
         (None, Some(number)) => introspect.after_transaction(number, limit).await?,
-        (None, None) if arguments.text("depth").is_none() => introspect.whole(limit).await?,
-        (None, None) => return Err(Failure::bad("`depth` goes with `key`")),
+        (None, None) => introspect.whole(limit).await?,
     };
     Ok(rendered(&picture, format))
 }
