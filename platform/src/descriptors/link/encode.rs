@@ -110,10 +110,10 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let Some(index) = links.index(&old.name) else {
         return Ok(Requests::new());
     };
-    if old.facts.as_ref().is_some_and(|facts| !facts.ours) && !links.is_ours(&old.name) {
-        return Ok(Requests::new());
-    }
     if !links.is_ours(&old.name) {
+        if old.facts.as_ref().is_some_and(|facts| !facts.ours) {
+            return Ok(Requests::new());
+        }
         let fresh = Attributes {
             enabled: Some(false),
             description: Some("".into()),
