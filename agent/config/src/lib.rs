@@ -2,7 +2,8 @@
 //!
 //! Start at [`schema`] for the models, at [`tree`] for what holds configuration and state, at
 //! [`configuration`] for what a request does. Everything here is a pure function of its arguments:
-//! no socket, file, clock or lock. The YANG text is part of the binary.
+//! no socket, file, clock or lock, but the one around the table of names ([`name`]). The YANG text is part of the
+//! binary.
 
 pub mod boot;
 pub mod changes;
@@ -16,6 +17,7 @@ pub mod layer;
 pub mod lease;
 pub mod map;
 pub mod models;
+pub mod name;
 pub mod parallel;
 pub mod path;
 pub mod reserved;
@@ -35,6 +37,7 @@ pub use layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 pub use lease::{LeasedPort, LeasedRoute};
 pub use map::Map;
 pub use models::{Models, ModelsError};
+pub use name::Name;
 pub use path::{Elem, Path};
 pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
 pub use rows::{RowChange, RowError, layer_rows_diff};

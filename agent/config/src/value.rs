@@ -8,10 +8,15 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use smol_str::SmolStr;
 
+use crate::name::Name;
+
 /// The value of a leaf or of a whole leaf-list.
 ///
 /// Values are canonical: two values of one leaf are equal exactly when YANG says that they are
 /// (RFC 7950 section 9), so comparing and hashing need no schema.
+///
+/// Trees are made of values. One is no larger than a [`SmolStr`], whose tag has room for those of the others as long as
+/// no other variant holds a `SmolStr` too, or more than 16 octets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     Bool(bool),
@@ -27,9 +32,9 @@ pub enum Value {
     Str(SmolStr),
     Binary(Arc<[u8]>),
     /// The name of an enumeration's member.
-    Enum(SmolStr),
+    Enum(Name),
     /// `module:name`.
-    Identity(SmolStr),
+    Identity(Name),
     /// Names of the bits that are set, in schema order.
     Bits(Arc<[SmolStr]>),
     Empty,
@@ -63,7 +68,8 @@ impl fmt::Display for Value {
             Self::Int(value) => write!(f, "{value}"),
             Self::Uint(value) => write!(f, "{value}"),
             Self::Decimal { digits, scale } => write_decimal(f, *digits, *scale),
-            Self::Str(text) | Self::Enum(text) => f.write_str(text),
+            Self::Str(text) => f.write_str(text),
+            Self::Enum(name) => f.write_str(name),
             Self::Binary(bytes) => f.write_str(&BASE64.encode(bytes)),
             Self::Identity(name) => f.write_str(bare_identity(name)),
             Self::Bits(names) => write_separated(f, names),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, Keys, Step, Value};
+use holdfast_config::{InstancePath, Keys, Name, Step, Value};
 use smol_str::SmolStr;
 
 use super::state::{Leaves, StateEntry};
@@ -71,7 +71,8 @@ impl Registry {
         let path = self.in_system(nodes.entry, &user.name);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &user.name);
-        leaves.text_enum(nodes.state_role, &user.role);
+        // The role was a name of the model when the value was made.
+        leaves.put(nodes.state_role, Value::Enum(Name::of(&user.role)));
         leaves.entry(path)
     }
 

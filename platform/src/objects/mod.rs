@@ -269,7 +269,7 @@ impl<'a> Object<'a> {
 
 fn only_text(keys: &Keys) -> Option<&SmolStr> {
     match keys.0.as_slice() {
-        [Value::Str(text) | Value::Enum(text)] => Some(text),
+        [Value::Str(text)] => Some(text),
         _ => None,
     }
 }
@@ -355,7 +355,8 @@ impl<M> Entry<'_, M> {
 
 fn text(value: &Value) -> Option<SmolStr> {
     match value {
-        Value::Str(text) | Value::Enum(text) => Some(text.clone()),
+        Value::Str(text) => Some(text.clone()),
+        Value::Enum(name) => Some((*name).into()),
         _ => None,
     }
 }

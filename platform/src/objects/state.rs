@@ -165,11 +165,7 @@ impl Registry {
         let path = self.link_path(&link.name);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
-        let kind = match &link.kind {
-            LinkKind::Other(_) => LinkKind::Physical.name(),
-            kind => kind.name(),
-        };
-        leaves.text_enum(nodes.state_kind, kind);
+        leaves.text_enum(nodes.state_kind, link.kind.model_name());
         leaves.put(nodes.state_enabled, Value::Bool(link.enabled));
         leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
         leaves.optional(nodes.state_mtu, link.mtu.map(|mtu| Value::Uint(mtu.into())));
@@ -408,7 +404,7 @@ impl Leaves {
         self.put(leaf, text_value(text));
     }
 
-    pub(super) fn text_enum(&mut self, leaf: NodeId, name: &str) {
+    pub(super) fn text_enum(&mut self, leaf: NodeId, name: &'static str) {
         self.put(leaf, enum_value(name));
     }
 
@@ -421,7 +417,7 @@ fn text_value(text: &str) -> Value {
     Value::Str(text.into())
 }
 
-fn enum_value(name: &str) -> Value {
+fn enum_value(name: &'static str) -> Value {
     Value::Enum(name.into())
 }
 

@@ -97,13 +97,20 @@ impl LinkKind {
     /// Name of the kind: the native model's, and the kernel's `IFLA_INFO_KIND` for links we make.
     pub fn name(&self) -> &str {
         match self {
-            Self::Physical => "physical",
+            Self::Other(name) => name,
+            _ => self.model_name(),
+        }
+    }
+
+    /// The native model's name of the kind. One that it does not have is a port to it.
+    pub fn model_name(&self) -> &'static str {
+        match self {
+            Self::Physical | Self::Other(_) => "physical",
             Self::Loopback => "loopback",
             Self::Veth { .. } => "veth",
             Self::Bridge(_) => "bridge",
             Self::Vxlan(_) => "vxlan",
             Self::Dummy => "dummy",
-            Self::Other(name) => name,
         }
     }
 

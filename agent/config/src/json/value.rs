@@ -132,7 +132,8 @@ fn write_one(out: &mut Vec<u8>, ty: &Type, value: &Value, flavour: Flavour) {
             let text = if quoted { format!("\"{value}\"") } else { value.to_string() };
             out.extend_from_slice(text.as_bytes());
         }
-        Value::Str(text) | Value::Enum(text) => write_text(out, text),
+        Value::Str(text) => write_text(out, text),
+        Value::Enum(name) => write_text(out, name),
         Value::Identity(name) if flavour == Flavour::Ietf => write_text(out, name),
         Value::Identity(name) => write_text(out, bare_identity(name)),
         Value::Binary(bytes) => write_text(out, &BASE64.encode(bytes)),

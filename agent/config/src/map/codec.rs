@@ -2,6 +2,7 @@
 
 use smol_str::SmolStr;
 
+use crate::name::Name;
 use crate::value::{Value, bare_identity};
 
 /// OpenConfig's `mtu` of an Ethernet port counts the header, the kernel's does not.
@@ -74,22 +75,22 @@ const TYPES: &[(&str, &str)] = &[
 
 fn type_down(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not an interface type".to_owned()) };
-    match TYPES.iter().find(|(oc, native)| oc == identity && *native != "vxlan") {
-        Some((_, native)) => Ok(Value::Enum(SmolStr::new_static(native))),
+    match TYPES.iter().find(|(oc, native)| identity == oc && *native != "vxlan") {
+        Some((_, native)) => Ok(Value::Enum(Name::constant(native))),
         None => Err(format!("interfaces of type `{identity}` are not supported")),
     }
 }
 
 fn type_up(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
-    let (identity, _) = TYPES.iter().find(|(_, native)| native == word)?;
-    Some(Value::Identity(SmolStr::new_static(identity)))
+    let (identity, _) = TYPES.iter().find(|(_, native)| word == native)?;
+    Some(Value::Identity(Name::constant(identity)))
 }
 
 /// Whether a link exists in software only.
 fn logical_up(value: &Value) -> Option<Value> {
     match value {
-        Value::Enum(word) => Some(Value::Bool(word != "physical")),
+        Value::Enum(word) => Some(Value::Bool(*word != "physical")),
         _ => None,
     }
 }
@@ -98,8 +99,8 @@ const DEFAULT_INSTANCE: &str = "openconfig-network-instance-types:DEFAULT_INSTAN
 
 fn instance_down(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Identity(identity) if identity == DEFAULT_INSTANCE => {
-            Ok(Value::Enum(SmolStr::new_static("default-instance")))
+        Value::Identity(identity) if *identity == DEFAULT_INSTANCE => {
+            Ok(Value::Enum(Name::constant("default-instance")))
         }
         Value::Identity(identity) => {
             Err(format!("network instances of type `{identity}` are not supported"))
@@ -109,7 +110,7 @@ fn instance_down(value: &Value) -> Result<Value, String> {
 }
 
 fn instance_up(_: &Value) -> Option<Value> {
-    Some(Value::Identity(SmolStr::new_static(DEFAULT_INSTANCE)))
+    Some(Value::Identity(Name::constant(DEFAULT_INSTANCE)))
 }
 
 const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
@@ -123,14 +124,14 @@ fn role_down(value: &Value) -> Result<Value, String> {
         "read-only" => "read-only",
         _ => return Err(format!("`{text}` is no role: SYSTEM_ROLE_ADMIN, admin or read-only")),
     };
-    Ok(Value::Enum(SmolStr::new_static(word)))
+    Ok(Value::Enum(Name::constant(word)))
 }
 
 fn role_up(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
     Some(Value::Str(match word.as_str() {
         "admin" => SmolStr::new_static(ADMIN_ROLE),
-        _ => word.clone(),
+        _ => (*word).into(),
     }))
 }
 
@@ -139,7 +140,7 @@ fn services_up(value: &Value) -> Option<Value> {
     let Value::List(words) = value else { return None };
     let identity = |word: &Value| match word {
         Value::Str(word) if word == "gnmi" => {
-            Some(Value::Identity(SmolStr::new_static("openconfig-system-grpc:GNMI")))
+            Some(Value::Identity(Name::constant("openconfig-system-grpc:GNMI")))
         }
         _ => None,
     };
@@ -151,9 +152,7 @@ const DROP: &str = "openconfig-local-routing:DROP";
 
 fn next_hop_down(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Identity(identity) if identity == DROP => {
-            Ok(Value::Enum(SmolStr::new_static("drop")))
-        }
+        Value::Identity(identity) if *identity == DROP => Ok(Value::Enum(Name::constant("drop"))),
         Value::Identity(identity) => Err(format!("next hop `{identity}` is not supported")),
         Value::Str(_) => Ok(value.clone()),
         _ => Err("not an address".to_owned()),
@@ -162,7 +161,7 @@ fn next_hop_down(value: &Value) -> Result<Value, String> {
 
 fn next_hop_up(value: &Value) -> Option<Value> {
     match value {
-        Value::Enum(word) if word == "drop" => Some(Value::Identity(SmolStr::new_static(DROP))),
+        Value::Enum(word) if *word == "drop" => Some(Value::Identity(Name::constant(DROP))),
         other => Some(other.clone()),
     }
 }

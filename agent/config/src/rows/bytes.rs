@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::name::Name;
 use crate::value::Value;
 
 const FALSE: u8 = 0;
@@ -100,13 +101,13 @@ impl<'a> Reader<'a> {
                 let scale = self.byte()?;
                 Value::Decimal { digits: self.signed()?, scale }
             }
-            STR => Value::Str(self.text()?),
+            STR => Value::Str(SmolStr::new(self.text()?)),
             BINARY => Value::Binary(Arc::from(self.bytes()?)),
-            ENUM => Value::Enum(self.text()?),
-            IDENTITY => Value::Identity(self.text()?),
+            ENUM => Value::Enum(self.known_name()?),
+            IDENTITY => Value::Identity(self.known_name()?),
             BITS => Value::Bits(self.many(|reader| {
                 reader.byte()?;
-                reader.text()
+                reader.text().map(SmolStr::new)
             })?),
             EMPTY => Value::Empty,
             LIST => Value::List(self.many(Self::value)?),
@@ -122,8 +123,12 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn text(&mut self) -> Result<SmolStr, &'static str> {
-        std::str::from_utf8(self.bytes()?).map(SmolStr::new).map_err(|_| "a text is not UTF-8")
+    fn text(&mut self) -> Result<&'a str, &'static str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| "a text is not UTF-8")
+    }
+
+    fn known_name(&mut self) -> Result<Name, &'static str> {
+        self.text().map(Name::of)
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], &'static str> {

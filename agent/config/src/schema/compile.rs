@@ -13,6 +13,7 @@ use super::types::{Base, Canonical, EnumMember, Identity, Pattern, Type};
 use super::when::When;
 use super::xsd;
 use super::{Leaf, Module, ModuleId, Node, NodeId, NodeKind, Origin, Schema, SchemaError};
+use crate::name::Name;
 use crate::value::Value;
 
 /// Our marks, see holdfast-extensions.yang.
@@ -218,11 +219,11 @@ impl Compiler {
             RawType::Enum(members) => Base::Enum(
                 members
                     .iter()
-                    .map(|(name, value)| EnumMember { name: name.clone(), value: *value })
+                    .map(|(name, value)| EnumMember { name: Name::of(name), value: *value })
                     .collect(),
             ),
             RawType::Identity { fitting, .. } => Base::Identity(
-                fitting.iter().map(|name| Identity { qualified: name.clone() }).collect(),
+                fitting.iter().map(|name| Identity { qualified: Name::of(name) }).collect(),
             ),
             RawType::Bits(names) => Base::Bits(names.iter().cloned().collect()),
             RawType::Union(members) => {

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use regex::Regex;
 use smol_str::SmolStr;
 
+use crate::name::Name;
 use crate::value::{Value, bare_identity};
 
 /// The type of a leaf after all typedefs and leafrefs.
@@ -63,7 +64,7 @@ pub struct Pattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnumMember {
-    pub name: SmolStr,
+    pub name: Name,
     pub value: i32,
 }
 
@@ -71,7 +72,7 @@ pub struct EnumMember {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// `module:name`.
-    pub qualified: SmolStr,
+    pub qualified: Name,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,7 +176,7 @@ impl Type {
         match &self.base {
             Base::Str { lengths, patterns } => self.string(text, lengths, patterns),
             Base::Enum(members) => match members.iter().find(|m| m.name == text) {
-                Some(member) => Ok(Value::Enum(member.name.clone())),
+                Some(member) => Ok(Value::Enum(member.name)),
                 None => Err(self.misfit(text)),
             },
             Base::Identity(known) => self.identity(text, known),
@@ -292,7 +293,7 @@ impl Type {
         };
         let mut fitting = known.iter().filter(name);
         match (fitting.next(), fitting.next()) {
-            (Some(one), None) => Ok(Value::Identity(one.qualified.clone())),
+            (Some(one), None) => Ok(Value::Identity(one.qualified)),
             (Some(_), Some(_)) => Err(ValueError(format!(
                 "`{text}` is in several modules, name one as `module:{text}`"
             ))),

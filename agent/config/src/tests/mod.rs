@@ -13,6 +13,7 @@ mod origins;
 mod ranks;
 mod rows;
 mod set;
+mod sizes;
 mod stack;
 mod union;
 mod union_model;

@@ -77,7 +77,8 @@ fn scalar(value: &Value) -> Wire {
         Value::Decimal { digits, scale } => {
             Wire::DoubleVal(*digits as f64 / 10f64.powi(i32::from(*scale)))
         }
-        Value::Str(text) | Value::Enum(text) => Wire::StringVal(text.to_string()),
+        Value::Str(text) => Wire::StringVal(text.to_string()),
+        Value::Enum(name) => Wire::StringVal(name.to_string()),
         Value::Identity(name) => Wire::StringVal(bare_identity(name).to_owned()),
         Value::Binary(octets) => Wire::BytesVal(octets.to_vec().into()),
         Value::Bits(_) => Wire::StringVal(value.to_string()),

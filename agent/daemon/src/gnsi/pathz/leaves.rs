@@ -101,7 +101,7 @@ impl Leaves {
         leaves
     }
 
-    fn of_instance(&self, instance: &str, installed: Option<&Installed>) -> ServiceState {
+    fn of_instance(&self, instance: &'static str, installed: Option<&Installed>) -> ServiceState {
         let keys = Keys::single(Value::Enum(instance.into()));
         let entry = [Step::node(self.system), Step::entry(self.policy, keys)];
         let name = installed.map(|_| Value::Enum(instance.into()));
