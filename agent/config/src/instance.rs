@@ -1,13 +1,27 @@
 //! Concrete paths: which node of the schema, and which entry of each list above it.
 
-use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::schema::NodeId;
 use crate::value::Value;
 
 /// The key values of one list entry, in the order of the schema's `key` statement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Keys(pub SmallVec<[Value; 1]>);
+///
+/// Nearly every list has one key, and an entry's keys stand in the list, in each path and beside each change: with one
+/// key they take what its value takes, and more of them are shared by all copies.
+#[derive(Clone)]
+pub struct Keys(Held);
+
+#[derive(Clone)]
+enum Held {
+    One(Value),
+    /// None, or more than one.
+    Many(Arc<[Value]>),
+}
 
 /// One step down the tree. `keys` stand on list entries and nowhere else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +36,79 @@ pub struct InstancePath(pub Vec<Step>);
 
 impl Keys {
     pub fn single(value: Value) -> Self {
-        Self(SmallVec::from_iter([value]))
+        Self(Held::One(value))
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self(Held::Many(Arc::default()))
+    }
+}
+
+impl Deref for Keys {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        match &self.0 {
+            Held::One(value) => std::slice::from_ref(value),
+            Held::Many(values) => values,
+        }
+    }
+}
+
+impl FromIterator<Value> for Keys {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        let mut values = values.into_iter();
+        match (values.next(), values.next()) {
+            (None, _) => Self::default(),
+            (Some(only), None) => Self::single(only),
+            (Some(first), second) => {
+                let values = [first].into_iter().chain(second).chain(values);
+                Self(Held::Many(values.collect()))
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Keys {
+    type Item = &'a Value;
+    type IntoIter = std::slice::Iter<'a, Value>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Keys {}
+
+impl Hash for Keys {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl PartialOrd for Keys {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Keys {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
     }
 }
 

@@ -52,13 +52,13 @@ impl KeyPattern {
     }
 
     pub fn matches(&self, keys: &Keys) -> bool {
-        self.0.len() == keys.0.len()
-            && self.0.iter().zip(&keys.0).all(|(want, is)| want.as_ref().is_none_or(|w| w == is))
+        self.0.len() == keys.len()
+            && self.0.iter().zip(keys).all(|(want, is)| want.as_ref().is_none_or(|w| w == is))
     }
 
     /// The one entry this stands for, when no key is open.
     pub fn concrete(&self) -> Option<Keys> {
-        self.0.iter().cloned().collect::<Option<SmallVec<_>>>().map(Keys)
+        self.0.iter().cloned().collect()
     }
 
     fn covers(&self, other: &KeyPattern) -> bool {
@@ -120,10 +120,7 @@ impl From<&InstancePath> for Pattern {
     fn from(path: &InstancePath) -> Self {
         let step = |s: &Step| PatternStep {
             node: s.node,
-            keys: s
-                .keys
-                .as_ref()
-                .map(|keys| KeyPattern(keys.0.iter().cloned().map(Some).collect())),
+            keys: s.keys.as_ref().map(|keys| KeyPattern(keys.iter().cloned().map(Some).collect())),
         };
         Self(path.0.iter().map(step).collect())
     }
@@ -351,7 +348,7 @@ impl InstancePath {
                 let text = |(key, value): (&NodeId, &Value)| {
                     (schema.node(*key).name.to_string(), value.to_string())
                 };
-                elem.keys = keys.iter().zip(&values.0).map(text).collect();
+                elem.keys = keys.iter().zip(values).map(text).collect();
             }
             elem
         };

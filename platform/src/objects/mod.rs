@@ -268,7 +268,7 @@ impl<'a> Object<'a> {
 }
 
 fn only_text(keys: &Keys) -> Option<&SmolStr> {
-    match keys.0.as_slice() {
+    match &**keys {
         [Value::Str(text)] => Some(text),
         _ => None,
     }

@@ -7,7 +7,7 @@
 use super::grammar::{Grammar, NO, Word};
 use super::lines::{Line, Token, lines, words};
 use super::{Act, CliError, Statement};
-use crate::instance::{InstancePath, Keys, Step};
+use crate::instance::{InstancePath, Step};
 use crate::schema::types::Base;
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         };
         let values = keys.iter().zip(given).map(value).collect::<Result<_, _>>()?;
         if let Some(step) = block.path.0.last_mut() {
-            *step = Step::entry(word.node, Keys(values));
+            *step = Step::entry(word.node, values);
         }
         Ok(rest)
     }

@@ -224,7 +224,7 @@ fn write_steps(grammar: &Grammar<'_>, out: &mut String, from: NodeId, steps: &[S
 
 fn write_keys(schema: &Schema, out: &mut String, list: &Node, keys: &Keys) {
     let NodeKind::List { keys: leaves } = &list.kind else { return };
-    for (leaf, value) in leaves.iter().zip(&keys.0) {
+    for (leaf, value) in leaves.iter().zip(keys) {
         write_one(schema, out, *leaf, value);
     }
 }

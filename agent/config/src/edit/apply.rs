@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
         let name = &schema.node(key.node).name;
         let place =
             list_keys(schema, entry.node).iter().position(|key| schema.node(*key).name == *name);
-        let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.0.get(place));
+        let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));
         if let Some(held) = held.filter(|held| *held != value) {
             let cause = Cause::KeyMismatch {
                 key: name.to_string(),
@@ -345,7 +345,7 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         for (container, leaf, place) in self.models().map.mirrors(origin, *list) {
-            let (held, given) = (&keys.0[*place], payload.value(*leaf));
+            let (held, given) = (&keys[*place], payload.value(*leaf));
             if let Some(given) = given.filter(|given| container == inside && *given != held) {
                 return Err(Cause::KeyMismatch {
                     key: self.models().schema(origin).node(*leaf).name.to_string(),
@@ -445,7 +445,7 @@ fn lacking_mirrors(
 ) -> Vec<Mirror> {
     let lacks = |(config, leaf, place): &(NodeId, NodeId, usize)| {
         let has = entry.container(*config).is_some_and(|config| config.leaf(*leaf).is_some());
-        (!has).then(|| (*config, *leaf, keys.0[*place].clone()))
+        (!has).then(|| (*config, *leaf, keys[*place].clone()))
     };
     models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }

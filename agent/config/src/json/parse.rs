@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use smallvec::SmallVec;
 
 use self::list::ListSeed;
 use super::value::{from_float, from_int, from_str, from_uint};
@@ -160,7 +159,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
             (kind, keys) => {
                 let mut branch = new_branch(node);
                 if let (NodeKind::List { keys: leaves }, Some(keys)) = (kind, keys) {
-                    for (leaf, value) in leaves.iter().zip(&keys.0) {
+                    for (leaf, value) in leaves.iter().zip(keys) {
                         branch.put_leaf(*leaf, value.clone(), self.meta.clone());
                     }
                 }
@@ -236,9 +235,9 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
             let missing = || Fault::MissingKey(self.schema.node(*key).name.to_string());
             branch.value(*key).cloned().ok_or_else(missing)
         };
-        let keys = keys.iter().map(value).collect::<Result<SmallVec<_>, _>>()?;
+        let keys = keys.iter().map(value).collect::<Result<_, _>>()?;
         self.complete_twins(node, branch)?;
-        Ok(Keys(keys))
+        Ok(keys)
     }
 
     /// OpenConfig repeats each key in the entry's `config` container, where it must say the same; what a
@@ -362,7 +361,7 @@ impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
         let node = self.reader.schema.node(id);
         let known_key = match (&self.node.kind, self.keys) {
             (NodeKind::List { keys: leaves }, Some(keys)) => {
-                leaves.iter().position(|k| *k == id).map(|at| &keys.0[at])
+                leaves.iter().position(|k| *k == id).map(|at| &keys[at])
             }
             _ => None,
         };

@@ -9,7 +9,7 @@ use super::{
     Anchor, AnchorId, Codec, Counterpart, Implied, KeyRule, Limit, Map, MapError, MappedLeaf,
     Never, OwnLeaf, Row, Up, When, model,
 };
-use crate::instance::{Keys, Step};
+use crate::instance::Step;
 use crate::path::{Elem, Path};
 use crate::reserved;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
@@ -232,7 +232,7 @@ impl<'a> Compiler<'a> {
                 let keys = keys_of(self.openconfig, entry.node);
                 keys.iter().position(|key| self.openconfig.node(*key).name == *name)
             });
-            let value = entry.zip(place).and_then(|(entry, at)| entry.keys.as_ref()?.0.get(at));
+            let value = entry.zip(place).and_then(|(entry, at)| entry.keys.as_ref()?.get(at));
             return value
                 .map(|value| KeyRule::Fixed(value.clone()))
                 .ok_or_else(|| format!("`{elem}` has no key `{name}`"));
@@ -472,7 +472,7 @@ fn steps(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<Step>, Strin
             key_value(schema, *key, text)
         };
         let keys = keys.iter().map(value).collect::<Result<_, String>>()?;
-        Ok(Step::entry(*node, Keys(keys)))
+        Ok(Step::entry(*node, keys))
     };
     nodes.iter().zip(&path.elems).map(step).collect()
 }

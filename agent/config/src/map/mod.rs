@@ -204,22 +204,25 @@ impl Anchor {
 
 impl Counterpart {
     pub(crate) fn openconfig_keys(&self, native: &Keys) -> Keys {
-        Keys(self.keys.iter().map(|rule| rule.value(native)).collect())
+        self.keys.iter().map(|rule| rule.value(native)).collect()
     }
 
     /// `None` when a fixed key has another value: an entry that has no native counterpart.
     pub(crate) fn native_keys(&self, openconfig: &Keys) -> Option<Keys> {
-        let mut keys = openconfig.clone();
-        for (rule, value) in self.keys.iter().zip(&openconfig.0) {
-            match rule {
-                KeyRule::Fixed(fixed) if fixed != value => return None,
-                KeyRule::Fixed(_) => {}
-                KeyRule::Native(place) => *keys.0.get_mut(*place)? = value.clone(),
-            }
+        let fits = |(rule, value): (&KeyRule, &Value)| match rule {
+            KeyRule::Fixed(fixed) => fixed == value,
+            KeyRule::Native(_) => true,
+        };
+        if !self.keys.iter().zip(openconfig).all(fits) {
+            return None;
         }
-        let native = self.keys.iter().filter(|rule| matches!(rule, KeyRule::Native(_))).count();
-        keys.0.truncate(native);
-        Some(keys)
+        let is_native = |rule: &&KeyRule| matches!(rule, KeyRule::Native(_));
+        let native = |at| {
+            let mut rules = self.keys.iter().zip(openconfig);
+            let here = |rule: &KeyRule| matches!(rule, KeyRule::Native(place) if *place == at);
+            rules.find_map(|(rule, value)| here(rule).then(|| value.clone()))
+        };
+        (0..self.keys.iter().filter(is_native).count()).map(native).collect()
     }
 }
 
@@ -227,7 +230,7 @@ impl KeyRule {
     pub(crate) fn value(&self, native: &Keys) -> Value {
         match self {
             KeyRule::Fixed(value) => value.clone(),
-            KeyRule::Native(place) => native.0[*place].clone(),
+            KeyRule::Native(place) => native[*place].clone(),
         }
     }
 }

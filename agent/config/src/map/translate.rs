@@ -160,7 +160,7 @@ impl Map {
         let Some(limit) = &self.limits[model(origin)][list.0 as usize] else { return Ok(()) };
         let fits =
             |(allowed, value): (&Vec<Value>, &Value)| allowed.is_empty() || allowed.contains(value);
-        match limit.keys.iter().zip(&keys.0).all(fits) {
+        match limit.keys.iter().zip(keys).all(fits) {
             true => Ok(()),
             false => Err(&limit.reason),
         }

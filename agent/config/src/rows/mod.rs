@@ -186,7 +186,7 @@ impl Writer<'_> {
         }
         let before = self.keys.len();
         keys.iter()
-            .flat_map(|keys| &keys.0)
+            .flat_map(|keys| keys.iter())
             .for_each(|value| bytes::put_value(&mut self.keys, value));
         let mut row = |it: Held<'_>| it.and_then(|entry| self.row(node, keys, entry));
         let (was, is) = (row(old), row(new));
@@ -228,7 +228,7 @@ impl Writer<'_> {
         let implied = |leaf: NodeId, value: &Value| {
             key_leaves.contains(&leaf)
                 || mirrors.iter().any(|(_, mirror, place)| {
-                    *mirror == leaf && keys.is_some_and(|keys| keys.0[*place] == *value)
+                    *mirror == leaf && keys.is_some_and(|keys| keys[*place] == *value)
                 })
         };
         self.leaves(entry, &implied, &mut row);
@@ -313,11 +313,11 @@ fn read_row(
     let entry = layers.tree_mut(layer).branch_mut(schema, &steps, &mark);
     if let Some(Step { node, keys: Some(keys) }) = steps.last() {
         entry.given = flags & FLAG_GIVEN != 0;
-        for (leaf, value) in list_keys(schema, *node).iter().zip(&keys.0) {
+        for (leaf, value) in list_keys(schema, *node).iter().zip(keys) {
             entry.put_leaf(*leaf, value.clone(), mark);
         }
         for (config, leaf, place) in models.map.mirrors(layer.origin, *node) {
-            entry.container_mut(*config).put_leaf(*leaf, keys.0[*place].clone(), mark);
+            entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
         }
     }
     while !value.0.is_empty() {
@@ -366,7 +366,7 @@ fn entry_steps(
     let step = |node: NodeId| match &schema.node(node).kind {
         NodeKind::List { keys } => {
             let values = keys.iter().map(|_| key.value()).collect::<Result<_, _>>()?;
-            Ok(Step::entry(node, Keys(values)))
+            Ok(Step::entry(node, values))
         }
         _ => Ok(Step::node(node)),
     };

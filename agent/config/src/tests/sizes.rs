@@ -17,5 +17,9 @@ fn parts_of_trees_do_not_grow() {
         // As a text of up to 23 octets in place.
         Value = 24;
         Option<Value> = 24;
+        // As the one value that nearly all are.
+        Keys = 24;
+        Option<Keys> = 24;
+        Step = 32;
     }
 }

@@ -262,7 +262,7 @@ impl<M: Clone> Branch<M> {
         };
         let inner = it.children.iter().filter(holds_more).take(INNER).count();
         let mut entry = Self::with_capacity(leaves.len() + inner);
-        for (leaf, value) in leaves.iter().zip(&keys.0) {
+        for (leaf, value) in leaves.iter().zip(keys) {
             entry.put_leaf(*leaf, value.clone(), meta.clone());
         }
         entry

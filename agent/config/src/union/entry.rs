@@ -129,7 +129,7 @@ impl<'a> Union<'a> {
         overlays: &mut Overlays<'a>,
     ) {
         if let Some(place) = leaf.key {
-            let value = self.place.last().and_then(|(_, keys)| keys.0.get(place)).cloned();
+            let value = self.place.last().and_then(|(_, keys)| keys.get(place)).cloned();
             if let (Some(value), Some(node)) = (value, leaf.native.last()) {
                 effective.put_leaf(*node, value, self.entry_prov(*node, inputs));
             }

@@ -108,7 +108,7 @@ fn object(models: &Models, path: &InstancePath, kind: &str) -> Option<InstancePa
 /// The one key of the entry at the end of a path.
 fn key(path: &InstancePath) -> Option<Value> {
     let keys: &Keys = path.last()?.keys.as_ref()?;
-    keys.0.first().cloned()
+    keys.first().cloned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

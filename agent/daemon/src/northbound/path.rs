@@ -204,7 +204,7 @@ fn to_elem(schema: &Schema, step: &Step) -> gnmi::PathElem {
     let node = schema.node(step.node);
     let mut key = BTreeMap::new();
     if let (NodeKind::List { keys }, Some(values)) = (&node.kind, &step.keys) {
-        for (leaf, value) in keys.iter().zip(&values.0) {
+        for (leaf, value) in keys.iter().zip(values) {
             key.insert(schema.node(*leaf).name.to_string(), value.to_string());
         }
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::writing::tree;
 use super::*;
-use crate::instance::{Keys, Step};
+use crate::instance::Step;
 use crate::layer::Mark;
 use crate::schema::types::{Base, Type};
 use crate::schema::{Node, NodeKind};
@@ -112,7 +112,7 @@ fn grow(
                 for _ in 0..=choices.below(3) {
                     let values = keys.iter().map(|key| choices.value(&schema.leaf(*key).ty));
                     let Some(values) = values.collect() else { continue };
-                    let entry = path.join(Step::entry(*id, Keys(values)));
+                    let entry = path.join(Step::entry(*id, values));
                     if choices.one_in(2) {
                         tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
                     }

@@ -32,7 +32,7 @@ pub struct Rights {
 
 /// One step down a tree.
 pub fn step(view: &NodeView, from: &Position, step: &Step) -> Position {
-    view.step(from, &step.node, |place| step.keys.as_ref()?.0.get(*place))
+    view.step(from, &step.node, |place| step.keys.as_ref()?.get(*place))
 }
 
 /// One step of a pattern. Keys that it leaves open stand for all values at once.
