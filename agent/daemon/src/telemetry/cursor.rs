@@ -41,7 +41,7 @@ pub enum Item<'a> {
     /// The entry went away and came back: what the reader knows of it is void, its leaves follow.
     Reborn { path: &'a [Step], time_ns: u64 },
     /// `missed` counts the changes folded into this one because nobody read in time.
-    Leaf { path: &'a [Step], leaf: Leaf<Stamp>, missed: u64 },
+    Leaf { path: &'a [Step], leaf: Leaf<Stamp>, missed: u32 },
 }
 
 impl Cursor {
@@ -111,7 +111,7 @@ enum Pair {
 enum Told {
     Gone,
     Reborn { time_ns: u64 },
-    Leaf { leaf: Leaf<Stamp>, missed: u64 },
+    Leaf { leaf: Leaf<Stamp>, missed: u32 },
 }
 
 /// Which patterns lead through a place.
@@ -310,7 +310,7 @@ impl Walk {
             }
             (Some(Compare::Values), _) => 0,
             (Some(Compare::Events), Some(old)) if old.meta.born == leaf.meta.born => {
-                (leaf.meta.changes - old.meta.changes).saturating_sub(1)
+                leaf.meta.changes.wrapping_sub(old.meta.changes).saturating_sub(1)
             }
             (Some(Compare::Events), _) => leaf.meta.changes.saturating_sub(1),
         };

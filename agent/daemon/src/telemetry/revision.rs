@@ -12,10 +12,14 @@ use smol_str::SmolStr;
 pub struct Stamp {
     /// When the value last changed, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// How often the value was set to another one since the leaf appeared, that time included.
-    pub changes: u64,
-    /// The revision in which the leaf appeared, or appeared again.
-    pub born: u64,
+    /// How often the value was set to another one since the leaf appeared, that time included. It starts again at 0
+    /// after the largest number: what counts is the difference of two stamps of one leaf, and no client is 2^32 changes
+    /// of one leaf behind.
+    pub changes: u32,
+    /// The revision in which the leaf appeared, or appeared again, modulo 2^32. All that is asked is whether two stamps
+    /// at one path are of one leaf. Were a leaf to go and come back exactly 2^32 revisions after it first came, and
+    /// between two readings, its reader would be told its value, and not that it had been away.
+    pub born: u32,
 }
 
 /// Configuration and state together, as Get shows them. Leaves that change without an event
@@ -114,7 +118,7 @@ impl Revision {
         next: Revision,
     ) -> Draft<'s> {
         let Self { number, time_ns, annotation, .. } = next;
-        let stamp = Stamp { time_ns, changes: 1, born: number };
+        let stamp = Stamp { time_ns, changes: 1, born: birth(number) };
         let tree = |origin, tree, schema| DraftTree {
             origin,
             tree,
@@ -303,6 +307,11 @@ impl<'p> Place<'p> {
     }
 }
 
+/// The lower half of a revision's number, see [`Stamp::born`].
+fn birth(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).expect("the upper half is masked out")
+}
+
 fn branch_at<'b>(from: &'b Branch<Stamp>, steps: &[Step]) -> Option<&'b Branch<Stamp>> {
     steps.iter().try_fold(from, |branch, step| match &step.keys {
         None => branch.container(step.node).map(|it| &**it),
@@ -322,7 +331,9 @@ fn set(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, value: Valu
 
 fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
     match old {
-        Some(leaf) => Stamp { changes: leaf.meta.changes + 1, born: leaf.meta.born, ..fresh },
+        Some(leaf) => {
+            Stamp { changes: leaf.meta.changes.wrapping_add(1), born: leaf.meta.born, ..fresh }
+        }
         None => fresh,
     }
 }

@@ -170,7 +170,7 @@ fn stamps_count_changes_and_births() {
 }
 
 #[track_caller]
-fn check_stamp(drafts: &[Vec<Act>], want: (u64, u64, u64)) {
+fn check_stamp(drafts: &[Vec<Act>], want: (u64, u32, u32)) {
     let revision = drafts.iter().fold(Revision::default(), |it, acts| advance(&it, acts));
     let path = instance("/interfaces/interface[name=eth0]/state/mtu");
     let stamp = revision.openconfig.leaf(&path).unwrap().meta;

@@ -36,7 +36,7 @@ pub fn overlaid(
 
 /// The revision in which the entry that holds the leaf appeared; 0 where there is no list above.
 /// So a leaf of an entry that came back counts as another leaf.
-fn birth(tree: &Tree<Stamp>, leaf: &InstancePath) -> Option<u64> {
+fn birth(tree: &Tree<Stamp>, leaf: &InstancePath) -> Option<u32> {
     let Some(last) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return Some(0) };
     let entry = tree.branch(&InstancePath(leaf.0[..=last].to_vec()))?;
     let stamp = entry.children().iter().find_map(|(_, child)| match child {

@@ -154,12 +154,12 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u64) -> gnmi::Update {
+    fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u32) -> gnmi::Update {
         let val = path.last().map(|step| self.encoding.leaf(self.schema, step.node, value));
         gnmi::Update {
             path: Some(to_wire(self.schema, path)),
             val,
-            duplicates: u32::try_from(missed).unwrap_or(u32::MAX),
+            duplicates: missed,
             ..Default::default()
         }
     }

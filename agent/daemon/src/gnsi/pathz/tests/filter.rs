@@ -159,13 +159,13 @@ fn key_of(leaf: &str) -> Option<String> {
 }
 
 /// Entries that are in two trees with different numbers went away in between.
-fn tree(leaves: &BTreeSet<String>, born: u64) -> Tree<Stamp> {
+fn tree(leaves: &BTreeSet<String>, born: u32) -> Tree<Stamp> {
     let mut tree = Tree::new();
     for leaf in leaves {
         let path = MODELS.schema(Origin::OpenConfig).resolve_write(&leaf.parse().unwrap()).unwrap();
         // Of eth0 it is always the same entry.
         let born = if leaf.contains("eth0") { 1 } else { born };
-        let stamp = Stamp { time_ns: born, changes: 1, born };
+        let stamp = Stamp { time_ns: born.into(), changes: 1, born };
         let value = match leaf.ends_with("/name") {
             true => Value::Str(leaf.split(['=', ']']).nth(1).unwrap_or_default().into()),
             false => Value::Str(leaf.as_str().into()),
