@@ -1,5 +1,7 @@
 //! What the parts of a tree take: there are millions of them beside each other.
 
+use std::sync::Arc;
+
 use crate::*;
 
 /// A row that fails has grown by a change that did not mean to, or shows that the table may be stricter now.
@@ -21,5 +23,13 @@ fn parts_of_trees_do_not_grow() {
         Keys = 24;
         Option<Keys> = 24;
         Step = 32;
+        // One entry in the nodes of a list.
+        (Keys, Arc<()>) = 32;
+        // One child of a branch: a leaf is the largest, and its value has the tag of all three.
+        (NodeId, Child<Mark>) = 40;
+        (NodeId, Child<Prov>) = 40;
+        List<Mark> = 24;
+        // With the two counts of its `Arc` just what the allocator has a size for.
+        Branch<Mark> = 32;
     }
 }

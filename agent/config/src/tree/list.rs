@@ -20,7 +20,8 @@ pub struct List<M>(Entries<M>);
 #[derive(Clone, Debug)]
 enum Entries<M> {
     Few(Vec<(Keys, Shared<M>)>),
-    Many(OrdMap<Keys, Shared<M>>),
+    /// Boxed, as long lists are few, and every child of every branch would be as large as one.
+    Many(Box<OrdMap<Keys, Shared<M>>>),
 }
 
 /// An entry as the map's diff sees it: the same when it is the same memory.
@@ -141,7 +142,7 @@ impl<M> List<M> {
         if let Entries::Few(few) = &mut self.0
             && few.len() >= FEW
         {
-            self.0 = Entries::Many(std::mem::take(few).into_iter().collect());
+            self.0 = Entries::Many(Box::new(std::mem::take(few).into_iter().collect()));
         }
     }
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{InstancePath, Path, Pattern, Step};
+use holdfast_config::{Child, InstancePath, NodeId, Path, Pattern, Step};
 use proptest::prelude::*;
 
-use super::{Change, Class, Compare, Cursor, Filter, Item, Plane, Revision, Selection, Walk, What};
+use super::{
+    Change, Class, Compare, Cursor, Filter, Item, Plane, Revision, Selection, Stamp, Walk, What,
+};
 
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
 static NATIVE: LazyLock<Schema> = LazyLock::new(|| Schema::native().unwrap());
@@ -167,6 +169,13 @@ fn stamps_count_changes_and_births() {
     check_stamp(&[born.clone(), vec![gone.clone()], vec![leaf(0)]], (3000, 1, 3));
     check_stamp(&[born.clone(), vec![gone.clone(), leaf(0)]], (1000, 1, 1));
     check_stamp(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
+}
+
+/// Each leaf of both trees has one, beside its value of 24 octets.
+#[test]
+fn stamps_do_not_grow() {
+    assert_eq!(size_of::<Stamp>(), 16);
+    assert_eq!(size_of::<(NodeId, Child<Stamp>)>(), 48);
 }
 
 #[track_caller]
