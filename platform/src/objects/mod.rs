@@ -78,7 +78,7 @@ impl Registry {
         branch: &Branch<M>,
     ) -> Result<(Key, SharedValue), ObjectError> {
         let key = self.key(path)?;
-        let entry = Entry { path, branch };
+        let entry = Entry::of(path, branch);
         let value: SharedValue = match Object::of(&self.nodes, path) {
             Some(Object::System) => Arc::new(self.system(&entry)?),
             Some(Object::User(name)) => Arc::new(self.user(name, &entry)?),
@@ -104,7 +104,7 @@ impl Registry {
     /// When the path is none of an object, or a key in it is not what its leaf says.
     pub fn key(&self, path: &InstancePath) -> Result<Key, ObjectError> {
         let branch: Branch<()> = Branch::default();
-        let entry = Entry { path, branch: &branch };
+        let entry = Entry::of(path, &branch);
         Ok(match Object::of(&self.nodes, path) {
             Some(Object::System) => descriptors::system::key(),
             Some(Object::User(name)) => descriptors::access::user_key(name),
@@ -274,13 +274,33 @@ fn only_text(keys: &Keys) -> Option<&SmolStr> {
     }
 }
 
-/// One object's entry, as values are read from it.
+/// One object's entry, or one in it, as values are read from it.
 struct Entry<'a, M> {
+    /// The object's.
     path: &'a InstancePath,
+    /// List and keys of an entry in the object. Only who has to name it makes a path of them.
+    inner: Option<(NodeId, &'a Keys)>,
     branch: &'a Branch<M>,
 }
 
-impl<M> Entry<'_, M> {
+impl<'a, M> Entry<'a, M> {
+    fn of(path: &'a InstancePath, branch: &'a Branch<M>) -> Self {
+        Self { path, inner: None, branch }
+    }
+
+    /// An entry of a list in this object.
+    fn inner(&self, list: NodeId, keys: &'a Keys, branch: &'a Branch<M>) -> Self {
+        Self { path: self.path, inner: Some((list, keys)), branch }
+    }
+
+    /// Where it stands.
+    fn place(&self) -> InstancePath {
+        match self.inner {
+            None => self.path.clone(),
+            Some((list, keys)) => self.path.join(Step::entry(list, keys.clone())),
+        }
+    }
+
     fn value(&self, leaf: NodeId) -> Option<&Value> {
         self.branch.value(leaf)
     }
@@ -318,23 +338,27 @@ impl<M> Entry<'_, M> {
         parsed.map(Some)
     }
 
+    fn key_text(&self) -> Option<&'a SmolStr> {
+        let own = || self.path.last()?.keys.as_ref();
+        only_text(self.inner.map(|(_, keys)| keys).or_else(own)?)
+    }
+
     /// The entry's only key.
     fn key_as<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ObjectError> {
-        let text = self.path.last().and_then(|step| step.keys.as_ref()).and_then(only_text);
-        let text = text.ok_or_else(|| self.error("its key is no text"))?;
+        let text = self.key_text().ok_or_else(|| self.error("its key is no text"))?;
         text.parse().map_err(|error| self.error(format!("`{text}`: {error}")))
     }
 
     fn container(&self, node: NodeId) -> Option<Entry<'_, M>> {
-        Some(Entry { path: self.path, branch: self.branch.container(node)? })
+        Some(Entry { branch: self.branch.container(node)?, ..*self })
     }
 
     fn error(&self, reason: impl Into<String>) -> ObjectError {
-        ObjectError { path: self.path.clone(), reason: reason.into(), incomplete: false }
+        ObjectError { path: self.place(), reason: reason.into(), incomplete: false }
     }
 
     fn leaf_error(&self, leaf: NodeId, reason: impl Into<String>) -> ObjectError {
-        let path = self.path.join(Step::node(leaf));
+        let path = self.place().join(Step::node(leaf));
         ObjectError { path, reason: reason.into(), incomplete: false }
     }
 
@@ -344,7 +368,7 @@ impl<M> Entry<'_, M> {
         leaf: NodeId,
         reason: impl Into<String>,
     ) -> ObjectError {
-        let path = self.path.join(Step::node(container)).join(Step::node(leaf));
+        let path = self.place().join(Step::node(container)).join(Step::node(leaf));
         ObjectError { path, reason: reason.into(), incomplete: false }
     }
 

@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{Branch, Keys, Step};
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
-use super::{Entry, ObjectError, Registry, only_text};
+use super::{Entry, ObjectError, Registry};
 use crate::values::{
     KernelRoute, NetworkInstance, NextHop, NextHopTarget, StaticProtocol, StaticRoute,
 };
@@ -48,7 +47,7 @@ impl Registry {
         }
         let mut next_hops = Vec::new();
         for (keys, branch) in entry.branch.list(nodes.hop).iter().flat_map(|list| list.iter()) {
-            next_hops.push(self.next_hop(prefix, keys, branch, entry)?);
+            next_hops.push(self.next_hop(prefix, &entry.inner(nodes.hop, keys, branch))?);
         }
         let route = StaticRoute {
             instance: instance.clone(),
@@ -63,17 +62,9 @@ impl Registry {
         }
     }
 
-    fn next_hop<M>(
-        &self,
-        prefix: IpNet,
-        keys: &Keys,
-        branch: &Branch<M>,
-        route: &Entry<'_, M>,
-    ) -> Result<NextHop, ObjectError> {
+    fn next_hop<M>(&self, prefix: IpNet, entry: &Entry<'_, M>) -> Result<NextHop, ObjectError> {
         let nodes = &self.nodes.route;
-        let path = route.path.join(Step::entry(nodes.hop, keys.clone()));
-        let entry = Entry { path: &path, branch };
-        let index = only_text(keys).cloned().unwrap_or_default();
+        let index = entry.key_text().cloned().unwrap_or_default();
         let link = entry.text(nodes.hop_interface);
         let target = match entry.text(nodes.hop_target).as_deref() {
             Some("drop") => NextHopTarget::Drop,
