@@ -61,10 +61,12 @@ impl Engine {
                     node.key
                 ));
             }
+            let needs = node.goal.needs();
             if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
-            let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none();
+            let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none()
+                || self.graph.is_short(idx);
             let trouble = node.trouble.as_ref();
             let excused = node.flight().is_some()
                 || trouble.is_some_and(|trouble| trouble.due.is_some() || trouble.error.is_some())

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::dependency::{Claim, Dependency, Offer, Taken};
+use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
 use crate::invalid::InvalidField;
 use crate::key::{Key, KindId};
 use crate::operation::{Action, Class, OperationError, TransportId};
@@ -66,10 +66,23 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What must exist before this value can. Ignored for values that are only observed.
+    /// What must exist before this value can; before all of it can, if it is divisible. Ignored for values that are only observed.
     fn dependencies(&self, value: &Self::Value) -> Vec<Dependency> {
         let _ = value;
         Vec::new()
+    }
+
+    /// True for a value that can be had in part where not all it depends on is there: see [`Descriptor::without`].
+    fn is_divisible(&self, value: &Self::Value) -> bool {
+        let _ = value;
+        false
+    }
+
+    /// What a divisible value is without its members that depend on any of these targets (ascending), under the same
+    /// key; `None` where nothing is left of it. Depends on nothing that the value in full does not depend on, and has no parts.
+    fn without(&self, value: &Self::Value, lacking: &[Target]) -> Option<Self::Value> {
+        let _ = (value, lacking);
+        None
     }
 
     /// What dependants can count on beside the key while this value exists: facets, connected prefixes.
@@ -192,6 +205,8 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn effect(&self) -> Effect;
     fn validate(&self, value: &dyn Value) -> Vec<InvalidField>;
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
+    fn is_divisible(&self, value: &dyn Value) -> bool;
+    fn without(&self, value: &dyn Value, lacking: &[Target]) -> Option<SharedValue>;
     fn provides(&self, value: &dyn Value) -> Vec<Offer>;
     fn claims(&self, value: &dyn Value) -> Vec<Claim>;
     fn parts(&self, value: &dyn Value) -> Vec<Part>;
@@ -247,6 +262,15 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency> {
         Descriptor::dependencies(self, typed(self, value))
+    }
+
+    fn is_divisible(&self, value: &dyn Value) -> bool {
+        Descriptor::is_divisible(self, typed(self, value))
+    }
+
+    fn without(&self, value: &dyn Value, lacking: &[Target]) -> Option<SharedValue> {
+        let value = Descriptor::without(self, typed(self, value), lacking)?;
+        Some(Arc::new(value))
     }
 
     fn provides(&self, value: &dyn Value) -> Vec<Offer> {

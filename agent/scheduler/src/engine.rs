@@ -309,12 +309,12 @@ impl Engine {
         self.running.is_empty() && self.queue.is_empty()
     }
 
-    /// What the engine holds of a key: intended, applied, observed. Cheaper than [`Engine::status`].
+    /// What the engine holds of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
     pub fn planes(&self, key: &Key) -> [Option<&SharedValue>; 3] {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return [None; 3];
         };
-        [node.goal.value(), node.applied.as_ref(), node.observed.as_ref()]
+        [node.goal.asked(), node.applied.as_ref(), node.observed.as_ref()]
     }
 
     /// Pre-images of adopted objects, ascending by key.

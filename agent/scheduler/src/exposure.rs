@@ -29,7 +29,7 @@ impl Graph {
     pub(crate) fn expose(&mut self, idx: Idx) {
         self.cover_up(idx);
         let node = self.node(idx);
-        let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+        let needs = node.goal.needs();
         let mut targets: Vec<Target> = needs.iter().map(|need| need.target.clone()).collect();
         targets.push(Target::Exact(node.key.clone()));
         targets.dedup();

@@ -25,8 +25,8 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::policy::DriftPolicy;
 use crate::status::Counters;
-use crate::traits::Traits;
-use crate::value::SharedValue;
+use crate::traits::{Traits, ordering};
+use crate::value::{SharedValue, same};
 
 pub(crate) use groups::{Group, GroupId, GroupIds};
 pub(crate) use node::{Goal, Node, Source, Sources};
@@ -178,6 +178,21 @@ impl Graph {
         self.weigh(idx);
     }
 
+    /// Whether something else can be had of a divisible value by now than what is its goal.
+    pub(crate) fn is_short(&self, idx: Idx) -> bool {
+        let node = self.node(idx);
+        let Some(full) = node.goal.divisible() else { return false };
+        let lacking = ordering(&full.1.needs).map(|need| &need.target);
+        let lacking: Vec<Target> = lacking.filter(|it| self.avail(it) == 0).cloned().collect();
+        let goal = node.goal.value();
+        if lacking.is_empty() {
+            return !same(goal, Some(&full.0));
+        }
+        let part = Traits::without(&self.registry, &node.key, full, &lacking);
+        let part = part.filter(|(_, part)| part.needs.iter().all(|it| self.avail(&it.target) > 0));
+        part.is_some_and(|(value, _)| !same(goal, Some(&value)))
+    }
+
     /// Whether a value is not where it should be, or may not be.
     pub(crate) fn is_off(&self, idx: Idx) -> bool {
         let node = self.node(idx);
@@ -187,6 +202,7 @@ impl Graph {
             Goal::Valid(_, traits) => {
                 !node.in_place()
                     || node.unmet > 0
+                    || self.is_short(idx)
                     || self.is_contended(idx)
                     || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, traits))
             }
@@ -328,7 +344,7 @@ impl Graph {
             let pointers =
                 |all: [Option<&Arc<Traits>>; 2]| all.map(|traits| traits.map(Arc::as_ptr));
             let before = pointers(node.concerned());
-            let after = pointers(concerned(node.goal.traits(), live.as_ref().filter(|_| ours)));
+            let after = pointers(concerned(node.goal.listed(), live.as_ref().filter(|_| ours)));
             before == after || before == [after[1], after[0]]
         };
         let before = if listed { None } else { Some(self.member_of(idx)) };
@@ -425,9 +441,9 @@ impl Graph {
         self.registry.label(key, value.map(|value| &**value))
     }
 
-    /// The unmet dependencies of a goal, with how strong they are.
+    /// The unmet dependencies of what was asked for, with how strong they are.
     pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str, Bond)> {
-        let needs = self.node(idx).goal.traits().map_or(&[][..], |traits| &traits.needs);
+        let needs = self.node(idx).goal.needs();
         let unmet = needs.iter().filter(|need| self.avail(&need.target) == 0);
         unmet.map(|need| (&need.target, need.label.as_str(), need.bond))
     }

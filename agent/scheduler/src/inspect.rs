@@ -40,7 +40,7 @@ impl Engine {
             return Vec::new();
         };
         let applied = node.live.as_ref().filter(|_| node.ours);
-        let traits = node.goal.traits().or(applied);
+        let traits = node.goal.listed().or(applied);
         let needs = traits.map_or(&[][..], |traits| &traits.needs);
         let need = |need: &crate::dependency::Dependency| Need {
             label: need.label.to_string(),
@@ -113,7 +113,7 @@ impl Engine {
     /// Lists of members may hold values that need something else by now.
     fn is_needing(&self, idx: Idx, target: &Target) -> bool {
         let node = self.graph.node(idx);
-        let traits = node.goal.traits().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
+        let traits = node.goal.listed().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
         traits.into_iter().any(|traits| !traits.needs_of(target).is_empty())
     }
 

@@ -55,7 +55,8 @@ pub(crate) struct OverlayNode {
     pub(crate) key: Key,
     /// Copied from the graph when the plan hears of one: see [`Overlay::sources_mut`].
     pub(crate) sources: Sources,
-    heard: bool,
+    /// The plan has heard of one: its intent may change.
+    pub(crate) heard: bool,
     pub(crate) goal: Goal,
     /// Sources or goal differ from those of the graph.
     pub(crate) changed: bool,
@@ -200,6 +201,8 @@ pub(crate) struct Turned {
     pub(crate) freed: Vec<Spot>,
     /// Live nodes of ours that lost what they must not be without.
     pub(crate) bereft: Vec<Spot>,
+    /// Nodes of which more can be had now, maybe.
+    pub(crate) divisible: Vec<Spot>,
 }
 
 #[derive(Debug)]
@@ -375,11 +378,22 @@ impl<'g> Overlay<'g> {
         spot_of(self.nodes.len() - 1)
     }
 
+    /// Gives a node that intends a divisible value what can be had of it: that is nobody's change of intent.
+    pub(crate) fn refit(&mut self, spot: Spot, goal: Goal) {
+        let graph = self.graph;
+        let node = self.node_mut(spot);
+        if let (false, Some(idx)) = (node.changed, node.idx) {
+            node.sources.clone_from(&graph.node(idx).sources);
+        }
+        self.set_goal(spot, goal);
+    }
+
     /// The sources of intent of a node, to be changed.
     pub(crate) fn sources_mut(&mut self, spot: Spot) -> &mut Sources {
         let graph = self.graph;
         let node = self.node_mut(spot);
         if !std::mem::replace(&mut node.heard, true)
+            && !node.changed
             && let Some(idx) = node.idx
         {
             node.sources.clone_from(&graph.node(idx).sources);
@@ -402,10 +416,19 @@ impl<'g> Overlay<'g> {
         self.open_accounts(spot, &traits, unknown);
         for at in 0..traits.needs.len() {
             let account = self.node(spot).accounts[at];
-            let extra = &mut self.group_mut(account).extra;
-            if extra.last() != Some(&spot) {
-                extra.push(spot);
-            }
+            self.list(account, spot);
+        }
+        for need in traits.full().iter().flat_map(|(_, full)| &full.needs) {
+            let account = self.account(&need.target);
+            self.list(account, spot);
+        }
+    }
+
+    /// Lists a node whose goal is new with an account.
+    fn list(&mut self, account: Account, spot: Spot) {
+        let extra = &mut self.group_mut(account).extra;
+        if extra.last() != Some(&spot) {
+            extra.push(spot);
         }
     }
 

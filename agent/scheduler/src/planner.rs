@@ -9,6 +9,7 @@ mod ahead;
 mod cascade;
 mod claims;
 mod emit;
+mod fit;
 mod ingest;
 mod resolve;
 mod sequence;
@@ -24,7 +25,7 @@ use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{Account, Accounts, Becoming, Overlay, OverlayNode, Spot, Want, spot_of};
 use crate::plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Unmet, Work};
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 use crate::value::SharedValue;
 
 use sequence::Sequence;
@@ -53,6 +54,8 @@ pub(crate) struct Planner<'g> {
     pub(crate) spent: BTreeMap<Key, Spot>,
     /// Changes that wait for what they need.
     pub(crate) starved: BTreeMap<Key, Spot>,
+    /// Divisible values of which less or more than their goal may be had.
+    unfitted: BTreeMap<Key, Spot>,
     /// Creates with a dependency on a companion.
     pub(crate) companions: Vec<Spot>,
     /// What will be taken along, and by whom.
@@ -82,6 +85,7 @@ impl<'g> Planner<'g> {
             blocked: BTreeMap::new(),
             spent: BTreeMap::new(),
             starved: BTreeMap::new(),
+            unfitted: BTreeMap::new(),
             companions: Vec::new(),
             doomed_under: FixedMap::default(),
             doomed_of: FixedMap::default(),
@@ -153,8 +157,16 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// Decides what a value needs: nothing, or to go, to become, to come.
+    /// Decides what a value needs: nothing, or to go, to become, to come. What may do with less waits until it is known
+    /// what is there.
     fn classify(&mut self, spot: Spot) {
+        self.note_divisible(spot);
+        if !self.may_shrink(spot) {
+            self.classify_whole(spot);
+        }
+    }
+
+    fn classify_whole(&mut self, spot: Spot) {
         let graph = self.overlay.graph;
         let node = self.overlay.node(spot);
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
@@ -225,6 +237,7 @@ impl<'g> Planner<'g> {
         } else if companion {
             self.companions.push(spot);
         }
+        self.note_divisible(spot);
     }
 
     fn want_change(&mut self, spot: Spot, becoming: Becoming) {
@@ -311,7 +324,7 @@ impl<'g> Planner<'g> {
         let held = needy && becoming != Becoming::Found && self.overlay.is_held(spot, &new);
         if waits || held || needy && self.is_claimed(spot, &new) {
             self.starved.insert(key, spot);
-            return;
+            return self.note_held(spot);
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&live), Some(&new));
         if becoming == Becoming::Updated {
@@ -326,14 +339,6 @@ impl<'g> Planner<'g> {
             return self.leave_with(spot, carrier, live, &lost); // nothing will be left to put back
         }
         self.apply_change(spot, becoming, value, new, &lost);
-    }
-
-    /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
-    /// been created so.
-    fn leans_on_itself(&mut self, spot: Spot, live: &Traits, new: &Arc<Traits>) -> bool {
-        let added = ordering(&new.needs).filter(|need| live.needs_of(&need.target).is_empty());
-        let added: Vec<&Target> = added.map(|need| &need.target).collect();
-        !added.is_empty() && self.overlay.falls_with(spot, &added)
     }
 
     /// What a value that changes in place is to become.
@@ -430,7 +435,7 @@ impl<'g> Planner<'g> {
             return;
         }
         if self.overlay.is_held(spot, &traits) || self.is_claimed(spot, &traits) {
-            return;
+            return self.note_held(spot);
         }
         let op = self.emit(spot, Action::Create, None, Some(value.clone()), &Accounts::new());
         self.overlay.become_live(spot, Some(traits), true, Some(op));
@@ -476,7 +481,8 @@ impl<'g> Planner<'g> {
     /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
     fn waiting(&self) -> Vec<(Spot, Unmet)> {
         let nodes = &self.overlay.nodes;
-        let pending = (0..).zip(nodes).filter(|(_, node)| node.changed && node.live.is_none());
+        let pending =
+            (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
         let pending = pending.filter(|(_, node)| node.goal.traits().is_some());
         let unmet = |node: &OverlayNode| {
             let accounts = (0..).zip(&node.accounts);
@@ -496,7 +502,12 @@ impl<'g> Planner<'g> {
     /// Acts on all readiness that changed.
     pub(crate) fn turn(&mut self) {
         for spot in std::mem::take(&mut self.overlay.turned.bereft) {
-            self.park(spot);
+            if !self.fit(spot) {
+                self.park(spot);
+            }
+        }
+        for spot in std::mem::take(&mut self.overlay.turned.divisible) {
+            self.note_divisible(spot);
         }
         for spot in std::mem::take(&mut self.overlay.turned.freed) {
             match self.overlay.node(spot).want {

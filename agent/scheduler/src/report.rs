@@ -101,7 +101,7 @@ impl Engine {
             state,
             detail,
             last: node.last,
-            intended: node.goal.value().cloned(),
+            intended: node.goal.asked().cloned(),
             applied: node.applied.clone(),
             observed: node.observed.clone(),
             part_of: node.sources.iter().filter_map(|(source, _)| owner(source)).collect(),
@@ -111,7 +111,7 @@ impl Engine {
 
     fn detail(&self, idx: Idx, node: &Node, alone: bool) -> Detail {
         let trouble = node.trouble.as_ref();
-        let waits = node.live.is_none() || node.unmet > 0;
+        let waits = node.live.is_none() || node.unmet > 0 || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
             unmet: unmet.map(|(_, label, _)| label.to_owned()).collect(),

@@ -81,7 +81,7 @@ impl fmt::Display for State {
 /// Why a value is where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Labels of the dependencies nobody meets.
+    /// Labels of the dependencies nobody meets: it waits for them, or does without them.
     pub unmet: Vec<String>,
     /// The values it waits for that wait for it in turn, itself first; empty when it is in no such circle.
     /// Searched for where one status is asked for, not in lists.

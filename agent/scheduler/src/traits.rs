@@ -41,13 +41,19 @@ struct Seldom {
     takes: Box<[Taken]>,
     /// What goes when the offered property goes.
     property_takes: Box<[(Target, Taken)]>,
+    divisible: bool,
+    /// What was asked for, where this is what can be had of it.
+    full: Option<Full>,
 }
+
+/// A divisible value in full, which is asked for, and of which another one is what can be had.
+pub(crate) type Full = (SharedValue, Arc<Traits>);
 
 impl Seldom {
     fn boxed(self) -> Option<Box<Self>> {
-        let Self { parts, order, prefixes, claims, takes, property_takes } = &self;
+        let Self { parts, order, prefixes, claims, takes, property_takes, divisible, full } = &self;
         let empty = order.is_empty() && prefixes.is_empty() && claims.is_empty();
-        let empty = empty && parts.is_empty();
+        let empty = empty && parts.is_empty() && !divisible && full.is_none();
         let nothing = empty && takes.is_empty() && property_takes.is_empty();
         (!nothing).then(|| Box::new(self))
     }
@@ -109,9 +115,32 @@ impl Traits {
             }
             let (needs, order) = checked(needs).map_err(Refusal::whole)?;
             (draft.seldom.order, draft.seldom.claims) = (order, descriptor.claims(&**value).into());
+            draft.seldom.divisible = descriptor.is_divisible(&**value);
             Ok(draft.needing(needs))
         });
         traits.map_err(Refusal::whole).flatten().map(Arc::new)
+    }
+
+    /// What can be had of a divisible value without these targets, and what its descriptor says of that. Nothing where
+    /// nothing is left, or where the descriptor contradicts itself.
+    pub(crate) fn without(
+        registry: &Registry,
+        key: &Key,
+        full: Full,
+        lacking: &[Target],
+    ) -> Option<(SharedValue, Arc<Self>)> {
+        let descriptor = registry.descriptor(key.kind())?;
+        let value = guarded(|| descriptor.without(&*full.0, lacking)).ok().flatten()?;
+        let is_part = !full.1.needs_of(&Target::Whole(key.clone())).is_empty();
+        let traits = Self::intended(registry, key, &value, is_part, None, &mut 0).ok()?;
+        let mut traits = Arc::into_inner(traits)?;
+        let within = traits.needs.iter().all(|need| !full.1.needs_of(&need.target).is_empty());
+        let parts = full.1.parts().into_iter().chain(traits.parts()).any(|parts| !parts.is_empty());
+        if !within || parts {
+            return None;
+        }
+        traits.seldom.get_or_insert_default().full = Some(full);
+        Some((value, Arc::new(traits)))
     }
 
     /// Asks about a value that is only observed: what it needs is no concern of ours, and its parts are properties.
@@ -172,6 +201,16 @@ impl Traits {
             "the parts of {value:?} are others than its descriptor says"
         );
         Some((draft, listed))
+    }
+
+    /// What was asked for, where this is what can be had of it.
+    pub(crate) fn full(&self) -> Option<&Full> {
+        self.seldom.as_ref().and_then(|seldom| seldom.full.as_ref())
+    }
+
+    /// True for what can be had in part, and for such a part.
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.seldom.as_ref().is_some_and(|seldom| seldom.divisible || seldom.full.is_some())
     }
 
     /// What it comes after and goes before, without needing it.

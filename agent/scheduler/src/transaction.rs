@@ -392,7 +392,9 @@ impl Engine {
                 continue;
             }
             self.forgive(idx);
-            self.graph.node_mut(idx).retry = retry.clone();
+            if node.heard {
+                self.graph.node_mut(idx).retry = retry.clone();
+            }
             let known = node.accounts.iter().map(|&it| plan.counted[it as usize].known);
             let known: SmallVec<[Option<GroupId>; 4]> = known.collect();
             self.graph.set_goal(idx, node.sources, node.goal, &known);

@@ -58,6 +58,46 @@ fn order_alone_is_kept_where_both_come_or_go_and_never_waited_for() {
 }
 
 #[test]
+fn what_can_be_had_in_part_has_what_is_there() {
+    check("", "", "r |a |b; a; b", "create a; create b; create r");
+    check("", "", "r |a |b; a", "create a; create r");
+    check("", "", "r |a |b", "");
+    check("", "", "r |a |b <c; a", "create a");
+    check("", "", "r |a&?f |b; a; b", "create a; create b; create r");
+    check("", "", "r |a |b; x .y(|a,|b); a", "create a; create x; create r; create x.y");
+    // More of it in place; all of it, once more than one comes.
+    check("", "r |a |b; a", "b", "create b; update r");
+    check("", "r |a |b |c; a", "b; c", "create b; create c; update r");
+    check("", "r |a |b", "b", "create b; create r");
+    check("", "r |a&c |b; b", "a", "create a");
+    check("", "r |a&c |b; b; a", "c", "create c; update r");
+    // Less of it before what it uses goes, and nothing else in the way: it never goes itself.
+    check("", "r |a |b; a; b", "-a", "update r; delete a");
+    check("", "r |a |b; a; b", "-a; r =1 |a |b", "update r; delete a");
+    check("", "r |a |b; a", "-a; b", "create b; update r; delete a");
+    check("", "r |a:up |b; a :up; b", "a", "update r; update a");
+    check("", "r |?f |b; a +f; b", "a", "update r; update a");
+    check("", "r |a |b; a; b; c <a", "-a", "delete c; update r; delete a");
+    check("", "r |a |b; a; b; u <r", "-a", "update r; delete a");
+    check("", "m ~/; m/a <m; r |m/a |b; b", "-m; -m/a", "update r; delete m");
+    // Made anew, or exchanged: it does without meanwhile.
+    check("", "r |a |b; a; b", "a !1", "update r; delete a; create a; update r");
+    check("", "r |a |b; a #x; b", "-a; c #x; r |b |c", "update r; delete a; create c; update r");
+    // The last one goes: so does it. Nothing of it that is wanted is there: the same.
+    check("", "r |a |b; a", "-a", "delete r; delete a");
+    check("", "r |a |b; a; b", "-a; -b", "delete r; delete a; delete b");
+    check("", "r |a |b; a", "r |b |c", "delete r");
+    // Another intent, of which another part can be had.
+    check("", "r |a |b; a", "r =1 |a |b", "update r");
+    check("", "r |a |b; a; c", "r |b |c", "update r");
+    check("", "r |a |b; a", "r |a", "");
+    check("", "r |a |b; a", "r !1 |a |b", "delete r; create r");
+    // It comes to need nothing that rests on it.
+    check("", "r |a |b; a", "b <r", "create b");
+    check("", "r |a |b; a; b <r", "-a", "delete b; delete r; delete a");
+}
+
+#[test]
 fn deletes_go_before_what_they_need() {
     check("", "a <b; b", "-a; -b", "delete a; delete b");
     check("", "a <b; b <c; c", "-c; -b; -a", "delete a; delete b; delete c");

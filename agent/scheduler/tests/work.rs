@@ -82,6 +82,22 @@ fn many_providers_change_hands_at_their_own_cost() {
     assert!(cost(&mut lab, &change, 4 * count) <= 20 * count as u64);
 }
 
+#[test]
+fn what_can_be_had_in_part_costs_itself() {
+    let mut lab = quick();
+    let count = MANY as u64;
+    lab.commit("a; b; c").unwrap();
+    lab.commit(&many(MANY, |n| format!("r{n} |a |b"))).unwrap();
+    lab.commit(&many(MANY, |n| format!("s{n} |a |l{n}"))).unwrap();
+    lab.log.clear();
+    assert!(cost(&mut lab, "-b", MANY + 1) <= 12 * count);
+    assert!(cost(&mut lab, "b", MANY + 1) <= 14 * count);
+    assert!(cost(&mut lab, "l7", 2) < 20, "one that was left out costs one");
+    assert!(cost(&mut lab, "-l7", 2) < 20);
+    assert!(cost(&mut lab, "c =1", 1) < 10);
+    assert!(cost(&mut lab, "r7 =1 |a |b", 1) < 10);
+}
+
 // proves kv.X6
 #[test]
 fn a_long_chain_costs_its_length() {

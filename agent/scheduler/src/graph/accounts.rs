@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
-use crate::dependency::{Bond, Claim, Target};
+use crate::dependency::{Bond, Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
 use crate::traits::Traits;
@@ -51,6 +51,14 @@ impl Graph {
         });
         let accounts = accounts.collect();
         self.node_mut(idx).accounts = accounts;
+        if let Some((_, full)) = traits.as_ref().and_then(|traits| traits.full()) {
+            let met = |target: &Target| traits.iter().any(|it| !it.needs_of(target).is_empty());
+            for Dependency { target, .. } in &full.needs {
+                if !met(target) && !is_listed(before, target) {
+                    self.join(idx, target, self.groups.find(target));
+                }
+            }
+        }
     }
 
     /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
@@ -348,7 +356,7 @@ impl Graph {
         for &member in members {
             let node = self.node(member);
             let waits = node.goal.traits().is_some() && node.live.is_none();
-            if waits && self.may_come(member) {
+            if waits && self.may_come(member) || self.is_short(member) {
                 self.wake(member);
             }
         }
@@ -428,26 +436,31 @@ impl Graph {
         let target = self.groups.target(group);
         let used = node.ours
             && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
-        if wanted > 0 && node.flight().is_none() && !node.in_place() {
+        let left_out = wanted == 0 && node.goal.is_leaving_out(target);
+        if (wanted > 0 && !node.in_place() || left_out) && node.flight().is_none() {
             self.stirred.push(idx);
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
             let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
-            if waits && self.may_come(idx) {
+            if waits && self.may_come(idx) || self.is_short(idx) {
                 self.wake(idx);
             }
         } else {
             node.unmet += wanted;
             // An old value that could not become the new one does not outlive what the new one needs.
             let stuck = wanted > 0 && node.ours && node.live.is_some();
+            let waits = wanted > 0 && node.live.is_none();
             if (used || stuck) && node.flight().is_none() {
                 self.bereft.push(idx);
             }
+            if waits && self.is_short(idx) {
+                self.wake(idx); // it waited for what was to go, and can do without
+            }
         }
         self.weigh(idx);
-        wanted > 0 || used
+        wanted > 0 || used || left_out
     }
 }
 

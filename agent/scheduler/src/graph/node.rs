@@ -6,12 +6,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{GroupIds, concerned};
+use crate::dependency::{Dependency, Target};
 use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
 use crate::options::{IntentSource, Retry};
 use crate::status::LastOperation;
-use crate::traits::{Refusal, Traits};
+use crate::traits::{Full, Refusal, Traits};
 use crate::trouble::Trouble;
 use crate::value::SharedValue;
 
@@ -55,6 +56,48 @@ impl Goal {
             Self::Valid(_, traits) => Some(traits),
             _ => None,
         }
+    }
+
+    /// The value that was asked for: in full, where the goal is what can be had of it.
+    pub(crate) fn asked(&self) -> Option<&SharedValue> {
+        self.traits().and_then(|traits| traits.full()).map(|(full, _)| full).or(self.value())
+    }
+
+    /// All that is needed for what was asked for.
+    pub(crate) fn needs(&self) -> &[Dependency] {
+        self.listed().map_or(&[], |traits| &traits.needs)
+    }
+
+    /// The traits of what was asked for: a value is listed with all it needs, also where it could do without.
+    pub(crate) fn listed(&self) -> Option<&Arc<Traits>> {
+        let traits = self.traits()?;
+        Some(traits.full().map_or(traits, |(_, full)| full))
+    }
+
+    /// A value that can be had in part, in full.
+    pub(crate) fn divisible(&self) -> Option<Full> {
+        match self {
+            Self::Valid(value, traits) if traits.is_divisible() => {
+                Some(traits.full().cloned().unwrap_or_else(|| (value.clone(), traits.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.traits().is_some_and(|traits| traits.is_divisible())
+    }
+
+    /// True for what can be had of what was asked for, without the rest.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.traits().is_some_and(|traits| traits.full().is_some())
+    }
+
+    /// True when what was asked for needs a target that this does without.
+    pub(crate) fn is_leaving_out(&self, target: &Target) -> bool {
+        let needs = |traits: &Traits| !traits.needs_of(target).is_empty();
+        let Some(traits) = self.traits() else { return false };
+        traits.full().is_some_and(|(_, full)| needs(full) && !needs(traits))
     }
 
     /// Nobody knew its kind when it was judged.
@@ -160,7 +203,7 @@ impl Node {
 
     /// The traits whose dependencies list this node as a member of groups.
     pub(super) fn concerned(&self) -> [Option<&Arc<Traits>>; 2] {
-        concerned(self.goal.traits(), self.live.as_ref().filter(|_| self.ours))
+        concerned(self.goal.listed(), self.live.as_ref().filter(|_| self.ours))
     }
 
     /// What the system has: as seen, or else as we left it.

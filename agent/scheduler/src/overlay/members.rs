@@ -61,7 +61,7 @@ impl Overlay<'_> {
     pub(super) fn is_asleep(&self, idx: Idx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
-            node.goal.traits().is_some() && !node.in_place()
+            node.goal.traits().is_some() && (!node.in_place() || node.goal.is_partial())
         } else {
             node.ours && node.live.is_some()
         }
@@ -73,8 +73,12 @@ impl Overlay<'_> {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if there {
             node.unmet = node.unmet.saturating_sub(wanted);
+            let divisible = node.goal.is_divisible();
             if wanted > 0 && node.unmet == 0 {
                 self.turned.ready.push(spot);
+            }
+            if divisible {
+                self.turned.divisible.push(spot);
             }
         } else {
             node.unmet = node.unmet.saturating_add(wanted);

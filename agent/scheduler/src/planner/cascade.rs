@@ -31,14 +31,17 @@ impl Planner<'_> {
         }
     }
 
-    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change.
+    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change, or may
+    /// do without it.
     pub(super) fn park_idle(&mut self, spot: Spot, key: &Key) {
         if std::mem::replace(&mut self.overlay.node_mut(spot).parting_mut().warned, true) {
             return;
         }
         let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
         for user in self.overlay.users(account, false) {
-            if user != spot && matches!(self.overlay.node(user).want, Want::Nothing) {
+            let node = self.overlay.node(user);
+            let stays = !matches!(node.want, Want::Nothing) || node.goal.is_divisible();
+            if user != spot && !stays {
                 self.park(user);
             }
         }

@@ -127,7 +127,7 @@ impl Planner<'_> {
         let taught = node.goal.is_unimplemented()
             && self.overlay.graph.registry.descriptor(node.key.kind()).is_some();
         let unchanged = value.is_none() || was_part == as_part;
-        if same(node.goal.value(), value.as_ref()) && unchanged && !taught {
+        if same(node.goal.asked(), value.as_ref()) && unchanged && !taught {
             let goal = node.goal.clone();
             if mode == Mode::Atomic
                 && let Goal::Refused(value, refusal) = &goal

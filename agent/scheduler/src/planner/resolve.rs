@@ -1,10 +1,10 @@
 //! What gives way when a plan cannot go on.
 //!
 //! In this order: companions that wait for nothing but one another are created together; an order that is no dependence
-//! is not kept; the users of what must go are
-//! parked, those of the highest kind first; a change that will not get what it needs becomes a delete; where values
-//! of the system use one another in a circle, the circle is broken; and an identity kept for its holder of before, who
-//! does not come, goes to whoever else wants it.
+//! is not kept; the users of what must go are parked, or do without it where they can, those of the highest kind first;
+//! what can be had in part becomes what is there; a change that will not get what it needs becomes a delete; where
+//! values of the system use one another in a circle, the circle is broken; and an identity kept for its holder of
+//! before, who does not come, goes to whoever else wants it.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,7 @@ impl Planner<'_> {
         self.create_companions()
             || self.release_early()
             || self.park_users()
+            || self.fit_all()
             || self.starve()
             || self.break_circle()
             || self.give_up_kept()
@@ -147,7 +148,7 @@ impl Planner<'_> {
         }
         let mut parked = false;
         for user in users {
-            parked |= user != spot && self.park(user);
+            parked |= user != spot && (self.fit(user) || self.park(user));
         }
         parked
     }

@@ -63,7 +63,8 @@ impl Footprint {
 
     fn add(&mut self, key: &Key, live: Option<&Traits>, goal: Option<&Traits>) {
         self.keys.insert(key.clone());
-        for traits in live.into_iter().chain(goal) {
+        let full = goal.and_then(|goal| goal.full()).map(|(_, full)| &**full);
+        for traits in live.into_iter().chain(goal).chain(full) {
             self.claims.extend(traits.claims().iter().cloned());
             for need in &traits.needs {
                 self.need(&need.target);

@@ -31,6 +31,8 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
     if outside {
         let names = proptest::sample::select(&generate::NAMES[..]);
         all.push((1, names.prop_map(Move::Lose).boxed()));
+        let names = proptest::sample::select(&["c", "B", "a.w", "m.w"][..]);
+        all.push((2, names.prop_map(Move::Wither).boxed()));
         all.push((
             1,
             (0..2u8, 0..3u32).prop_map(|(which, state)| Move::Foreign(which, state)).boxed(),

@@ -17,6 +17,12 @@ const PROVIDERS: [&str; 3] = ["a", "b", "A"];
 /// These need one another or providers, so nothing that is in a circle of companions is in another circle as well.
 const COMPANIONS: [&str; 2] = ["d", "e"];
 
+/// These can be had in part. They have no parts of their own, and nobody whom their members need comes to need them.
+const DIVISIBLE: [&str; 2] = ["c", "B"];
+
+/// Members that need what may come and go.
+const MEMBERS: [&str; 8] = ["|a", "|b", "|A", "|m/1", "|?f", "|a&b", "|b:up", "|@10.0.0.1"];
+
 /// One value as text.
 pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = String> {
     let tame = PROVIDERS.contains(&name) || COMPANIONS.contains(&name) || name.starts_with('m');
@@ -31,13 +37,20 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     let anything = proptest::sample::select(&NAMES[..]);
     tokens.push((1, anything.prop_map(|name| format!("<~{name}")).boxed()));
     if rich {
-        tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ":up"]));
+        tokens.extend(fixed(&[":up"]));
+        if !DIVISIBLE.contains(&name) {
+            tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ".w(|a,|b&A)"]));
+        }
         if !COMPANIONS.contains(&name) {
             // Two that come together only, and both want one identity, can never come: no rule of the reference.
             tokens.extend(fixed(&["#x", "#y"]));
         }
         if let Some(at) = COMPANIONS.iter().position(|other| *other == name) {
             tokens.push((1, Just(format!("<>{}", COMPANIONS[1 - at])).boxed()));
+        }
+        if DIVISIBLE.contains(&name) {
+            let members = proptest::sample::select(&MEMBERS[..]);
+            tokens.push((12, members.prop_map(str::to_owned).boxed()));
         }
         tokens.push((1, anyone.prop_map(|name| format!("<!{name}")).boxed()));
         let provider = proptest::sample::select(&PROVIDERS[..]);

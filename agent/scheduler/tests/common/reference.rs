@@ -86,10 +86,19 @@ impl Reference {
                 come = companions(waiting, &there);
             }
             if come.is_empty() {
-                return there;
+                break;
             }
             there.extend(come.into_iter().map(|it| (it.thing.key(), it.thing.clone())));
         }
+        // What came with some of its members has all that can be had in the end.
+        let members = |thing: &Thing| match thing.is_divisible() {
+            true => thing.with_members(|target| there.values().any(|it| it.offers(target))),
+            false => None,
+        };
+        let parts = there.values().filter_map(members).map(|thing| (thing.key(), thing));
+        let parts: BTreeMap<Key, Thing> = parts.collect();
+        there.extend(parts);
+        there
     }
 
     /// Values of the intent and their parts, to any depth. What is named itself is no part.
@@ -114,12 +123,12 @@ impl Reference {
 impl Wanted {
     /// The needs that nothing of this meets.
     fn waits_for(&self, there: &BTreeMap<Key, Thing>) -> Vec<(Bond, Target)> {
-        let needs = self.thing.dependencies().into_iter().map(|need| (need.bond, need.target));
+        let offered = |target: &Target| there.values().any(|other| other.offers(target));
+        let part = self.thing.with_members(offered).filter(|_| self.thing.is_divisible());
+        let needs = part.as_ref().unwrap_or(&self.thing).dependencies();
+        let needs = needs.into_iter().map(|need| (need.bond, need.target));
         let whole = self.is_part.then(|| (Bond::After, Target::Whole(self.thing.key())));
-        needs
-            .chain(whole)
-            .filter(|(_, target)| !there.values().any(|other| other.offers(target)))
-            .collect()
+        needs.chain(whole).filter(|(_, target)| !offered(target)).collect()
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Thing {
 
 impl Thing {
     /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
-    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `<~b` comes after b and goes before it, `+f` offers a
+    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `<~b` comes after b and goes before it, `|b&?f` a member that needs b and facet f: of several, one is enough, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
     /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
@@ -104,25 +104,33 @@ impl Thing {
 
     pub fn needs(&self) -> Vec<Dependency> {
         let mut needs = Vec::new();
-        for text in self.starting("<") {
-            needs.push(match text.split_at(1) {
-                ("?", name) => Dependency::any_of(text, facet(name)),
-                ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
-                (">", name) => Dependency::exact(text, key(name)).together(),
-                ("!", name) => Dependency::exact(text, key(name)).renewing(),
-                ("~", name) => Dependency::exact(text, key(name)).ordering(),
-                _ if text.ends_with('/') => {
-                    Dependency::under(text, key(text.trim_end_matches('/')))
-                }
-                _ if text.contains(':') => Dependency::exact(text, property(text)),
-                _ => Dependency::exact(text, key(text)),
-            });
+        let of_members = self.starting("|").flat_map(|member| member.split('&'));
+        for text in self.starting("<").chain(of_members) {
+            if needs.iter().all(|other: &Dependency| other.label != text) {
+                needs.push(need(text));
+            }
         }
         if self.has("twice") {
             needs
                 .extend([Dependency::exact("same", key("x")), Dependency::exact("same", key("y"))]);
         }
         needs
+    }
+
+    /// It has members, of which one is enough.
+    pub fn is_divisible(&self) -> bool {
+        self.starting("|").count() > 1
+    }
+
+    /// Without the members for which something is missing; nothing where none is left.
+    pub fn with_members(&self, met: impl Fn(&Target) -> bool) -> Option<Self> {
+        let mut thing = self.clone();
+        thing.tokens.retain(|token| {
+            let member = token.strip_prefix('|');
+            member.is_none_or(|it| it.split('&').all(|text| met(&need(text).target)))
+        });
+        let left = thing.starting("|").next().is_some() || !self.is_divisible();
+        left.then_some(thing)
     }
 
     /// For reference models: what must be there.
@@ -176,6 +184,19 @@ fn facet(name: &str) -> Facet {
     Facet::of(THING, name)
 }
 
+fn need(text: &str) -> Dependency {
+    match text.split_at(1) {
+        ("?", name) => Dependency::any_of(text, facet(name)),
+        ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
+        (">", name) => Dependency::exact(text, key(name)).together(),
+        ("!", name) => Dependency::exact(text, key(name)).renewing(),
+        ("~", name) => Dependency::exact(text, key(name)).ordering(),
+        _ if text.ends_with('/') => Dependency::under(text, key(text.trim_end_matches('/'))),
+        _ if text.contains(':') => Dependency::exact(text, property(text)),
+        _ => Dependency::exact(text, key(text)),
+    }
+}
+
 #[derive(Debug)]
 struct ThingDescriptor(KindId);
 
@@ -211,6 +232,14 @@ impl Descriptor for ThingDescriptor {
     fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {
         assert!(!thing.has("boom"), "boom");
         thing.needs()
+    }
+
+    fn is_divisible(&self, thing: &Thing) -> bool {
+        thing.is_divisible()
+    }
+
+    fn without(&self, thing: &Thing, lacking: &[Target]) -> Option<Thing> {
+        thing.with_members(|target| !lacking.contains(target))
     }
 
     fn provides(&self, thing: &Thing) -> Vec<Offer> {

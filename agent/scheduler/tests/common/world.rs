@@ -40,6 +40,8 @@ pub enum Move {
     Crash,
     /// Somebody removes a value, if it is there.
     Lose(&'static str),
+    /// The system takes a member from a value that has several, if it is there.
+    Wither(&'static str),
     /// A foreign value comes, changes or goes.
     Foreign(u8, u32),
 }
@@ -109,6 +111,14 @@ impl World {
             Move::Lose(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
                     self.notices.push_back(fact(&key(name), None));
+                }
+            }
+            Move::Wither(name) => {
+                let thing = self.lab.system.get_mut(&key(name)).filter(|it| it.is_divisible());
+                if let Some(thing) = thing {
+                    let member = thing.tokens.iter().position(|token| token.starts_with('|'));
+                    thing.tokens.remove(member.expect("it has several"));
+                    self.notices.push_back(fact(&key(name), Some(thing)));
                 }
             }
             Move::Foreign(which, state) => self.foreign(which, state),

@@ -28,6 +28,73 @@ fn what_appears_and_vanishes_outside_wakes_and_parks() {
 }
 
 #[test]
+fn what_can_be_had_in_part_follows_what_appears_and_vanishes() {
+    let mut lab = Lab::default();
+    lab.commit("r |p |q <x; x").unwrap();
+    assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("create x", "PENDING <p <q"));
+    lab.outside("p");
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create r", "p; r |p <x; x"));
+    assert_eq!(lab.state("r"), "CONFIGURED <q", "it says what it does without");
+    let needs = lab.engine.needs(&key("r"));
+    let needs: Vec<_> = needs.iter().map(|need| (need.label.as_str(), need.met)).collect();
+    assert_eq!(needs, [("p", true), ("q", false), ("x", true)]);
+    lab.outside("q");
+    assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("update r", "CONFIGURED"));
+    lab.strict = false; // the system does not ask us first
+    lab.outside("-p");
+    lab.settle(SECOND);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
+    // Held to what can be had of it, and found again without a word.
+    lab.outside("r |p |q <x");
+    lab.settle(SECOND);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
+    lab.resync();
+    assert_eq!(lab.log(), "");
+    lab.outside("-q");
+    lab.settle(SECOND);
+    assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("delete r", "PENDING <p <q"));
+}
+
+/// The system takes a member away by itself, because of what that needs.
+#[test]
+fn what_the_system_took_a_member_of_is_as_it_can_be() {
+    let mut lab = Lab::default();
+    lab.outside("p; x");
+    lab.commit("r |p |q; q <x").unwrap();
+    assert_eq!(lab.log(), "create q; create r");
+    lab.strict = false;
+    for (name, thing) in [("r", Some("r |p")), ("x", None)] {
+        let thing = thing.map(crate::common::Thing::parse);
+        match thing {
+            Some(thing) => lab.system.insert(key(name), thing),
+            None => lab.system.remove(&key(name)),
+        };
+    }
+    lab.resync();
+    lab.settle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete q", "p; r |p"));
+    lab.engine.audit().unwrap();
+}
+
+/// A change that fails brings back what it took members from; a delete that fails leaves them where they are.
+#[test]
+fn what_was_left_out_for_a_change_that_failed_is_used_again() {
+    let mut lab = Lab::having("", "r |a |b; a; b");
+    lab.failing.insert("delete a".into(), crate::common::error(16, "busy", false));
+    let outcome = lab.commit("-a; c").unwrap();
+    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert_eq!(lab.shown(), "a; b; r |a |b");
+    lab.log.clear();
+    lab.commit_delta(crate::common::delta("-a").best_effort()).unwrap();
+    lab.settle(MINUTES);
+    assert_eq!((lab.shown().as_str(), lab.state("r").as_str()), ("a; b; r |a |b", "CONFIGURED"));
+    lab.failing.clear();
+    lab.outside("b =1");
+    lab.settle(MINUTES);
+    lab.engine.audit().unwrap();
+}
+
+#[test]
 fn foreign_values_are_never_touched() {
     let mut lab = Lab::having("f =1", "a <f");
     lab.outside("f =2");

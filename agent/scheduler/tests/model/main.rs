@@ -96,12 +96,13 @@ fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(Move, Used)> {
 }
 
 /// Systems of at most four keys: what is there, the change, the change of mind.
-const SYSTEMS: [(&str, &str, &str); 5] = [
+const SYSTEMS: [(&str, &str, &str); 6] = [
     ("", "a <B; B", "-B"),
     ("a <B; B", "a =1 <B; B !1", "-a"),
     ("a <B =1; B", "-B; -a", "a <B =2; B"),
     ("a <?f; B +f", "-B; c +f", "B +f; -c"),
     ("a .p; B <a.p", "a; C", "-B"),
+    ("a |B |c; B; c", "-B", "c =1; B"),
 ];
 
 // proves kv.I1, kv.I2, kv.I7, kv.I11, kv.X27, kv.I12
@@ -115,8 +116,13 @@ fn every_order_of_answers_and_a_change_of_mind_ends_well() {
 }
 
 /// Systems of two keys: with a failure or a crash anywhere, larger ones take minutes.
-const SMALLER: [(&str, &str); 3] =
-    [("", "a <B; B"), ("a <B; B", "-B; -a"), ("a =1; B", "a =2; B !1")];
+const SMALLER: [(&str, &str); 5] = [
+    ("", "a <B; B"),
+    ("a <B; B", "-B; -a"),
+    ("a =1; B", "a =2; B !1"),
+    ("a |B |c; B; c", "-B"),
+    ("a |B |c; c", "B"),
+];
 
 // proves kv.I6, kv.I10, kv.X15
 #[test]

@@ -1,0 +1,143 @@
+//! Values that can be had in part: what of them, by what is there.
+//!
+//! Nothing is left out of a value before it is known what comes and what goes: when nothing can be done any more, each
+//! one gets what is there by then and stays. Where something goes that it uses, it changes first, rather than to go.
+
+use super::Planner;
+use crate::dependency::Target;
+use crate::graph::Goal;
+use crate::overlay::{Becoming, Spot, Want};
+use crate::plan::Cause;
+use crate::traits::{Full, Traits, ordering};
+use crate::value::same;
+
+impl Planner<'_> {
+    /// Has a value looked at when it is known what is there, if less or more than its goal may be had.
+    pub(super) fn note_divisible(&mut self, spot: Spot) {
+        let node = self.overlay.node(spot);
+        if node.unmet > 0 || node.goal.is_partial() {
+            self.note_held(spot);
+        }
+    }
+
+    /// The same of one that waits for what it needs, be that there or about to go.
+    pub(super) fn note_held(&mut self, spot: Spot) {
+        let node = self.overlay.node(spot);
+        if node.goal.is_divisible() {
+            self.unfitted.insert(node.key.clone(), spot);
+        }
+    }
+
+    /// Whether a value that is there lacks something that it may be able to do without.
+    pub(super) fn may_shrink(&self, spot: Spot) -> bool {
+        let node = self.overlay.node(spot);
+        node.goal.is_divisible() && node.live.is_some() && node.unmet > 0
+    }
+
+    /// Gives all that are to be looked at what is there. True when something is to be done now.
+    pub(super) fn fit_all(&mut self) -> bool {
+        let mut changed = false;
+        for spot in std::mem::take(&mut self.unfitted).into_values() {
+            if matches!(self.overlay.node(spot).want, Want::Delete) {
+                continue; // it is looked at when it could come again
+            }
+            changed |= self.fit(spot) || self.give_in(spot);
+        }
+        changed
+    }
+
+    /// Nothing of a value can be kept: it goes as one that is not divisible.
+    fn give_in(&mut self, spot: Spot) -> bool {
+        let waits = matches!(self.overlay.node(spot).want, Want::Nothing);
+        if waits && self.may_shrink(spot) {
+            self.classify_whole(spot);
+        }
+        waits && !matches!(self.overlay.node(spot).want, Want::Nothing)
+    }
+
+    /// Has a value use what stays of what it needs. False where that is what it is to become anyway, or nothing.
+    pub(super) fn fit(&mut self, spot: Spot) -> bool {
+        let node = self.overlay.node(spot);
+        let goes = matches!(node.want, Want::Delete | Want::Become(Becoming::Released));
+        let Some(full) = node.goal.divisible().filter(|_| !goes) else { return false };
+        let goal = self.fitting(spot, &full).unwrap_or_else(|| Goal::Valid(full.0, full.1));
+        let node = self.overlay.node(spot);
+        if same(node.goal.value(), goal.value()) {
+            return false;
+        }
+        let (key, fresh) = (node.key.clone(), !node.changed);
+        self.overlay.refit(spot, goal);
+        self.overlay.unfade(spot);
+        self.starved.remove(&key);
+        self.blocked.remove(&key);
+        self.spent.remove(&key);
+        let node = self.overlay.node_mut(spot);
+        node.want = Want::Nothing;
+        if fresh && node.cause == Cause::Asked {
+            node.cause = Cause::Woken;
+        }
+        let stays = node.unmet == 0;
+        if stays {
+            self.classify(spot);
+        }
+        stays
+    }
+
+    /// What can be had of a value by what stays; nothing where none of it can.
+    fn fitting(&mut self, spot: Spot, full: &Full) -> Option<Goal> {
+        let mut lacking: Vec<Target> = Vec::new();
+        for need in ordering(&full.1.needs) {
+            let account = self.overlay.account(&need.target);
+            let group = self.overlay.group_mut(account);
+            if group.lasts(need) {
+                continue;
+            }
+            if group.avail > 0 {
+                group.leaving_mut().held.push(spot); // it may stay after all
+            }
+            lacking.push(need.target.clone());
+        }
+        self.overlay.edges += full.1.needs.len() as u64;
+        let goal = self.had_without(spot, full, &lacking)?;
+        let leaning = self.leaning_on(spot, &goal);
+        if leaning.is_empty() {
+            return Some(goal);
+        }
+        lacking.extend(leaning);
+        lacking.sort_unstable();
+        self.had_without(spot, full, &lacking)
+    }
+
+    fn had_without(&self, spot: Spot, full: &Full, lacking: &[Target]) -> Option<Goal> {
+        if lacking.is_empty() {
+            return Some(Goal::Valid(full.0.clone(), full.1.clone()));
+        }
+        let registry = &self.overlay.graph.registry;
+        let key = &self.overlay.node(spot).key;
+        let (value, traits) = Traits::without(registry, key, full.clone(), lacking)?;
+        let whole = lacking.iter().all(|target| traits.needs_of(target).is_empty());
+        whole.then_some(Goal::Valid(value, traits))
+    }
+
+    /// What a value would come to need that goes with the value itself.
+    fn leaning_on(&mut self, spot: Spot, goal: &Goal) -> Vec<Target> {
+        let (Some(live), Some(new)) = (self.overlay.node(spot).live.clone(), goal.traits()) else {
+            return Vec::new();
+        };
+        let falls = |target: &&Target| self.overlay.falls_with(spot, &[target]);
+        added(&live, new).into_iter().filter(falls).cloned().collect()
+    }
+
+    /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
+    /// been created so.
+    pub(super) fn leans_on_itself(&mut self, spot: Spot, live: &Traits, new: &Traits) -> bool {
+        let added = added(live, new);
+        !added.is_empty() && self.overlay.falls_with(spot, &added)
+    }
+}
+
+/// What a value needs more than before.
+fn added<'t>(live: &Traits, new: &'t Traits) -> Vec<&'t Target> {
+    let added = ordering(&new.needs).filter(|need| live.needs_of(&need.target).is_empty());
+    added.map(|need| &need.target).collect()
+}
