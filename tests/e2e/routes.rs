@@ -95,3 +95,61 @@ async fn ten_thousand_routes_arrive_in_one_set() {
         .unwrap();
     assert_eq!(net.routes(OURS).len(), 1);
 }
+
+#[tokio::test]
+async fn a_route_uses_the_uplinks_that_can_be_reached() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    net.ip("link set peer0 up");
+    net.ip("link set peer1 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let mut second = port("eth1", &["203.0.113.1/24"]);
+    second["config"]["enabled"] = json!(false);
+    let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"]), second]});
+    client.update("/interfaces", ports).await.unwrap();
+    let hop = |index: &str, next_hop: &str| json!({"index": index, "config": {"index": index, "next-hop": next_hop}});
+    let hops = [hop("a", "192.0.2.2"), hop("b", "203.0.113.2"), hop("c", "198.51.100.2")];
+    let entry = json!({"prefix": "10.0.0.0/8", "config": {"prefix": "10.0.0.0/8"}, "next-hops": {"next-hop": hops}});
+    client.update(STATIC_ROUTES, json!({"static": [entry]})).await.unwrap();
+
+    // The links by which the kernel's route leaves, and the next hops that are shown as state.
+    let links = || {
+        let text = net.ip("route show 10.0.0.0/8 proto 150");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let links = words.windows(2).filter(|pair| pair[0] == "dev").map(|pair| pair[1]);
+        links.collect::<Vec<_>>().join(" ")
+    };
+    let shown = async || {
+        let read = client.read(STATIC_ROUTES).await.unwrap();
+        let hops = &read["openconfig-network-instance:static"][0]["next-hops"]["next-hop"];
+        let hops = hops.as_array().cloned().unwrap_or_default();
+        let there = hops.iter().filter(|hop| !hop["state"].is_null());
+        there.filter_map(|hop| hop["index"].as_str()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0", "a"));
+    let values = agent.show("values");
+    let line = values.lines().find(|line| line.contains("route 10.0.0.0/8 metric"));
+    let line = line.unwrap_or_default();
+    assert!(line.contains("CONFIGURED") && line.contains("does without"), "{values}");
+    assert!(line.contains("gateway 203.0.113.2") && line.contains("198.51.100.2"), "{line}");
+
+    const ENABLED: &str = "/interfaces/interface[name=eth1]/config/enabled";
+    client.update(ENABLED, json!(true)).await.unwrap();
+    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0 eth1", "a b"));
+    client.update(ENABLED, json!(false)).await.unwrap();
+    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0", "a"));
+    client.update(ENABLED, json!(true)).await.unwrap();
+
+    // The second port is pulled, and plugged in again.
+    net.ip("link del eth1");
+    eventually("the route does without", || links() == "eth0").await;
+    net.ip("link add eth1 type veth peer name peer1");
+    net.ip("link set peer1 up");
+    eventually("the route uses it again", || links() == "eth0 eth1").await;
+    // Nothing is left, and it waits for all.
+    client.update("/interfaces/interface[name=eth0]/config/enabled", json!(false)).await.unwrap();
+    assert_eq!(links(), "eth1");
+    client.update(ENABLED, json!(false)).await.unwrap();
+    assert_eq!(links(), "");
+    eventually("it waits", || agent.show("pending").contains("route 10.0.0.0/8 metric")).await;
+}

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part};
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, Target};
 use ipnet::IpNet;
 use netlink_packet_core::NLM_F_REPLACE;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteProtocol,
-    RouteScope, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags,
+    RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use smallvec::{SmallVec, smallvec};
@@ -93,24 +93,34 @@ impl Descriptor for RouteDescriptor {
     /// The kernel refuses a route whose link is down or whose gateway is not on-link.
     fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
         let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
-        let gateway = |hop: &Hop| hop.gateway.filter(|gateway| !is_link_local(*gateway));
-        let count =
-            |hop: &Hop| usize::from(hop.link.is_some()) + usize::from(gateway(hop).is_some());
+        let count = |hop: &Hop| {
+            usize::from(hop.link.is_some()) + usize::from(reached_gateway(hop).is_some())
+        };
         let mut needed: Vec<Dependency> = Vec::with_capacity(hops.iter().map(count).sum());
         for hop in hops {
-            let link = hop.link.as_ref().map(|link| {
-                Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))
-            });
-            let gateway = gateway(hop).map(|gateway| {
-                Dependency::covering(format_smolstr!("gateway {gateway}"), route.table, gateway)
-            });
-            for dependency in link.into_iter().chain(gateway) {
+            for dependency in hop_needs(route.table, hop) {
                 if !needed.contains(&dependency) {
                     needed.push(dependency);
                 }
             }
         }
         needed
+    }
+
+    /// The next hops that can be reached carry the traffic of the others.
+    fn is_divisible(&self, route: &KernelRoute) -> bool {
+        matches!(&route.target, RouteTarget::Hops(hops) if hops.len() > 1)
+    }
+
+    fn without(&self, route: &KernelRoute, lacking: &[Target]) -> Option<KernelRoute> {
+        let RouteTarget::Hops(hops) = &route.target else { return None };
+        let reached = |hop: &&Hop| {
+            hop_needs(route.table, hop).all(|need| lacking.binary_search(&need.target).is_err())
+        };
+        let hops: Vec<Hop> = hops.iter().filter(reached).cloned().collect();
+        let target = (!hops.is_empty()).then_some(RouteTarget::Hops(hops))?;
+        let KernelRoute { table, prefix, metric, .. } = *route;
+        Some(KernelRoute { table, prefix, metric, target, source: route.source.clone() })
     }
 
     fn provides(&self, route: &KernelRoute) -> Vec<Offer> {
@@ -150,6 +160,22 @@ fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
             let found = left.iter().position(|observed| matches(hop, observed));
             found.map(|at| left.swap_remove(at)).is_some()
         })
+}
+
+/// What one next hop needs: its link up, and a prefix on some link that holds its gateway.
+fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
+    let link = hop
+        .link
+        .as_ref()
+        .map(|link| Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link)));
+    let gateway = reached_gateway(hop)
+        .map(|gateway| Dependency::covering(format_smolstr!("gateway {gateway}"), table, gateway));
+    link.into_iter().chain(gateway)
+}
+
+/// The gateway of a next hop, where it has to be within some prefix.
+fn reached_gateway(hop: &Hop) -> Option<IpAddr> {
+    hop.gateway.filter(|gateway| !is_link_local(*gateway))
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -292,7 +318,9 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
             RouteAttribute::Destination(address) => destination = ip(address),
             RouteAttribute::Priority(number) => metric = *number,
             RouteAttribute::MultiPath(list) => {
-                hops = Some(list.iter().map(|hop| observed_hop(hop, links)).collect());
+                // The kernel keeps a next hop whose link is down, or lost its addresses, and sends nothing there.
+                let alive = list.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                hops = Some(alive.map(|hop| observed_hop(hop, links)).collect());
             }
             other => take_hop(&mut single, other, links),
         }

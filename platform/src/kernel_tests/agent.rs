@@ -6,9 +6,10 @@ use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, SharedValue, State, S
 use tokio::runtime::{Builder, Runtime};
 
 use super::fixture::{enter_fresh_namespaces, ip, own_namespace};
-use crate::descriptors::registry;
+use crate::descriptors::{registry, route};
 use crate::transport::simulated::tests::{change, values};
 use crate::transport::{Event, Events, Transport};
+use crate::values::MAIN_TABLE;
 use crate::{Platform, PlatformSettings};
 
 /// After so long without an event the box is at rest.
@@ -175,4 +176,81 @@ fn the_kernel_follows_and_is_held_to_it() {
     assert_eq!(names(&ip("-o link show")), names(&links));
     let port = ip("-d link show eth0");
     assert!(port.contains("mtu 1500") && !port.contains("alias") && !port.contains("UP"), "{port}");
+}
+
+/// The links that the routes over two uplinks leave by, with what the kernel says of dead ones.
+fn uplinks() -> [Vec<String>; 2] {
+    let routes =
+        [ip("route show 10.0.0.0/8 proto 150"), ip("-6 route show 2001:db8:9::/48 proto 150")];
+    routes.map(|text| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let links = words.windows(2).filter(|pair| pair[0] == "dev");
+        let dead = text.matches("dead").map(|_| "dead".to_owned());
+        links.map(|pair| pair[1].to_owned()).chain(dead).collect()
+    })
+}
+
+#[test]
+fn a_route_leaves_by_the_uplinks_that_can_be_reached() {
+    enter_fresh_namespaces();
+    for number in 0..2 {
+        ip(&format!("link add eth{number} type veth peer name far{number}"));
+        ip(&format!("link set far{number} up"));
+    }
+    let all = "port eth0
+        address eth0 192.0.2.1/24
+        address eth0 2001:db8:a::1/64
+        port eth1
+        address eth1 198.51.100.1/24
+        address eth1 2001:db8:b::1/64
+        veth v0 v1
+        address v0 203.0.113.1/24
+        address v0 2001:db8:c::1/64
+        route 10.0.0.0/8 via 192.0.2.2 via 198.51.100.2 via 203.0.113.2
+        route 2001:db8:9::/48 via 2001:db8:a::2 via 2001:db8:b::2 via 2001:db8:c::2";
+    let without = |texts: &[&str]| {
+        let lines = all.lines().filter(|line| !texts.iter().any(|text| line.contains(text)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let down = all.replace("port eth1", "port eth1 down");
+    let both = |links: &[&str]| {
+        [(); 2].map(|()| links.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    let mut last = String::new();
+    for (to, want) in [
+        (down.as_str(), both(&["eth0", "v0"])),
+        (all, both(&["eth0", "eth1", "v0"])),
+        (without(&["v0"]).as_str(), both(&["eth0", "eth1"])),
+        (all, both(&["eth0", "eth1", "v0"])),
+        (without(&["address eth1"]).as_str(), both(&["eth0", "v0"])),
+        (all, both(&["eth0", "eth1", "v0"])),
+    ] {
+        agent.commit(&last, to);
+        assert_eq!(uplinks(), want, "{to}");
+        to.clone_into(&mut last);
+    }
+    // Whatever others take away is done without, until it is back.
+    for (command, want) in [
+        ("link del eth1", both(&["eth0", "v0"])),
+        ("link add eth1 type veth peer name far1", both(&["eth0", "eth1", "v0"])),
+        ("address del 192.0.2.1/24 dev eth0", both(&["eth0", "eth1", "v0"])),
+        ("link set eth0 down", both(&["eth0", "eth1", "v0"])),
+        ("route del 10.0.0.0/8", both(&["eth0", "eth1", "v0"])),
+    ] {
+        ip(command);
+        agent.rest();
+        assert_eq!(uplinks(), want, "{command}");
+        agent.engine.audit().unwrap();
+    }
+    agent.commit(&last, &down);
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    drop(agent);
+    let agent = Agent::start(values(&down), restores);
+    for (prefix, metric) in [("10.0.0.0/8", 0), ("2001:db8:9::/48", 1024)] {
+        let key = route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
+        let status = agent.engine.status(&key).unwrap();
+        assert_eq!((status.state, status.last), (State::Configured, None), "found in place");
+    }
+    assert_eq!(uplinks(), both(&["eth0", "v0"]));
 }

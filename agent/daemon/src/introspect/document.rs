@@ -313,7 +313,7 @@ impl Renderer {
     }
 }
 
-/// What it waits for, or what is wrong with it.
+/// What it waits for or does without, or what is wrong with it.
 pub(super) fn details(status: &Status) -> Vec<String> {
     let invalid = status.detail.invalid.iter().map(ToString::to_string);
     status.detail.unmet.iter().cloned().chain(invalid).collect()

@@ -150,8 +150,12 @@ impl Reason<'_> {
 
     /// In words, why a value is in its state.
     fn because(&self, status: &Status) -> String {
-        let waits = || format!("it waits for: {}", status.detail.unmet.join(", "));
+        let unmet = || status.detail.unmet.join(", ");
+        let waits = || format!("it waits for: {}", unmet());
         match status.state {
+            State::Configured if !status.detail.unmet.is_empty() => {
+                format!("the system has what can be had of it without: {}", unmet())
+            }
             State::Configured => "the system has what is intended".to_owned(),
             State::Obtained => "the system has it, nobody asked for it".to_owned(),
             State::InProgress => "an operation on it is under way".to_owned(),

@@ -8,7 +8,7 @@ use holdfast_config::{
     tree::Found,
 };
 use holdfast_platform::descriptors::registry;
-use holdfast_scheduler::{Registry, Status};
+use holdfast_scheduler::{Registry, State, Status};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -93,7 +93,8 @@ fn reason(status: &Status, all: &[Status]) -> String {
     let detail = &status.detail;
     let mut reasons = Vec::new();
     if !detail.unmet.is_empty() {
-        reasons.push(format!("waits for {}", detail.unmet.join(", ")));
+        let verb = if status.state == State::Configured { "does without" } else { "waits for" };
+        reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
     reasons.extend(detail.invalid.iter().map(ToString::to_string));
     if let Some(error) = &detail.error {
@@ -109,7 +110,7 @@ fn reason(status: &Status, all: &[Status]) -> String {
 #[cfg(test)]
 mod tests {
     use holdfast_platform::descriptors::{address, link};
-    use holdfast_scheduler::{Detail, Key, OperationError, State};
+    use holdfast_scheduler::{Detail, Key, OperationError};
 
     use super::*;
 

@@ -141,8 +141,10 @@ impl Machine {
             self.tell(message.header.index);
         }
         if before.up && !self.link(message.header.index)?.up {
-            self.drop_routes(message.header.index);
+            self.drop_routes(message.header.index, false);
             self.drop_ipv6_addresses(message.header.index);
+        } else if !before.up && self.link(message.header.index)?.up {
+            self.revive_routes(message.header.index);
         }
         Ok(())
     }
@@ -212,7 +214,7 @@ impl Machine {
     /// A link goes, and with it what is on it, what is above it, and the other end of its pair.
     pub(super) fn remove(&mut self, index: u32) {
         let Some(link) = self.links.remove(&index) else { return };
-        self.drop_routes(index);
+        self.drop_routes(index, true);
         self.drop_below(index, &link.name);
         let ports: Vec<u32> =
             self.links.values().filter(|it| it.master == index).map(|it| it.index).collect();

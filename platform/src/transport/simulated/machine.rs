@@ -11,7 +11,8 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteScope, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteScope,
+    RouteType, RouteVia,
 };
 use nix::errno::Errno;
 use smol_str::SmolStr;
@@ -257,21 +258,39 @@ impl Machine {
         Ok(())
     }
 
-    /// What goes when a link goes down: its routes, those of IPv4 without a word.
-    pub(super) fn drop_routes(&mut self, index: u32) {
-        let through = |message: &RouteMessage| {
-            let hops = hop_links(message);
-            !hops.is_empty() && hops.iter().all(|hop| *hop == index)
-        };
-        let gone: Vec<RouteKey> =
-            self.routes.iter().filter(|(_, it)| through(it)).map(|(key, _)| *key).collect();
-        for key in gone {
-            let Some(old) = self.routes.remove(&key) else { continue };
-            match key.1 {
-                IpNet::V4(_) => self.silent_losses = true,
-                IpNet::V6(_) => self.notes.push((Message::DelRoute(old), 0)),
+    /// What becomes of the routes through a link that goes down, or away: of several next hops, those on it are dead,
+    /// which nobody is told. A route without any other goes, one of IPv4 without a word. With a link that goes away, a
+    /// route of IPv4 goes whole, one of IPv6 loses the next hop.
+    pub(super) fn drop_routes(&mut self, index: u32, away: bool) {
+        for key in self.through(index) {
+            let Some(mut route) = self.routes.remove(&key) else { continue };
+            let (old, ipv4) = (route.clone(), key.1.addr().is_ipv4());
+            let stays = mark(&mut route, index, true) && !(away && ipv4);
+            self.silent_losses |= ipv4;
+            if !stays && !ipv4 {
+                self.notes.push((Message::DelRoute(old), 0));
+            } else if stays && away {
+                let only = split_off(&mut route, index);
+                self.notes.push((Message::DelRoute(only), 0));
+            }
+            if stays {
+                self.routes.insert(key, route);
             }
         }
+    }
+
+    /// Next hops on a link that is up again are alive.
+    pub(super) fn revive_routes(&mut self, index: u32) {
+        for key in self.through(index) {
+            if let Some(route) = self.routes.get_mut(&key) {
+                mark(route, index, false);
+            }
+        }
+    }
+
+    fn through(&self, index: u32) -> Vec<RouteKey> {
+        let through = self.routes.iter().filter(|(_, route)| hop_links(route).contains(&index));
+        through.map(|(key, _)| *key).collect()
     }
 
     /// What goes, too, unless `keep_addr_on_down` is set.
@@ -374,6 +393,37 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
         RouteAttribute::Via(RouteVia::Inet6(ip)) => Some(IpAddr::V6(*ip)),
         _ => None,
     }
+}
+
+/// The next hops of a route with several; nothing for one that has its only one in its own attributes.
+fn next_hops(message: &mut RouteMessage) -> Option<&mut Vec<RouteNextHop>> {
+    message.attributes.iter_mut().find_map(|attribute| match attribute {
+        RouteAttribute::MultiPath(hops) => Some(hops),
+        _ => None,
+    })
+}
+
+/// Marks the next hops on a link, and says whether any is alive.
+fn mark(message: &mut RouteMessage, index: u32, dead: bool) -> bool {
+    let mut alive = false;
+    for hop in next_hops(message).into_iter().flatten() {
+        if hop.interface_index == index {
+            hop.flags.set(RouteNextHopFlags::Dead, dead);
+        }
+        alive |= !hop.flags.contains(RouteNextHopFlags::Dead);
+    }
+    alive
+}
+
+/// Takes the next hops on a link off a route, and gives back a route with those alone.
+fn split_off(message: &mut RouteMessage, index: u32) -> RouteMessage {
+    let mut only = message.clone();
+    for (message, on_it) in [(message, false), (&mut only, true)] {
+        if let Some(hops) = next_hops(message) {
+            hops.retain(|hop| (hop.interface_index == index) == on_it);
+        }
+    }
+    only
 }
 
 fn hop_links(message: &RouteMessage) -> Vec<u32> {

@@ -260,6 +260,82 @@ fn what_was_asked_is_in_the_kernel() {
     check("motd welcome", &[]);
 }
 
+/// A route over two links, the names of which stand for the links that its next hops leave by.
+const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:db8:a::1/64\n\
+     port eth1\naddress eth1 198.51.100.1/24\naddress eth1 2001:db8:b::1/64\n\
+     route 10.0.0.0/8 via 192.0.2.2 via 198.51.100.2\n\
+     route 2001:db8:1::/48 via 2001:db8:a::2 via 2001:db8:b::2";
+
+/// The links that the routes over both uplinks leave by in the kernel.
+fn uplinks(agent: &Box_) -> String {
+    let routes = [("10.0.0.0/8", 0), ("2001:db8:1::/48", 1024)];
+    let shown = routes.map(|(prefix, metric)| {
+        let key = descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
+        let observed = agent.kernel.observed(&key)?;
+        let route: &KernelRoute = observed.as_any().downcast_ref().unwrap();
+        let RouteTarget::Hops(hops) = &route.target else { return None };
+        let links: Vec<&str> = hops.iter().filter_map(|hop| hop.link.as_deref()).collect();
+        Some(links.join(" "))
+    });
+    shown.map(|links| links.unwrap_or_else(|| "none".to_owned())).join(", ")
+}
+
+#[test]
+fn a_route_leaves_by_those_next_hops_that_can_be_reached() {
+    let down = UPLINKS.replace("port eth1", "port eth1 down");
+    let without =
+        UPLINKS.replace("address eth1 198.51.100.1/24\naddress eth1 2001:db8:b::1/64\n", "");
+    let both_down = down.replace("port eth0", "port eth0 down");
+    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut last = NOTHING.to_owned();
+    for (to, want) in [
+        (&down, "eth0, eth0"),
+        (&UPLINKS.to_owned(), "eth0 eth1, eth0 eth1"),
+        (&down, "eth0, eth0"),
+        (&both_down, "none, none"),
+        (&without, "eth0, eth0"),
+        (&UPLINKS.to_owned(), "eth0 eth1, eth0 eth1"),
+    ] {
+        commit(&mut agent, &last, to);
+        assert_eq!(uplinks(&agent), want, "{to}");
+        let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let before = agent.kernel.requests();
+        agent = Box_::restarted(agent.kernel.clone(), values(to), restores);
+        assert_eq!(agent.kernel.requests(), before, "a start finds all in place: {to}");
+        last.clone_from(to);
+    }
+    assert_eq!(
+        agent.plan(change(UPLINKS, &down)).unwrap(),
+        "update route 2001:db8:1::/48 metric 1024; delete prefix 2001:db8:b::/64 of 2001:db8:b::1 on eth1; \
+         update route 10.0.0.0/8 metric 0; delete prefix 198.51.100.0/24 of 198.51.100.1 on eth1; \
+         update link eth1",
+        "the routes let go of the link first, in place"
+    );
+}
+
+#[test]
+fn a_route_follows_links_and_addresses_that_others_take_and_bring() {
+    let mut agent = Box_::new(&["eth0", "eth1"]);
+    commit(&mut agent, NOTHING, UPLINKS);
+    agent.kernel.unplug("eth1");
+    agent.settle();
+    assert_eq!(uplinks(&agent), "eth0, eth0");
+    agent.kernel.plug("eth1");
+    agent.settle();
+    assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
+    // What is ours comes back by itself; the routes have used the other link meanwhile.
+    agent.kernel.delete_address("eth1", [198, 51, 100, 1].into(), 24);
+    agent.settle();
+    assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
+    agent.kernel.set_up("eth1", false);
+    agent.settle();
+    assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
+    agent.kernel.delete_route("10.0.0.0/8".parse().unwrap());
+    agent.settle();
+    assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
+    agent.engine.audit().unwrap();
+}
+
 // proves kv.T10
 #[test]
 fn dummy_links_come_are_switched_off_are_found_again_and_go() {
@@ -304,6 +380,10 @@ fn whatever_fails_all_is_as_before() {
         (
             "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2\nroute 11.0.0.0/8 drop",
             "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.3\nroute 12.0.0.0/8 drop",
+        ),
+        (
+            UPLINKS,
+            "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2 via 198.51.100.2",
         ),
         ("", "hostname box\nport eth0 mtu 1400"),
         ("motd a", "motd b\nport eth0 mtu 1400"),
