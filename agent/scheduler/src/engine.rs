@@ -5,6 +5,7 @@
 //! transaction of its own between those of the clients.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +114,8 @@ struct Queued {
     txn: TxnId,
     origin: Origin,
     plan: Plan,
+    /// It is to begin and hand nothing out: see [`Engine::prepare`].
+    prepared: bool,
     /// A transaction in flight that is in its way.
     behind: Option<TxnId>,
     footprint: Option<Footprint>,
@@ -122,6 +125,9 @@ struct Queued {
 const IN_FLIGHT_MOST: usize = 16;
 /// Changes at the head of the queue that others may overtake.
 const OVERTAKEN_MOST: usize = 16;
+/// Operations that have their turn before transports hear of them: they begin with the first ones of a large change
+/// while the engine is busy with the next.
+const PORTION: usize = 4096;
 /// Values that woke up and are in somebody's way: up to so many each one is planned for by itself.
 const CONVERGED_SINGLY: usize = 64;
 
@@ -144,6 +150,8 @@ pub struct Engine {
     pub(crate) history: History,
     tokens: Tokens,
     pub(crate) chance: Chance,
+    /// Operations that have their turn at a time.
+    pub(crate) portion: usize,
     pub(crate) waits: Waits,
     pub(crate) confirmations: Confirmations,
     /// Between two retrieves of everything, and when the next one is due.
@@ -166,6 +174,7 @@ impl Engine {
             history: History::default(),
             tokens: Tokens::default(),
             chance: Chance::default(),
+            portion: PORTION,
             waits: Waits::default(),
             confirmations: Confirmations::default(),
             resync_period: None,
@@ -177,6 +186,13 @@ impl Engine {
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
         self.chance = Chance(seed);
+        self
+    }
+
+    /// Hands out fewer operations at a time than is good for speed.
+    #[must_use]
+    pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
+        self.portion = operations.get();
         self
     }
 
@@ -225,6 +241,17 @@ impl Engine {
     /// A change whose token was seen before is not made again: the first one's number is given back, and its outcome
     /// with it, or when it ends.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
+        self.admit(plan, false, now)
+    }
+
+    /// The same, but nothing of it is handed out until [`Engine::set_out`]: for a caller that has to write it down first,
+    /// and lets the engine get ready meanwhile. What the change intends is intended from now on. Called off instead, it
+    /// leaves everything as it was.
+    pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
+        self.admit(plan, true, now)
+    }
+
+    fn admit(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
         let mut step = Step::default();
         let token = plan.delta.options.token.clone();
         if let Some((txn, outcome)) = token.as_ref().and_then(|token| self.tokens.get(token)) {
@@ -232,10 +259,23 @@ impl Engine {
             return (txn, self.advance(step, now));
         }
         let txn = self.enqueue(Origin::Change, plan);
+        if let Some(queued) = self.queue.back_mut() {
+            queued.prepared = prepared;
+        }
         if let Some(token) = token {
             self.tokens.insert(token, txn);
         }
         (txn, self.advance(step, now))
+    }
+
+    /// Carries out a change that was prepared.
+    pub fn set_out(&mut self, txn: TxnId, now: Now) -> Step {
+        let mut step = Step::default();
+        match self.queue.iter_mut().find(|queued| queued.txn == txn) {
+            Some(queued) => queued.prepared = false,
+            None => self.release(txn, now, &mut step),
+        }
+        self.advance(step, now)
     }
 
     /// Calls a change off. One that waits for its turn is forgotten; of one in flight, what was handed out is cancelled
@@ -271,6 +311,9 @@ impl Engine {
     /// To be called when [`Step::deadline`] has passed.
     pub fn due(&mut self, now: Now) -> Step {
         let mut step = Step::default();
+        for txn in self.running.numbers() {
+            self.dispatch(txn, now, &mut step);
+        }
         self.expire(now, &mut step);
         self.expire_lines(now, &mut step);
         self.expire_waits(now, &mut step);
@@ -345,7 +388,8 @@ impl Engine {
     /// Has a plan carried out in its turn.
     pub(crate) fn enqueue(&mut self, origin: Origin, plan: Plan) -> TxnId {
         let txn = self.next_number();
-        self.queue.push_back(Queued { txn, origin, plan, behind: None, footprint: None });
+        let (prepared, behind, footprint) = (false, None, None);
+        self.queue.push_back(Queued { txn, origin, plan, prepared, behind, footprint });
         txn
     }
 
@@ -402,7 +446,7 @@ impl Engine {
                 waiting.push(self.footprint_of(at));
                 continue;
             }
-            let Some(Queued { txn, origin, plan, .. }) = self.queue.remove(at) else {
+            let Some(Queued { txn, origin, plan, prepared, .. }) = self.queue.remove(at) else {
                 return false;
             };
             let plan = match self.renewed(plan) {
@@ -418,10 +462,11 @@ impl Engine {
                 !waiting.iter().any(|other| other.conflicts(&footprint))
             };
             if behind.is_none() && clear {
-                self.begin(txn, origin, plan, now, step);
+                self.begin(txn, origin, (plan, prepared), now, step);
                 return true;
             }
-            self.queue.insert(at, Queued { txn, origin, plan, behind, footprint: None });
+            let queued = Queued { txn, origin, plan, prepared, behind, footprint: None };
+            self.queue.insert(at, queued);
             waiting.push(self.footprint_of(at));
         }
         false
@@ -506,7 +551,7 @@ impl Engine {
             self.commit(plan, indexes, step);
         } else {
             let txn = self.next_number();
-            self.begin(txn, Origin::Convergence, plan, now, step);
+            self.begin(txn, Origin::Convergence, (plan, false), now, step);
         }
         for idx in woken {
             self.graph.reap(idx);

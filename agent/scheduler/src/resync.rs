@@ -60,7 +60,7 @@ impl Engine {
         let plan = match planner::plan(&self.graph, delta, free.clone()) {
             Ok(plan) if self.in_the_way(&plan, None).is_none() => {
                 let txn = self.next_number();
-                self.begin(txn, Origin::Resync, plan, now, &mut step);
+                self.begin(txn, Origin::Resync, (plan, false), now, &mut step);
                 Ok(txn)
             }
             Ok(plan) => Err(plan),

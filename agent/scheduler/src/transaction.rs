@@ -67,6 +67,10 @@ pub(crate) struct Transaction {
     wakes: Vec<Idx>,
     /// What others must keep clear of; worked out when somebody asks.
     footprint: Option<Footprint>,
+    /// Nothing of it may go yet: see [`Engine::prepare`].
+    prepared: bool,
+    /// Pre-images that are told with the first operations.
+    restores: Vec<(Key, Option<SharedValue>)>,
     /// Somebody asked for its end.
     cancelled: bool,
     /// Handed out and not completed.
@@ -129,7 +133,19 @@ impl Transaction {
         match self.phase {
             Phase::Settling { behind: Some(_), .. } => None,
             Phase::Settling { until, .. } => Some(until),
+            Phase::Executing | Phase::Undoing if self.may_go() && self.order.has_ready() => {
+                Some(Duration::ZERO)
+            }
             Phase::Executing | Phase::Undoing => self.read_due,
+        }
+    }
+
+    /// Whether operations may be handed out at all.
+    fn may_go(&self) -> bool {
+        match self.phase {
+            Phase::Executing => !self.prepared && self.failure.is_none(),
+            Phase::Settling { .. } => false,
+            Phase::Undoing => true,
         }
     }
 
@@ -234,7 +250,7 @@ impl Engine {
         &mut self,
         txn: TxnId,
         origin: Origin,
-        mut plan: Plan,
+        (mut plan, prepared): (Plan, bool),
         now: Now,
         step: &mut Step,
     ) {
@@ -262,6 +278,8 @@ impl Engine {
             reserved: Vec::new(),
             wakes: Vec::new(),
             footprint: None,
+            prepared,
+            restores: Vec::new(),
             cancelled: false,
             outstanding: 0,
             open: 0,
@@ -283,9 +301,22 @@ impl Engine {
         };
         self.graph.counters.transactions += 1;
         self.expect(txn, &plan, now, step);
+        let told = step.restores.len();
         self.board(&mut transaction, plan, now, step);
+        transaction.restores = step.restores.split_off(told);
         self.running.put(transaction);
-        self.dispatch(txn, now, step);
+        if !prepared {
+            self.release(txn, now, step);
+        }
+    }
+
+    /// A transaction may hand out its operations.
+    pub(crate) fn release(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+        if let Some(transaction) = self.running.get(txn) {
+            transaction.prepared = false;
+            step.restores.append(&mut transaction.restores);
+            self.dispatch(txn, now, step);
+        }
     }
 
     fn changes_intent(&self, plan: &Plan) -> bool {
@@ -429,6 +460,7 @@ impl Engine {
     pub(crate) fn proceed(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
+            Phase::Executing if transaction.prepared => false,
             Phase::Executing if transaction.failure.is_some() => {
                 if transaction.outstanding > 0 {
                     return false;

@@ -70,21 +70,26 @@ fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
 }
 
 impl Engine {
-    /// Hands out what may go, until nothing more may.
-    pub(super) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
-        while self.hand_out(txn, now, step) {}
+    /// Hands out what may go, until nothing more may or it is enough for once: then [`Engine::due`] goes on.
+    pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+        let mut most = self.portion;
+        while most > 0 {
+            let done = self.hand_out(txn, most, now, step);
+            if done == 0 {
+                return;
+            }
+            most -= done;
+        }
     }
 
-    /// False when nothing may go at the moment.
-    fn hand_out(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
-        let Some(transaction) = self.running.get(txn) else { return false };
-        if transaction.failure.is_some() && transaction.phase == Phase::Executing {
-            return false;
+    /// How many operations had their turn.
+    fn hand_out(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
+        let Some(transaction) = self.running.get(txn) else { return 0 };
+        if !transaction.may_go() {
+            return 0;
         }
-        let ready = transaction.order.take_ready();
-        if ready.is_empty() {
-            return false;
-        }
+        let ready = transaction.order.take_ready(most);
+        let count = ready.len();
         let (mut left_out, mut silent) = (Vec::new(), Vec::new());
         step.submit.reserve(ready.len());
         for seat in ready {
@@ -115,7 +120,7 @@ impl Engine {
         for op in silent {
             self.carried_out(op, now, step);
         }
-        true
+        count
     }
 
     pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
@@ -181,6 +186,8 @@ impl Engine {
         if transaction.phase != Phase::Executing || transaction.origin != Origin::Change {
             return;
         }
+        transaction.prepared = false;
+        step.restores.append(&mut transaction.restores); // the engine counts on them
         let named = transaction.operations.first().map(|op| op.key.clone());
         let Some(key) = named.or_else(|| transaction.before.first().map(|(key, _)| key.clone()))
         else {

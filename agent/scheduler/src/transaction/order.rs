@@ -41,12 +41,19 @@ impl Order {
         Self { ready, lacks, first, followers, freed }
     }
 
-    /// What may be handed out by now, ascending.
-    pub(super) fn take_ready(&mut self) -> Vec<u32> {
+    /// The first of what may be handed out by now, ascending.
+    pub(super) fn take_ready(&mut self, most: usize) -> Vec<u32> {
         let mut ready = std::mem::take(&mut self.ready);
-        ready.sort_unstable();
+        ready.sort(); // what was left over is in order already
         ready.dedup();
+        if ready.len() > most {
+            self.ready = ready.split_off(most);
+        }
         ready
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// An operation is with its transport, which keeps order.

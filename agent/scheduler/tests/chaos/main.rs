@@ -27,6 +27,14 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
         (4, Just(Move::Notice).boxed()),
         (1, Just(Move::Time).boxed()),
         (3, intent().boxed()),
+        (
+            1,
+            (change(true), any::<bool>())
+                .prop_map(|(change, atomic)| Move::Prepare { change, atomic })
+                .boxed(),
+        ),
+        (1, Just(Move::SetOut).boxed()),
+        (1, Just(Move::CallOff).boxed()),
     ];
     if outside {
         let names = proptest::sample::select(&generate::NAMES[..]);
@@ -41,13 +49,18 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(proptest::strategy::Union::new_weighted(all), 4..60)
 }
 
+/// Operations handed out at a time: hardly any, or all.
+fn portion() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(1), Just(2), Just(1000)]
+}
+
 proptest! {
     #![proptest_config(cases(200))]
 
     // proves kv.I2, kv.I7, kv.I9, kv.I11, kv.I12
     #[test]
-    fn any_order_of_events_ends_in_what_was_asked(moves in moves(false)) {
-        let mut world = World::default();
+    fn any_order_of_events_ends_in_what_was_asked(moves in moves(false), portion in portion()) {
+        let mut world = World::default().in_portions(portion);
         for step in moves {
             world.play(step);
         }
@@ -59,8 +72,9 @@ proptest! {
     fn failures_and_the_outside_world_are_overcome(
         moves in moves(true),
         failing in proptest::collection::vec(0usize..30, 0..3),
+        portion in portion(),
     ) {
-        let mut world = World::failing_at(failing);
+        let mut world = World::failing_at(failing).in_portions(portion);
         for step in moves {
             world.play(step);
         }
@@ -73,8 +87,9 @@ proptest! {
         before in moves(true),
         after in moves(true),
         failing in proptest::collection::vec(0usize..30, 0..2),
+        portion in portion(),
     ) {
-        let mut world = World::failing_at(failing);
+        let mut world = World::failing_at(failing).in_portions(portion);
         for step in before {
             world.play(step);
         }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Bond, Completion, Engine, Fact, Key, Mode, Operation, Outcome, SharedValue, Step, TransportId,
-    TxnId,
+    Bond, Completion, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
+    TransportId, TxnId,
 };
 
 use super::{Lab, Reference, Thing, delta, error, fact, key, registry, watched};
@@ -24,6 +25,15 @@ pub enum Move {
         change: String,
         atomic: bool,
     },
+    /// The same, and it is to wait until it may set out.
+    Prepare {
+        change: String,
+        atomic: bool,
+    },
+    /// The oldest change that was prepared sets out.
+    SetOut,
+    /// The oldest change that was prepared is called off.
+    CallOff,
     /// The oldest operation that this transport was handed.
     CarryOut(u8),
     /// The same, and it fails.
@@ -51,6 +61,10 @@ pub enum Move {
 pub struct World {
     lab: Lab,
     handed: BTreeMap<TransportId, VecDeque<Operation>>,
+    /// Changes that have not set out yet.
+    prepared: VecDeque<TxnId>,
+    /// Operations that the engine hands out at a time, if it is not told otherwise.
+    portion: Option<NonZeroUsize>,
     answers: VecDeque<Completion>,
     reads: VecDeque<Key>,
     notices: VecDeque<Fact>,
@@ -79,13 +93,37 @@ impl World {
         Self { failing, ..Self::default() }
     }
 
+    /// The same, and only so many operations are handed out at a time.
+    #[must_use]
+    pub fn in_portions(mut self, operations: usize) -> Self {
+        self.portion = NonZeroUsize::new(operations);
+        self.lab.engine = self.fresh();
+        self
+    }
+
+    fn fresh(&self) -> Engine {
+        let engine = Engine::new(registry());
+        match self.portion {
+            Some(portion) => engine.in_portions(portion),
+            None => engine,
+        }
+    }
+
     pub fn play(&mut self, step: Move) {
         // What leans on something that failed, or that was removed outside, is refused by the system.
         self.lab.strict = false;
         self.lab.stumbled = true;
         self.happened.push(format!("{step:?}"));
         match step {
-            Move::Intend { change, atomic } => self.intend(&change, atomic),
+            Move::Intend { change, atomic } => {
+                self.intend(&change, atomic, Engine::start);
+            }
+            Move::Prepare { change, atomic } => {
+                let txn = self.intend(&change, atomic, Engine::prepare);
+                self.prepared.extend(txn);
+            }
+            Move::SetOut => self.go_on(Engine::set_out),
+            Move::CallOff => self.go_on(Engine::cancel),
             Move::CarryOut(transport) => self.carry_out(TransportId(transport), false),
             Move::Fail(transport) => self.carry_out(TransportId(transport), true),
             Move::Crash => self.crash(),
@@ -125,7 +163,12 @@ impl World {
         }
     }
 
-    fn intend(&mut self, change: &str, atomic: bool) {
+    fn intend(
+        &mut self,
+        change: &str,
+        atomic: bool,
+        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
+    ) -> Option<TxnId> {
         // What is ours carries a mark, so that whoever comes after a crash knows it.
         let marked = |item: &str| match item.trim().starts_with('-') {
             true => item.trim().to_owned(),
@@ -135,10 +178,21 @@ impl World {
         let change = items.map(marked).collect::<Vec<_>>().join("; ");
         let mut delta = delta(&change);
         delta.mode = if atomic { Mode::Atomic } else { Mode::BestEffort };
-        let Ok(plan) = self.lab.engine.plan(delta) else { return };
-        let (txn, step) = self.lab.engine.start(plan, self.lab.now());
+        let plan = self.lab.engine.plan(delta).ok()?;
+        let now = self.lab.now();
+        let (txn, step) = start(&mut self.lab.engine, plan, now);
         self.changes.insert(txn, (change, None));
         self.take(step);
+        Some(txn)
+    }
+
+    /// Does something with the oldest change that was prepared.
+    fn go_on(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> Step) {
+        let now = self.lab.now();
+        if let Some(txn) = self.prepared.pop_front() {
+            let step = act(&mut self.lab.engine, txn, now);
+            self.take(step);
+        }
     }
 
     fn carry_out(&mut self, transport: TransportId, fails: bool) {
@@ -214,13 +268,14 @@ impl World {
         self.committed
             .extend(ended.filter(|(_, ended)| *ended == Some(true)).map(|(text, _)| text));
         self.handed.clear();
+        self.prepared.clear();
         self.answers.clear();
         self.reads.clear();
         self.notices.clear();
         self.lab.watched.clear();
         let intent = self.reference().intent.into_iter();
         let intent = intent.map(|(key, thing)| (key, Arc::new(thing) as SharedValue)).collect();
-        self.lab.engine = Engine::new(registry());
+        self.lab.engine = self.fresh();
         self.lab.engine.load(intent, Vec::new());
         for status in self.lab.engine.statuses() {
             let seen = watched(&self.lab.engine, &status.key);
@@ -242,6 +297,9 @@ impl World {
 
     /// Lets everything on its way arrive, and time pass, until nothing is left to happen.
     fn rest(&mut self) {
+        while !self.prepared.is_empty() {
+            self.play(Move::SetOut);
+        }
         let mut until = self.lab.now + LONG;
         for _ in 0..PATIENCE {
             for step in
