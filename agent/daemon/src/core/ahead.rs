@@ -5,18 +5,24 @@
 //! here and changes once more spoils all of it: then the revision is made in the end, as that of a small change is.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread;
 
 use holdfast_config::{Configuration, parallel};
 use holdfast_scheduler::{Engine, Key, SharedValue};
 use imbl::OrdMap;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::publish::{SHOWN_AS_APPLIED, Shown, Update, follow, in_both, look_at};
+use super::publish::{SHOWN_AS_APPLIED, Shown, Update, follow, look_at};
 use super::startup::Objects;
 use super::transaction::Changed;
+use crate::telemetry::Revision;
 use crate::telemetry::view::now_ns;
-use crate::telemetry::{Draft, Revision};
+
+/// Objects that are shown at a time: what is in between stays in the processor's caches.
+const PORTION: usize = 256;
+/// Portions by which one tree may be ahead of the other.
+const UPDATES_AHEAD: usize = 4;
 
 /// A revision in the making.
 #[derive(Debug)]
@@ -98,28 +104,40 @@ impl Made {
         (old, new): (&Configuration, &Configuration),
         told: &Receiver<Vec<Told>>,
     ) -> Self {
-        let models = &objects.models;
+        let (models, services) = (&objects.models, OrdMap::new()); // they matter where something is taken away
         let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
-        // One tree after the other: the rest of the transaction needs processors, too.
-        in_both(&mut draft, false, |tree| follow(tree, old, new));
+        let [openconfig, native] = draft.trees_mut();
         let mut left = Vec::new();
-        for portion in told {
-            show(&mut draft, objects, &last, portion, &mut left);
-        }
+        thread::scope(|scope| {
+            // What is to be shown is worked out for both trees here.
+            let (update_tx, updates) = sync_channel::<Arc<Update<'_>>>(UPDATES_AHEAD);
+            scope.spawn(|| {
+                follow(openconfig, old, new);
+                updates.into_iter().for_each(|update| update.carry_out(openconfig));
+            });
+            follow(native, old, new);
+            let mut told = told.iter().flatten().peekable();
+            while told.peek().is_some() {
+                let shown = shown(objects, &last, told.by_ref().take(PORTION), &mut left);
+                let update = Arc::new(Update { objects, last: &last, services: &services, shown });
+                // When the other thread has panicked, so does this one in the end.
+                let _panicked = update_tx.send(Arc::clone(&update));
+                update.carry_out(native);
+            }
+        });
         let next = draft.publish();
         Self { last, next, left }
     }
 }
 
-/// Shows the state of new objects.
-fn show(
-    draft: &mut Draft<'_>,
+/// The state of new objects.
+fn shown(
     objects: &Objects,
     last: &Revision,
-    told: Vec<Told>,
+    told: impl Iterator<Item = Told>,
     left: &mut Vec<Key>,
-) {
-    let mut shown = Vec::with_capacity(told.len());
+) -> Vec<Shown> {
+    let mut shown = Vec::with_capacity(PORTION);
     for (key, value, observed) in told {
         let planes = [Some(&value), Some(&value), Some(&observed)];
         match look_at(objects, last, key, planes) {
@@ -129,9 +147,7 @@ fn show(
             (key, ..) => left.push(key),
         }
     }
-    let services = &OrdMap::new(); // they matter where something is taken away
-    let update = Update { objects, last, services, shown };
-    in_both(draft, false, |tree| update.carry_out(tree));
+    shown
 }
 
 #[cfg(test)]
