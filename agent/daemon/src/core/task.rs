@@ -191,7 +191,7 @@ impl CoreTask {
             Work::Examined(Ok(candidate)) => self.record(candidate),
             Work::Examined(Err(error)) => self.refuse(error),
             Work::Recorded(Ok(())) => self.execute(),
-            Work::Recorded(Err(error)) => self.refuse(CommitError::Store(error)),
+            Work::Recorded(Err(error)) => self.call_off(error),
             Work::RestoresWritten { submit, read, result } => {
                 self.submit_adoptions(submit, read, result)
             }
@@ -229,7 +229,12 @@ impl CoreTask {
         transaction.withheld.extend(keys.chain(transaction.logins.values.iter().map(|it| &it.0)));
         transaction.changes = changes;
         transaction.withheld.make_ahead(ahead);
-        transaction.stage = Stage::Recording { configuration, plan: Box::new(plan) };
+        let now = self.now();
+        let (txn, step) = self.engine.prepare(plan, now);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.stage = Stage::Recording { configuration, txn, ended: None };
+        }
+        self.follow(step);
         self.work.0.push(Box::pin(async move {
             Work::Recorded(match recorded {
                 Some(recorded) => recorded.await,
@@ -283,13 +288,31 @@ impl CoreTask {
         }
     }
 
+    /// What was prepared is durable, and may begin.
     fn execute(&mut self) {
         let now = self.now();
         let Some(transaction) = &mut self.transaction else { return };
         let stage = std::mem::replace(&mut transaction.stage, Stage::Examining);
-        let Stage::Recording { configuration, plan } = stage else { return };
-        let (txn, step) = self.engine.start(*plan, now);
+        let Stage::Recording { configuration, txn, ended } = stage else { return };
         transaction.stage = Stage::Executing { configuration, txn };
+        match ended {
+            Some(outcome) => self.conclude(outcome),
+            None => {
+                let step = self.engine.set_out(txn, now);
+                self.follow(step);
+            }
+        }
+    }
+
+    /// What was prepared could not be written down: the engine forgets it.
+    fn call_off(&mut self, error: StoreError) {
+        let now = self.now();
+        let Some(transaction) = &mut self.transaction else { return };
+        let Stage::Recording { txn, ended: None, .. } = transaction.stage else {
+            return self.refuse(CommitError::Store(error));
+        };
+        transaction.stage = Stage::TakingBack { error, txn };
+        let step = self.engine.cancel(txn, now);
         self.follow(step);
     }
 
@@ -378,7 +401,10 @@ impl CoreTask {
     /// A transaction of the engine ended: the client's, or one of its own (drift, wake-up), which only shows in state.
     fn conclude(&mut self, outcome: Outcome) {
         let Some(transaction) = &mut self.transaction else { return };
-        let stage_txn = match &transaction.stage {
+        let stage_txn = match &mut transaction.stage {
+            Stage::Recording { txn, ended, .. } if *txn == outcome.txn() => {
+                return *ended = Some(outcome);
+            }
             Stage::TakingBack { txn, .. } if *txn == outcome.txn() => return self.taken_back(),
             Stage::Executing { txn, .. } => *txn,
             _ => return,

@@ -10,6 +10,7 @@ use holdfast_config::{Models, json, parallel};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use holdfast_scheduler::{Key, State};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -129,6 +130,12 @@ impl Agent {
         String::from_utf8(text.unwrap_or_default()).unwrap()
     }
 
+    /// All that the engine knows, and how it is.
+    async fn states(&self) -> Vec<(Key, State)> {
+        let statuses = self.handle.statuses(false).await.unwrap();
+        statuses.into_iter().map(|status| (status.key, status.state)).collect()
+    }
+
     /// Time passes: what is due is done, and nothing else.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::pause();
@@ -230,6 +237,25 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
         agent.update(BOX).await.unwrap();
         agent.stop().await;
     }
+}
+
+/// The disk refuses to take a change down: nothing was asked of the kernel, and the engine wants nothing of it.
+#[tokio::test]
+async fn a_change_that_cannot_be_written_down_does_not_begin() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let asked = kernel.requests();
+    for document in [BOX, "{}"] {
+        let before = (kernel.contents(), agent.shown(), agent.states().await);
+        agent.store.refuse(disk::Fault::Unprepared).await.unwrap();
+        let refused = agent.update(document).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Store(_)), "{refused}");
+        agent.pass(Duration::from_secs(10)).await;
+        assert_eq!((kernel.contents(), agent.shown(), agent.states().await), before);
+    }
+    assert_eq!(kernel.requests(), asked);
+    agent.update(BOX).await.unwrap();
+    agent.stop().await;
 }
 
 /// The disk refuses the last write of a commit: it was not made, and the next one is.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Author, Engine, FixedHasher, Key, Plan, SharedValue, TxnId};
+use holdfast_scheduler::{Author, Engine, FixedHasher, Key, Outcome, SharedValue, TxnId};
 use tokio::sync::oneshot;
 
 use super::ahead::Ahead;
@@ -162,8 +162,8 @@ pub(super) struct Transaction {
 pub(super) enum Stage {
     /// A thread works out what the request means.
     Examining,
-    /// The store writes it down.
-    Recording { configuration: Configuration, plan: Box<Plan> },
+    /// The store writes it down; the engine is prepared. It may have been called off meanwhile.
+    Recording { configuration: Configuration, txn: TxnId, ended: Option<Outcome> },
     /// The engine carries it out.
     Executing { configuration: Configuration, txn: TxnId },
     /// The store makes it final.

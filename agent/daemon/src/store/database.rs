@@ -170,6 +170,10 @@ impl Database {
             // A write transaction that is dropped leaves no trace.
             return Err(StoreError::Withdrawn { transaction });
         }
+        #[cfg(test)]
+        if let Some(fault) = self.fault.take_if(|it| *it == super::tests::Fault::Unprepared) {
+            return fault.strike(write);
+        }
         finish(write, "prepare a transaction")?;
         self.prepared = Some(transaction);
         Ok(())

@@ -12,10 +12,12 @@ use super::*;
 /// Set in the child process of the crash test: the folder it works in.
 const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
 
-/// How the disk fails a commit.
-#[derive(Clone, Copy, Debug)]
+/// How the disk fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing is written.
+    /// What a transaction would do is not written.
+    Unprepared,
+    /// Nothing is written at its end.
     Lost,
     /// It is written, and reported as an error.
     Misreported,
