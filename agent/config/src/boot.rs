@@ -152,7 +152,7 @@ impl Configuration {
 /// A document, or for the native part text of the command line.
 fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
     if origin == Origin::OpenConfig || document::is_document(text) {
-        return Ok(Payload::Json { text: text.to_vec(), ietf: true });
+        return Ok(Payload::Json { text: text.to_vec().into(), ietf: true });
     }
     let text = String::from_utf8(text.to_vec()).map_err(|error| {
         let cause = Cause::Malformed(error.to_string());

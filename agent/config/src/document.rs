@@ -81,7 +81,7 @@ fn client(
     let mut edit = Edit::default();
     for (origin, text) in documents {
         let target = Target { origin: *origin, path: Path::root() };
-        edit.updates.push((target, Payload::Json { text: text.to_vec(), ietf: true }));
+        edit.updates.push((target, Payload::Json { text: text.to_vec().into(), ietf: true }));
     }
     let blamed = |error: EditError| match error.operation {
         Operation::Update(at) => EditError { operation: blame(documents[at].0), ..error },

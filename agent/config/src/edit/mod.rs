@@ -24,6 +24,8 @@ pub(crate) use reconcile::check_supported;
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+
 use crate::path::Path;
 use crate::schema::Origin;
 use crate::value::Scalar;
@@ -52,7 +54,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// A JSON document; `ietf` is RFC 7951, else the plain form.
-    Json { text: Vec<u8>, ietf: bool },
+    Json { text: Bytes, ietf: bool },
     /// The value of one leaf.
     Scalar(Scalar),
     /// Text of the command line. Its target is the root of [`Origin::Native`].

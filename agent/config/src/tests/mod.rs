@@ -49,7 +49,7 @@ fn edit(request: &str) -> Edit {
             Some(text) => (target("native:/"), Payload::Cli { text: text.trim().to_owned() }),
             None => {
                 let (path, json) = rest.split_once(' ').unwrap_or((rest, ""));
-                let text = json.trim().as_bytes().to_vec();
+                let text = json.trim().as_bytes().to_vec().into();
                 (target(path), Payload::Json { text, ietf: false })
             }
         };

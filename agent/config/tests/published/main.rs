@@ -28,7 +28,7 @@ fn entry(number: usize) -> (Target, Payload) {
     let (name, origin, text) = ENTRIES[number];
     let payload = match name {
         "CLI text" => Payload::Cli { text: text.to_owned() },
-        _ => Payload::Json { text: text.as_bytes().to_vec(), ietf: false },
+        _ => Payload::Json { text: text.as_bytes().to_vec().into(), ietf: false },
     };
     (Target { origin, path: Path::root() }, payload)
 }
@@ -69,7 +69,7 @@ fn overlaps(models: &Arc<Models>) -> String {
         };
         match payload {
             Payload::Cli { .. } => (target, Payload::Cli { text }),
-            _ => (target, Payload::Json { text: text.into_bytes(), ietf: false }),
+            _ => (target, Payload::Json { text: text.into(), ietf: false }),
         }
     };
     for (one, other) in [(0, 2), (0, 1)] {

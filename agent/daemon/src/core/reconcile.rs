@@ -71,7 +71,7 @@ pub(super) mod tests {
     /// What a document puts in place of the container that says how the box is held.
     pub(in crate::core) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
         let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
-        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: false };
+        let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
         let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
         agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
     }

@@ -110,7 +110,7 @@ impl Agent {
 
     pub(crate) async fn update(&self, document: &str) -> Result<Committed, CommitError> {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
+        let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
         self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
@@ -360,7 +360,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
         [(Origin::Native, NATIVE, "/static["), (Origin::OpenConfig, OPENCONFIG, "/static-routes/")]
     {
         let target = Target { origin, path: path.parse().unwrap() };
-        let text = br#"{"next-hop": "224.0.0.1"}"#.to_vec();
+        let text = br#"{"next-hop": "224.0.0.1"}"#.to_vec().into();
         let updates = vec![(target, Payload::Json { text, ietf: true })];
         let edit = Edit { updates, ..Edit::default() };
         let refused = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;

@@ -95,7 +95,7 @@ impl Change {
             Ok::<_, Failure>(Target { origin, path })
         };
         let item = |it: Item| {
-            let text = it.value.to_string().into_bytes();
+            let text = it.value.to_string().into();
             Ok::<_, Failure>((target(&it.path)?, Payload::Json { text, ietf: true }))
         };
         Ok(Edit {

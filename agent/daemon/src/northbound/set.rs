@@ -119,7 +119,7 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
 fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
     match (Supplied::read(update)?, cli) {
         (Supplied::Text(text), true) => Ok(Payload::Cli { text }),
-        (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text: text.into(), ietf }),
+        (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
         (Supplied::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
         (_, true) => Err(Refusal::unimplemented(
             "the encoding is unsupported here: text of the command line is sent as ascii_val",

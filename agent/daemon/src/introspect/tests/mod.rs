@@ -102,7 +102,7 @@ impl Asked {
 
     pub(super) async fn set(&self, document: &str) {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        let payload = Payload::Json { text: document.as_bytes().to_vec(), ietf: true };
+        let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
         self.edit(Edit { updates: vec![(target, payload)], ..Edit::default() }).await;
     }
 

@@ -436,7 +436,7 @@ async fn judging_costs_what_is_written() {
             origin: Origin::OpenConfig,
             path: "/interfaces/interface[name=p3]/config/mtu".parse().unwrap(),
         };
-        let payload = Payload::Json { text: text.as_bytes().to_vec(), ietf: true };
+        let payload = Payload::Json { text: text.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit {
             updates: vec![(target, payload)],
             gate: Gate::new(held.clone()),

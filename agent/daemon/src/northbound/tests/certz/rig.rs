@@ -180,7 +180,7 @@ impl Running {
             "grpc-server": [{{"name": "DEFAULT", "config": {{"name": "DEFAULT", "certificate-id": "{id}"}}}}]}}}}}}"#
         );
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        let payload = Payload::Json { text: text.into_bytes(), ietf: true };
+        let payload = Payload::Json { text: text.into(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
         let source = Source::Password;
         let test = Caller { name: "test".into(), role: Role::Admin, source, peer: None };
