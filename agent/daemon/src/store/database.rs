@@ -29,9 +29,9 @@ pub const FILE_NAME: &str = "holdfast.redb";
 /// Version of the tables below. A higher one in the file belongs to a newer agent and is left alone.
 const FORMAT: u64 = 1;
 
-/// Octets of pages kept in memory. Rows are read once, at start, and then live in the layers, so a large cache would
-/// only hold a second copy.
-const CACHE_BYTES: usize = 4 * 1024 * 1024;
+/// Octets of pages kept in memory. Rows are read once, at start, and then live in the layers. A write has half of it for
+/// its pages, and what does not fit is written, and read again at its end: those of 100 000 list entries fit.
+const CACHE_BYTES: usize = 64 * 1024 * 1024;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
