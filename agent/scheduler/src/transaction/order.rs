@@ -1,6 +1,7 @@
 //! Which operations of a transaction may be handed out: those that wait for nothing, whatever the others of their
 //! transport wait for.
 
+use crate::operation::TransportId;
 use crate::overlay::spot_of;
 use crate::plan::PlannedOperation;
 
@@ -9,6 +10,8 @@ use crate::plan::PlannedOperation;
 pub(super) struct Order {
     /// May be handed out, or have to be left out. May name one twice.
     ready: Vec<u32>,
+    /// The same of what no transport carries, which has its turn when no transport could begin with anything.
+    silent: Vec<u32>,
     /// How many others each one waits for. All empty when one transport carries everything: then the order of the plan
     /// is order enough.
     lacks: Vec<u32>,
@@ -35,38 +38,47 @@ impl Order {
         }
         let before = |op: &PlannedOperation| op.after.len() + op.behind.len();
         let lacks: Vec<u32> = operations.iter().map(|op| spot_of(before(op))).collect();
-        let ready = seats.filter(|&seat| lacks[seat as usize] == 0).collect();
+        let ready = seats.filter(|&seat| lacks[seat as usize] == 0);
+        let (silent, ready) = ready.partition(|&seat| is_silent(operations, seat));
         let (first, followers) = followers(operations);
         let freed = vec![Freed::default(); operations.len()];
-        Self { ready, lacks, first, followers, freed }
+        Self { ready, silent, lacks, first, followers, freed }
     }
 
     /// The first of what may be handed out by now, ascending.
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<u32> {
-        let mut ready = std::mem::take(&mut self.ready);
+        let list = if self.ready.is_empty() { &mut self.silent } else { &mut self.ready };
+        let mut ready = std::mem::take(list);
         ready.sort(); // what was left over is in order already
         ready.dedup();
         if ready.len() > most {
-            self.ready = ready.split_off(most);
+            *list = ready.split_off(most);
         }
         ready
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !(self.ready.is_empty() && self.silent.is_empty())
+    }
+
+    fn enlist(&mut self, seat: u32, operations: &[PlannedOperation]) {
+        match is_silent(operations, seat) {
+            true => self.silent.push(seat),
+            false => self.ready.push(seat),
+        }
     }
 
     /// An operation is with its transport, which keeps order.
     pub(super) fn handed(&mut self, seat: usize, operations: &[PlannedOperation]) {
         let own = |follower: usize| operations[follower].transport == operations[seat].transport;
-        self.free(seat, own);
+        self.free(seat, operations, own);
         self.set_freed(seat, |freed| &mut freed.own);
     }
 
     /// An operation is completed: what other transports carry may follow.
     pub(super) fn came_to_end(&mut self, seat: usize, operations: &[PlannedOperation]) {
         let other = |follower: usize| operations[follower].transport != operations[seat].transport;
-        self.free(seat, other);
+        self.free(seat, operations, other);
         self.set_freed(seat, |freed| &mut freed.others);
     }
 
@@ -75,10 +87,14 @@ impl Order {
     pub(super) fn broke(&mut self, seat: usize, operations: &[PlannedOperation]) {
         let needs = |follower: u32| operations[follower as usize].after.contains(&spot_of(seat));
         let range = self.range(seat);
-        let left_out = self.followers[range].iter().copied().filter(|&follower| needs(follower));
-        self.ready.extend(left_out);
+        for at in range {
+            let follower = self.followers[at];
+            if needs(follower) {
+                self.enlist(follower, operations);
+            }
+        }
         let Some(Freed { own, others }) = self.freed.get(seat).copied() else { return };
-        self.free(seat, |follower| {
+        self.free(seat, operations, |follower| {
             let alike = operations[follower].transport == operations[seat].transport;
             !needs(spot_of(follower)) && if alike { !own } else { !others }
         });
@@ -90,14 +106,19 @@ impl Order {
         }
     }
 
-    fn free(&mut self, seat: usize, concerns: impl Fn(usize) -> bool) {
+    fn free(
+        &mut self,
+        seat: usize,
+        operations: &[PlannedOperation],
+        concerns: impl Fn(usize) -> bool,
+    ) {
         for at in self.range(seat) {
             let follower = self.followers[at];
             if concerns(follower as usize) {
                 let lacks = &mut self.lacks[follower as usize];
                 *lacks -= 1;
                 if *lacks == 0 {
-                    self.ready.push(follower);
+                    self.enlist(follower, operations);
                 }
             }
         }
@@ -109,6 +130,10 @@ impl Order {
             None => 0..0,
         }
     }
+}
+
+fn is_silent(operations: &[PlannedOperation], seat: u32) -> bool {
+    operations[seat as usize].transport == TransportId::NONE
 }
 
 /// The seats that wait for each seat, one list behind the other, and where each list begins.
