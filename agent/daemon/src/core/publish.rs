@@ -192,9 +192,15 @@ impl Publisher {
         let models = &objects.models;
         let made = made.filter(|made| Arc::ptr_eq(&made.last, &last) && !withheld.is_spoilt());
         let followed = made.is_some();
+        if !(followed && withheld.is_all_told()) {
+            self.withheld.extend(withheld.quiet().cloned());
+        }
         let mut draft = match made {
             Some(Made { next, left, .. }) => {
-                self.withheld.retain(|key| !withheld.is_told(key));
+                match withheld.is_all_told() {
+                    true => self.withheld.clear(),
+                    false => self.withheld.retain(|key| !withheld.is_told(key)),
+                }
                 self.dirty.extend(left);
                 last.resume(&models.openconfig, &models.native, next)
             }

@@ -223,24 +223,30 @@ impl CoreTask {
         let (last, both) = (self.publisher.revision(), (&self.configuration, &configuration));
         let ahead = Ahead::begin(&self.objects, last, both, &changes);
         let Some(transaction) = &mut self.transaction else { return };
-        let operations = plan.operations().iter();
-        let keys = changes.iter().map(|change| &change.key);
-        let keys = keys.chain(operations.flat_map(|it| it.taken.iter().chain([&it.key])));
-        transaction.withheld.extend(keys.chain(transaction.logins.values.iter().map(|it| &it.0)));
+        let operations = plan.operations();
+        let keys = operations.iter().flat_map(|it| it.taken.iter().chain([&it.key]));
+        transaction.withheld.extend(keys, operations.len());
         transaction.changes = changes;
         transaction.withheld.make_ahead(ahead);
-        let now = self.now();
-        let (txn, step) = self.engine.prepare(plan, now);
-        if let Some(transaction) = &mut self.transaction {
-            transaction.stage = Stage::Recording { configuration, txn, ended: None };
-        }
-        self.follow(step);
+        self.prepare(plan, configuration);
         self.work.0.push(Box::pin(async move {
             Work::Recorded(match recorded {
                 Some(recorded) => recorded.await,
                 None => Ok(()),
             })
         }));
+    }
+
+    /// The engine gets ready while the store is at work.
+    fn prepare(&mut self, plan: Plan, configuration: Configuration) {
+        let now = self.now();
+        let (txn, mut step) = self.engine.prepare(plan, now);
+        self.teller.tell(&self.engine, &step);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.withheld.intend(std::mem::take(&mut step.changed));
+            transaction.stage = Stage::Recording { configuration, txn, ended: None };
+        }
+        self.carry_out(step);
     }
 
     /// The plan of the transaction under way, if it is the one that the client expects.
@@ -319,6 +325,10 @@ impl CoreTask {
     /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
     pub(super) fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
+        self.carry_out(step);
+    }
+
+    fn carry_out(&mut self, step: Step) {
         let Step { restores, submit, cancel, read, finished, changed, retrieve, deadline, .. } =
             step;
         if !cancel.is_empty() {

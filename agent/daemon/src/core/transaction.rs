@@ -55,6 +55,10 @@ pub(super) struct Withheld {
     /// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
     /// what becomes of it is told a moment later.
     keys: HashMap<u64, Fate, BuildHasherDefault<FixedHasher>>,
+    /// How many of them are in the revision that is made ahead.
+    told: usize,
+    /// What the engine intends otherwise since it was prepared; of some of it nothing more is heard.
+    intended: Vec<Key>,
     /// What of the next revision is made while the change is carried out.
     ahead: Option<Ahead>,
     /// What was told for it is not true any more.
@@ -88,6 +92,8 @@ impl Withheld {
         let told = *fate == Fate::Told;
         let ready = !told && self.ahead.as_mut().is_some_and(|it| it.take(engine, key));
         let next = if ready { Fate::Told } else { Fate::Stirred };
+        self.told += usize::from(ready);
+        self.told -= usize::from(told);
         match std::mem::replace(fate, next) {
             Fate::Quiet => Held::First,
             Fate::Stirred => Held::Again,
@@ -98,11 +104,23 @@ impl Withheld {
         }
     }
 
-    pub(super) fn extend<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
-        self.keys.reserve(keys.size_hint().0);
+    pub(super) fn extend<'k>(&mut self, keys: impl Iterator<Item = &'k Key>, count: usize) {
+        self.keys.reserve(count);
         for key in keys {
             self.keys.entry(Self::hash(key)).or_insert(Fate::Quiet);
         }
+    }
+
+    /// The engine intends these otherwise, and has done nothing so far.
+    pub(super) fn intend(&mut self, keys: Vec<Key>) {
+        self.extend(keys.iter(), 0);
+        self.intended = keys;
+    }
+
+    /// Of what is intended otherwise: that of which nothing was heard.
+    pub(super) fn quiet(&self) -> impl Iterator<Item = &Key> {
+        let fate = |key: &Key| self.keys.get(&Self::hash(key));
+        self.intended.iter().filter(move |key| fate(key) == Some(&Fate::Quiet))
     }
 
     /// The next revision may be made meanwhile.
@@ -123,6 +141,11 @@ impl Withheld {
     /// Whether the revision that was made ahead must not be used.
     pub(super) fn is_spoilt(&self) -> bool {
         self.spoilt
+    }
+
+    /// Whether the revision that was made ahead shows all that is new.
+    pub(super) fn is_all_told(&self) -> bool {
+        self.told == self.keys.len()
     }
 
     /// Whether the revision that was made ahead shows it.
