@@ -70,7 +70,8 @@ fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
 }
 
 impl Engine {
-    /// Hands out what may go, until nothing more may or it is enough for once: then [`Engine::due`] goes on.
+    /// Hands out what may go, until nothing more may or it is enough for once: then the next answer, or [`Engine::due`],
+    /// goes on.
     pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let mut most = self.portion;
         while most > 0 {
@@ -79,7 +80,14 @@ impl Engine {
                 return;
             }
             most -= done;
+            if most == 0 && !self.is_answer_due(txn) {
+                most = self.portion;
+            }
         }
+    }
+
+    fn is_answer_due(&mut self, txn: TxnId) -> bool {
+        self.running.get(txn).is_some_and(|transaction| transaction.outstanding > 0)
     }
 
     /// How many operations had their turn.
