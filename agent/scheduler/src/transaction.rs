@@ -310,12 +310,14 @@ impl Engine {
         }
     }
 
-    /// A transaction may hand out its operations.
+    /// A transaction may hand out its operations. Where pre-images have to be written down before, all of them go out in
+    /// one step with those: none can overtake another.
     pub(crate) fn release(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
+            let most = if transaction.restores.is_empty() { self.portion } else { usize::MAX };
             step.restores.append(&mut transaction.restores);
-            self.dispatch(txn, now, step);
+            self.dispatch_portion(txn, most, now, step);
         }
     }
 

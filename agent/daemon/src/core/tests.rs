@@ -195,6 +195,25 @@ async fn a_large_change_shows_what_small_ones_show() {
     assert_eq!(shown[0], shown[1]);
 }
 
+/// What the port had before is written down first; a large change goes out in portions, and none overtakes what waits
+/// for that.
+#[tokio::test]
+async fn routes_do_not_overtake_the_port_they_leave_by() {
+    const MORE_THAN_A_PORTION: usize = 5000;
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let update = |text: String| {
+        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        (target, Payload::Json { text: text.into(), ietf: true })
+    };
+    let updates = [BOX.to_owned(), routes(0, MORE_THAN_A_PORTION)].map(update).into();
+    let edit = Edit { updates, ..Edit::default() };
+    agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+    let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
+    assert!(made >= MORE_THAN_A_PORTION, "{made} routes are there");
+    agent.stop().await;
+}
+
 /// So many routes through the neighbour of [`BOX`].
 pub(crate) fn routes(first: usize, count: usize) -> String {
     let route = |number: usize| {
