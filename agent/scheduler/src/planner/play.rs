@@ -1,0 +1,105 @@
+//! A planner from its start to its end: what it is given, how often it plays, and the plan that comes of it.
+
+use std::sync::Arc;
+
+use super::Planner;
+use super::sequence::Sequence;
+use crate::dependency::Claim;
+use crate::graph::{Graph, Idx};
+use crate::key::{FixedMap, Key};
+use crate::overlay::{OverlayNode, Spot};
+use crate::plan::{Delta, Mode, Plan, PlanError, Unmet, Work};
+
+/// Plans a change of intent together with values to be looked at again.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Plan, PlanError> {
+    plan_keeping(graph, delta, revisit, FixedMap::default())
+}
+
+/// The same for a way back: each identity goes to whoever held it before, if that value can come.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan_keeping(
+    graph: &Graph,
+    delta: Delta,
+    revisit: Vec<Idx>,
+    kept: FixedMap<Claim, Key>,
+) -> Result<Plan, PlanError> {
+    let play = |sequence| played(graph, &delta, &revisit, &kept, sequence);
+    let mut planner = play(Sequence::default())?;
+    let sequence = Sequence::of(&planner);
+    let mut work = planner.work();
+    if !sequence.is_kept(&planner.operations) {
+        planner = play(Sequence::of(&planner))?;
+        work = work.plus(planner.work());
+    }
+    if planner.transports {
+        sequence.note(&mut planner.operations);
+    }
+    let waiting = planner.waiting();
+    let overlay = planner.overlay;
+    let plan = Plan {
+        delta,
+        operations: planner.operations,
+        found: planner.found,
+        restores: planner.restores,
+        waiting,
+        counted: overlay.counted,
+        revision: graph.revision,
+        registry: Arc::clone(&graph.registry),
+        work,
+        nodes: overlay.nodes,
+    };
+    plan.admitted(graph.intent_revision)
+}
+
+/// The planner when all is decided.
+fn played<'g>(
+    graph: &'g Graph,
+    delta: &Delta,
+    revisit: &[Idx],
+    kept: &FixedMap<Claim, Key>,
+    sequence: Sequence,
+) -> Result<Planner<'g>, PlanError> {
+    let mut planner = Planner { kept: kept.clone(), sequence, ..Planner::new(graph) };
+    planner.intend(delta)?;
+    planner.revisit(revisit.to_vec());
+    planner.run();
+    if delta.mode == Mode::Atomic {
+        planner.refuse_claims()?;
+    }
+    Ok(planner)
+}
+
+/// The goals of a change alone, without a way to them.
+pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
+    let mut planner = Planner::new(graph);
+    planner.intend(delta)?;
+    Ok(planner.overlay.nodes)
+}
+
+impl Planner<'_> {
+    /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
+    fn waiting(&self) -> Vec<(Spot, Unmet)> {
+        let nodes = &self.overlay.nodes;
+        let pending =
+            (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
+        let pending = pending.filter(|(_, node)| node.goal.traits().is_some());
+        let unmet = |node: &OverlayNode| {
+            let accounts = (0..).zip(&node.accounts);
+            let unmet = accounts.filter(|&(_, &account)| self.overlay.group(account).avail == 0);
+            unmet.map(|(need, _)| need).collect()
+        };
+        let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();
+        waiting.sort_by(|a, b| nodes[a.0 as usize].key.cmp(&nodes[b.0 as usize].key));
+        waiting
+    }
+
+    fn work(&self) -> Work {
+        let visited = self.overlay.nodes.len() as u64;
+        Work { visited, edges: self.overlay.edges, parts: self.listed }
+    }
+}
