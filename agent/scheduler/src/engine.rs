@@ -29,8 +29,8 @@ use crate::waits::{Reached, Waits};
 /// What the caller does next. Each list may be empty.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Pre-images of adopted objects that came (`Some`) or went (`None`): to be made durable before `submit` is
-    /// handed out.
+    /// Pre-images of adopted objects that came (`Some`) or went (`None`): to be made durable before `submit` of this
+    /// step, and of later ones, is handed out.
     pub restores: Vec<(Key, Option<SharedValue>)>,
     /// For the transports, in order.
     pub submit: Vec<Operation>,

@@ -310,14 +310,12 @@ impl Engine {
         }
     }
 
-    /// A transaction may hand out its operations. Where pre-images have to be written down before, all of them go out in
-    /// one step with those: none can overtake another.
+    /// A transaction may hand out its operations. Pre-images are in the step of the first ones.
     pub(crate) fn release(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
-            let most = if transaction.restores.is_empty() { self.portion } else { usize::MAX };
             step.restores.append(&mut transaction.restores);
-            self.dispatch_portion(txn, most, now, step);
+            self.dispatch(txn, now, step);
         }
     }
 

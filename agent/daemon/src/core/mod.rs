@@ -14,6 +14,7 @@ mod election;
 mod inside;
 mod intent;
 mod options;
+mod outbox;
 mod preview;
 mod publish;
 mod reconcile;

@@ -1,5 +1,6 @@
 //! From what the store holds to a running core, and from requests to values.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::changes::changed_objects;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use super::election::Elections;
 use super::inside::Teller;
 use super::intent::Intent;
+use super::outbox::Outbox;
 use super::preview;
 use super::publish::Publisher;
 use super::reconcile;
@@ -131,6 +133,7 @@ impl Core {
             configuration,
             engine,
             transport,
+            outbox: Outbox::default(),
             objects,
             store,
             next_number,
@@ -343,11 +346,13 @@ impl Objects {
     }
 
     /// Rows that keep, or forget, what adopted objects were before us.
-    pub(super) fn restore_rows(restores: Vec<(Key, Option<SharedValue>)>) -> Vec<store::Change> {
-        let row = |(key, value): (Key, Option<SharedValue>)| {
-            let octets = value.and_then(|value| stored::to_bytes(&*value));
+    pub(super) fn restore_rows(
+        restores: &BTreeMap<Key, Option<SharedValue>>,
+    ) -> Vec<store::Change> {
+        let row = |(key, value): (&Key, &Option<SharedValue>)| {
+            let octets = value.as_ref().and_then(|value| stored::to_bytes(&**value));
             store::Change::restore(key.as_bytes().to_vec(), octets)
         };
-        restores.into_iter().map(row).collect()
+        restores.iter().map(row).collect()
     }
 }

@@ -12,8 +12,7 @@ use holdfast_config::Configuration;
 use holdfast_config::schema::Origin;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
-    Completion, Delta, Engine, Key, Now, Operation, OperationError, Outcome, Plan, PlanError,
-    Scope, SharedValue, Step,
+    Delta, Engine, Key, Now, Outcome, Plan, PlanError, Scope, SharedValue, Step,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -24,6 +23,7 @@ use super::election::Elections;
 use super::inside::{Resync, Teller};
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, PlanHash};
+use super::outbox::Outbox;
 use super::preview::Preview;
 use super::publish::Publisher;
 use super::startup::Objects;
@@ -52,11 +52,7 @@ pub(super) enum Work {
     Examined(Result<Candidate, CommitError>),
     Recorded(Result<(), StoreError>),
     /// Pre-images of adopted objects are durable (or not): their operations may go.
-    RestoresWritten {
-        submit: Vec<Operation>,
-        read: Vec<Key>,
-        result: Result<(), StoreError>,
-    },
+    RestoresWritten(Result<(), StoreError>),
     /// The store has made the transaction final, or taken it back; with what was made of the next revision meanwhile.
     Finished(Result<(), StoreError>, Option<Box<Made>>),
 }
@@ -67,6 +63,7 @@ pub(super) struct CoreTask {
     pub(super) configuration: Configuration,
     pub(super) engine: Engine,
     pub(super) transport: Box<dyn Transport>,
+    pub(super) outbox: Outbox,
     pub(super) objects: Arc<Objects>,
     pub(super) store: Store,
     pub(super) next_number: u64,
@@ -192,9 +189,7 @@ impl CoreTask {
             Work::Examined(Err(error)) => self.refuse(error),
             Work::Recorded(Ok(())) => self.execute(),
             Work::Recorded(Err(error)) => self.call_off(error),
-            Work::RestoresWritten { submit, read, result } => {
-                self.submit_adoptions(submit, read, result)
-            }
+            Work::RestoresWritten(result) => self.restores_written(result),
             Work::Finished(result, made) => self.finish(result, made.map(|made| *made)),
         }
     }
@@ -322,65 +317,10 @@ impl CoreTask {
         self.follow(step);
     }
 
-    /// Does what the engine says. Pre-images of adopted objects become durable before the operations that need them.
+    /// Tells whoever listens what the engine says, and does it.
     pub(super) fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
         self.carry_out(step);
-    }
-
-    fn carry_out(&mut self, step: Step) {
-        let Step { restores, submit, cancel, read, finished, changed, retrieve, deadline, .. } =
-            step;
-        if !cancel.is_empty() {
-            self.transport.cancel(cancel);
-        }
-        if retrieve {
-            self.transport.retrieve();
-        }
-        self.deadline = deadline;
-        // The transports begin while what changed is noted.
-        if restores.is_empty() {
-            self.hand_out(submit, read);
-        } else {
-            let rows = Objects::restore_rows(restores);
-            let written = self.store.write(rows);
-            self.work.0.push(Box::pin(async move {
-                Work::RestoresWritten { submit, read, result: written.await }
-            }));
-        }
-        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
-        self.publisher.touch(&self.engine, changed, busy);
-        for outcome in finished {
-            self.conclude(outcome);
-        }
-    }
-
-    fn hand_out(&mut self, submit: Vec<Operation>, read: Vec<Key>) {
-        if !submit.is_empty() {
-            self.transport.submit(submit);
-        }
-        if !read.is_empty() {
-            self.transport.read(read);
-        }
-    }
-
-    /// Without durable pre-images a crash could never give the ports back, so their operations fail instead.
-    fn submit_adoptions(
-        &mut self,
-        submit: Vec<Operation>,
-        read: Vec<Key>,
-        result: Result<(), StoreError>,
-    ) {
-        let Err(error) = result else { return self.hand_out(submit, read) };
-        let message = format!("cannot record what was there before: {error}");
-        let failed = submit.iter().map(|operation| Completion {
-            op: operation.id,
-            result: Err(OperationError::message(message.clone())),
-            observed: None,
-        });
-        let step = self.engine.completed(failed.collect(), self.now());
-        self.hand_out(Vec::new(), read);
-        self.follow(step);
     }
 
     fn take_in(&mut self, event: transport::Event) {
@@ -409,7 +349,7 @@ impl CoreTask {
     }
 
     /// A transaction of the engine ended: the client's, or one of its own (drift, wake-up), which only shows in state.
-    fn conclude(&mut self, outcome: Outcome) {
+    pub(super) fn conclude(&mut self, outcome: Outcome) {
         let Some(transaction) = &mut self.transaction else { return };
         let stage_txn = match &mut transaction.stage {
             Stage::Recording { txn, ended, .. } if *txn == outcome.txn() => {

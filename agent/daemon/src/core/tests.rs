@@ -208,10 +208,40 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     };
     let updates = [BOX.to_owned(), routes(0, MORE_THAN_A_PORTION)].map(update).into();
     let edit = Edit { updates, ..Edit::default() };
+    agent.store.refuse(disk::Fault::Late).await.unwrap();
     agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
     let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
     assert!(made >= MORE_THAN_A_PORTION, "{made} routes are there");
     agent.stop().await;
+}
+
+/// The disk refuses to keep what a port was before: it is not touched, and none of what was to follow happens. When the
+/// disk takes it, the port gets it back in the end.
+#[tokio::test]
+async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
+    for is_there in [true, false] {
+        let ports: &[&str] = if is_there { &["eth0"] } else { &[] };
+        let (kernel, folder) = (SimulatedKernel::new(ports), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        if is_there {
+            agent.store.refuse(disk::Fault::Unwritten).await.unwrap();
+            let fresh = kernel.contents();
+            let refused = agent.update(BOX).await.unwrap_err().to_string();
+            assert!(refused.contains("eth0: cannot record what was there before"), "{refused}");
+            assert_eq!(kernel.contents(), fresh);
+            agent.update(BOX).await.unwrap();
+        } else {
+            agent.update(BOX).await.unwrap();
+            agent.store.refuse(disk::Fault::Unwritten).await.unwrap();
+            kernel.plug("eth0");
+            in_force(&agent).await;
+        }
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.delete("/").await.unwrap();
+        assert_eq!(kernel.contents(), SimulatedKernel::new(&["eth0"]).contents());
+        agent.stop().await;
+    }
 }
 
 /// So many routes through the neighbour of [`BOX`].
@@ -358,15 +388,20 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
     agent.update(BOX).await.unwrap();
     let pending = agent.handle.statuses(true).await.unwrap();
     assert!(pending.iter().any(|status| !status.detail.unmet.is_empty()), "{pending:#?}");
-    let mut revisions = agent.handle.watch();
     kernel.plug("eth0");
+    in_force(&agent).await;
+    agent.stop().await;
+}
+
+/// All of [`BOX`] is there.
+async fn in_force(agent: &Agent) {
+    let mut revisions = agent.handle.watch();
     while !agent.shown().contains(r#""oper-status":"UP""#) {
         revisions.changed().await.unwrap();
     }
     while !agent.handle.statuses(true).await.unwrap().is_empty() {
         revisions.changed().await.unwrap();
     }
-    agent.stop().await;
 }
 
 #[tokio::test]

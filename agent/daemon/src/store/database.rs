@@ -272,6 +272,10 @@ impl Database {
     pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let write = self.begin("write rows")?;
         apply(&write, changes)?;
+        #[cfg(test)]
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_rows()) {
+            return fault.strike(write);
+        }
         finish(write, "write rows")
     }
 

@@ -1,8 +1,8 @@
 use std::{
     env, fs,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
-    process,
-    time::Instant,
+    process, thread,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -12,11 +12,18 @@ use super::*;
 /// Set in the child process of the crash test: the folder it works in.
 const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
 
+/// Long enough for the core to do all that is due meanwhile.
+const LATE: Duration = Duration::from_millis(50);
+
 /// How the disk fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// What a transaction would do is not written.
     Unprepared,
+    /// Rows that belong to no transaction are not written.
+    Unwritten,
+    /// They are, after some time.
+    Late,
     /// Nothing is written at its end.
     Lost,
     /// It is written, and reported as an error.
@@ -24,9 +31,20 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Meant for rows that belong to no transaction.
+    pub(super) fn is_of_rows(self) -> bool {
+        matches!(self, Self::Unwritten | Self::Late)
+    }
+
     pub(super) fn strike(self, write: redb::WriteTransaction) -> Result<(), StoreError> {
-        if let Self::Misreported = self {
-            write.commit().unwrap();
+        match self {
+            Self::Late => {
+                thread::sleep(LATE);
+                write.commit().unwrap();
+                return Ok(());
+            }
+            Self::Misreported => write.commit().unwrap(),
+            Self::Unprepared | Self::Unwritten | Self::Lost => {}
         }
         let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
         Err(StoreError::Access { attempt: "commit a transaction", source })

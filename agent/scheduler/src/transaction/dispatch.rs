@@ -73,17 +73,7 @@ impl Engine {
     /// Hands out what may go, until nothing more may or it is enough for once: then the next answer, or [`Engine::due`],
     /// goes on.
     pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
-        self.dispatch_portion(txn, self.portion, now, step);
-    }
-
-    pub(super) fn dispatch_portion(
-        &mut self,
-        txn: TxnId,
-        portion: usize,
-        now: Now,
-        step: &mut Step,
-    ) {
-        let mut most = portion;
+        let mut most = self.portion;
         while most > 0 {
             let done = self.hand_out(txn, most, now, step);
             if done == 0 {
@@ -91,7 +81,7 @@ impl Engine {
             }
             most -= done;
             if most == 0 && !self.is_answer_due(txn) {
-                most = portion;
+                most = self.portion;
             }
         }
     }

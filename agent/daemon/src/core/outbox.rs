@@ -1,0 +1,133 @@
+//! The way from the engine to the transports.
+//!
+//! Before an object is taken over, what it was before has to be durable, or a crash could never give it back. So what
+//! comes with pre-images waits until the store has them, and whatever comes later waits behind it: the transports are
+//! told everything in the order in which the engine said it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
+
+use super::startup::Objects;
+use super::task::{CoreTask, Work};
+use crate::logging::Chain;
+use crate::store::StoreError;
+
+/// What the transports are yet to be told.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// The first one waits for the store.
+    waiting: VecDeque<Batch>,
+    /// Pre-images, or their end, that are not known to be durable.
+    owed: BTreeMap<Key, Option<SharedValue>>,
+}
+
+/// What one step of the engine has for the transports.
+#[derive(Debug)]
+struct Batch {
+    restores: Vec<(Key, Option<SharedValue>)>,
+    submit: Vec<Operation>,
+    read: Vec<Key>,
+}
+
+impl Outbox {
+    /// Whether pre-images have to be written down before this may go.
+    fn is_held(&self, batch: &Batch) -> bool {
+        let touches = || batch.submit.iter().any(|it| self.owes(&it.key));
+        !batch.restores.is_empty() || (!self.owed.is_empty() && touches())
+    }
+
+    /// What the object was before is known, and might be forgotten.
+    fn owes(&self, key: &Key) -> bool {
+        matches!(self.owed.get(key), Some(Some(_)))
+    }
+
+    /// What cannot be done without pre-images that the store refused: the transactions that touch such objects in the
+    /// first batch.
+    fn refused(&mut self) -> Vec<Operation> {
+        let Some(first) = self.waiting.front() else { return Vec::new() };
+        let touching = first.submit.iter().filter(|it| self.owes(&it.key));
+        let txns: BTreeSet<_> = touching.map(|it| it.txn).collect();
+        let refused = |batch: &mut Batch| {
+            batch.submit.extract_if(.., |it| txns.contains(&it.txn)).collect::<Vec<_>>()
+        };
+        self.waiting.iter_mut().flat_map(refused).collect()
+    }
+}
+
+impl CoreTask {
+    /// Does what the engine says.
+    pub(super) fn carry_out(&mut self, step: Step) {
+        let Step { restores, submit, cancel, read, finished, changed, retrieve, deadline, .. } =
+            step;
+        if !cancel.is_empty() {
+            self.transport.cancel(cancel);
+        }
+        if retrieve {
+            self.transport.retrieve();
+        }
+        self.deadline = deadline;
+        // The transports begin while what changed is noted.
+        let batch = Batch { restores, submit, read };
+        if self.outbox.waiting.is_empty() && !self.outbox.is_held(&batch) {
+            self.hand_out(batch);
+        } else {
+            self.outbox.waiting.push_back(batch);
+            if self.outbox.waiting.len() == 1 {
+                self.write_restores();
+            }
+        }
+        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
+        self.publisher.touch(&self.engine, changed, busy);
+        for outcome in finished {
+            self.conclude(outcome);
+        }
+    }
+
+    fn hand_out(&mut self, batch: Batch) {
+        let Batch { submit, read, .. } = batch;
+        if !submit.is_empty() {
+            self.transport.submit(submit);
+        }
+        if !read.is_empty() {
+            self.transport.read(read);
+        }
+    }
+
+    /// Has what the first batch waits for written down, with all that could not be written before.
+    fn write_restores(&mut self) {
+        let Some(first) = self.outbox.waiting.front_mut() else { return };
+        self.outbox.owed.extend(std::mem::take(&mut first.restores));
+        let written = self.store.write(Objects::restore_rows(&self.outbox.owed));
+        self.work.0.push(Box::pin(async move { Work::RestoresWritten(written.await) }));
+    }
+
+    /// The first batch may go, but for what the store refused; then what waits behind it.
+    pub(super) fn restores_written(&mut self, result: Result<(), StoreError>) {
+        match result {
+            Ok(()) => self.outbox.owed.clear(),
+            Err(error) => self.fail_adoptions(&error),
+        }
+        while let Some(batch) = self.outbox.waiting.pop_front() {
+            self.hand_out(batch);
+            if self.outbox.waiting.front().is_some_and(|next| self.outbox.is_held(next)) {
+                return self.write_restores();
+            }
+        }
+    }
+
+    /// What this leads to waits behind the rest.
+    fn fail_adoptions(&mut self, error: &StoreError) {
+        let message = format!("cannot record what was there before: {}", Chain(error));
+        let failed = self.outbox.refused().into_iter().map(|operation| Completion {
+            op: operation.id,
+            result: Err(OperationError {
+                transient: true,
+                ..OperationError::message(message.clone())
+            }),
+            observed: None,
+        });
+        let step = self.engine.completed(failed.collect(), self.now());
+        self.follow(step);
+    }
+}
