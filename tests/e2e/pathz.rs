@@ -45,7 +45,7 @@ async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
 
     install(&agent, "one").await;
 
-    let ended = before.next().await.unwrap_err();
+    let ended = before.until_refused().await;
     assert_eq!(ended.code(), Code::Unavailable, "{ended}");
     let mut after = guest.stream(&["-e", "json_ietf", "subscribe", "--path", ETH0]);
     after.until("secret").await;

@@ -112,6 +112,20 @@ impl Subscription {
         }
     }
 
+    /// Reads on until the call fails: the kernel may have something to tell meanwhile.
+    ///
+    /// # Panics
+    /// When the call ends without an error.
+    pub async fn until_refused(&mut self) -> Status {
+        loop {
+            match self.next().await {
+                Ok(Event::Notification(_) | Event::Sync) => {}
+                Ok(Event::End) => panic!("the stream ended without an error"),
+                Err(status) => return status,
+            }
+        }
+    }
+
     /// Reads on until a line contains `part`, and returns that line.
     ///
     /// # Panics
