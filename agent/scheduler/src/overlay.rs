@@ -20,6 +20,9 @@ use crate::plan::{After, Cause};
 use crate::traits::Traits;
 use crate::value::SharedValue;
 
+/// One in so many more nodes than a change seems to need have room: one too many would have all of them moved.
+const SPARE: usize = 32;
+
 /// A node of the overlay.
 pub(crate) type Spot = u32;
 /// A group of the overlay.
@@ -269,9 +272,12 @@ impl<'g> Overlay<'g> {
     }
 
     /// Makes room for what is left of a change of which so many values were taken in: as if that were like them, but
-    /// for one node and one account each at least.
+    /// for one node and one account each at least, and a few more.
     pub(crate) fn reserve_rest(&mut self, taken: usize, left: usize) {
-        let rest = |count: usize| count.max(taken).saturating_mul(left) / taken;
+        let rest = |count: usize| {
+            let alike = count.max(taken).saturating_mul(left) / taken;
+            alike + alike / SPARE + 1
+        };
         self.reserve(rest(self.nodes.len()), rest(self.groups.len()));
     }
 
