@@ -1,8 +1,10 @@
 //! The next revision, begun while a large change is carried out.
 //!
-//! Its configuration is known when the plan is accepted. The state of an object follows as soon as the engine has
-//! verified it, if it is new and is shown as applied; everything else is shown when the change has ended. What is told
-//! here and changes once more spoils all of it: then the revision is made in the end, as that of a small change is.
+//! Its configuration is known when the plan is accepted. The state of an object follows when the engine has verified it,
+//! if it is new and is shown as applied; everything else is shown when the change has ended. What is told here and
+//! changes once more spoils all of it: then the revision is made in the end, as that of a small change is.
+//!
+//! The answer does not wait for it. So state is shown meanwhile only where the change itself leaves processors idle.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -11,7 +13,7 @@ use std::thread;
 use holdfast_config::{Configuration, parallel};
 use holdfast_scheduler::{Engine, Key, SharedValue};
 use imbl::OrdMap;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 use super::publish::{SHOWN_AS_APPLIED, Shown, Update, follow, look_at};
 use super::startup::Objects;
@@ -23,6 +25,8 @@ use crate::telemetry::view::now_ns;
 const PORTION: usize = 256;
 /// Portions by which one tree may be ahead of the other.
 const UPDATES_AHEAD: usize = 4;
+/// Processors that a change keeps busy while it is carried out: one in the kernel, one with the engine.
+const BUSY_PROCESSORS: usize = 2;
 
 /// A revision in the making.
 #[derive(Debug)]
@@ -31,6 +35,18 @@ pub(super) struct Ahead {
     told_tx: Option<Sender<Vec<Told>>>,
     /// Told next.
     portion: Vec<Told>,
+    /// It is told as it comes, and not in the end.
+    meanwhile: bool,
+    making: Making,
+}
+
+/// A revision of which all is told.
+#[derive(Debug)]
+pub(super) struct Making {
+    /// What it goes on from.
+    last: Arc<Revision>,
+    /// When its plan was accepted, in nanoseconds since 1970.
+    time_ns: u64,
     made: JoinHandle<Made>,
 }
 
@@ -62,9 +78,11 @@ impl Ahead {
         let (told_tx, told) = channel();
         // Of what was there before, state has to be taken away first.
         let adds = changes.iter().all(|change| !change.existed);
-        let made =
-            tokio::task::spawn_blocking(move || Made::of(&objects, last, (&old, &new), &told));
-        Some(Self { told_tx: adds.then_some(told_tx), portion: Vec::new(), made })
+        let (from, time_ns) = (Arc::clone(&last), now_ns());
+        let make = move || Made::of(&objects, last, time_ns, (&old, &new), &told);
+        let making = Making { last: from, time_ns, made: tokio::task::spawn_blocking(make) };
+        let meanwhile = thread::available_parallelism().is_ok_and(|it| it.get() > BUSY_PROCESSORS);
+        Some(Self { told_tx: adds.then_some(told_tx), portion: Vec::new(), meanwhile, making })
     }
 
     /// Takes an object whose planes or status changed; false when it is left for the end.
@@ -82,8 +100,14 @@ impl Ahead {
         is_done
     }
 
-    /// Hands on what was taken.
+    /// All that is new for the moment was taken.
     pub(super) fn tell(&mut self) {
+        if self.meanwhile {
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&mut self) {
         if let (Some(told_tx), false) = (&self.told_tx, self.portion.is_empty()) {
             // When the other end has panicked, all is made in the end.
             let _panicked = told_tx.send(std::mem::take(&mut self.portion));
@@ -91,8 +115,25 @@ impl Ahead {
     }
 
     /// Nothing more will be told.
-    pub(super) fn end(self) -> impl Future<Output = Result<Made, JoinError>> {
-        self.made
+    pub(super) fn end(mut self) -> Making {
+        self.hand_on();
+        self.making
+    }
+}
+
+impl Making {
+    /// Whether it goes on from this revision.
+    pub(super) fn follows(&self, last: &Arc<Revision>) -> bool {
+        Arc::ptr_eq(&self.last, last)
+    }
+
+    pub(super) fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    /// `None` when whoever made it has panicked.
+    pub(super) async fn made(self) -> Option<Made> {
+        self.made.await.ok()
     }
 }
 
@@ -101,11 +142,12 @@ impl Made {
     fn of(
         objects: &Objects,
         last: Arc<Revision>,
+        time_ns: u64,
         (old, new): (&Configuration, &Configuration),
         told: &Receiver<Vec<Told>>,
     ) -> Self {
         let (models, services) = (&objects.models, OrdMap::new()); // they matter where something is taken away
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
         let [openconfig, native] = draft.trees_mut();
         let mut left = Vec::new();
         thread::scope(|scope| {

@@ -67,7 +67,7 @@ impl CoreTask {
     /// Whether the caller is the master of its role, and the request fits to the commit that waits.
     pub(super) fn admit(&mut self, request: CommitRequest) {
         let (admitted, received) = (self.admitted(&request), request.received);
-        let (ticket, intent, options) = Ticket::of(request);
+        let (mut ticket, intent, options) = Ticket::of(request);
         match admitted {
             Err(error) => ticket.answer(Err(error)),
             Ok(Admitted::Nothing) => ticket.answer(Ok(self.unchanged())),
@@ -119,7 +119,7 @@ impl CoreTask {
     }
 
     /// The store has made the commit that waited final, or could not.
-    pub(super) fn confirmed(&mut self, ticket: Ticket, result: Result<(), StoreError>) {
+    pub(super) fn confirmed(&mut self, mut ticket: Ticket, result: Result<(), StoreError>) {
         self.publisher.release();
         match result {
             Ok(()) => {

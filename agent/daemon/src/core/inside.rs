@@ -157,7 +157,10 @@ impl CoreTask {
     /// Answers those who waited for a resync, or for the end of whatever was under way, once all that followed from
     /// it is done.
     pub(super) fn answer_waiting(&mut self) {
-        if self.resyncs.is_empty() && self.settling.is_empty() || !self.engine.is_idle() {
+        if self.resyncs.is_empty() && self.settling.is_empty()
+            || !self.engine.is_idle()
+            || self.is_revealing()
+        {
             return;
         }
         for answer in self.settling.drain(..) {

@@ -18,6 +18,7 @@ mod outbox;
 mod preview;
 mod publish;
 mod reconcile;
+mod reveal;
 mod roles;
 mod startup;
 mod task;
@@ -75,6 +76,7 @@ pub struct CoreHandle {
     query_tx: mpsc::Sender<Query>,
     ear: inside::Ear,
     revision_rx: watch::Receiver<Arc<Revision>>,
+    behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,
     models: Arc<Models>,
@@ -93,7 +95,7 @@ pub trait Polled: std::fmt::Debug + Send + Sync {
 /// State leaves of the native model that a service keeps: a value, or none any more.
 pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
 
-/// A change that is durable, in the kernel, and visible.
+/// A change that is durable, in the kernel, and visible to whoever reads from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// When it was committed, in nanoseconds since 1970.
@@ -236,6 +238,13 @@ impl Datastore for CoreHandle {
 
     fn revision(&self) -> Arc<Revision> {
         Arc::clone(&self.revision_rx.borrow())
+    }
+
+    async fn current_revision(&self) -> Arc<Revision> {
+        let mut behind_rx = self.behind_rx.clone();
+        // A core that has stopped shows nothing newer.
+        drop(behind_rx.wait_for(|behind| !behind).await);
+        self.revision()
     }
 
     fn watch(&self) -> watch::Receiver<Arc<Revision>> {

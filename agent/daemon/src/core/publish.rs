@@ -182,7 +182,7 @@ impl Publisher {
     pub(super) fn commit(
         &mut self,
         engine: &Engine,
-        (old, new): (&Configuration, &Configuration),
+        (old, new, time_ns): (&Configuration, &Configuration, u64),
         changes: &[Changed],
         withheld: &Withheld,
         made: Option<Made>,
@@ -204,7 +204,7 @@ impl Publisher {
                 self.dirty.extend(left);
                 last.resume(&models.openconfig, &models.native, next)
             }
-            None => last.draft(&models.openconfig, &models.native, now_ns()),
+            None => last.draft(&models.openconfig, &models.native, time_ns),
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();

@@ -123,6 +123,7 @@ impl Core {
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());
+        let (behind_tx, behind_rx) = watch::channel(false);
         let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
         let boundary_tx = BoundarySender::default();
         let (stop_tx, stop_rx) = oneshot::channel();
@@ -149,6 +150,7 @@ impl Core {
             events,
             work: WorkSet::default(),
             revision_tx,
+            behind_tx,
             configuration_tx,
             boundary_tx: boundary_tx.clone(),
             stop_rx,
@@ -166,6 +168,7 @@ impl Core {
             query_tx,
             ear,
             revision_rx,
+            behind_rx,
             configuration_rx,
             boundary_tx,
             models,

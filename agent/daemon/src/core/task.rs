@@ -17,7 +17,7 @@ use holdfast_scheduler::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::ahead::{Ahead, Made};
+use super::ahead::{Ahead, Made, Making};
 use super::confirm::Window;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
@@ -28,16 +28,16 @@ use super::preview::Preview;
 use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
-use super::{CommitError, CommitRequest, Committed, Query};
+use super::{CommitError, CommitRequest, Query};
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
 use crate::telemetry::view::now_ns;
-use crate::telemetry::{Boundary, BoundarySender, Revision};
+use crate::telemetry::{BoundarySender, Revision};
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
 enum Event {
-    Commit(CommitRequest),
+    Commit(Box<CommitRequest>),
     Query(Query),
     Platform(transport::Event),
     Work(Work),
@@ -49,12 +49,14 @@ enum Event {
 /// What came of something the loop had started and not waited for.
 #[derive(Debug)]
 pub(super) enum Work {
-    Examined(Result<Candidate, CommitError>),
+    Examined(Result<Box<Candidate>, CommitError>),
     Recorded(Result<(), StoreError>),
     /// Pre-images of adopted objects are durable (or not): their operations may go.
     RestoresWritten(Result<(), StoreError>),
-    /// The store has made the transaction final, or taken it back; with what was made of the next revision meanwhile.
-    Finished(Result<(), StoreError>, Option<Box<Made>>),
+    /// The store has made the transaction final, or taken it back; the next revision may be in the making.
+    Finished(Result<(), StoreError>, Option<Making>),
+    /// The revision that shows a commit is made, or could not be.
+    Made(Option<Box<Made>>),
 }
 
 pub(super) type PendingWork = Pin<Box<dyn Future<Output = Work> + Send>>;
@@ -82,6 +84,8 @@ pub(super) struct CoreTask {
     pub(super) events: Events,
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
+    /// A commit was answered that the newest revision does not show yet.
+    pub(super) behind_tx: watch::Sender<bool>,
     pub(super) configuration_tx: watch::Sender<Configuration>,
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
@@ -109,7 +113,7 @@ impl CoreTask {
         let mut stopping = false;
         while !(stopping && self.transaction.is_none()) {
             match self.next_event(stopping).await {
-                Event::Commit(request) => self.admit(request),
+                Event::Commit(request) => self.admit(*request),
                 Event::Query(query) => self.answer(query),
                 Event::Platform(event) => self.take_in(event),
                 Event::Work(work) => self.go_on(work),
@@ -136,8 +140,8 @@ impl CoreTask {
             Some(work) = self.work.0.next() => Event::Work(work),
             event = self.events.recv() => event.map_or(Event::Stop, Event::Platform),
             () = due => Event::DeadlineDue,
-            Some(query) = self.query_rx.recv() => Event::Query(query),
-            Some(request) = self.commit_rx.recv(), if self.transaction.is_none() && !stopping => Event::Commit(request),
+            Some(query) = self.query_rx.recv(), if !self.is_revealing() => Event::Query(query),
+            Some(request) = self.commit_rx.recv(), if self.transaction.is_none() && !stopping => Event::Commit(Box::new(request)),
         }
     }
 
@@ -179,18 +183,20 @@ impl CoreTask {
                 reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }
                     .to_owned(),
             };
-            Work::Examined(examined.await.unwrap_or_else(|error| Err(panicked(error))))
+            let examined = examined.await.unwrap_or_else(|error| Err(panicked(error)));
+            Work::Examined(examined.map(Box::new))
         }));
     }
 
     fn go_on(&mut self, work: Work) {
         match work {
-            Work::Examined(Ok(candidate)) => self.record(candidate),
+            Work::Examined(Ok(candidate)) => self.record(*candidate),
             Work::Examined(Err(error)) => self.refuse(error),
             Work::Recorded(Ok(())) => self.execute(),
             Work::Recorded(Err(error)) => self.call_off(error),
             Work::RestoresWritten(result) => self.restores_written(result),
-            Work::Finished(result, made) => self.finish(result, made.map(|made| *made)),
+            Work::Finished(result, making) => self.finish(result, making),
+            Work::Made(made) => self.made(made.map(|made| *made)),
         }
     }
 
@@ -283,7 +289,7 @@ impl CoreTask {
     }
 
     fn show(&mut self, preview: Preview) {
-        if let Some(transaction) = self.transaction.take() {
+        if let Some(mut transaction) = self.transaction.take() {
             self.publisher.release();
             transaction.ticket.show(preview);
         }
@@ -390,43 +396,22 @@ impl CoreTask {
                 is_recorded.then(|| self.store.abort(number))
             }
         };
-        let ahead = transaction.withheld.take_ahead();
+        let making = transaction.withheld.end_ahead();
         self.work.0.push(Box::pin(async move {
             let result = match finished {
                 Some(finished) => finished.await,
                 None => Ok(()),
             };
-            let made = match ahead.filter(|_| result.is_ok()) {
-                Some(ahead) => ahead.end().await.ok(), // without it, all is made in the end
-                None => None,
-            };
-            Work::Finished(result, made.map(Box::new))
+            Work::Finished(result, making)
         }));
     }
 
     /// The store has made the transaction final, or taken it back.
-    fn finish(&mut self, result: Result<(), StoreError>, made: Option<Made>) {
+    fn finish(&mut self, result: Result<(), StoreError>, making: Option<Making>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
-                Ok(()) => {
-                    for (key, value) in std::mem::take(&mut transaction.logins.values) {
-                        match value {
-                            Some(value) => self.logins.insert(key, value),
-                            None => self.logins.remove(&key),
-                        };
-                    }
-                    let done = match transaction.is_unrecorded {
-                        true => {
-                            self.publisher.release();
-                            self.unchanged()
-                        }
-                        false => self.publish_commit(configuration, &transaction, made),
-                    };
-                    let changes = transaction.changes.iter();
-                    self.reconcile_as(changes.map(|it| (&it.key, it.value.as_ref())));
-                    transaction.ticket.answer(Ok(done));
-                }
+                Ok(()) => self.committed(transaction, configuration, making),
                 Err(error) => self.take_back(transaction, &configuration, error),
             },
             Stage::Aborting { error } => {
@@ -440,6 +425,7 @@ impl CoreTask {
             Stage::Examining
             | Stage::Recording { .. }
             | Stage::Executing { .. }
+            | Stage::Revealing(_)
             | Stage::TakingBack { .. } => {}
         }
     }
@@ -488,7 +474,7 @@ impl CoreTask {
     }
 
     fn refuse(&mut self, error: CommitError) {
-        if let Some(transaction) = self.transaction.take() {
+        if let Some(mut transaction) = self.transaction.take() {
             self.publisher.release();
             transaction.ticket.answer(Err(error));
         }
@@ -496,31 +482,6 @@ impl CoreTask {
 
     pub(super) fn now(&self) -> Now {
         Now { monotonic: self.started.elapsed(), unix_ns: now_ns() }
-    }
-
-    fn publish_commit(
-        &mut self,
-        configuration: Configuration,
-        transaction: &Transaction,
-        made: Option<Made>,
-    ) -> Committed {
-        let confirm_id = self.turn_window(transaction);
-        let old = std::mem::replace(&mut self.configuration, configuration);
-        self.configuration_tx.send_replace(self.configuration.clone());
-        let (both, changes) = ((&old, &self.configuration), &transaction.changes);
-        let withheld = &transaction.withheld;
-        let revision = self.publisher.commit(&self.engine, both, changes, withheld, made);
-        self.revision_tx.send_replace(Arc::clone(&revision));
-        let (number, time_ns) = (revision.number, revision.time_ns);
-        let transaction = transaction.number;
-        self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
-        Committed { time_ns, revision: number }
-    }
-
-    fn publish_state(&mut self) {
-        if let Some(revision) = self.publisher.state(&self.engine) {
-            self.revision_tx.send_replace(revision);
-        }
     }
 }
 

@@ -112,7 +112,9 @@ impl Agent {
         let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
-        self.handle.commit(&caller(), edit, CommitOptions::default()).await
+        let done = self.handle.commit(&caller(), edit, CommitOptions::default()).await;
+        self.handle.current_revision().await;
+        done
     }
 
     async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
@@ -193,6 +195,25 @@ async fn a_large_change_shows_what_small_ones_show() {
         agent.stop().await;
     }
     assert_eq!(shown[0], shown[1]);
+}
+
+/// A large change is answered before its revision is made; whoever reads then waits for that one.
+#[tokio::test]
+async fn whoever_reads_after_an_answer_sees_what_was_answered() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.update(BOX).await.unwrap();
+    let count = parallel::FEW + 1;
+    for first in [0, count] {
+        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let payload = Payload::Json { text: routes(first, count).into(), ietf: true };
+        let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
+        let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+        let revision = agent.handle.current_revision().await;
+        assert_eq!((revision.number, revision.time_ns), (done.revision, done.time_ns));
+        assert_eq!(agent.shown().matches("\"metric\":0").count(), first + count + 1);
+    }
+    agent.stop().await;
 }
 
 /// What the port had before is written down first; a large change goes out in portions, and none overtakes what waits

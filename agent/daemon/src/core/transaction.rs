@@ -7,9 +7,10 @@ use std::time::Instant;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
 use holdfast_scheduler::{Author, Engine, FixedHasher, Key, Outcome, SharedValue, TxnId};
+use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Making};
 use super::intent::{Intent, Logins};
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
@@ -25,7 +26,8 @@ pub(super) struct Ticket {
     /// What kind of change it is.
     pub(super) what: &'static str,
     pub(super) since: Instant,
-    pub(super) answer: Answer,
+    /// None once it is answered.
+    pub(super) answer: Option<Answer>,
 }
 
 /// What a request would make of configuration and values.
@@ -134,8 +136,8 @@ impl Withheld {
     }
 
     /// Nothing more is new.
-    pub(super) fn take_ahead(&mut self) -> Option<Ahead> {
-        self.ahead.take()
+    pub(super) fn end_ahead(&mut self) -> Option<Making> {
+        self.ahead.take().map(Ahead::end)
     }
 
     /// Whether the revision that was made ahead must not be used.
@@ -191,12 +193,24 @@ pub(super) enum Stage {
     Executing { configuration: Configuration, txn: TxnId },
     /// The store makes it final.
     Committing { configuration: Configuration },
+    /// It is answered, and the revision that shows it is in the making.
+    Revealing(Commit),
     /// The store takes it back; this will be the answer.
     Aborting { error: CommitError },
     /// The store could not make it final: the engine takes it back.
     TakingBack { error: StoreError, txn: TxnId },
     /// The store makes the commit that waits to be confirmed final.
     Confirming,
+}
+
+/// What is final of a transaction, and not shown yet.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// The configuration before.
+    pub(super) old: Configuration,
+    /// Of the commit that waits to be confirmed, or waited, if this is it or its end.
+    pub(super) confirm_id: Option<SmolStr>,
+    pub(super) time_ns: u64,
 }
 
 impl Transaction {
@@ -236,7 +250,7 @@ impl Ticket {
             caller: caller.name.to_string(),
             what: intent.name(),
             since: Instant::now(),
-            answer,
+            answer: Some(answer),
         };
         (ticket, intent, options)
     }
@@ -244,12 +258,12 @@ impl Ticket {
     /// Of something that nobody asks for: nobody waits for its end either.
     pub(super) fn own(what: &'static str) -> Self {
         let (answer, _nobody) = oneshot::channel();
-        let (caller, answer) = ("agent".to_owned(), Answer::Commit(answer));
+        let (caller, answer) = ("agent".to_owned(), Some(Answer::Commit(answer)));
         Self { trace: rand::random(), caller, what, since: Instant::now(), answer }
     }
 
     pub(super) fn is_dry_run(&self) -> bool {
-        matches!(self.answer, Answer::Preview(_))
+        matches!(self.answer, Some(Answer::Preview(_)))
     }
 
     pub(super) fn author(&self) -> Author {
@@ -257,7 +271,8 @@ impl Ticket {
     }
 
     /// Nobody may be waiting any more; what was decided stands all the same.
-    pub(super) fn answer(self, result: Result<Committed, CommitError>) {
+    pub(super) fn answer(&mut self, result: Result<Committed, CommitError>) {
+        let Some(answer) = self.answer.take() else { return };
         let elapsed = self.since.elapsed();
         match &result {
             Ok(done) => tracing::info!(
@@ -269,7 +284,7 @@ impl Ticket {
                 caller = %self.caller, what = self.what, error = %crate::logging::Chain(error), ?elapsed, "refused"
             ),
         }
-        match (self.answer, result) {
+        match (answer, result) {
             (Answer::Commit(answer), result) => drop(answer.send(result)),
             (Answer::Preview(answer), Err(error)) => drop(answer.send(Err(error))),
             (Answer::Preview(_), Ok(_)) => {} // a dry run is never committed
@@ -277,8 +292,8 @@ impl Ticket {
     }
 
     /// The end of a dry run.
-    pub(super) fn show(self, preview: Preview) {
-        if let Answer::Preview(answer) = self.answer {
+    pub(super) fn show(&mut self, preview: Preview) {
+        if let Some(Answer::Preview(answer)) = self.answer.take() {
             drop(answer.send(Ok(preview))); // whoever asked may have gone
         }
     }

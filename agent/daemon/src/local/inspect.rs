@@ -51,7 +51,7 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
 
 /// One JSON document with a member for each origin, in the encoding of RFC 7951.
 async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failure> {
-    let revision = core.revision();
+    let revision = core.current_revision().await;
     let mut whole = Map::new();
     for (name, origin) in [("openconfig", Origin::OpenConfig), ("holdfast_native", Origin::Native)]
     {

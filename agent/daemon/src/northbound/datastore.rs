@@ -18,8 +18,11 @@ use crate::telemetry::{Boundaries, Revision};
 pub trait Datastore: Clone + Send + Sync + 'static {
     fn schema(&self, origin: Origin) -> &Schema;
 
-    /// The newest revision.
+    /// The newest revision. A large change may have been answered just before its own is there.
     fn revision(&self) -> Arc<Revision>;
+
+    /// The newest revision, when it shows all changes that were answered before.
+    fn current_revision(&self) -> impl Future<Output = Arc<Revision>> + Send;
 
     /// Tells of every new revision.
     fn watch(&self) -> watch::Receiver<Arc<Revision>>;

@@ -63,7 +63,7 @@ struct View {
 
 impl View {
     async fn take<D: Datastore>(core: &D, reader: &Reader<'_, D>, paths: &[ReadPath]) -> Self {
-        let revision = core.revision();
+        let revision = core.current_revision().await;
         let mut view = Self {
             openconfig: revision.openconfig.clone(),
             native: revision.native.clone(),

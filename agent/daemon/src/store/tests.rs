@@ -36,6 +36,7 @@ impl Fault {
         matches!(self, Self::Unwritten | Self::Late)
     }
 
+    #[allow(clippy::disallowed_methods, reason = "a slow disk is simulated, nothing is waited for")]
     pub(super) fn strike(self, write: redb::WriteTransaction) -> Result<(), StoreError> {
         match self {
             Self::Late => {

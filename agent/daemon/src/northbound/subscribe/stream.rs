@@ -58,7 +58,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     /// Everything as it is now, then sync; nothing but sync for a client that wants updates only.
     async fn tell_once(&self) -> Result<(), End> {
         if !self.plan.updates_only {
-            let revision = self.sampler.core().revision();
+            let revision = self.sampler.core().current_revision().await;
             for part in &self.plan.parts {
                 let sample = self.sample_now(part, &revision).await;
                 let time = Time::OfReading { time_ns: sample.time_ns };
@@ -75,6 +75,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         // Before the first look, so that no commit falls between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
+        self.sampler.core().current_revision().await;
         let revision = revision_rx.borrow_and_update().clone();
         let mut lives = self.begin(&revision).await?;
         drop(revision);

@@ -193,6 +193,10 @@ impl Datastore for Fake {
         self.with_sender(|tx| tx.borrow().clone())
     }
 
+    async fn current_revision(&self) -> Arc<Revision> {
+        self.revision()
+    }
+
     fn watch(&self) -> watch::Receiver<Arc<Revision>> {
         self.with_sender(watch::Sender::subscribe)
     }

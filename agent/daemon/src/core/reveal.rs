@@ -1,0 +1,94 @@
+//! From a commit to the revision that shows it.
+//!
+//! A small one is shown before it is answered. The revision of a large one takes longer to make than the answer has to
+//! wait: whoever reads after that waits for it instead, and so do questions and the next change.
+
+use holdfast_config::Configuration;
+
+use super::Committed;
+use super::ahead::{Made, Making};
+use super::task::{CoreTask, Work};
+use super::transaction::{Commit, Stage, Transaction};
+use crate::telemetry::Boundary;
+use crate::telemetry::view::now_ns;
+
+impl CoreTask {
+    /// A commit was answered, and is not shown yet.
+    pub(super) fn is_revealing(&self) -> bool {
+        matches!(&self.transaction, Some(Transaction { stage: Stage::Revealing(_), .. }))
+    }
+
+    /// A change is final.
+    pub(super) fn committed(
+        &mut self,
+        mut transaction: Transaction,
+        configuration: Configuration,
+        making: Option<Making>,
+    ) {
+        for (key, value) in std::mem::take(&mut transaction.logins.values) {
+            match value {
+                Some(value) => self.logins.insert(key, value),
+                None => self.logins.remove(&key),
+            };
+        }
+        if transaction.is_unrecorded {
+            self.publisher.release();
+            return transaction.ticket.answer(Ok(self.unchanged()));
+        }
+        let confirm_id = self.turn_window(&transaction);
+        let old = std::mem::replace(&mut self.configuration, configuration);
+        self.configuration_tx.send_replace(self.configuration.clone());
+        self.reconcile_as(transaction.changes.iter().map(|it| (&it.key, it.value.as_ref())));
+        let last = self.publisher.revision();
+        let is_of_use =
+            |making: &Making| making.follows(&last) && !transaction.withheld.is_spoilt();
+        let Some(making) = making.filter(is_of_use) else {
+            let commit = Commit { old, confirm_id, time_ns: now_ns() };
+            let done = self.reveal(&commit, &transaction, None);
+            return transaction.ticket.answer(Ok(done));
+        };
+        let time_ns = making.time_ns();
+        self.behind_tx.send_replace(true);
+        transaction.ticket.answer(Ok(Committed { time_ns, revision: last.number + 1 }));
+        transaction.stage = Stage::Revealing(Commit { old, confirm_id, time_ns });
+        self.transaction = Some(transaction);
+        self.work.0.push(Box::pin(async move { Work::Made(making.made().await.map(Box::new)) }));
+    }
+
+    /// The revision that an answered commit waits for is there, or has to be made now.
+    pub(super) fn made(&mut self, made: Option<Made>) {
+        let Some(mut transaction) = self.transaction.take() else { return };
+        if let Stage::Revealing(commit) =
+            std::mem::replace(&mut transaction.stage, Stage::Examining)
+        {
+            self.reveal(&commit, &transaction, made);
+            self.behind_tx.send_replace(false);
+        }
+    }
+
+    fn reveal(
+        &mut self,
+        commit: &Commit,
+        transaction: &Transaction,
+        made: Option<Made>,
+    ) -> Committed {
+        let both = (&commit.old, &self.configuration, commit.time_ns);
+        let (changes, withheld) = (&transaction.changes, &transaction.withheld);
+        let revision = self.publisher.commit(&self.engine, both, changes, withheld, made);
+        self.revision_tx.send_replace(revision.clone());
+        let done = Committed { time_ns: revision.time_ns, revision: revision.number };
+        let confirm_id = commit.confirm_id.clone();
+        self.boundary_tx.tell(Boundary { revision, transaction: transaction.number, confirm_id });
+        done
+    }
+
+    /// Shows what changed without a change of configuration.
+    pub(super) fn publish_state(&mut self) {
+        if self.is_revealing() {
+            return; // the next revision is the commit's
+        }
+        if let Some(revision) = self.publisher.state(&self.engine) {
+            self.revision_tx.send_replace(revision);
+        }
+    }
+}
