@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use http::Uri;
+use rustls_pki_types::DnsName;
 use serde::{Deserialize, Serialize};
 
 const SCHEME: &str = "bootz";
@@ -22,7 +23,7 @@ pub struct Server {
 /// A host as a URI names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name to be resolved.
+    /// A name to be resolved, as DNS has them.
     Name(String),
     /// An IPv4 or IPv6 literal.
     Address(IpAddr),
@@ -61,7 +62,8 @@ impl FromStr for Server {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(malformed("it has a path or a query"));
         }
-        let host = Host::read(authority.host()).ok_or_else(|| malformed("its host is empty"))?;
+        let host = Host::read(authority.host());
+        let host = host.ok_or_else(|| malformed("its host is neither a name nor an address"))?;
         let port = authority.port_u16().filter(|port| *port != 0);
         Ok(Self { host, port: port.ok_or_else(|| malformed("it has no port"))? })
     }
@@ -73,10 +75,10 @@ impl Host {
             let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
             return Some(Self::Address(address.into()));
         }
-        if text.is_empty() {
-            return None;
+        if let Ok(address) = text.parse() {
+            return Some(Self::Address(address));
         }
-        Some(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Address))
+        DnsName::try_from(text).is_ok().then(|| Self::Name(text.to_owned()))
     }
 }
 

@@ -15,7 +15,7 @@ fn list(uris: &[&str]) -> Vec<u8> {
 #[test]
 fn a_list_names_servers_and_ignores_what_is_for_others() {
     assert_eq!((OPTION_V4, OPTION_V6), (143, 136));
-    let rows: [(&[&str], &str, usize); 10] = [
+    let rows: [(&[&str], &str, usize); 11] = [
         (&[], "", 0),
         (&["bootz://10.0.0.1:15006"], "bootz://10.0.0.1:15006", 0),
         (&["BOOTZ://boot.example.net:1/"], "bootz://boot.example.net:1", 0),
@@ -25,6 +25,7 @@ fn a_list_names_servers_and_ignores_what_is_for_others() {
         (&["bootz://a", "bootz://:1", "bootz://a:0", "bootz://a:65536"], "", 4),
         (&["bootz://a:1/path", "bootz://u@a:1", "bootz://a:1?q", "bootz://[::g]:1"], "", 4),
         (&["", "\u{7f}", "bootz:"], "", 3),
+        (&["bootz://d[:1]:22", "bootz://a%41:1", "bootz://-a:1", "bootz://1.2.3.256:1"], "", 4),
         (&["bootz://192.0.2.1:9340", ""], "bootz://192.0.2.1:9340", 1),
     ];
     for (uris, servers, ignored) in rows {
