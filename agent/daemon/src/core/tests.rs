@@ -109,12 +109,19 @@ impl Agent {
     }
 
     pub(crate) async fn update(&self, document: &str) -> Result<Committed, CommitError> {
-        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
-        let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
-        let done = self.handle.commit(&caller(), edit, CommitOptions::default()).await;
+        let done = self.update_all(&[document]).await;
         self.handle.current_revision().await;
         done
+    }
+
+    /// Several documents in one request; it may be answered before it is shown.
+    async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
+        let update = |document: &&str| {
+            let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+            (target, Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true })
+        };
+        let edit = Edit { updates: documents.iter().map(update).collect(), ..Edit::default() };
+        self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
 
     async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
@@ -205,10 +212,7 @@ async fn whoever_reads_after_an_answer_sees_what_was_answered() {
     agent.update(BOX).await.unwrap();
     let count = parallel::FEW + 1;
     for first in [0, count] {
-        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        let payload = Payload::Json { text: routes(first, count).into(), ietf: true };
-        let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
-        let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+        let done = agent.update_all(&[&routes(first, count)]).await.unwrap();
         let revision = agent.handle.current_revision().await;
         assert_eq!((revision.number, revision.time_ns), (done.revision, done.time_ns));
         assert_eq!(agent.shown().matches("\"metric\":0").count(), first + count + 1);
@@ -223,14 +227,8 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     const MORE_THAN_A_PORTION: usize = 5000;
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let update = |text: String| {
-        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-        (target, Payload::Json { text: text.into(), ietf: true })
-    };
-    let updates = [BOX.to_owned(), routes(0, MORE_THAN_A_PORTION)].map(update).into();
-    let edit = Edit { updates, ..Edit::default() };
     agent.store.refuse(disk::Fault::Late).await.unwrap();
-    agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+    agent.update_all(&[BOX, &routes(0, MORE_THAN_A_PORTION)]).await.unwrap();
     let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
     assert!(made >= MORE_THAN_A_PORTION, "{made} routes are there");
     agent.stop().await;
