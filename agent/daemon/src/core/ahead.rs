@@ -43,7 +43,7 @@ pub(super) struct Ahead {
 /// A revision of which all is told.
 #[derive(Debug)]
 pub(super) struct Making {
-    /// What it goes on from.
+    /// What it goes on from: it is of no use when another revision came meanwhile.
     last: Arc<Revision>,
     /// When its plan was accepted, in nanoseconds since 1970.
     time_ns: u64,
@@ -56,8 +56,6 @@ type Told = (Key, SharedValue, SharedValue);
 /// What was made ahead.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// What it goes on from: it is of no use when another revision came meanwhile.
-    pub(super) last: Arc<Revision>,
     pub(super) next: Revision,
     /// Told, and better shown in the end.
     pub(super) left: Vec<Key>,
@@ -79,7 +77,7 @@ impl Ahead {
         // Of what was there before, state has to be taken away first.
         let adds = changes.iter().all(|change| !change.existed);
         let (from, time_ns) = (Arc::clone(&last), now_ns());
-        let make = move || Made::of(&objects, last, time_ns, (&old, &new), &told);
+        let make = move || Made::of(&objects, &last, time_ns, (&old, &new), &told);
         let making = Making { last: from, time_ns, made: tokio::task::spawn_blocking(make) };
         let meanwhile = thread::available_parallelism().is_ok_and(|it| it.get() > BUSY_PROCESSORS);
         Some(Self { told_tx: adds.then_some(told_tx), portion: Vec::new(), meanwhile, making })
@@ -141,7 +139,7 @@ impl Made {
     /// Takes as long as the difference is large, and until nothing more is told.
     fn of(
         objects: &Objects,
-        last: Arc<Revision>,
+        last: &Revision,
         time_ns: u64,
         (old, new): (&Configuration, &Configuration),
         told: &Receiver<Vec<Told>>,
@@ -160,15 +158,15 @@ impl Made {
             follow(native, old, new);
             let mut told = told.iter().flatten().peekable();
             while told.peek().is_some() {
-                let shown = shown(objects, &last, told.by_ref().take(PORTION), &mut left);
-                let update = Arc::new(Update { objects, last: &last, services: &services, shown });
+                let shown = shown(objects, last, told.by_ref().take(PORTION), &mut left);
+                let update = Arc::new(Update { objects, last, services: &services, shown });
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
                 update.carry_out(native);
             }
         });
         let next = draft.publish();
-        Self { last, next, left }
+        Self { next, left }
     }
 }
 

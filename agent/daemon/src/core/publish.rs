@@ -178,7 +178,8 @@ impl Publisher {
         Some(self.revision())
     }
 
-    /// A committed change of configuration with all the state that goes with it.
+    /// A committed change of configuration with all the state that goes with it. What was made of it goes on from the
+    /// newest revision.
     pub(super) fn commit(
         &mut self,
         engine: &Engine,
@@ -190,13 +191,13 @@ impl Publisher {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let made = made.filter(|made| Arc::ptr_eq(&made.last, &last) && !withheld.is_spoilt());
+        let made = made.filter(|_| !withheld.is_spoilt());
         let followed = made.is_some();
         if !(followed && withheld.is_all_told()) {
             self.withheld.extend(withheld.quiet().cloned());
         }
         let mut draft = match made {
-            Some(Made { next, left, .. }) => {
+            Some(Made { next, left }) => {
                 match withheld.is_all_told() {
                     true => self.withheld.clear(),
                     false => self.withheld.retain(|key| !withheld.is_told(key)),
