@@ -115,7 +115,7 @@ impl CoreTask {
         transaction.stage = Stage::Confirming;
         self.transaction = Some(transaction);
         let confirmed = self.store.confirm();
-        self.work.0.push(Box::pin(async move { Work::Finished(confirmed.await, None) }));
+        self.work.0.push(Box::pin(async move { Work::Finished(confirmed.await) }));
     }
 
     /// The store has made the commit that waited final, or could not.

@@ -7,12 +7,12 @@
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
-mod ahead;
 mod binding;
 mod confirm;
 mod election;
 mod inside;
 mod intent;
+mod making;
 mod options;
 mod outbox;
 mod preview;

@@ -78,7 +78,7 @@ impl CoreTask {
             }
         }
         let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
-        self.publisher.touch(&self.engine, changed, busy);
+        self.publisher.touch(changed, busy);
         for outcome in finished {
             self.conclude(outcome);
         }

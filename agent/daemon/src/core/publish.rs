@@ -17,7 +17,7 @@ use imbl::OrdMap;
 use smallvec::SmallVec;
 
 use super::ServiceState;
-use super::ahead::Made;
+use super::making::{Made, Told};
 use super::startup::Objects;
 use super::transaction::{Changed, Held, Withheld};
 use crate::telemetry::view::now_ns;
@@ -113,21 +113,44 @@ impl Publisher {
     }
 
     /// Notes keys of which a plane changed; those of the transaction under way are `busy`.
-    pub(super) fn touch(&mut self, engine: &Engine, keys: Vec<Key>, busy: Option<&mut Withheld>) {
+    pub(super) fn touch(&mut self, keys: Vec<Key>, busy: Option<&mut Withheld>) {
         match busy {
             None if self.dirty.is_empty() => self.dirty = keys,
             None => self.dirty.extend(keys),
             Some(busy) => {
                 for key in keys {
-                    match busy.hold(engine, &key) {
+                    match busy.hold(&key) {
                         Held::First => self.withheld.push(key),
                         Held::Again => {}
                         Held::No => self.dirty.push(key),
                     }
                 }
-                busy.tell();
             }
         }
+    }
+
+    /// The same of keys that are told with the commit under way.
+    pub(super) fn hold_back(&mut self, keys: impl Iterator<Item = Key>) {
+        self.withheld.extend(keys);
+    }
+
+    /// What is held back of new objects that are as they were asked, to be shown by somebody else.
+    pub(super) fn hand_over(&mut self, engine: &Engine) -> Arc<[Told]> {
+        let told_of = |key: &Key| {
+            let [Some(intended), Some(applied), Some(observed)] = engine.planes(key) else {
+                return None;
+            };
+            let is_done = SHOWN_AS_APPLIED.contains(&key.kind()) && Arc::ptr_eq(intended, applied);
+            is_done.then(|| (key.clone(), Arc::clone(applied), Arc::clone(observed)))
+        };
+        let mut told = Vec::with_capacity(self.withheld.len());
+        self.withheld.retain(|key| {
+            let it = told_of(key);
+            let stays = it.is_none();
+            told.extend(it);
+            stays
+        });
+        told.into()
     }
 
     /// The transaction under way has ended without a commit: its keys are like all others.
@@ -185,27 +208,23 @@ impl Publisher {
         engine: &Engine,
         (old, new, time_ns): (&Configuration, &Configuration, u64),
         changes: &[Changed],
-        withheld: &Withheld,
         made: Option<Made>,
     ) -> Arc<Revision> {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let made = made.filter(|_| !withheld.is_spoilt());
         let followed = made.is_some();
-        if !(followed && withheld.is_all_told()) {
-            self.withheld.extend(withheld.quiet().cloned());
-        }
-        let mut draft = match made {
+        // What is shown so far.
+        let so_far = match made {
             Some(Made { next, left }) => {
-                match withheld.is_all_told() {
-                    true => self.withheld.clear(),
-                    false => self.withheld.retain(|key| !withheld.is_told(key)),
-                }
                 self.dirty.extend(left);
-                last.resume(&models.openconfig, &models.native, next)
+                Arc::new(next)
             }
-            None => last.draft(&models.openconfig, &models.native, time_ns),
+            None => Arc::clone(&last),
+        };
+        let mut draft = match followed {
+            true => last.resume(&models.openconfig, &models.native, Revision::clone(&so_far)),
+            false => last.draft(&models.openconfig, &models.native, time_ns),
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();
@@ -222,7 +241,7 @@ impl Publisher {
             }
             cleared().for_each(|change| clear(tree, map, services, &change.path));
         });
-        self.show_dirty(&mut draft, engine, &last);
+        self.show_dirty(&mut draft, engine, &so_far);
         self.revision = Arc::new(draft.publish());
         self.revision()
     }

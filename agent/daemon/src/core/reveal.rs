@@ -3,10 +3,13 @@
 //! A small one is shown before it is answered. The revision of a large one takes longer to make than the answer has to
 //! wait: whoever reads after that waits for it instead, and so do questions and the next change.
 
-use holdfast_config::Configuration;
+use std::sync::Arc;
+
+use holdfast_config::{Configuration, parallel};
+use tokio::task::spawn_blocking;
 
 use super::Committed;
-use super::ahead::{Made, Making};
+use super::making::Made;
 use super::task::{CoreTask, Work};
 use super::transaction::{Commit, Stage, Transaction};
 use crate::telemetry::Boundary;
@@ -19,12 +22,7 @@ impl CoreTask {
     }
 
     /// A change is final.
-    pub(super) fn committed(
-        &mut self,
-        mut transaction: Transaction,
-        configuration: Configuration,
-        making: Option<Making>,
-    ) {
+    pub(super) fn committed(&mut self, mut transaction: Transaction, configuration: Configuration) {
         for (key, value) in std::mem::take(&mut transaction.logins.values) {
             match value {
                 Some(value) => self.logins.insert(key, value),
@@ -39,28 +37,40 @@ impl CoreTask {
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(transaction.changes.iter().map(|it| (&it.key, it.value.as_ref())));
-        let last = self.publisher.revision();
-        let is_of_use =
-            |making: &Making| making.follows(&last) && !transaction.withheld.is_spoilt();
-        let Some(making) = making.filter(is_of_use) else {
-            let commit = Commit { old, confirm_id, time_ns: now_ns() };
+        let withheld = std::mem::take(&mut transaction.withheld);
+        let time_ns = now_ns();
+        if self.configuration.work().entries <= parallel::FEW {
+            self.publisher.hold_back(withheld.quiet());
+            let commit = Commit { old, confirm_id, time_ns, told: Arc::new([]) };
             let done = self.reveal(&commit, &transaction, None);
             return transaction.ticket.answer(Ok(done));
-        };
-        let time_ns = making.time_ns();
+        }
+        let last = self.publisher.revision();
         self.behind_tx.send_replace(true);
         transaction.ticket.answer(Ok(Committed { time_ns, revision: last.number + 1 }));
-        transaction.stage = Stage::Revealing(Commit { old, confirm_id, time_ns });
+        self.publisher.hold_back(withheld.quiet());
+        // Of what was there before, state has to be taken away first.
+        let adds = transaction.changes.iter().all(|change| !change.existed);
+        let told = if adds { self.publisher.hand_over(&self.engine) } else { Arc::new([]) };
+        let (objects, both) =
+            (Arc::clone(&self.objects), (old.clone(), self.configuration.clone()));
+        let shared = Arc::clone(&told);
+        let made =
+            spawn_blocking(move || Made::of(&objects, &last, time_ns, (&both.0, &both.1), &shared));
+        transaction.stage = Stage::Revealing(Commit { old, confirm_id, time_ns, told });
         self.transaction = Some(transaction);
-        self.work.0.push(Box::pin(async move { Work::Made(making.made().await.map(Box::new)) }));
+        self.work.0.push(Box::pin(async move { Work::Made(made.await.ok().map(Box::new)) }));
     }
 
-    /// The revision that an answered commit waits for is there, or has to be made now.
+    /// The revision that an answered commit waits for is there. Where its maker has panicked, it is made now.
     pub(super) fn made(&mut self, made: Option<Made>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         if let Stage::Revealing(commit) =
             std::mem::replace(&mut transaction.stage, Stage::Examining)
         {
+            if made.is_none() {
+                self.publisher.hold_back(commit.told.iter().map(|(key, ..)| key.clone()));
+            }
             self.reveal(&commit, &transaction, made);
             self.behind_tx.send_replace(false);
         }
@@ -73,8 +83,7 @@ impl CoreTask {
         made: Option<Made>,
     ) -> Committed {
         let both = (&commit.old, &self.configuration, commit.time_ns);
-        let (changes, withheld) = (&transaction.changes, &transaction.withheld);
-        let revision = self.publisher.commit(&self.engine, both, changes, withheld, made);
+        let revision = self.publisher.commit(&self.engine, both, &transaction.changes, made);
         self.revision_tx.send_replace(revision.clone());
         let done = Committed { time_ns: revision.time_ns, revision: revision.number };
         let confirm_id = commit.confirm_id.clone();

@@ -17,11 +17,11 @@ use holdfast_scheduler::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::ahead::{Ahead, Made, Making};
 use super::confirm::Window;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
 use super::intent::{Intent, Logins};
+use super::making::Made;
 use super::options::{CommitOptions, PlanHash};
 use super::outbox::Outbox;
 use super::preview::Preview;
@@ -53,8 +53,8 @@ pub(super) enum Work {
     Recorded(Result<(), StoreError>),
     /// Pre-images of adopted objects are durable (or not): their operations may go.
     RestoresWritten(Result<(), StoreError>),
-    /// The store has made the transaction final, or taken it back; the next revision may be in the making.
-    Finished(Result<(), StoreError>, Option<Making>),
+    /// The store has made the transaction final, or taken it back.
+    Finished(Result<(), StoreError>),
     /// The revision that shows a commit is made, or could not be.
     Made(Option<Box<Made>>),
 }
@@ -195,7 +195,7 @@ impl CoreTask {
             Work::Recorded(Ok(())) => self.execute(),
             Work::Recorded(Err(error)) => self.call_off(error),
             Work::RestoresWritten(result) => self.restores_written(result),
-            Work::Finished(result, making) => self.finish(result, making),
+            Work::Finished(result) => self.finish(result),
             Work::Made(made) => self.made(made.map(|made| *made)),
         }
     }
@@ -220,15 +220,11 @@ impl CoreTask {
             consent.give();
             recorded
         });
-        // Beside the plan the store is at work; from here on a processor has nothing to do.
-        let (last, both) = (self.publisher.revision(), (&self.configuration, &configuration));
-        let ahead = Ahead::begin(&self.objects, last, both, &changes);
         let Some(transaction) = &mut self.transaction else { return };
         let operations = plan.operations();
         let keys = operations.iter().flat_map(|it| it.taken.iter().chain([&it.key]));
         transaction.withheld.extend(keys, operations.len());
         transaction.changes = changes;
-        transaction.withheld.make_ahead(ahead);
         self.prepare(plan, configuration);
         self.work.0.push(Box::pin(async move {
             Work::Recorded(match recorded {
@@ -347,7 +343,7 @@ impl CoreTask {
         if complete && let Some(ready) = self.ready_tx.take() {
             // What waited before the restart as well is no news to the engine, and was never shown.
             let waiting = self.engine.pending().into_iter().map(|status| status.key);
-            self.publisher.touch(&self.engine, waiting.collect(), None);
+            self.publisher.touch(waiting.collect(), None);
             self.publish_state();
             // From now on revisions tell the truth.
             let _start_was_given_up = ready.send(());
@@ -396,22 +392,21 @@ impl CoreTask {
                 is_recorded.then(|| self.store.abort(number))
             }
         };
-        let making = transaction.withheld.end_ahead();
         self.work.0.push(Box::pin(async move {
             let result = match finished {
                 Some(finished) => finished.await,
                 None => Ok(()),
             };
-            Work::Finished(result, making)
+            Work::Finished(result)
         }));
     }
 
     /// The store has made the transaction final, or taken it back.
-    fn finish(&mut self, result: Result<(), StoreError>, making: Option<Making>) {
+    fn finish(&mut self, result: Result<(), StoreError>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
             Stage::Committing { configuration } => match result {
-                Ok(()) => self.committed(transaction, configuration, making),
+                Ok(()) => self.committed(transaction, configuration),
                 Err(error) => self.take_back(transaction, &configuration, error),
             },
             Stage::Aborting { error } => {

@@ -115,7 +115,7 @@ impl Agent {
     }
 
     /// Several documents in one request; it may be answered before it is shown.
-    async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
+    pub(crate) async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
         let update = |document: &&str| {
             let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
             (target, Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true })

@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault};
+use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Author, Engine, FixedHasher, Key, Outcome, SharedValue, TxnId};
+use holdfast_scheduler::{Author, FixedHasher, Key, Outcome, SharedValue, TxnId};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
-use super::ahead::{Ahead, Making};
 use super::intent::{Intent, Logins};
+use super::making::Told;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
@@ -57,14 +58,8 @@ pub(super) struct Withheld {
     /// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
     /// what becomes of it is told a moment later.
     keys: HashMap<u64, Fate, BuildHasherDefault<FixedHasher>>,
-    /// How many of them are in the revision that is made ahead.
-    told: usize,
     /// What the engine intends otherwise since it was prepared; of some of it nothing more is heard.
     intended: Vec<Key>,
-    /// What of the next revision is made while the change is carried out.
-    ahead: Option<Ahead>,
-    /// What was told for it is not true any more.
-    spoilt: bool,
 }
 
 /// What is known of a key that is held back.
@@ -74,8 +69,6 @@ enum Fate {
     Quiet,
     /// Something, which is shown in the end.
     Stirred,
-    /// It is in the revision that is made ahead.
-    Told,
 }
 
 /// Whether something about a key is held back.
@@ -89,20 +82,11 @@ pub(super) enum Held {
 
 impl Withheld {
     /// Holds back that something is new about a key, if it is one of these.
-    pub(super) fn hold(&mut self, engine: &Engine, key: &Key) -> Held {
+    pub(super) fn hold(&mut self, key: &Key) -> Held {
         let Some(fate) = self.keys.get_mut(&Self::hash(key)) else { return Held::No };
-        let told = *fate == Fate::Told;
-        let ready = !told && self.ahead.as_mut().is_some_and(|it| it.take(engine, key));
-        let next = if ready { Fate::Told } else { Fate::Stirred };
-        self.told += usize::from(ready);
-        self.told -= usize::from(told);
-        match std::mem::replace(fate, next) {
+        match std::mem::replace(fate, Fate::Stirred) {
             Fate::Quiet => Held::First,
             Fate::Stirred => Held::Again,
-            Fate::Told => {
-                (self.ahead, self.spoilt) = (None, true);
-                Held::Again
-            }
         }
     }
 
@@ -120,39 +104,10 @@ impl Withheld {
     }
 
     /// Of what is intended otherwise: that of which nothing was heard.
-    pub(super) fn quiet(&self) -> impl Iterator<Item = &Key> {
-        let fate = |key: &Key| self.keys.get(&Self::hash(key));
-        self.intended.iter().filter(move |key| fate(key) == Some(&Fate::Quiet))
-    }
-
-    /// The next revision may be made meanwhile.
-    pub(super) fn make_ahead(&mut self, ahead: Option<Ahead>) {
-        self.ahead = ahead;
-    }
-
-    /// All that is new for the moment is held back.
-    pub(super) fn tell(&mut self) {
-        self.ahead.iter_mut().for_each(Ahead::tell);
-    }
-
-    /// Nothing more is new.
-    pub(super) fn end_ahead(&mut self) -> Option<Making> {
-        self.ahead.take().map(Ahead::end)
-    }
-
-    /// Whether the revision that was made ahead must not be used.
-    pub(super) fn is_spoilt(&self) -> bool {
-        self.spoilt
-    }
-
-    /// Whether the revision that was made ahead shows all that is new.
-    pub(super) fn is_all_told(&self) -> bool {
-        self.told == self.keys.len()
-    }
-
-    /// Whether the revision that was made ahead shows it.
-    pub(super) fn is_told(&self, key: &Key) -> bool {
-        self.keys.get(&Self::hash(key)) == Some(&Fate::Told)
+    pub(super) fn quiet(self) -> impl Iterator<Item = Key> {
+        let Self { keys, intended } = self;
+        let is_quiet = move |key: &Key| keys.get(&Self::hash(key)) == Some(&Fate::Quiet);
+        intended.into_iter().filter(is_quiet)
     }
 
     fn hash(key: &Key) -> u64 {
@@ -211,6 +166,8 @@ pub(super) struct Commit {
     /// Of the commit that waits to be confirmed, or waited, if this is it or its end.
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) time_ns: u64,
+    /// What is shown beside the core.
+    pub(super) told: Arc<[Told]>,
 }
 
 impl Transaction {
