@@ -45,20 +45,18 @@ pub(super) fn apply_recording(
     let mut tables = Tables::open(write).map_err(&failed)?;
     let mut prepared = write.open_table(PREPARED).map_err(|error| failed(error.into()))?;
     let mut number = 0;
-    let mut chunk = Vec::new();
+    let mut chunk = undo::Chunk::default();
     for change in changes {
-        tables.put(change, |earlier| undo::push(&mut chunk, change.table, &change.key, earlier))?;
-        if chunk.len() >= undo::CHUNK_BYTES {
-            let stored = prepared.insert((transaction, number), chunk.as_slice());
+        tables.put(change, |earlier| chunk.push(change.table, &change.key, earlier))?;
+        if chunk.is_full() {
+            let stored = prepared.insert((transaction, number), chunk.octets());
             stored.map_err(|error| failed(error.into()))?;
             number += 1;
             chunk.clear();
         }
     }
     // Also when nothing changed: the record is what says that the transaction is prepared.
-    prepared
-        .insert((transaction, number), chunk.as_slice())
-        .map_err(|error| failed(error.into()))?;
+    prepared.insert((transaction, number), chunk.octets()).map_err(|error| failed(error.into()))?;
     Ok(())
 }
 

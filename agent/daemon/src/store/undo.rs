@@ -1,36 +1,77 @@
 //! The record of a prepared transaction: what each row held before it.
 //!
-//! One record is a table byte, the key, and the earlier value or its absence; lengths are `u32`, little endian.
+//! One record is a table byte, the key, and the earlier value or its absence; lengths are `u32`, little endian. Rows come
+//! in the order of their tree, so most keys begin as the one before: of those, only what differs is written.
 
 use super::{Change, StoreError, Table};
 
 /// A prepared record is stored in pieces of about this many octets, so that no single value grows with a transaction.
-pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
+/// In the table byte: the key begins as the one before, with so many octets (`u8`), and then goes its own way.
+const CONTINUES: u8 = 0x80;
+/// Octets that a key has to have in common with the one before.
+const COMMON_LEAST: usize = 8;
 
-/// Appends what `key` held.
-pub(super) fn push(
-    chunk: &mut Vec<u8>,
-    table: Table,
-    key: &[u8],
-    earlier: Option<&[u8]>,
-) -> Result<(), StoreError> {
-    chunk.push(match table {
-        Table::Layer => 1,
-        Table::Restore => 2,
-        Table::Note => 3,
-    });
-    push_bytes(chunk, key)?;
-    match earlier {
-        None => chunk.push(ABSENT),
-        Some(value) => {
-            chunk.push(PRESENT);
-            push_bytes(chunk, value)?;
-        }
+/// A piece of the record in the making.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    octets: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl Chunk {
+    pub(super) fn octets(&self) -> &[u8] {
+        &self.octets
     }
-    Ok(())
+
+    pub(super) fn is_full(&self) -> bool {
+        self.octets.len() >= CHUNK_BYTES
+    }
+
+    /// Each piece can be read by itself.
+    pub(super) fn clear(&mut self) {
+        self.octets.clear();
+        self.last_key.clear();
+    }
+
+    /// Appends what `key` held.
+    pub(super) fn push(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        earlier: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let table = match table {
+            Table::Layer => 1,
+            Table::Restore => 2,
+            Table::Note => 3,
+        };
+        let beside = self.last_key.iter().zip(key).take(usize::from(u8::MAX));
+        let common = beside.take_while(|(one, other)| one == other).count();
+        match u8::try_from(common) {
+            Ok(octets) if common >= COMMON_LEAST => {
+                self.octets.extend([table | CONTINUES, octets]);
+                push_bytes(&mut self.octets, &key[common..])?;
+            }
+            _ => {
+                self.octets.push(table);
+                push_bytes(&mut self.octets, key)?;
+            }
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        match earlier {
+            None => self.octets.push(ABSENT),
+            Some(value) => {
+                self.octets.push(PRESENT);
+                push_bytes(&mut self.octets, value)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn push_bytes(chunk: &mut Vec<u8>, bytes: &[u8]) -> Result<(), StoreError> {
@@ -43,26 +84,32 @@ fn push_bytes(chunk: &mut Vec<u8>, bytes: &[u8]) -> Result<(), StoreError> {
 
 /// The changes that put everything back, in the order in which it was recorded.
 pub(super) fn parse(mut chunk: &[u8]) -> Result<Vec<Change>, StoreError> {
-    let mut changes = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     while !chunk.is_empty() {
-        changes.push(
-            take_change(&mut chunk).ok_or(StoreError::Corrupt { what: "prepared transaction" })?,
-        );
+        let before = changes.last().map_or(&[][..], |change| &change.key);
+        let change = take_change(&mut chunk, before);
+        changes.push(change.ok_or(StoreError::Corrupt { what: "prepared transaction" })?);
     }
     Ok(changes)
 }
 
-fn take_change(chunk: &mut &[u8]) -> Option<Change> {
-    let table = match take_byte(chunk)? {
+/// `before` is the key before it.
+fn take_change(chunk: &mut &[u8], before: &[u8]) -> Option<Change> {
+    let first = take_byte(chunk)?;
+    let table = match first & !CONTINUES {
         1 => Table::Layer,
         2 => Table::Restore,
         3 => Table::Note,
         _ => return None,
     };
-    let key = take_bytes(chunk)?;
+    let common = match first & CONTINUES {
+        0 => &[][..],
+        _ => before.get(..usize::from(take_byte(chunk)?))?,
+    };
+    let key = [common, take_bytes(chunk)?].concat();
     let value = match take_byte(chunk)? {
         ABSENT => None,
-        PRESENT => Some(take_bytes(chunk)?),
+        PRESENT => Some(take_bytes(chunk)?.to_vec()),
         _ => return None,
     };
     Some(Change { table, key, value })
@@ -74,12 +121,12 @@ fn take_byte(chunk: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-fn take_bytes(chunk: &mut &[u8]) -> Option<Vec<u8>> {
+fn take_bytes<'c>(chunk: &mut &'c [u8]) -> Option<&'c [u8]> {
     let (length, rest) = chunk.split_first_chunk::<4>()?;
     let (bytes, rest) =
         rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
     *chunk = rest;
-    Some(bytes.to_vec())
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -88,22 +135,55 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_read_back() {
+        let long = |end: &str| [&[7; 300][..], end.as_bytes()].concat();
         let changes = [
             Change::layer(b"a".to_vec(), None),
-            Change::layer(b"b".to_vec(), Some(Vec::new())),
+            Change::layer(b"entry of a list, 1".to_vec(), Some(Vec::new())),
+            Change::layer(b"entry of a list, 12".to_vec(), Some(b"its value".to_vec())),
+            Change::layer(b"entry of a list, 12".to_vec(), None),
+            Change::note(b"entry of a list", None),
+            Change::layer(long("one"), None),
+            Change::layer(long("two"), None),
             Change::restore(Vec::new(), Some(vec![7; 300])),
         ];
-        let mut chunk = Vec::new();
+        let mut chunk = Chunk::default();
         for change in &changes {
-            push(&mut chunk, change.table, &change.key, change.value.as_deref()).unwrap();
+            chunk.push(change.table, &change.key, change.value.as_deref()).unwrap();
         }
-        assert_eq!(parse(&chunk).unwrap(), changes);
-        for cut in 1..chunk.len() {
-            let read = parse(&chunk[..cut]);
+        let whole = chunk.octets().to_vec();
+        assert_eq!(parse(&whole).unwrap(), changes);
+        for cut in 1..whole.len() {
+            let read = parse(&whole[..cut]);
             assert!(
                 read.is_err() || read.is_ok_and(|some| some.len() < changes.len()),
                 "cut at {cut}"
             );
         }
+        chunk.clear();
+        chunk.push(Table::Layer, &changes[2].key, None).unwrap();
+        assert_eq!(parse(chunk.octets()).unwrap()[0].key, changes[2].key, "by itself");
+    }
+
+    #[test]
+    fn keys_of_one_list_are_not_repeated() {
+        let mut chunk = Chunk::default();
+        let sizes = ["10.0.0.1/32", "10.0.0.2/32"].map(|prefix| {
+            let before = chunk.octets().len();
+            let key = format!("a list in a list in a network instance, {prefix}");
+            chunk.push(Table::Layer, key.as_bytes(), None).unwrap();
+            chunk.octets().len() - before
+        });
+        assert!(sizes[1] * 4 < sizes[0], "{sizes:?}");
+    }
+
+    /// Of what an agent wrote that stated every key in full.
+    #[test]
+    fn whole_keys_are_read_too() {
+        let written = b"\x01\x02\0\0\0ab\x01\x01\0\0\0v\x02\x03\0\0\0abc\0";
+        let expected = [
+            Change::layer(b"ab".to_vec(), Some(b"v".to_vec())),
+            Change::restore(b"abc".to_vec(), None),
+        ];
+        assert_eq!(parse(written).unwrap(), expected);
     }
 }
