@@ -37,28 +37,38 @@ impl CoreTask {
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(transaction.changes.iter().map(|it| (&it.key, it.value.as_ref())));
-        let withheld = std::mem::take(&mut transaction.withheld);
-        let time_ns = now_ns();
+        let (last, time_ns) = (self.publisher.revision(), now_ns());
+        let commit = Commit { old, confirm_id, time_ns, told: Arc::new([]) };
         if self.configuration.work().entries <= parallel::FEW {
-            self.publisher.hold_back(withheld.quiet());
-            let commit = Commit { old, confirm_id, time_ns, told: Arc::new([]) };
+            self.publisher.hold_back(std::mem::take(&mut transaction.withheld).quiet());
             let done = self.reveal(&commit, &transaction, None);
             return transaction.ticket.answer(Ok(done));
         }
-        let last = self.publisher.revision();
         self.behind_tx.send_replace(true);
         transaction.ticket.answer(Ok(Committed { time_ns, revision: last.number + 1 }));
-        self.publisher.hold_back(withheld.quiet());
-        // Of what was there before, state has to be taken away first.
-        let adds = transaction.changes.iter().all(|change| !change.existed);
-        let told = if adds { self.publisher.hand_over(&self.engine) } else { Arc::new([]) };
-        let (objects, both) =
-            (Arc::clone(&self.objects), (old.clone(), self.configuration.clone()));
-        let shared = Arc::clone(&told);
-        let made =
-            spawn_blocking(move || Made::of(&objects, &last, time_ns, (&both.0, &both.1), &shared));
-        transaction.stage = Stage::Revealing(Commit { old, confirm_id, time_ns, told });
+        transaction.stage = Stage::Revealing(commit);
         self.transaction = Some(transaction);
+        self.work.0.push(Box::pin(async {
+            // Whoever sends the answer may be waiting for this thread.
+            tokio::task::yield_now().await;
+            Work::Answered
+        }));
+    }
+
+    /// An answer is on its way: now what it answered is shown.
+    pub(super) fn answered(&mut self) {
+        let last = self.publisher.revision();
+        let Some(transaction) = &mut self.transaction else { return };
+        let Stage::Revealing(commit) = &mut transaction.stage else { return };
+        self.publisher.hold_back(std::mem::take(&mut transaction.withheld).quiet());
+        // Of what was there before, state has to be taken away first.
+        if transaction.changes.iter().all(|change| !change.existed) {
+            commit.told = self.publisher.hand_over(&self.engine);
+        }
+        let (objects, told, time_ns) =
+            (Arc::clone(&self.objects), Arc::clone(&commit.told), commit.time_ns);
+        let (old, new) = (commit.old.clone(), self.configuration.clone());
+        let made = spawn_blocking(move || Made::of(&objects, &last, time_ns, (&old, &new), &told));
         self.work.0.push(Box::pin(async move { Work::Made(made.await.ok().map(Box::new)) }));
     }
 

@@ -55,6 +55,8 @@ pub(super) enum Work {
     RestoresWritten(Result<(), StoreError>),
     /// The store has made the transaction final, or taken it back.
     Finished(Result<(), StoreError>),
+    /// A commit was answered that is still to be shown.
+    Answered,
     /// The revision that shows a commit is made, or could not be.
     Made(Option<Box<Made>>),
 }
@@ -196,6 +198,7 @@ impl CoreTask {
             Work::Recorded(Err(error)) => self.call_off(error),
             Work::RestoresWritten(result) => self.restores_written(result),
             Work::Finished(result) => self.finish(result),
+            Work::Answered => self.answered(),
             Work::Made(made) => self.made(made.map(|made| *made)),
         }
     }
