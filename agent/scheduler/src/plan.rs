@@ -202,6 +202,14 @@ impl Plan {
         self.operations.is_empty()
     }
 
+    /// What its operations touch beside the keys whose intent it changes.
+    pub fn beside(&self) -> impl Iterator<Item = &Key> {
+        self.operations.iter().flat_map(|op| {
+            let changed = self.nodes[op.spot as usize].changed;
+            (!changed).then_some(&op.key).into_iter().chain(&op.taken)
+        })
+    }
+
     /// Pre-images of the objects it adopts: to be made durable together with the change, before it is started.
     pub fn restores(&self) -> &[(Key, SharedValue)] {
         &self.restores

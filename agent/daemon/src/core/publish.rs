@@ -135,7 +135,7 @@ impl Publisher {
     }
 
     /// What is held back of new objects that are as they were asked, to be shown by somebody else.
-    pub(super) fn hand_over(&mut self, engine: &Engine) -> Arc<[Told]> {
+    pub(super) fn hand_over(&mut self, engine: &Engine) -> Arc<Vec<Told>> {
         let told_of = |key: &Key| {
             let [Some(intended), Some(applied), Some(observed)] = engine.planes(key) else {
                 return None;
@@ -150,7 +150,7 @@ impl Publisher {
             told.extend(it);
             stays
         });
-        told.into()
+        Arc::new(told)
     }
 
     /// The transaction under way has ended without a commit: its keys are like all others.

@@ -38,7 +38,7 @@ impl CoreTask {
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(transaction.changes.iter().map(|it| (&it.key, it.value.as_ref())));
         let (last, time_ns) = (self.publisher.revision(), now_ns());
-        let commit = Commit { old, confirm_id, time_ns, told: Arc::new([]) };
+        let commit = Commit { old, confirm_id, time_ns, told: Arc::default() };
         if self.configuration.work().entries <= parallel::FEW {
             self.publisher.hold_back(std::mem::take(&mut transaction.withheld).quiet());
             let done = self.reveal(&commit, &transaction, None);

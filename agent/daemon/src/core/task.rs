@@ -27,7 +27,7 @@ use super::outbox::Outbox;
 use super::preview::Preview;
 use super::publish::Publisher;
 use super::startup::Objects;
-use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction};
+use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
@@ -224,9 +224,6 @@ impl CoreTask {
             recorded
         });
         let Some(transaction) = &mut self.transaction else { return };
-        let operations = plan.operations();
-        let keys = operations.iter().flat_map(|it| it.taken.iter().chain([&it.key]));
-        transaction.withheld.extend(keys, operations.len());
         transaction.changes = changes;
         self.prepare(plan, configuration);
         self.work.0.push(Box::pin(async move {
@@ -240,10 +237,13 @@ impl CoreTask {
     /// The engine gets ready while the store is at work.
     fn prepare(&mut self, plan: Plan, configuration: Configuration) {
         let now = self.now();
+        let beside: Vec<Key> = plan.beside().cloned().collect();
         let (txn, mut step) = self.engine.prepare(plan, now);
         self.teller.tell(&self.engine, &step);
         if let Some(transaction) = &mut self.transaction {
-            transaction.withheld.intend(std::mem::take(&mut step.changed));
+            let mut keys = std::mem::take(&mut step.changed);
+            keys.extend(beside);
+            transaction.withheld = Withheld::new(keys);
             transaction.stage = Stage::Recording { configuration, txn, ended: None };
         }
         self.carry_out(step);

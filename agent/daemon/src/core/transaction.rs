@@ -1,13 +1,11 @@
 //! The stages of one client transaction.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath};
-use holdfast_scheduler::{Author, FixedHasher, Key, Outcome, SharedValue, TxnId};
+use holdfast_scheduler::{Author, Key, Outcome, SharedValue, TxnId, sort_keys};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
@@ -55,20 +53,10 @@ pub(super) struct Changed {
 /// What is held back of a transaction until it ends.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    /// Keys by their hashes: there may be hundreds of thousands. Should a foreign key have the hash of one of them, then
-    /// what becomes of it is told a moment later.
-    keys: HashMap<u64, Fate, BuildHasherDefault<FixedHasher>>,
-    /// What the engine intends otherwise since it was prepared; of some of it nothing more is heard.
-    intended: Vec<Key>,
-}
-
-/// What is known of a key that is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// Nothing new so far.
-    Quiet,
-    /// Something, which is shown in the end.
-    Stirred,
+    /// Ascending: there may be hundreds of thousands, which come in order, and are asked for later.
+    keys: Vec<Key>,
+    /// Of each key, whether anything new was heard.
+    heard: Vec<bool>,
 }
 
 /// Whether something about a key is held back.
@@ -81,37 +69,25 @@ pub(super) enum Held {
 }
 
 impl Withheld {
+    pub(super) fn new(mut keys: Vec<Key>) -> Self {
+        sort_keys(&mut keys);
+        let heard = vec![false; keys.len()];
+        Self { keys, heard }
+    }
+
     /// Holds back that something is new about a key, if it is one of these.
     pub(super) fn hold(&mut self, key: &Key) -> Held {
-        let Some(fate) = self.keys.get_mut(&Self::hash(key)) else { return Held::No };
-        match std::mem::replace(fate, Fate::Stirred) {
-            Fate::Quiet => Held::First,
-            Fate::Stirred => Held::Again,
+        let Ok(at) = self.keys.binary_search(key) else { return Held::No };
+        match std::mem::replace(&mut self.heard[at], true) {
+            false => Held::First,
+            true => Held::Again,
         }
     }
 
-    pub(super) fn extend<'k>(&mut self, keys: impl Iterator<Item = &'k Key>, count: usize) {
-        self.keys.reserve(count);
-        for key in keys {
-            self.keys.entry(Self::hash(key)).or_insert(Fate::Quiet);
-        }
-    }
-
-    /// The engine intends these otherwise, and has done nothing so far.
-    pub(super) fn intend(&mut self, keys: Vec<Key>) {
-        self.extend(keys.iter(), 0);
-        self.intended = keys;
-    }
-
-    /// Of what is intended otherwise: that of which nothing was heard.
+    /// That of which nothing was heard.
     pub(super) fn quiet(self) -> impl Iterator<Item = Key> {
-        let Self { keys, intended } = self;
-        let is_quiet = move |key: &Key| keys.get(&Self::hash(key)) == Some(&Fate::Quiet);
-        intended.into_iter().filter(is_quiet)
-    }
-
-    fn hash(key: &Key) -> u64 {
-        BuildHasherDefault::<FixedHasher>::default().hash_one(key)
+        let heard = self.keys.into_iter().zip(self.heard);
+        heard.filter(|(_, heard)| !heard).map(|(key, _)| key)
     }
 }
 
@@ -167,7 +143,7 @@ pub(super) struct Commit {
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) time_ns: u64,
     /// What is shown beside the core.
-    pub(super) told: Arc<[Told]>,
+    pub(super) told: Arc<Vec<Told>>,
 }
 
 impl Transaction {
