@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::{AgentProcess, PASSWORD};
-use holdfast_tests::gnmi::{GnmiClient, update};
+use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
@@ -99,6 +99,10 @@ async fn main() -> Result<ExitCode> {
     let set = many_routes(&client, &net, count).await?;
     table.ratio(&format!("{count} routes in one Set"), set, "batched netlink", raw, 4.0);
     table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
+    let gone = no_routes(&client, &net).await?;
+    table.time("the same deleted", gone, "batched netlink, made", raw, None);
+    let again = many_routes(&client, &net, count).await?;
+    table.ratio(&format!("{count} routes once more"), again, "batched netlink", raw, 4.0);
 
     let full = one_leaf_sets(&client, sizes.sets).await?;
     let name = "the same at 0 routes";
@@ -154,6 +158,16 @@ async fn many_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<Dur
         net.routes("150").len() == count as usize,
         "the routes are not all in the kernel"
     );
+    Ok(took)
+}
+
+/// One Set that deletes all routes.
+async fn no_routes(client: &GnmiClient, net: &Netns) -> Result<Duration> {
+    let request = SetRequest { delete: vec![parse_path(STATIC_ROUTES)], ..Default::default() };
+    let started = Instant::now();
+    client.set(request).await.context("no routes")?;
+    let took = started.elapsed();
+    anyhow::ensure!(net.routes("150").is_empty(), "there are routes left in the kernel");
     Ok(took)
 }
 
