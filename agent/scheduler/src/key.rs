@@ -373,7 +373,7 @@ impl PartialOrd for Key {
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
 /// A set of keys with the same hash.
-pub type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
+pub(crate) type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
 
 /// Finds the slot of an arena by what stands in it, which need not be kept a second time.
 #[derive(Clone, Debug, Default)]
@@ -447,7 +447,7 @@ pub fn sort_keys(keys: &mut Vec<Key>) {
 
 /// A multiplicative hash over words: fast on the short octet strings that keys are.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FixedHasher(u64);
+pub(crate) struct FixedHasher(u64);
 
 /// An odd number with its bits well spread (the golden ratio in 64 bits).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -47,7 +47,7 @@ pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
 pub use inspect::Need;
 pub use invalid::InvalidField;
-pub use key::{FixedHasher, Key, KeyError, KeySet, KindId, Segment, sort_keys};
+pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };

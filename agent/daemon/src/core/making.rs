@@ -27,6 +27,8 @@ pub(super) type Told = (Key, SharedValue, SharedValue);
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) next: Revision,
+    /// It shows state that the one before does not.
+    pub(super) is_told: bool,
     /// Told, and better shown in the end.
     pub(super) left: Vec<Key>,
 }
@@ -61,7 +63,7 @@ impl Made {
             }
             drop(update_tx);
         });
-        Self { next: draft.publish(), left }
+        Self { next: draft.publish(), is_told: !told.is_empty(), left }
     }
 }
 

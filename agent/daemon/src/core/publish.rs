@@ -213,18 +213,16 @@ impl Publisher {
         let last = Arc::clone(&self.revision);
         let objects = Arc::clone(&self.objects);
         let models = &objects.models;
-        let followed = made.is_some();
-        // What is shown so far.
-        let so_far = match made {
-            Some(Made { next, left }) => {
+        let (followed, mut so_far) = (made.is_some(), Arc::clone(&last));
+        let mut draft = match made {
+            Some(Made { next, is_told, left }) => {
                 self.dirty.extend(left);
-                Arc::new(next)
+                if is_told {
+                    so_far = Arc::new(next.clone());
+                }
+                last.resume(&models.openconfig, &models.native, next)
             }
-            None => Arc::clone(&last),
-        };
-        let mut draft = match followed {
-            true => last.resume(&models.openconfig, &models.native, Revision::clone(&so_far)),
-            false => last.draft(&models.openconfig, &models.native, time_ns),
+            None => last.draft(&models.openconfig, &models.native, time_ns),
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();
