@@ -24,7 +24,7 @@ pub(super) async fn rows(
     pairs: u32,
 ) -> Result<()> {
     let raw = yardstick::routes(net, routes)?;
-    let set = many_routes(client, net, routes).await?;
+    let set = many_routes(client, net, routes).await?.answered;
     table.time(&format!("{routes} routes in one Set"), set, "batched netlink", raw, Some(110.0));
     client.delete(STATIC_ROUTES).await.context("the routes go")?;
 
