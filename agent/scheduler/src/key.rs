@@ -4,8 +4,9 @@
 //! segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
 //! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
 
+mod order;
+
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
+
+pub(crate) use order::sort_by_keys;
+pub use order::sort_keys;
 
 /// Octets of a key kept without an allocation: the longest interface name, or an IPv4 prefix with two numbers, fits,
 /// and a key is no larger than three words.
@@ -426,22 +430,6 @@ impl Kinds {
 
     fn place(kind: KindId) -> (usize, u64) {
         (usize::from(kind.0 / 64), 1 << (kind.0 % 64))
-    }
-}
-
-/// Sorts keys, and leaves each one once. Those of one kind nearly always come in order, but mixed with those of others.
-pub fn sort_keys(keys: &mut Vec<Key>) {
-    if keys.is_sorted_by(|a, b| a < b) {
-        return;
-    }
-    let mut kinds: BTreeMap<KindId, Vec<Key>> = BTreeMap::new();
-    for key in keys.drain(..) {
-        kinds.entry(key.kind()).or_default().push(key);
-    }
-    for mut alike in kinds.into_values() {
-        alike.sort(); // runs that are sorted already are only merged
-        alike.dedup();
-        keys.append(&mut alike);
     }
 }
 

@@ -1,10 +1,8 @@
 //! The first part of planning: what a change of intent means for each key, parts included.
 
-use std::collections::BTreeMap;
-
 use super::ahead::{self, Ahead};
 use crate::graph::{Goal, Source};
-use crate::key::{Key, KindId};
+use crate::key::{Key, sort_by_keys};
 use crate::overlay::Spot;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
@@ -27,7 +25,8 @@ impl Planner<'_> {
         let sample = delta.changes.len().min(SAMPLE);
         self.overlay.reserve(sample, sample);
         let mut work = Work::new();
-        let order: Vec<&Asked> = ordered(&delta.changes).collect();
+        let mut order: Vec<&Asked> = delta.changes.iter().collect();
+        sort_by_keys(&mut order, |(key, _)| key);
         let (mut last, mut taken): (Option<&Asked>, usize) = (None, 0);
         ahead::each(self.overlay.graph, &order, |change @ (key, value), ahead| {
             taken += 1;
@@ -221,16 +220,4 @@ impl Planner<'_> {
             None => self.overlay.graph.label(key),
         }
     }
-}
-
-/// Changes ascending by key. Those of one kind nearly always come in order, but mixed with those of others.
-fn ordered(changes: &[Asked]) -> impl Iterator<Item = &Asked> {
-    let mut kinds: BTreeMap<KindId, Vec<&Asked>> = BTreeMap::new();
-    for alike in changes.chunk_by(|a, b| a.0.kind() == b.0.kind()) {
-        kinds.entry(alike[0].0.kind()).or_default().extend(alike);
-    }
-    for alike in kinds.values_mut() {
-        alike.sort_by(|a, b| a.0.cmp(&b.0)); // runs that are sorted already are only merged
-    }
-    kinds.into_values().flatten()
 }
