@@ -52,6 +52,7 @@ impl Finder<'_> {
     fn list(&mut self, node: NodeId, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) {
         let empty = List::default();
         let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+        self.found.reserve(List::differ_by(old, new));
         for it in List::differences(old, new) {
             self.branch(Step::entry(node, it.keys.clone()), it.old, it.new);
         }

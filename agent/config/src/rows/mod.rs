@@ -206,6 +206,7 @@ impl Writer<'_> {
                 Some(Child::Container(_)) => self.lists(container(old), container(new)),
                 Some(Child::List(_)) => {
                     let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+                    self.changes.reserve(List::differ_by(old, new));
                     for it in List::differences(old, new) {
                         self.entry(node, Some(it.keys), it.old, it.new);
                     }

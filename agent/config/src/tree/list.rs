@@ -137,6 +137,11 @@ impl<M> List<M> {
         }
     }
 
+    /// So many entries differ at least.
+    pub fn differ_by(old: &Self, new: &Self) -> usize {
+        old.len().abs_diff(new.len())
+    }
+
     /// Leaves the vector for the map before the vector would get long.
     fn grow(&mut self) {
         if let Entries::Few(few) = &mut self.0

@@ -163,6 +163,7 @@ impl<'a> Union<'a> {
             let before = changes.len();
             let counterpart =
                 anchor.openconfig.as_ref().filter(|_| self.slots[slot].is_openconfig());
+            changes.reserve(List::differ_by(lists.old, lists.new));
             for it in List::differences(lists.old, lists.new) {
                 let keys = match counterpart {
                     Some(counterpart) => counterpart.native_keys(it.keys),
