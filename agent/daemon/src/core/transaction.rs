@@ -53,9 +53,9 @@ pub(super) struct Changed {
 /// What is held back of a transaction until it ends.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    /// Ascending: there may be hundreds of thousands, which come in order, and are asked for later.
+    /// There may be hundreds of thousands. Ascending once something was heard.
     keys: Vec<Key>,
-    /// Of each key, whether anything new was heard.
+    /// Of each key, whether anything new was heard; empty before that.
     heard: Vec<bool>,
 }
 
@@ -69,14 +69,21 @@ pub(super) enum Held {
 }
 
 impl Withheld {
-    pub(super) fn new(mut keys: Vec<Key>) -> Self {
-        sort_keys(&mut keys);
-        let heard = vec![false; keys.len()];
-        Self { keys, heard }
+    pub(super) fn new(keys: Vec<Key>) -> Self {
+        Self { keys, heard: Vec::new() }
+    }
+
+    /// Puts the keys in order. When something is heard, the transports are at work, and do not wait for that.
+    fn get_ready(&mut self) {
+        if self.heard.is_empty() {
+            sort_keys(&mut self.keys);
+            self.heard.resize(self.keys.len(), false);
+        }
     }
 
     /// Holds back that something is new about a key, if it is one of these.
     pub(super) fn hold(&mut self, key: &Key) -> Held {
+        self.get_ready();
         let Ok(at) = self.keys.binary_search(key) else { return Held::No };
         match std::mem::replace(&mut self.heard[at], true) {
             false => Held::First,
@@ -85,7 +92,8 @@ impl Withheld {
     }
 
     /// That of which nothing was heard.
-    pub(super) fn quiet(self) -> impl Iterator<Item = Key> {
+    pub(super) fn quiet(mut self) -> impl Iterator<Item = Key> {
+        self.get_ready();
         let heard = self.keys.into_iter().zip(self.heard);
         heard.filter(|(_, heard)| !heard).map(|(key, _)| key)
     }
