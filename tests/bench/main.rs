@@ -10,6 +10,7 @@
 )]
 
 mod engine;
+mod kernel;
 mod system;
 mod union;
 mod yardstick;
@@ -71,6 +72,9 @@ async fn main() -> Result<ExitCode> {
     let sizes = Sizes::asked();
     let mut table = Table::default();
     table.engine()?;
+    if let Some((routes, pairs)) = sizes.system {
+        kernel::rows(&mut table, routes, pairs).await?;
+    }
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;

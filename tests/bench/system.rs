@@ -1,8 +1,6 @@
 //! The agent on the kernel: a middling table of routes, and a thousand pairs of links that go at once.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use holdfast_proto::gnmi::SetRequest;
@@ -11,9 +9,6 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 
 use super::{STATIC_ROUTES, Table, many_routes, yardstick};
-
-/// The group into which links are put to be deleted by one message.
-const GROUP: u32 = 4_711;
 
 /// Measures both, and leaves the system as it was. Both ends of each pair are configured.
 pub(super) async fn rows(
@@ -28,7 +23,7 @@ pub(super) async fn rows(
     table.time(&format!("{routes} routes in one Set"), set, "batched netlink", raw, Some(110.0));
     client.delete(STATIC_ROUTES).await.context("the routes go")?;
 
-    let raw = raw_teardown(net, pairs)?;
+    let raw = yardstick::teardown(net, pairs)?;
     make_pairs(client, pairs).await?;
     let started = Instant::now();
     let names = (0..pairs).flat_map(|number| [format!("p{number}"), format!("q{number}")]);
@@ -58,20 +53,4 @@ async fn make_pairs(client: &GnmiClient, pairs: u32) -> Result<()> {
     let update = (0..pairs).flat_map(pair).collect();
     client.set(SetRequest { update, ..Default::default() }).await.context("the pairs")?;
     Ok(())
-}
-
-/// Makes the pairs by `ip`, up as those of the agent are, puts them into one group, and deletes the group by one message.
-fn raw_teardown(net: &Netns, pairs: u32) -> Result<Duration> {
-    let mut commands = String::new();
-    for number in 0..pairs {
-        writeln!(commands, "link add p{number} type veth peer name q{number}")?;
-        writeln!(commands, "link set p{number} up group {GROUP}")?;
-        writeln!(commands, "link set q{number} up")?;
-    }
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(commands.as_bytes())?;
-    net.ip(&format!("-batch {}", file.path().display()));
-    let started = Instant::now();
-    net.ip(&format!("link del group {GROUP}"));
-    Ok(started.elapsed())
 }

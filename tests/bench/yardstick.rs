@@ -27,6 +27,9 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 
+/// The group into which links are put to be deleted by one message.
+const GROUP: u32 = 4_711;
+
 /// Octets of one request: netlink header, route header, three attributes of eight octets.
 const REQUEST_BYTES: u32 = 16 + 12 + 3 * 8;
 
@@ -86,6 +89,20 @@ pub(crate) fn cables(count: u32) -> Result<Duration> {
     let took = batch(&|number| format!("link add a{number} type veth peer name b{number}"))?;
     batch(&|number| format!("link delete a{number}"))?;
     Ok(took)
+}
+
+/// Makes the pairs by `ip`, up as those of the agent are, puts them into one group, and deletes the group by one message.
+pub(crate) fn teardown(net: &Netns, pairs: u32) -> Result<Duration> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    for number in 0..pairs {
+        writeln!(file, "link add p{number} type veth peer name q{number}")?;
+        writeln!(file, "link set p{number} up group {GROUP}")?;
+        writeln!(file, "link set q{number} up")?;
+    }
+    net.ip(&format!("-batch {}", file.path().display()));
+    let started = Instant::now();
+    net.ip(&format!("link del group {GROUP}"));
+    Ok(started.elapsed())
 }
 
 /// One RTM_NEWROUTE; the kernel answers the last of a batch, and whatever fails.

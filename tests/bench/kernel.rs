@@ -1,0 +1,159 @@
+//! The engine on the kernel, without a client, a configuration or a store: what [`super::engine`] leaves out, and all that
+//! its targets for a real system are about.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use holdfast_platform::descriptors::{address, link, registry, route};
+use holdfast_platform::netns::NetnsSetting;
+use holdfast_platform::transport::{Event, Events, Transport as _};
+use holdfast_platform::values::{
+    Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, RouteTarget,
+};
+use holdfast_platform::{NoVault, Platform, PlatformSettings};
+use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, Scope, SharedValue, Step};
+use holdfast_tests::netns::Netns;
+
+use super::{Table, yardstick};
+
+/// After so long without anything to happen, nothing will.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Change = (Key, Option<SharedValue>);
+
+/// Measures routes that come, and pairs of links that go, in a namespace of their own.
+pub(super) async fn rows(table: &mut Table, routes: u32, pairs: u32) -> Result<()> {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut managed = Managed::start().await?;
+    managed.commit(port()).await?;
+    let raw = yardstick::routes(&net, routes)?;
+    let took = managed.commit((0..routes).map(kernel_route).collect()).await?;
+    ensure!(net.routes("150").len() == routes as usize, "routes are missing");
+    let what = format!("engine: {routes} routes");
+    table.time(&what, took, "batched netlink", raw, Some(110.0));
+
+    let raw = yardstick::teardown(&net, pairs)?;
+    managed.commit((0..pairs).flat_map(pair).collect()).await?;
+    let gone = (0..pairs).flat_map(pair).map(|(key, _)| (key, None)).collect();
+    let took = managed.commit(gone).await?;
+    ensure!(net.find_link("p0").is_none(), "pairs are left");
+    let what = format!("engine: {pairs} veth pairs go");
+    table.time(&what, took, "by link group", raw, Some(500.0));
+    Ok(())
+}
+
+/// A namespace, and the engine that holds it to its intent.
+struct Managed {
+    engine: Engine,
+    platform: Platform,
+    events: Events,
+    epoch: Instant,
+    /// When the engine wants to go on by itself.
+    deadline: Option<Duration>,
+}
+
+impl Managed {
+    async fn start() -> Result<Self> {
+        let root = tempfile::tempdir()?;
+        let settings = PlatformSettings {
+            netns: NetnsSetting::Current,
+            root: root.path().into(),
+            vault: Arc::new(NoVault),
+        };
+        let (platform, events) = Platform::start(&settings)?;
+        let engine = Engine::new(registry());
+        let mut managed = Self { engine, platform, events, epoch: Instant::now(), deadline: None };
+        loop {
+            let event = managed.events.recv().await.context("the transports ended")?;
+            let first = matches!(&event, Event::Retrieved { scope: Scope::Everything, .. });
+            let step = managed.step(event);
+            managed.follow(step);
+            if first {
+                return Ok(managed);
+            }
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.epoch.elapsed(), unix_ns: 0 }
+    }
+
+    /// How long a change takes, from its values to the verified end of all it does.
+    async fn commit(&mut self, changes: Vec<Change>) -> Result<Duration> {
+        let started = Instant::now();
+        let plan = self.engine.plan(Delta::new(changes))?;
+        let (txn, step) = self.engine.start(plan, self.now());
+        let mut outcomes = self.follow(step);
+        loop {
+            if let Some(outcome) = outcomes.into_iter().find(|outcome| outcome.txn() == txn) {
+                ensure!(matches!(outcome, Outcome::Done { .. }), "it ends with {outcome:?}");
+                return Ok(started.elapsed());
+            }
+            let step = self.next().await?;
+            outcomes = self.follow(step);
+        }
+    }
+
+    async fn next(&mut self) -> Result<Step> {
+        let due = self.deadline.map_or(PATIENCE, |at| at.saturating_sub(self.epoch.elapsed()));
+        match tokio::time::timeout(due, self.events.recv()).await {
+            Ok(event) => Ok(self.step(event.context("the transports ended")?)),
+            Err(_) if self.deadline.is_some() => Ok(self.engine.due(self.now())),
+            Err(_) => bail!("nothing happens any more"),
+        }
+    }
+
+    fn step(&mut self, event: Event) -> Step {
+        let now = self.now();
+        match event {
+            Event::Completed(completions) => self.engine.completed(completions, now),
+            Event::Observed(facts) => self.engine.observed(facts, now),
+            Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
+        }
+    }
+
+    /// Has the transports do what the engine says; the transactions that have ended.
+    fn follow(&mut self, step: Step) -> Vec<Outcome> {
+        if !step.submit.is_empty() {
+            self.platform.submit(step.submit);
+        }
+        if !step.read.is_empty() {
+            self.platform.read(step.read);
+        }
+        self.deadline = step.deadline;
+        step.finished
+    }
+}
+
+/// The way to the neighbour.
+fn port() -> Vec<Change> {
+    let port = Link::new("eth0", LinkKind::Physical);
+    let ip = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
+    let address = Address { link: "eth0".into(), ip, prefix_len: 24, facts: None };
+    vec![
+        (link::key("eth0"), Some(Arc::new(port))),
+        (address::key("eth0", ip), Some(Arc::new(address))),
+    ]
+}
+
+/// A route through the neighbour of the port.
+fn kernel_route(number: u32) -> Change {
+    let prefix = IpAddr::from(yardstick::destination(number)).into();
+    let hop = Hop { gateway: Some(Ipv4Addr::new(192, 0, 2, 2).into()), link: None };
+    let target = RouteTarget::Hops(vec![hop]);
+    let route = KernelRoute { table: MAIN_TABLE, prefix, metric: 0, target, source: None };
+    (route::key(MAIN_TABLE, prefix, 0), Some(Arc::new(route)))
+}
+
+/// Both ends of a virtual cable.
+fn pair(number: u32) -> [Change; 2] {
+    let end = |name: &str, peer: &str| -> Change {
+        let kind = LinkKind::Veth { peer: Some(peer.into()) };
+        (link::key(name), Some(Arc::new(Link::new(name, kind))))
+    };
+    let (near, far) = (format!("p{number}"), format!("q{number}"));
+    [end(&near, &far), end(&far, &near)]
+}
