@@ -13,7 +13,7 @@ use crate::confirm::Confirmations;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
-use crate::key::{Key, KindId, sort_keys};
+use crate::key::{FixedMap, Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
@@ -233,6 +233,15 @@ impl Engine {
     /// When the change as a whole is refused.
     pub fn plan(&self, delta: Delta) -> Result<Plan, PlanError> {
         planner::plan(&self.graph, delta, Vec::new())
+    }
+
+    /// The same, and calls `judged` when every value of the change is judged, by all processors where it is large. The
+    /// order, which is left, takes one: it is the time to have others do what the change needs besides.
+    ///
+    /// # Errors
+    /// When the change as a whole is refused, before or after that.
+    pub fn plan_with(&self, delta: Delta, judged: impl FnOnce()) -> Result<Plan, PlanError> {
+        planner::plan_with(&self.graph, delta, Vec::new(), FixedMap::default(), judged)
     }
 
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,

@@ -203,16 +203,15 @@ impl CoreTask {
         }
     }
 
-    /// Plans the change while the store lays its rows out, and has it write them down; a dry run ends here.
+    /// Plans the change, has the store lay its rows out meanwhile, and write them down; a dry run ends here.
     fn record(&mut self, candidate: Candidate) {
         let Candidate { configuration, changes, rows, differences } = candidate;
         let Some(transaction) = &self.transaction else { return };
-        let rows = if differences.is_none() { rows } else { Vec::new() };
-        let recorded = match transaction.is_unrecorded {
-            true => None,
-            false => Some(self.store.prepare_ahead(transaction.number, rows)),
-        };
-        let plan = match self.plan(&changes) {
+        let is_recorded = differences.is_none() && !transaction.is_unrecorded;
+        let mut recorded = None;
+        let record =
+            || recorded = is_recorded.then(|| self.store.prepare_ahead(transaction.number, rows));
+        let plan = match self.plan(&changes, record) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(error),
         };
@@ -249,8 +248,8 @@ impl CoreTask {
         self.carry_out(step);
     }
 
-    /// The plan of the transaction under way, if it is the one that the client expects.
-    fn plan(&self, changes: &[Changed]) -> Result<Plan, CommitError> {
+    /// The plan of the transaction under way, if it is the one that the client expects. `judged` is called on the way.
+    fn plan(&self, changes: &[Changed], judged: impl FnOnce()) -> Result<Plan, CommitError> {
         let mut values = values(changes);
         let Some(transaction) = &self.transaction else {
             return self.engine.plan(Delta::new(values)).map_err(|it| CommitError::planning(&it));
@@ -269,7 +268,7 @@ impl CoreTask {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),
             None => delta,
         };
-        self.engine.plan(delta).map_err(|error| {
+        self.engine.plan_with(delta, judged).map_err(|error| {
             let asked = (self.engine.registry(), changes);
             self.objects.unplanned(&error, asked, transaction.origin)
         })

@@ -15,7 +15,7 @@ use crate::plan::{Delta, Mode, Plan, PlanError, Unmet, Work};
 /// # Errors
 /// When an atomic change is refused as a whole.
 pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Plan, PlanError> {
-    plan_keeping(graph, delta, revisit, FixedMap::default())
+    plan_with(graph, delta, revisit, FixedMap::default(), || {})
 }
 
 /// The same for a way back: each identity goes to whoever held it before, if that value can come.
@@ -28,12 +28,30 @@ pub(crate) fn plan_keeping(
     revisit: Vec<Idx>,
     kept: FixedMap<Claim, Key>,
 ) -> Result<Plan, PlanError> {
-    let play = |sequence| played(graph, &delta, &revisit, &kept, sequence);
-    let mut planner = play(Sequence::default())?;
+    plan_with(graph, delta, revisit, kept, || {})
+}
+
+/// The same, and calls `judged` when every value of the change is judged. That is what all processors are used for; one is
+/// enough for the rest.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan_with(
+    graph: &Graph,
+    delta: Delta,
+    revisit: Vec<Idx>,
+    kept: FixedMap<Claim, Key>,
+    judged: impl FnOnce(),
+) -> Result<Plan, PlanError> {
+    let begun = |sequence| begun(graph, &delta, &kept, sequence);
+    let mut planner = begun(Sequence::default())?;
+    judged();
+    planner.play(&delta, &revisit)?;
     let sequence = Sequence::of(&planner);
     let mut work = planner.work();
     if !sequence.is_kept(&planner.operations) {
-        planner = play(Sequence::of(&planner))?;
+        planner = begun(Sequence::of(&planner))?;
+        planner.play(&delta, &revisit)?;
         work = work.plus(planner.work());
     }
     if planner.transports {
@@ -56,21 +74,15 @@ pub(crate) fn plan_keeping(
     plan.admitted(graph.intent_revision)
 }
 
-/// The planner when all is decided.
-fn played<'g>(
+/// A planner that knows what is intended, and not yet the way there.
+fn begun<'g>(
     graph: &'g Graph,
     delta: &Delta,
-    revisit: &[Idx],
     kept: &FixedMap<Claim, Key>,
     sequence: Sequence,
 ) -> Result<Planner<'g>, PlanError> {
     let mut planner = Planner { kept: kept.clone(), sequence, ..Planner::new(graph) };
     planner.intend(delta)?;
-    planner.revisit(revisit.to_vec());
-    planner.run();
-    if delta.mode == Mode::Atomic {
-        planner.refuse_claims()?;
-    }
     Ok(planner)
 }
 
@@ -82,6 +94,16 @@ pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, Pl
 }
 
 impl Planner<'_> {
+    /// Decides everything else.
+    fn play(&mut self, delta: &Delta, revisit: &[Idx]) -> Result<(), PlanError> {
+        self.revisit(revisit.to_vec());
+        self.run();
+        if delta.mode == Mode::Atomic {
+            self.refuse_claims()?;
+        }
+        Ok(())
+    }
+
     /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
     fn waiting(&self) -> Vec<(Spot, Unmet)> {
         let nodes = &self.overlay.nodes;
