@@ -13,6 +13,7 @@ mod certz;
 mod clients;
 mod commits;
 mod credentialz;
+mod disk;
 mod documents;
 mod drift;
 mod factory;

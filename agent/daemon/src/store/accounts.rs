@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use holdfast_security::acctz::{Cursor, History, Record};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use tracing::{error, warn};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use tracing::{error, info, warn};
 
-use super::{StoreError, beside};
+use super::StoreError;
+use super::beside::SideFile;
 use crate::accounting::{Accounts, Batch};
 use crate::logging::Chain;
 
@@ -34,7 +35,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The file with the records of earlier runs.
 #[derive(Debug)]
 pub struct Ledger {
-    redb: redb::Database,
+    file: SideFile,
 }
 
 impl Ledger {
@@ -45,12 +46,12 @@ impl Ledger {
     /// # Errors
     /// When no file can be made there.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let tables = |write: &WriteTransaction| {
+        let file = SideFile::open(folder, ACCOUNTS_NAME, |write| {
             write.open_table(RECORDS)?;
             write.open_table(TIMES)?;
             Ok(())
-        };
-        Ok(Self { redb: beside::open(folder, ACCOUNTS_NAME, tables)? })
+        })?;
+        Ok(Self { file })
     }
 
     /// The accounts with what earlier runs left, and from here on kept in the file.
@@ -58,11 +59,9 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be read, or there can be no thread.
     pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<Accounts, StoreError> {
-        let history = self.load(max_octets, now_ns);
-        let history = history.map_err(StoreError::accessing("read the accounts"))?;
-        let accounts = Accounts::new(history);
+        let accounts = Accounts::new(self.load(max_octets, now_ns)?);
         let (own, cursor) = (accounts.clone(), accounts.follow());
-        let keeper = Keeper { redb: self.redb, accounts: own, failing: false };
+        let keeper = Keeper { file: self.file, accounts: own, failing: false };
         let started = thread::Builder::new().name("accounts".into()).spawn(|| keeper.serve(cursor));
         started.map_err(|source| StoreError::File {
             action: "start the thread of",
@@ -72,29 +71,31 @@ impl Ledger {
         Ok(accounts)
     }
 
-    fn load(&self, max_octets: usize, now_ns: u64) -> Result<History, redb::Error> {
-        let write = self.redb.begin_write()?;
-        let began_ns = {
+    fn load(&self, max_octets: usize, now_ns: u64) -> Result<History, StoreError> {
+        let began_ns = self.file.write(|write| {
             let mut times = write.open_table(TIMES)?;
             let known = times.get(COMPLETE_AFTER)?.map(|time| time.value());
             if known.is_none() {
                 times.insert(COMPLETE_AFTER, now_ns)?;
             }
-            known.unwrap_or(now_ns)
-        };
-        write.commit()?;
+            Ok(known.unwrap_or(now_ns))
+        })?;
         let mut history = History::new(max_octets, began_ns);
         let mut unreadable = 0_u64;
-        for row in self.redb.begin_read()?.open_table(RECORDS)?.iter()? {
-            let (time_ns, record) = row?;
-            match serde_json::from_slice::<Record>(record.value()) {
-                Ok(record) => history.restore(record),
-                Err(_) => {
-                    unreadable += 1;
-                    history.lose(time_ns.value());
+        let read = self.file.read(|redb| {
+            for row in redb.begin_read()?.open_table(RECORDS)?.iter()? {
+                let (time_ns, record) = row?;
+                match serde_json::from_slice::<Record>(record.value()) {
+                    Ok(record) => history.restore(record),
+                    Err(_) => {
+                        unreadable += 1;
+                        history.lose(time_ns.value());
+                    }
                 }
             }
-        }
+            Ok(())
+        });
+        read.map_err(StoreError::accessing("read the accounts"))?;
         if unreadable > 0 {
             warn!(unreadable, "records of accounting cannot be read");
         }
@@ -104,7 +105,7 @@ impl Ledger {
 
 /// The thread's side.
 struct Keeper {
-    redb: redb::Database,
+    file: SideFile,
     accounts: Accounts,
     failing: bool,
 }
@@ -121,14 +122,15 @@ impl Keeper {
                     return;
                 }
             }
-            self.failing = false;
+            if std::mem::take(&mut self.failing) {
+                info!("the disk takes accounts again");
+            }
             self.accounts.kept(&batch);
         }
     }
 
-    fn write(&self, batch: &Batch) -> Result<(), redb::Error> {
-        let write = self.redb.begin_write()?;
-        {
+    fn write(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.file.write(|write| {
             let mut table = write.open_table(RECORDS)?;
             for record in &batch.records {
                 table.insert(record.time_ns, encoded(record).as_slice())?;
@@ -142,8 +144,8 @@ impl Keeper {
                 table.pop_first()?;
             }
             write.open_table(TIMES)?.insert(COMPLETE_AFTER, batch.complete_after_ns)?;
-        }
-        Ok(write.commit()?)
+            Ok(())
+        })
     }
 }
 

@@ -1,8 +1,12 @@
 //! Files beside the database, for what may be lost: histories that nothing else depends on.
+//!
+//! A file answers nothing any more once the disk refused a write, as when it was full: the next write opens it again.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-use redb::{Builder, Database};
+use redb::{Builder, Database, WriteTransaction};
 use tracing::warn;
 
 use super::StoreError;
@@ -12,33 +16,112 @@ use crate::logging::Chain;
 /// Octets of pages kept in memory: they are read at a start, or when somebody asks.
 const CACHE_OCTETS: usize = 1 << 20;
 
-/// Opens a file in the state folder and makes its tables. One that cannot be read is put aside.
-///
-/// # Errors
-/// When no file can be made there, or another agent has it.
-pub(super) fn open(
-    folder: &Path,
-    name: &str,
-    tables: impl Fn(&redb::WriteTransaction) -> Result<(), redb::Error>,
-) -> Result<Database, StoreError> {
-    create_private_folder(folder)?;
-    let path = folder.join(name);
-    open_file(&path, &tables).or_else(|broken| {
-        if matches!(broken, StoreError::Locked { .. }) {
-            return Err(broken);
-        }
-        warn!(error = %Chain(&broken), file = name, "a history cannot be read and is put aside");
-        let moved = std::fs::rename(&path, path.with_extension("broken"));
-        let failed = |source| StoreError::File { action: "put aside", path: path.clone(), source };
-        moved.map_err(failed)?;
-        open_file(&path, &tables)
-    })
+/// Makes the tables of a file.
+pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
+
+/// A file in the state folder. One thread writes it.
+#[derive(Debug)]
+pub(super) struct SideFile {
+    path: PathBuf,
+    tables: Tables,
+    /// Nothing after the disk refused.
+    redb: RwLock<Option<Database>>,
+    /// Refuses the next write, as a full disk does.
+    #[cfg(test)]
+    full: std::sync::atomic::AtomicBool,
 }
 
-fn open_file(
-    path: &Path,
-    tables: impl Fn(&redb::WriteTransaction) -> Result<(), redb::Error>,
-) -> Result<Database, StoreError> {
+impl SideFile {
+    /// Opens a file in the state folder and makes its tables. One that is none of ours, or broken, is put aside.
+    ///
+    /// # Errors
+    /// When no file can be made there, the disk refuses, or another agent has it.
+    pub(super) fn open(folder: &Path, name: &str, tables: Tables) -> Result<Self, StoreError> {
+        create_private_folder(folder)?;
+        let path = folder.join(name);
+        let redb = open_file(&path, tables).or_else(|error| {
+            if !is_broken(&error) {
+                return Err(error);
+            }
+            warn!(error = %Chain(&error), file = name, "a history cannot be read and is put aside");
+            let moved = std::fs::rename(&path, path.with_extension("broken"));
+            let failed =
+                |source| StoreError::File { action: "put aside", path: path.clone(), source };
+            moved.map_err(failed)?;
+            open_file(&path, tables)
+        })?;
+        Ok(Self {
+            path,
+            tables,
+            redb: RwLock::new(Some(redb)),
+            #[cfg(test)]
+            full: Default::default(),
+        })
+    }
+
+    /// # Errors
+    /// When the file cannot be read, or the disk has refused a write and took none since.
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, redb::Error> {
+        let redb = self.redb.read().unwrap_or_else(PoisonError::into_inner);
+        read(redb.as_ref().ok_or(redb::Error::PreviousIo)?)
+    }
+
+    /// Writes in one durable transaction, after opening the file again where that is necessary.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or the disk refuses: nothing was written then.
+    pub(super) fn write<T>(
+        &self,
+        write: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        let is_closed = self.read(|_| Ok(())).is_err();
+        if is_closed {
+            *self.exclusively() = Some(open_file(&self.path, self.tables)?);
+        }
+        let written = self.read(|redb| {
+            let transaction = redb.begin_write()?;
+            let result = write(&transaction)?;
+            #[cfg(test)]
+            if self.full.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                return Err(redb::Error::Io(ErrorKind::StorageFull.into()));
+            }
+            transaction.commit()?;
+            Ok(result)
+        });
+        if written.is_err() {
+            *self.exclusively() = None;
+        }
+        written.map_err(StoreError::accessing("write a history"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn refuse(&self) {
+        self.full.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn exclusively(&self) -> RwLockWriteGuard<'_, Option<Database>> {
+        self.redb.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether an error is about what is in a file, and not about the disk.
+fn is_broken(error: &StoreError) -> bool {
+    match error {
+        StoreError::Open { source, .. } | StoreError::Access { source, .. } => match &**source {
+            redb::Error::Io(error) => {
+                matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+            }
+            redb::Error::PreviousIo => false,
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+fn open_file(path: &Path, tables: Tables) -> Result<Database, StoreError> {
     let file = open_private_file(path)?;
     let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_file(file);
     let redb = opened.map_err(|error| StoreError::opening(path, error))?;

@@ -1,19 +1,23 @@
 //! The tail of the history: what was done, as documents, for those who look after a restart.
 //!
 //! A file and a thread of its own, so that no commit waits for it: entries are gathered for a moment and written
-//! together. A crash loses the last moment, a full disk everything from then on, and neither stops the agent: what
-//! must survive is in the [`Database`](super::Database).
+//! together. A crash loses the last moment. While the disk is full they wait in memory, as many as the file would hold.
+//! Neither stops the agent: what must survive is in the [`Database`](super::Database).
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError};
-use tracing::{error, warn};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError,
+};
+use tracing::{error, info, warn};
 
-use super::{StoreError, beside};
+use super::StoreError;
+use super::beside::SideFile;
 use crate::logging::Chain;
 
 /// The file within the state folder.
@@ -28,6 +32,8 @@ const JOURNAL_OCTETS: usize = 8 << 20;
 const QUEUE_DEPTH: usize = 1024;
 /// How long entries are gathered before they are written in one go.
 const GATHERED_FOR: Duration = Duration::from_millis(500);
+/// Pause after the disk refused a write.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Made on the thread of the journal: it may take as long as the entry is large.
 type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
@@ -36,7 +42,7 @@ type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
 #[derive(Clone, Debug)]
 pub struct Journal {
     entry_tx: SyncSender<Entry>,
-    redb: Arc<redb::Database>,
+    file: Arc<SideFile>,
 }
 
 enum Entry {
@@ -56,15 +62,14 @@ impl Journal {
     /// # Errors
     /// When no file can be made there.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let table = |write: &redb::WriteTransaction| {
+        let file = Arc::new(SideFile::open(folder, JOURNAL_NAME, |write| {
             write.open_table(TRANSACTIONS)?;
             Ok(())
-        };
-        let redb = beside::open(folder, JOURNAL_NAME, table)?;
-        let redb = Arc::new(redb);
-        let octets = total(&redb).map_err(StoreError::accessing("read the history"))?;
+        })?);
+        let octets = file.read(total).map_err(StoreError::accessing("read the history"))?;
         let (entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
-        let writer = Writer { redb: Arc::clone(&redb), octets };
+        let writer =
+            Writer { file: Arc::clone(&file), octets, unwritten: VecDeque::new(), failing: false };
         thread::Builder::new()
             .name("history".to_owned())
             .spawn(move || writer.serve(&entry_rx))
@@ -72,7 +77,7 @@ impl Journal {
                 let path = folder.join(JOURNAL_NAME);
                 StoreError::File { action: "start the thread of", path, source }
             })?;
-        Ok(Self { entry_tx, redb })
+        Ok(Self { entry_tx, file })
     }
 
     /// The number of the last entry; 0 when there is none.
@@ -80,11 +85,11 @@ impl Journal {
     /// # Errors
     /// When the file cannot be read.
     pub fn last(&self) -> Result<u64, StoreError> {
-        let read = || -> Result<u64, redb::Error> {
-            let table = self.redb.begin_read()?.open_table(TRANSACTIONS)?;
+        let read = |redb: &Database| {
+            let table = redb.begin_read()?.open_table(TRANSACTIONS)?;
             Ok(table.last()?.map_or(0, |(number, _)| number.value()))
         };
-        read().map_err(StoreError::accessing("read the history"))
+        self.file.read(read).map_err(StoreError::accessing("read the history"))
     }
 
     /// Keeps one entry, unless too many wait already. Does not wait.
@@ -114,8 +119,8 @@ impl Journal {
         (after, before): (u64, u64),
         mut wanted: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let mut read = || -> Result<(), redb::Error> {
-            let table = self.redb.begin_read()?.open_table(TRANSACTIONS)?;
+        let read = |redb: &Database| {
+            let table = redb.begin_read()?.open_table(TRANSACTIONS)?;
             for row in table.range(after.saturating_add(1)..before)? {
                 if !wanted(row?.1.value()) {
                     break;
@@ -123,12 +128,12 @@ impl Journal {
             }
             Ok(())
         };
-        read().map_err(StoreError::accessing("read the history"))
+        self.file.read(read).map_err(StoreError::accessing("read the history"))
     }
 }
 
 /// Octets of all entries.
-fn total(redb: &redb::Database) -> Result<usize, redb::Error> {
+fn total(redb: &Database) -> Result<usize, redb::Error> {
     let table = match redb.begin_read()?.open_table(TRANSACTIONS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(0),
         table => table?,
@@ -142,55 +147,102 @@ fn total(redb: &redb::Database) -> Result<usize, redb::Error> {
 
 /// The thread's side.
 struct Writer {
-    redb: Arc<redb::Database>,
+    file: Arc<SideFile>,
+    /// Of what is in the file.
     octets: usize,
+    /// What the file does not have yet.
+    unwritten: VecDeque<(u64, Vec<u8>)>,
+    failing: bool,
+}
+
+/// Why no more entries are gathered.
+enum Gathered {
+    Enough,
+    /// Somebody waits for them to be written.
+    Awaited(SyncSender<()>),
+    /// There will be no others.
+    All,
 }
 
 impl Writer {
     fn serve(mut self, entry_rx: &Receiver<Entry>) {
-        while let Ok(first) = entry_rx.recv() {
-            let mut entries = vec![first];
-            while !matches!(entries.last(), Some(Entry::Flush(_))) && entries.len() < QUEUE_DEPTH {
-                match entry_rx.recv_timeout(GATHERED_FOR) {
-                    Ok(entry) => entries.push(entry),
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-                }
-            }
-            if let Err(refused) = self.write(entries) {
-                return error!(error = %Chain(&refused), "history is no longer kept for later runs");
+        loop {
+            let gathered = self.gather(entry_rx);
+            let written = self.unwritten.is_empty() || self.write();
+            match gathered {
+                // Who waited may have given up.
+                Gathered::Awaited(done) if written => drop(done.send(())),
+                Gathered::Awaited(_) | Gathered::Enough => {}
+                Gathered::All => return,
             }
         }
     }
 
-    fn write(&mut self, entries: Vec<Entry>) -> Result<(), redb::Error> {
-        let write = self.redb.begin_write()?;
-        let mut waiting = Vec::new();
-        {
+    /// Waits for an entry, or until it is time to try again, and takes in what comes right behind it.
+    fn gather(&mut self, entry_rx: &Receiver<Entry>) -> Gathered {
+        let mut next = match self.failing {
+            true => entry_rx.recv_timeout(RETRY_PAUSE),
+            false => entry_rx.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        for taken in 1.. {
+            match next {
+                Ok(Entry::Keep { number, document }) => {
+                    self.unwritten.push_back((number, document()));
+                }
+                Ok(Entry::Flush(done)) => return Gathered::Awaited(done),
+                Err(RecvTimeoutError::Timeout) => return Gathered::Enough,
+                Err(RecvTimeoutError::Disconnected) => return Gathered::All,
+            }
+            if taken == QUEUE_DEPTH {
+                break;
+            }
+            next = entry_rx.recv_timeout(GATHERED_FOR);
+        }
+        Gathered::Enough
+    }
+
+    /// Whether the file has everything now.
+    fn write(&mut self) -> bool {
+        let written = self.file.write(|write| {
+            let mut octets = self.octets;
             let mut table = write.open_table(TRANSACTIONS)?;
-            for entry in entries {
-                let (number, document) = match entry {
-                    Entry::Keep { number, document } => (number, document()),
-                    Entry::Flush(done) => {
-                        waiting.push(done);
-                        continue;
-                    }
-                };
-                self.octets += document.len();
+            for (number, document) in &self.unwritten {
+                octets += document.len();
                 if let Some(old) = table.insert(number, document.as_slice())? {
-                    self.octets -= old.value().len();
+                    octets -= old.value().len();
                 }
             }
-            while self.octets > JOURNAL_OCTETS && table.len()? > 1 {
+            while octets > JOURNAL_OCTETS && table.len()? > 1 {
                 let Some((_, oldest)) = table.pop_first()? else { break };
-                self.octets -= oldest.value().len();
+                octets -= oldest.value().len();
+            }
+            Ok(octets)
+        });
+        match written {
+            Ok(octets) => {
+                self.octets = octets;
+                self.unwritten.clear();
+                if std::mem::take(&mut self.failing) {
+                    info!("the disk takes the history again");
+                }
+                true
+            }
+            Err(refused) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    error!(error = %Chain(&refused), "history is in memory only, until the disk takes it");
+                }
+                self.forget_oldest();
+                false
             }
         }
-        write.commit()?;
-        for done in waiting {
-            // Who waited may have given up.
-            let _ = done.send(());
+    }
+
+    /// What waits is no more than the file would keep.
+    fn forget_oldest(&mut self) {
+        let mut octets: usize = self.unwritten.iter().map(|(_, document)| document.len()).sum();
+        while octets > JOURNAL_OCTETS && self.unwritten.len() > 1 {
+            octets -= self.unwritten.pop_front().map_or(0, |(_, document)| document.len());
         }
-        Ok(())
     }
 }
 
@@ -236,6 +288,31 @@ mod tests {
         journal.append(4, || [b"n4".to_vec(), vec![b'.'; JOURNAL_OCTETS - 4]].concat());
         let journal = reopened(journal, folder.path());
         assert_eq!(numbers(&journal, (0, u64::MAX)), ["n3", "n4"]);
+    }
+
+    #[test]
+    fn what_the_disk_refused_is_written_when_it_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        let (_entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
+        let mut writer = Writer {
+            file: Arc::clone(&journal.file),
+            octets: 0,
+            unwritten: VecDeque::from([(1, b"n1".to_vec())]),
+            failing: false,
+        };
+        journal.file.refuse();
+        assert!(!writer.write());
+        assert!(journal.last().is_err(), "a file that failed answers nothing");
+        // Nothing comes, and it is tried again; as long as that fails, no more waits than the file would hold.
+        writer.unwritten.push_back((2, vec![b'.'; JOURNAL_OCTETS - 1]));
+        writer.unwritten.push_back((3, b"n3".to_vec()));
+        journal.file.refuse();
+        assert!(!writer.write());
+        assert!(matches!(writer.gather(&entry_rx), Gathered::Enough));
+        assert!(writer.write());
+        assert_eq!((journal.last().unwrap(), writer.unwritten.len()), (3, 0));
+        assert_eq!(numbers(&journal, (0, u64::MAX)), ["n3"]);
     }
 
     #[test]

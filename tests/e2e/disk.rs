@@ -1,0 +1,118 @@
+//! A state folder whose disk gets full, and has room again.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
+use serde_json::json;
+use tonic::Code;
+
+use crate::documents::config_of;
+
+/// Room for what an agent writes at its first start, and a few changes.
+const DISK: &str = "size=8m";
+
+/// The description that the port has first.
+const FIRST: &str = "before";
+
+/// A file that takes all the room there is.
+struct Filler(PathBuf);
+
+impl Filler {
+    fn on(disk: &Path) -> Self {
+        let path = disk.join("filler");
+        let mut file = File::create(&path).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        Self(path)
+    }
+
+    fn remove(self) {
+        fs::remove_file(self.0).unwrap();
+    }
+}
+
+/// Puts a small disk in place of a folder, for this thread and what it starts.
+fn mount_small_disk(folder: &Path) {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let mount = |arguments: &[&str], place: &Path| {
+        let status = Command::new("mount").args(arguments).arg(place).status().unwrap();
+        assert!(status.success(), "mount {arguments:?}: {status}");
+    };
+    mount(&["--make-rprivate"], Path::new("/"));
+    mount(&["-t", "tmpfs", "-o", DISK, "tmpfs"], folder);
+}
+
+/// Changes a description until that is refused, at most so often as the disk could ever take it.
+async fn describe_until_refused(client: &GnmiClient) -> (String, tonic::Status) {
+    let mut last = FIRST.to_owned();
+    for number in 0..10_000 {
+        let description = format!("{number} {}", "x".repeat(200));
+        match client.update(&config_of("eth0"), json!({"description": description})).await {
+            Ok(_) => last = description,
+            Err(refused) => return (last, refused),
+        }
+    }
+    panic!("the disk takes everything");
+}
+
+/// The numbers of the last transactions.
+fn transactions(agent: &AgentProcess) -> BTreeSet<String> {
+    let shown = agent.show("transactions");
+    let numbers = shown.split_whitespace().filter(|word| word.starts_with('#'));
+    numbers.map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_changes_and_holds_what_is() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let mut agent = AgentProcess::start(&net).await;
+    agent.kill();
+    mount_small_disk(&agent.state_dir());
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    client
+        .update(&config_of("eth0"), json!({"enabled": true, "description": FIRST}))
+        .await
+        .unwrap();
+
+    let filler = Filler::on(&agent.state_dir());
+    let (last, refused) = describe_until_refused(&client).await;
+    assert_eq!(refused.code(), Code::Internal, "{refused:?}");
+    assert!(refused.message().contains("No space left on device"), "{refused:?}");
+    // What was refused is nowhere, and what was not stays.
+    assert_eq!(net.link("eth0").alias, last);
+    let shown = client.read(&format!("{}/description", config_of("eth0"))).await.unwrap();
+    assert_eq!(shown, json!(last));
+    net.ip("link set eth0 down");
+    eventually("the port is up again", || net.link("eth0").up).await;
+    eventually("both histories wait for the disk", || {
+        let log = agent.log();
+        log.contains("history is in memory only") && log.contains("accounts are in memory only")
+    })
+    .await;
+
+    filler.remove();
+    client.update(&config_of("eth0"), json!({"description": "room"})).await.unwrap();
+    assert_eq!(net.link("eth0").alias, "room");
+    eventually("both histories are written", || {
+        let log = agent.log();
+        log.contains("the disk takes the history again")
+            && log.contains("the disk takes accounts again")
+    })
+    .await;
+    let told = transactions(&agent);
+    assert!(!told.is_empty());
+    agent.restart().await;
+    assert_eq!(net.link("eth0").alias, "room");
+    assert!(
+        transactions(&agent).is_superset(&told),
+        "what was done while the disk was full is kept"
+    );
+}
