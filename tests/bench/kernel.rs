@@ -69,7 +69,8 @@ impl Managed {
         loop {
             let event = managed.events.recv().await.context("the transports ended")?;
             let first = matches!(&event, Event::Retrieved { scope: Scope::Everything, .. });
-            let step = managed.step(event);
+            let now = managed.now();
+            let step = event.tell(&mut managed.engine, now);
             managed.follow(step);
             if first {
                 return Ok(managed);
@@ -99,30 +100,19 @@ impl Managed {
 
     async fn next(&mut self) -> Result<Step> {
         let due = self.deadline.map_or(PATIENCE, |at| at.saturating_sub(self.epoch.elapsed()));
-        match tokio::time::timeout(due, self.events.recv()).await {
-            Ok(event) => Ok(self.step(event.context("the transports ended")?)),
-            Err(_) if self.deadline.is_some() => Ok(self.engine.due(self.now())),
-            Err(_) => bail!("nothing happens any more"),
-        }
-    }
-
-    fn step(&mut self, event: Event) -> Step {
+        let event = tokio::time::timeout(due, self.events.recv()).await;
         let now = self.now();
         match event {
-            Event::Completed(completions) => self.engine.completed(completions, now),
-            Event::Observed(facts) => self.engine.observed(facts, now),
-            Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
+            Ok(event) => Ok(event.context("the transports ended")?.tell(&mut self.engine, now)),
+            Err(_) if self.deadline.is_some() => Ok(self.engine.due(now)),
+            Err(_) => bail!("nothing happens any more"),
         }
     }
 
     /// Has the transports do what the engine says; the transactions that have ended.
     fn follow(&mut self, step: Step) -> Vec<Outcome> {
-        if !step.submit.is_empty() {
-            self.platform.submit(step.submit);
-        }
-        if !step.read.is_empty() {
-            self.platform.read(step.read);
-        }
+        self.platform.submit(step.submit);
+        self.platform.read(step.read);
         self.deadline = step.deadline;
         step.finished
     }

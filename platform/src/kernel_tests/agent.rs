@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::fixture::{enter_fresh_namespaces, ip, own_namespace};
 use crate::descriptors::{registry, route};
 use crate::transport::simulated::tests::{change, values};
-use crate::transport::{Event, Events, Transport};
+use crate::transport::{Events, Transport};
 use crate::values::MAIN_TABLE;
 use crate::{Platform, PlatformSettings};
 
@@ -80,11 +80,7 @@ impl Agent {
                 .block_on(async { tokio::time::timeout(patience, events.recv()).await });
             let now = self.now();
             let step = match event {
-                Ok(Some(Event::Completed(list))) => self.engine.completed(list, now),
-                Ok(Some(Event::Observed(facts))) => self.engine.observed(facts, now),
-                Ok(Some(Event::Retrieved { scope, facts })) => {
-                    self.engine.retrieved(&scope, facts, now)
-                }
+                Ok(Some(event)) => event.tell(&mut self.engine, now),
                 Ok(None) => panic!("the transports ended"),
                 Err(_) if self.deadline.is_some_and(|at| at <= now.monotonic) => {
                     self.engine.due(now)

@@ -4,7 +4,9 @@
 //! commands in order, and answers through one mailbox: [`Events`]. A transport decides nothing:
 //! what to do about a failed operation or a fact nobody expected is the engine's business.
 
-use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, Scope, TransportId};
+use holdfast_scheduler::{
+    Completion, Engine, Fact, Key, Now, OpId, Operation, Scope, Step, TransportId,
+};
 
 pub(crate) mod cancelled;
 pub(crate) mod codecs;
@@ -71,6 +73,17 @@ pub enum Event {
         /// What is there.
         facts: Vec<Fact>,
     },
+}
+
+impl Event {
+    /// Tells the engine; what it says to that.
+    pub fn tell(self, engine: &mut Engine, now: Now) -> Step {
+        match self {
+            Self::Completed(completions) => engine.completed(completions, now),
+            Self::Observed(facts) => engine.observed(facts, now),
+            Self::Retrieved { scope, facts } => engine.retrieved(&scope, facts, now),
+        }
+    }
 }
 
 /// Nanoseconds since 1970.

@@ -331,13 +331,7 @@ impl CoreTask {
         let now = self.now();
         let complete =
             matches!(&event, transport::Event::Retrieved { scope: Scope::Everything, .. });
-        let step = match event {
-            transport::Event::Completed(completions) => self.engine.completed(completions, now),
-            transport::Event::Observed(facts) => self.engine.observed(facts, now),
-            transport::Event::Retrieved { scope, facts } => {
-                self.engine.retrieved(&scope, facts, now)
-            }
-        };
+        let step = event.tell(&mut self.engine, now);
         self.follow(step);
         if complete {
             self.heard_all();

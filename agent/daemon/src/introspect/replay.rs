@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_platform::descriptors;
 use holdfast_platform::recorded;
-use holdfast_platform::transport::{Event, Events, SimulatedKernel, SimulatedTransport, Transport};
+use holdfast_platform::transport::{Events, SimulatedKernel, SimulatedTransport, Transport};
 use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
 use serde_json::json;
 
@@ -46,11 +46,7 @@ impl Replay {
     async fn settle(&mut self) {
         while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.events.recv()).await {
             let now = self.now();
-            let step = match event {
-                Event::Completed(completions) => self.engine.completed(completions, now),
-                Event::Observed(facts) => self.engine.observed(facts, now),
-                Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
-            };
+            let step = event.tell(&mut self.engine, now);
             self.follow(step);
         }
         assert!(self.engine.is_idle());

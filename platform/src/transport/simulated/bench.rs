@@ -124,10 +124,6 @@ impl Box_ {
 
     fn take_in(&mut self, event: Event) -> Step {
         let now = self.now();
-        match event {
-            Event::Completed(list) => self.engine.completed(list, now),
-            Event::Observed(facts) => self.engine.observed(facts, now),
-            Event::Retrieved { scope, facts } => self.engine.retrieved(&scope, facts, now),
-        }
+        event.tell(&mut self.engine, now)
     }
 }
