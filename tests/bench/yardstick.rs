@@ -76,30 +76,29 @@ fn routes_once(net: &Netns, count: u32) -> Result<Duration> {
 
 /// Makes so many virtual cables with one `ip -batch`, and removes them again untimed.
 pub(crate) fn cables(count: u32) -> Result<Duration> {
-    let batch = |line: &dyn Fn(u32) -> String| -> Result<Duration> {
-        let mut file = tempfile::NamedTempFile::new()?;
-        for number in 0..count {
-            writeln!(file, "{}", line(number))?;
-        }
-        let started = Instant::now();
-        let status = Command::new("ip").arg("-batch").arg(file.path()).status()?;
-        anyhow::ensure!(status.success(), "ip -batch fails: {status}");
-        Ok(started.elapsed())
-    };
-    let took = batch(&|number| format!("link add a{number} type veth peer name b{number}"))?;
-    batch(&|number| format!("link delete a{number}"))?;
+    let took = batch(count, |number| format!("link add a{number} type veth peer name b{number}"))?;
+    batch(count, |number| format!("link delete a{number}"))?;
     Ok(took)
+}
+
+/// What one `ip -batch` takes that has these lines for each number.
+fn batch(count: u32, lines: impl Fn(u32) -> String) -> Result<Duration> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    for number in 0..count {
+        writeln!(file, "{}", lines(number))?;
+    }
+    let started = Instant::now();
+    let status = Command::new("ip").arg("-batch").arg(file.path()).status()?;
+    anyhow::ensure!(status.success(), "ip -batch fails: {status}");
+    Ok(started.elapsed())
 }
 
 /// Makes the pairs by `ip`, up as those of the agent are, puts them into one group, and deletes the group by one message.
 pub(crate) fn teardown(net: &Netns, pairs: u32) -> Result<Duration> {
-    let mut file = tempfile::NamedTempFile::new()?;
-    for number in 0..pairs {
-        writeln!(file, "link add p{number} type veth peer name q{number}")?;
-        writeln!(file, "link set p{number} up group {GROUP}")?;
-        writeln!(file, "link set q{number} up")?;
-    }
-    net.ip(&format!("-batch {}", file.path().display()));
+    batch(pairs, |number| {
+        let add = format!("link add p{number} type veth peer name q{number}");
+        format!("{add}\nlink set p{number} up group {GROUP}\nlink set q{number} up")
+    })?;
     let started = Instant::now();
     net.ip(&format!("link del group {GROUP}"));
     Ok(started.elapsed())
