@@ -232,7 +232,7 @@ impl Engine {
     /// # Errors
     /// When the change as a whole is refused.
     pub fn plan(&self, delta: Delta) -> Result<Plan, PlanError> {
-        planner::plan(&self.graph, delta, Vec::new())
+        self.plan_with(delta, || {})
     }
 
     /// The same, and calls `judged` when every value of the change is judged, by all processors where it is large. The

@@ -16,7 +16,7 @@ mod resolve;
 mod sequence;
 mod trust;
 
-pub(crate) use play::{goals, plan, plan_keeping, plan_with};
+pub(crate) use play::{goals, plan, plan_with};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

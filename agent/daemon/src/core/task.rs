@@ -211,7 +211,7 @@ impl CoreTask {
         let mut recorded = None;
         let record =
             || recorded = is_recorded.then(|| self.store.prepare_ahead(transaction.number, rows));
-        let plan = match self.plan(&changes, record) {
+        let plan = match self.plan(transaction, &changes, record) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(error),
         };
@@ -249,11 +249,13 @@ impl CoreTask {
     }
 
     /// The plan of the transaction under way, if it is the one that the client expects. `judged` is called on the way.
-    fn plan(&self, changes: &[Changed], judged: impl FnOnce()) -> Result<Plan, CommitError> {
+    fn plan(
+        &self,
+        transaction: &Transaction,
+        changes: &[Changed],
+        judged: impl FnOnce(),
+    ) -> Result<Plan, CommitError> {
         let mut values = values(changes);
-        let Some(transaction) = &self.transaction else {
-            return self.engine.plan(Delta::new(values)).map_err(|it| CommitError::planning(&it));
-        };
         values.extend(transaction.logins.values.iter().cloned());
         let delta = Delta::new(values);
         if !transaction.is_rollback {

@@ -18,21 +18,8 @@ pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Pla
     plan_with(graph, delta, revisit, FixedMap::default(), || {})
 }
 
-/// The same for a way back: each identity goes to whoever held it before, if that value can come.
-///
-/// # Errors
-/// When an atomic change is refused as a whole.
-pub(crate) fn plan_keeping(
-    graph: &Graph,
-    delta: Delta,
-    revisit: Vec<Idx>,
-    kept: FixedMap<Claim, Key>,
-) -> Result<Plan, PlanError> {
-    plan_with(graph, delta, revisit, kept, || {})
-}
-
-/// The same, and calls `judged` when every value of the change is judged. That is what all processors are used for; one is
-/// enough for the rest.
+/// The same. On a way back, each identity of `kept` goes to whoever held it before, if that value can come. `judged` is
+/// called when every value of the change is judged: that is what all processors are used for, one is enough for the rest.
 ///
 /// # Errors
 /// When an atomic change is refused as a whole.
@@ -88,8 +75,7 @@ fn begun<'g>(
 
 /// The goals of a change alone, without a way to them.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
-    let mut planner = Planner::new(graph);
-    planner.intend(delta)?;
+    let planner = begun(graph, delta, &FixedMap::default(), Sequence::default())?;
     Ok(planner.overlay.nodes)
 }
 

@@ -243,7 +243,8 @@ impl Engine {
         let mut delta = Delta::new(transaction.before.clone()).best_effort();
         delta.options.source = transaction.source;
         let touched = touched.into_iter().collect();
-        let planned = planner::plan_keeping(&self.graph, delta, touched, transaction.held.clone());
+        let planned =
+            planner::plan_with(&self.graph, delta, touched, transaction.held.clone(), || {});
         if let Ok(plan) = &planned
             && let Some(other) = self.in_the_way(plan, Some(txn))
         {
