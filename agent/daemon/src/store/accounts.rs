@@ -7,14 +7,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use holdfast_security::acctz::{Cursor, History, Record};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tracing::{error, info, warn};
 
 use super::StoreError;
-use super::beside::SideFile;
+use super::beside::{RETRY_PAUSE, SideFile};
 use crate::accounting::{Accounts, Batch};
 use crate::logging::Chain;
 
@@ -29,8 +28,6 @@ const COMPLETE_AFTER: &str = "complete-after";
 
 /// Records in one write: what takes longer to write leaves more behind when the agent is killed.
 const MAX_BATCH: usize = 256;
-/// Pause after the disk refused a write; the records wait in memory meanwhile.
-const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The file with the records of earlier runs.
 #[derive(Debug)]
@@ -61,7 +58,7 @@ impl Ledger {
     pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<Accounts, StoreError> {
         let accounts = Accounts::new(self.load(max_octets, now_ns)?);
         let (own, cursor) = (accounts.clone(), accounts.follow());
-        let keeper = Keeper { file: self.file, accounts: own, failing: false };
+        let keeper = Keeper { file: self.file, accounts: own };
         let started = thread::Builder::new().name("accounts".into()).spawn(|| keeper.serve(cursor));
         started.map_err(|source| StoreError::File {
             action: "start the thread of",
@@ -107,14 +104,14 @@ impl Ledger {
 struct Keeper {
     file: SideFile,
     accounts: Accounts,
-    failing: bool,
 }
 
 impl Keeper {
-    fn serve(mut self, mut cursor: Cursor) {
+    fn serve(self, mut cursor: Cursor) {
         while let Some(batch) = self.accounts.wait(&mut cursor, MAX_BATCH) {
+            let mut failing = false;
             while let Err(refused) = self.write(&batch) {
-                if !std::mem::replace(&mut self.failing, true) {
+                if !std::mem::replace(&mut failing, true) {
                     error!(error = %Chain(&refused), "accounts are in memory only, until the disk takes them");
                 }
                 self.accounts.not_kept();
@@ -122,7 +119,7 @@ impl Keeper {
                     return;
                 }
             }
-            if std::mem::take(&mut self.failing) {
+            if failing {
                 info!("the disk takes accounts again");
             }
             self.accounts.kept(&batch);
@@ -155,6 +152,8 @@ fn encoded(record: &Arc<Record>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use holdfast_security::acctz::{
         Account, Authz, AuthzOutcome, Command, CommandKind, Deed, Session,
     };

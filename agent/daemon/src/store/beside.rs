@@ -4,7 +4,8 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use redb::{Builder, Database, WriteTransaction};
 use tracing::warn;
@@ -15,6 +16,8 @@ use crate::logging::Chain;
 
 /// Octets of pages kept in memory: they are read at a start, or when somebody asks.
 const CACHE_OCTETS: usize = 1 << 20;
+/// Pause after the disk refused a write; what was to be written waits in memory meanwhile.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Makes the tables of a file.
 pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
@@ -24,7 +27,7 @@ pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 pub(super) struct SideFile {
     path: PathBuf,
     tables: Tables,
-    /// Nothing after the disk refused.
+    /// Nothing from when the disk refused a write until it takes one.
     redb: RwLock<Option<Database>>,
     /// Refuses the next write, as a full disk does.
     #[cfg(test)]
@@ -69,6 +72,11 @@ impl SideFile {
         read(redb.as_ref().ok_or(redb::Error::PreviousIo)?)
     }
 
+    /// True from when the disk refused a write until it takes one.
+    pub(super) fn is_refused(&self) -> bool {
+        self.read(|_| Ok(())).is_err()
+    }
+
     /// Writes in one durable transaction, after opening the file again where that is necessary.
     ///
     /// # Errors
@@ -77,11 +85,7 @@ impl SideFile {
         &self,
         write: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
-        let is_closed = self.read(|_| Ok(())).is_err();
-        if is_closed {
-            *self.exclusively() = Some(open_file(&self.path, self.tables)?);
-        }
-        let written = self.read(|redb| {
+        let write = |redb: &Database| -> Result<T, redb::Error> {
             let transaction = redb.begin_write()?;
             let result = write(&transaction)?;
             #[cfg(test)]
@@ -90,9 +94,18 @@ impl SideFile {
             }
             transaction.commit()?;
             Ok(result)
-        });
-        if written.is_err() {
-            *self.exclusively() = None;
+        };
+        let opened = match self.is_refused() {
+            true => Some(open_file(&self.path, self.tables)?),
+            false => None,
+        };
+        let written = match &opened {
+            Some(redb) => write(redb),
+            None => self.read(write),
+        };
+        if opened.is_some() || written.is_err() {
+            let usable = opened.filter(|_| written.is_ok());
+            *self.redb.write().unwrap_or_else(PoisonError::into_inner) = usable;
         }
         written.map_err(StoreError::accessing("write a history"))
     }
@@ -100,10 +113,6 @@ impl SideFile {
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.full.store(true, std::sync::atomic::Ordering::SeqCst);
-    }
-
-    fn exclusively(&self) -> RwLockWriteGuard<'_, Option<Database>> {
-        self.redb.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

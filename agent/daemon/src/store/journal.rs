@@ -17,7 +17,7 @@ use redb::{
 use tracing::{error, info, warn};
 
 use super::StoreError;
-use super::beside::SideFile;
+use super::beside::{RETRY_PAUSE, SideFile};
 use crate::logging::Chain;
 
 /// The file within the state folder.
@@ -32,8 +32,6 @@ const JOURNAL_OCTETS: usize = 8 << 20;
 const QUEUE_DEPTH: usize = 1024;
 /// How long entries are gathered before they are written in one go.
 const GATHERED_FOR: Duration = Duration::from_millis(500);
-/// Pause after the disk refused a write.
-const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Made on the thread of the journal: it may take as long as the entry is large.
 type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
@@ -68,8 +66,7 @@ impl Journal {
         })?);
         let octets = file.read(total).map_err(StoreError::accessing("read the history"))?;
         let (entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
-        let writer =
-            Writer { file: Arc::clone(&file), octets, unwritten: VecDeque::new(), failing: false };
+        let writer = Writer { file: Arc::clone(&file), octets, unwritten: VecDeque::new() };
         thread::Builder::new()
             .name("history".to_owned())
             .spawn(move || writer.serve(&entry_rx))
@@ -152,7 +149,6 @@ struct Writer {
     octets: usize,
     /// What the file does not have yet.
     unwritten: VecDeque<(u64, Vec<u8>)>,
-    failing: bool,
 }
 
 /// Why no more entries are gathered.
@@ -180,7 +176,7 @@ impl Writer {
 
     /// Waits for an entry, or until it is time to try again, and takes in what comes right behind it.
     fn gather(&mut self, entry_rx: &Receiver<Entry>) -> Gathered {
-        let mut next = match self.failing {
+        let mut next = match self.file.is_refused() {
             true => entry_rx.recv_timeout(RETRY_PAUSE),
             false => entry_rx.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
@@ -203,6 +199,7 @@ impl Writer {
 
     /// Whether the file has everything now.
     fn write(&mut self) -> bool {
+        let refused_before = self.file.is_refused();
         let written = self.file.write(|write| {
             let mut octets = self.octets;
             let mut table = write.open_table(TRANSACTIONS)?;
@@ -222,13 +219,13 @@ impl Writer {
             Ok(octets) => {
                 self.octets = octets;
                 self.unwritten.clear();
-                if std::mem::take(&mut self.failing) {
+                if refused_before {
                     info!("the disk takes the history again");
                 }
                 true
             }
             Err(refused) => {
-                if !std::mem::replace(&mut self.failing, true) {
+                if !refused_before {
                     error!(error = %Chain(&refused), "history is in memory only, until the disk takes it");
                 }
                 self.forget_oldest();
@@ -299,7 +296,6 @@ mod tests {
             file: Arc::clone(&journal.file),
             octets: 0,
             unwritten: VecDeque::from([(1, b"n1".to_vec())]),
-            failing: false,
         };
         journal.file.refuse();
         assert!(!writer.write());
