@@ -32,6 +32,7 @@ pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;
 
+use holdfast_config::limits;
 use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
@@ -60,9 +61,8 @@ use crate::gnsi::Gnsi;
 use crate::software::Software;
 use crate::store::StoreError;
 
-/// The largest message either way, in octets. A whole device with 100 000 routes is a Set of
-/// about 15 MB, and a root annotation adds one; more in one message is a mistake or an attack.
-pub const MAX_MESSAGE_SIZE: usize = 64 * 1024 * 1024;
+/// The largest message either way, in octets.
+pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 
 /// Families of services on the listener, by the words of the native model.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
