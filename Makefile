@@ -28,9 +28,10 @@ test-unit: ## the inner loop: formatting, lints, unit and property tests, rules 
 	tests/scripts/setup.sh build
 	tests/scripts/test.sh fmt clippy unit
 
-soak: ## fifteen thousand random schedules of each kind for the engine, where `make test` tries some hundred
+soak: ## fifteen thousand random schedules of each kind for the engine, where `make test` tries some hundred; each fuzz target for ten minutes
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/soak" \
 		PROPTEST_CASES=15000 cargo test --release --package holdfast-scheduler --test chaos --test properties --locked
+	BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --workspace --test fuzz --locked
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace

@@ -13,21 +13,49 @@ use holdfast_scheduler::{
     TransportId,
 };
 
-/// Groups of the large table: a link, its two properties and a route make four values.
-const GROUPS: u32 = 25_000;
-/// Values that wait for one that is not there.
-const WAITING: u32 = 100_000;
-const MEMBERS: u32 = 10_000;
+/// How much of everything is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Groups of the large table: a link, its two properties and a route make four values.
+    groups: u32,
+    /// Values that wait for one that is not there.
+    waiting: u32,
+    members: u32,
+    chain: u32,
+    layers: u32,
+    /// New engines that do the same large change, one after the other.
+    repeats: u32,
+    /// Changes of one value that are timed; at most as many as there are groups.
+    changes: u32,
+}
+
+impl Sizes {
+    /// The workloads that the targets are about.
+    pub(crate) const FULL: Self = Self {
+        groups: 25_000,
+        waiting: 100_000,
+        members: 10_000,
+        chain: 8_000,
+        layers: 30,
+        repeats: 5,
+        changes: 2_000,
+    };
+    /// Small ones, which show that each row comes to its end.
+    pub(crate) const SMOKE: Self = Self {
+        groups: 250,
+        waiting: 1_000,
+        members: 100,
+        chain: 80,
+        layers: 30,
+        repeats: 1,
+        changes: 20,
+    };
+}
+
 /// Members that are added one by one.
 const ADDITIONS: u32 = 100;
-const CHAIN: u32 = 8_000;
-const LAYERS: u32 = 30;
 /// New engines that take in the layers, one after the other.
 const ENGINES: u32 = 21;
-/// New engines that do the same large change, one after the other.
-const REPEATS: usize = 5;
-/// Changes of one value that are timed.
-const CHANGES: u32 = 2_000;
 
 /// One line of the table.
 #[derive(Debug)]
@@ -56,61 +84,68 @@ const fn millis(count: u64) -> Duration {
 }
 
 /// Measures everything.
-pub(crate) fn measure() -> Result<(Vec<Row>, Memory)> {
+pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
+    let Sizes { groups, waiting, members, chain, layers, repeats, changes } = sizes;
+    let values = 4 * groups;
     let mut rows = Vec::new();
     let mut row = |what: &str, took, original, target| {
         rows.push(Row { what: format!("engine: {what}"), took, original, target });
     };
     let before = resident_octets()?;
     let mut bench = Bench::new()?;
-    let first = bench.commit(groups())?;
-    let octets = (resident_octets()? - before) / f64::from(4 * GROUPS);
+    let first = bench.commit(groups_of(groups))?;
+    let octets = (resident_octets()? - before) / f64::from(values);
     let mut times = vec![first];
-    for _ in 1..REPEATS {
-        times.push(Bench::new()?.commit(groups())?);
+    for _ in 1..repeats {
+        times.push(Bench::new()?.commit(groups_of(groups))?);
     }
-    row("create 100 k values", median(times), millis(4080), millis(150));
-    row("plan of one change in 100 k", bench.plan_one()?, millis(334), micros(20));
-    let ones = bench.change_ones()?;
+    row(&format!("create {values} values"), median(times), millis(4080), millis(150));
+    let plan = bench.plan_one(changes)?;
+    row(&format!("plan of one change in {values}"), plan, millis(334), micros(20));
+    let ones = bench.change_ones(changes)?;
     let at = |percent: usize| ones[(ones.len() - 1) * percent / 100];
-    row("one change in 100 k, p50", at(50), micros(71), micros(15));
-    row("one change in 100 k, p99", at(99), micros(71), micros(60));
-    row("one failing change in 100 k", bench.fail_one()?, millis(227), micros(100));
-    row("resync in sync, 100 k", bench.resync()?, millis(2960), millis(40));
+    row(&format!("one change in {values}, p50"), at(50), micros(71), micros(15));
+    row(&format!("one change in {values}, p99"), at(99), micros(71), micros(60));
+    let failed = bench.fail_one(changes)?;
+    row(&format!("one failing change in {values}"), failed, millis(227), micros(100));
+    let resynced = bench.resync(groups)?;
+    row(&format!("resync in sync, {values}"), resynced, millis(2960), millis(40));
     drop(bench);
 
     let (mut waited, mut came) = (Vec::new(), Vec::new());
-    for _ in 0..REPEATS {
+    for _ in 0..repeats {
         let mut bench = Bench::new()?;
-        let waiting = (0..WAITING).map(|number| some(Thing::new(number, &[WAITING]))).collect();
-        waited.push(bench.commit(waiting)?);
-        came.push(bench.commit(vec![some(Thing::new(WAITING, &[]))])?);
+        let all = (0..waiting).map(|number| some(Thing::new(number, &[waiting]))).collect();
+        waited.push(bench.commit(all)?);
+        came.push(bench.commit(vec![some(Thing::new(waiting, &[]))])?);
     }
-    row("100 k values wait for one", median(waited), millis(31_300), millis(100));
+    row(&format!("{waiting} values wait for one"), median(waited), millis(31_300), millis(100));
     row("the one they wait for comes", median(came), millis(1600), millis(100));
 
     let mut bench = Bench::new()?;
-    bench.commit(vec![some(Thing { parts: MEMBERS, ..Thing::new(0, &[]) })])?;
-    row("one member more of 10 k", bench.grow()?, millis(70), micros(50));
+    bench.commit(vec![some(Thing { parts: members, ..Thing::new(0, &[]) })])?;
+    let grown = bench.grow(members)?;
+    row(&format!("one member more of {members}"), grown, millis(70), micros(50));
 
-    let chain = || (0..CHAIN).map(|number| some(Thing::new(number, &[number + 1]))).collect();
+    let linked = || (0..chain).map(|number| some(Thing::new(number, &[number + 1]))).collect();
     let mut times = Vec::new();
-    for _ in 0..REPEATS {
-        times.push(Bench::new()?.commit(chain())?);
+    for _ in 0..repeats {
+        times.push(Bench::new()?.commit(linked())?);
     }
-    row("a chain of 8 k, pending", median(times), millis(59_400), millis(10));
+    row(&format!("a chain of {chain}, pending"), median(times), millis(59_400), millis(10));
 
-    row("30 layers of diamonds, pending", diamonds()?, millis(300_000), micros(100));
+    let pending = diamonds(layers)?;
+    row(&format!("{layers} layers of diamonds, pending"), pending, millis(300_000), micros(100));
     Ok((rows, Memory { octets, original: 1700.0, target: 500.0 }))
 }
 
 /// The median of many new engines: one alone shows what the rows before have left in the caches.
-fn diamonds() -> Result<Duration> {
+fn diamonds(layers: u32) -> Result<Duration> {
     let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
     let layer = |number| some(Thing::new(number, &below(number)));
     let mut times = Vec::new();
     for _ in 0..ENGINES {
-        times.push(Bench::new()?.commit((0..2 * LAYERS).map(layer).collect())?);
+        times.push(Bench::new()?.commit((0..2 * layers).map(layer).collect())?);
     }
     Ok(median(times))
 }
@@ -121,13 +156,13 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// A link with its properties and a route that needs the link and any of them, many times.
-fn groups() -> Vec<Change> {
+fn groups_of(count: u32) -> Vec<Change> {
     let group = |number: u32| {
         let route = Route { number, metric: 0 };
         let link = Link { number };
         [(link_key(number), shared(link)), (route_key(number), shared(route))]
     };
-    (0..GROUPS).flat_map(group).collect()
+    (0..count).flat_map(group).collect()
 }
 
 type Change = (Key, Option<SharedValue>);
@@ -202,20 +237,20 @@ impl Bench {
         }
     }
 
-    fn plan_one(&self) -> Result<Duration> {
+    fn plan_one(&self, changes: u32) -> Result<Duration> {
         let started = Instant::now();
-        for number in 0..CHANGES {
+        for number in 0..changes {
             let route = Route { number, metric: 1 };
             let plan = self.engine.plan(Delta::new(vec![(route_key(number), shared(route))]))?;
             ensure!(plan.operations().len() == 1, "{plan}");
         }
-        Ok(started.elapsed() / CHANGES)
+        Ok(started.elapsed() / changes)
     }
 
     /// How long each of many changes of one value takes, sorted.
-    fn change_ones(&mut self) -> Result<Vec<Duration>> {
+    fn change_ones(&mut self, changes: u32) -> Result<Vec<Duration>> {
         let mut times = Vec::new();
-        for number in 0..CHANGES {
+        for number in 0..changes {
             let route = Route { number, metric: 2 };
             times.push(self.commit(vec![(route_key(number), shared(route))])?);
         }
@@ -224,19 +259,19 @@ impl Bench {
     }
 
     /// The median of one member more, many times.
-    fn grow(&mut self) -> Result<Duration> {
+    fn grow(&mut self, members: u32) -> Result<Duration> {
         let mut times = Vec::new();
         for more in 1..=ADDITIONS {
-            let grown = Thing { parts: MEMBERS + more, ..Thing::new(0, &[]) };
+            let grown = Thing { parts: members + more, ..Thing::new(0, &[]) };
             times.push(self.commit(vec![some(grown)])?);
         }
         Ok(median(times))
     }
 
     /// The median of changes whose operation fails.
-    fn fail_one(&mut self) -> Result<Duration> {
+    fn fail_one(&mut self, changes: u32) -> Result<Duration> {
         let mut times = Vec::new();
-        for number in 0..CHANGES {
+        for number in 0..changes {
             let key = route_key(number);
             let route = Route { number, metric: 3 };
             let started = Instant::now();
@@ -250,12 +285,12 @@ impl Bench {
     }
 
     /// Everything retrieved, and nothing differs.
-    fn resync(&mut self) -> Result<Duration> {
+    fn resync(&mut self, groups: u32) -> Result<Duration> {
         let observed = |key: Key| {
             let value = self.engine.planes(&key)[2].cloned();
             Fact { key, value, time_ns: 0 }
         };
-        let keys = (0..GROUPS).flat_map(|number| [link_key(number), route_key(number)]);
+        let keys = (0..groups).flat_map(|number| [link_key(number), route_key(number)]);
         let facts: Vec<Fact> = keys.map(observed).collect();
         let planned = self.engine.counters().operations_planned;
         let started = Instant::now();

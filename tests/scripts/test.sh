@@ -30,22 +30,47 @@ tests_in() {
          END { if (passed + failed + ignored) printf "%d passed, %d failed, %d ignored", passed, failed, ignored }' "$1"
 }
 
+# Seconds of all fuzz targets together; `make soak` gives them more.
+fuzz_seconds=600
+
+# fuzz: runs the fuzz targets, each for its share of the time.
+fuzz() {
+    local targets
+    targets=$(cargo test --workspace --test fuzz --locked -- --list 2>/dev/null | grep -c ': test$')
+    [ "$targets" -gt 0 ] || { echo "there are no fuzz targets"; return 1; }
+    BOLERO_RANDOM_TEST_TIME_MS=$((fuzz_seconds * 1000 / targets)) cargo test --workspace --test fuzz --locked
+}
+
+# slowest: the ten tests that took longest, by the logs of this run.
+slowest() {
+    printf '\nslowest tests\n'
+    sed -n 's/^test \(.*\) \.\.\. [a-zA-Z]* <\([0-9.]*\)s>$/\2 s  \1/p' "$logs"/unit.log "$logs"/e2e.log 2>/dev/null | sort -rn | head -n 10
+}
+
+# Test binaries say how long each test took. The option is not stable, so the variable that permits it is set for them
+# alone: in the environment of cargo it would make libraries build anew.
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+export "CARGO_TARGET_${host}_RUNNER=env RUSTC_BOOTSTRAP=1"
+timed=(-- -Zunstable-options --report-time)
+
 step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 # Everything but the end-to-end tests. Always the whole workspace: parts of it would build the libraries anew, with
 # other features.
-step unit cargo test --workspace --locked --lib --bins --test '[!e]*' --test 'e[!2]*'
-# Each target for a minute; `unit` has run them for a second.
-step fuzz env BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --workspace --test fuzz --locked
+step unit cargo test --workspace --locked --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"
+# `unit` has run each target for a second.
+step fuzz fuzz
 # With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
 step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
 step clients tests/scripts/clients.sh gnmic grpcurl python bootz
-step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked
-step bench make bench
+step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}"
+# With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
+step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 
 printf '\n%s\n' "step     result   time  tests"
 printf '%s\n' "${summary[@]}"
+slowest
 if [ $failed = 0 ]; then verdict=passed; else verdict=FAILED; fi
 echo "$verdict after $((SECONDS - started)) s"
 exit $failed
