@@ -49,7 +49,7 @@ pub(crate) async fn get_boot(boots: &mut Boots) -> Option<bootz::BootConfig> {
     boots.get_boot_config(GetBootConfigRequest {}).await.unwrap().into_inner().boot_config
 }
 
-// proves 3.7, 3.8, 3.32, 3.35, 4.75, 4.79
+// proves 3.7, 3.8, 3.19, 3.32, 3.35, 4.75, 4.79
 #[tokio::test]
 async fn a_boot_configuration_is_in_force_at_once_and_after_a_power_cut() {
     let net = Netns::enter().with_veth("eth0", "peer0");

@@ -47,7 +47,7 @@ pub(crate) async fn until_status(agent: &AgentProcess, status: &str) {
     eventually_async(status, || async { leaf(agent, "status").await == json!(status) }).await;
 }
 
-// proves 4.1, 4.6, 4.9, 4.11, 4.12, 4.15, 4.32, 4.33, 4.34, 4.36, 4.40, 4.45, 4.52, 4.53, 4.54, 4.59, 4.61, 4.63
+// proves 4.1, 4.6, 4.9, 4.11, 4.12, 4.15, 4.32, 4.33, 4.34, 4.36, 4.40, 4.45, 4.53, 4.54, 4.59, 4.61, 4.63
 // proves 4.64, 4.65, 4.66, 3.28, 3.29
 #[tokio::test]
 async fn a_stream_from_the_public_server_ends_in_a_configured_box() {

@@ -1,5 +1,7 @@
 //! What was answered with OK outlives the process, and a restart changes only what differs.
 
+use std::net::Ipv4Addr;
+
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
@@ -7,10 +9,10 @@ use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, port, port_with_route};
+use crate::documents::{STATIC_ROUTES, port, port_with_route, route};
 use crate::routes::OURS;
 
-// proves 1.85, 1.86, kv.T3
+// proves 1.85, kv.T3
 #[tokio::test]
 async fn a_kill_right_after_ok_loses_nothing() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -38,6 +40,36 @@ async fn a_kill_right_after_ok_loses_nothing() {
         .unwrap();
     assert!(config.to_string().contains("192.0.2.1"), "{config}");
     agent.gnmi().await.delete(STATIC_ROUTES).await.unwrap();
+}
+
+/// Routes of the Set that is cut off: enough that the kernel has some of them while others are still to come.
+const MANY: u32 = 20_000;
+/// 10.1.0.0
+const FIRST_ROUTE: u32 = 0x0a01_0000;
+
+// proves 1.86
+#[tokio::test]
+async fn a_kill_during_a_large_set_takes_all_of_it_back() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    port_with_route(&client, "eth0").await;
+    let before = net.routes(OURS);
+    let prefix = |number: u32| format!("{}/32", Ipv4Addr::from(FIRST_ROUTE + number));
+    let many = (0..MANY).map(|number| route(&prefix(number), "192.0.2.2"));
+    let many = json!({"static": many.collect::<Vec<_>>()});
+    let cut_off = tokio::spawn(async move { client.update(STATIC_ROUTES, many).await });
+    eventually("some of the routes are there", || net.routes(OURS).len() > before.len()).await;
+    agent.kill();
+    cut_off.await.unwrap().expect_err("it was never answered");
+
+    agent.restart().await;
+    eventually("what was there before is there, and no more", || net.routes(OURS) == before).await;
+    let client = agent.gnmi().await;
+    let change = json!({"static": [route("203.0.113.0/24", "192.0.2.2")]});
+    client.update(STATIC_ROUTES, change).await.unwrap();
+    assert_eq!(net.routes(OURS).len(), before.len() + 1);
 }
 
 // proves kv.T1

@@ -6,10 +6,14 @@ use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{CapabilityRequest, SubscriptionMode};
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
+use holdfast_tests::eventually::PATIENCE;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tonic::Code;
 
 // proves 1.1, kv.T18
@@ -17,11 +21,21 @@ use tonic::Code;
 async fn cleartext_is_not_served() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let mut cleartext = match GNmiClient::connect(format!("http://{}", agent.address())).await {
-        Ok(client) => client,
-        Err(_) => return,
-    };
-    cleartext.capabilities(CapabilityRequest::default()).await.unwrap_err();
+    let mut socket = TcpStream::connect(agent.address()).await.unwrap();
+    // An HTTP/2 client's first octets (RFC 9113 section 3.4): the preface and empty SETTINGS.
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut answer = Vec::new();
+    let read = socket.read_to_end(&mut answer);
+    // A server of cleartext HTTP/2 would send SETTINGS and keep the connection.
+    let _reset_or_end = timeout(PATIENCE, read).await.expect("the agent closes the connection");
+    const TLS_ALERT: u8 = 21; // RFC 8446 section 5.1
+    assert!(answer.first().is_none_or(|first| *first == TLS_ALERT), "{answer:x?}");
+
+    let cleartext = GNmiClient::connect(format!("http://{}", agent.address())).await;
+    if let Ok(mut client) = cleartext {
+        let error = client.capabilities(CapabilityRequest::default()).await.unwrap_err();
+        assert_ne!(error.code(), Code::Unauthenticated, "the request was read: {error}");
+    }
 }
 
 // proves 1.3, 1.82

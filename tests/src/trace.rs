@@ -3,7 +3,8 @@
 //! A test says so in a comment, alone above it or at the end of its row: `// proves 1.63, kv.X4`, with `#`
 //! in place of the slashes in Python and shell. [`Trace::read`] collects these tags from all sources and
 //! holds them against `requirements.tsv` (what must be), `deviations.tsv` (what we do otherwise, on
-//! purpose) and the tables of `SCENARIOS.md` (what the design of the engine has no place for).
+//! purpose), `partial.tsv` (what the tests of a row leave out) and the tables of `SCENARIOS.md` (what the design
+//! of the engine has no place for). Each row has one [`Standing`].
 //! [`Trace::problems`] are rows and tags that cannot stand.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,8 @@ const SKIPPED_FOLDERS: &[&str] = &["target", ".git", "data"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     pub id: String,
-    /// `M` must, `FP` must by the feature profiles, `S` should, `O` may, `AMB` open in the specification; others as written.
+    /// `M` must, `FP` must by the feature profiles, `HIGH` must among the operational services, `S` should, `O` may,
+    /// `AMB` open in the specification; others as written.
     pub level: String,
     /// Section of its document, such as `1A` or `kv 3.1`.
     pub section: String,
@@ -42,6 +44,25 @@ pub struct Deviation {
     pub id: String,
     pub what: String,
     pub why: String,
+}
+
+/// One row of `partial.tsv`: a requirement that has tests, which leave something out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    pub id: String,
+    /// The clause that no test covers, or that is not built.
+    pub missing: String,
+}
+
+/// How a requirement stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Proven,
+    Partly,
+    Deviates,
+    /// The design has no place for it.
+    Exempt,
+    Open,
 }
 
 /// One row of a table in `SCENARIOS.md`: a requirement that does not apply.
@@ -66,19 +87,21 @@ pub struct Tag {
 pub struct Trace {
     requirements: Vec<Requirement>,
     deviations: Vec<Deviation>,
+    partial: Vec<Partial>,
     exemptions: Vec<Exemption>,
     tags: Vec<Tag>,
 }
 
-/// How far one section is.
+/// How far one section is. The first five add up to its rows.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub proven: usize,
-    pub total: usize,
+    pub partly: usize,
     pub deviating: usize,
     /// Rows that do not apply to the design.
     pub exempt: usize,
-    /// Of the rows with level `M` or `FP`.
+    pub open: usize,
+    /// Of the rows with level `M`, `FP` or `HIGH`.
     pub must_proven: usize,
     pub must_total: usize,
 }
@@ -92,11 +115,12 @@ impl Trace {
         let tests = workspace.join("tests");
         let requirements = rows(&tests.join("requirements.tsv"), requirement)?;
         let deviations = rows(&tests.join("deviations.tsv"), deviation)?;
+        let partial = rows(&tests.join("partial.tsv"), partial)?;
         let exemptions = exemptions(&workspace.join(SCENARIOS))?;
         let mut tags = Vec::new();
         collect_tags(workspace, &mut tags)?;
         tags.sort();
-        Ok(Self { requirements, deviations, exemptions, tags })
+        Ok(Self { requirements, deviations, partial, exemptions, tags })
     }
 
     /// One line for each tag, deviation or exemption that cannot stand.
@@ -119,6 +143,7 @@ impl Trace {
             problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
         }
         problems.extend(self.unfounded(&known));
+        problems.extend(self.impartial());
         problems
     }
 
@@ -141,23 +166,51 @@ impl Trace {
         problems
     }
 
+    /// Rows of `partial.tsv` that have no test at all, or stand elsewhere as well.
+    fn impartial(&self) -> Vec<String> {
+        let tagged = self.tagged();
+        let (deviating, exempt) = (self.deviating(), self.exempt());
+        let mut seen = BTreeSet::new();
+        let mut problems = Vec::new();
+        for Partial { id, .. } in &self.partial {
+            let place = "tests/partial.tsv";
+            if !seen.insert(id) {
+                problems.push(format!("{place}: {id} stands there twice"));
+            }
+            if !tagged.contains(id.as_str()) {
+                problems.push(format!("{place}: no test claims `{id}`, not even in part"));
+            }
+            if deviating.contains(id.as_str()) || exempt.contains(id.as_str()) {
+                problems.push(format!("{place}: {id} stands in another table, too"));
+            }
+        }
+        problems
+    }
+
+    /// The standing of each requirement.
+    fn standings(&self) -> BTreeMap<&str, Standing> {
+        let (tagged, deviating, exempt) = (self.tagged(), self.deviating(), self.exempt());
+        let partial: BTreeSet<&str> = self.partial.iter().map(|row| row.id.as_str()).collect();
+        let standing = |id: &str| match id {
+            id if deviating.contains(id) => Standing::Deviates,
+            id if exempt.contains(id) => Standing::Exempt,
+            id if !tagged.contains(id) => Standing::Open,
+            id if partial.contains(id) => Standing::Partly,
+            _ => Standing::Proven,
+        };
+        self.requirements.iter().map(|row| (row.id.as_str(), standing(&row.id))).collect()
+    }
+
     /// Counts by section, in the order of `requirements.tsv`.
     pub fn counts(&self) -> Vec<(&str, Count)> {
-        let (proven, deviating, exempt) = (self.proven(), self.deviating(), self.exempt());
+        let standings = self.standings();
         let mut order: Vec<&str> = Vec::new();
         let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
         for row in &self.requirements {
             if !counts.contains_key(row.section.as_str()) {
                 order.push(&row.section);
             }
-            let count = counts.entry(&row.section).or_default();
-            let (is_proven, is_must) = (proven.contains(row.id.as_str()), row.is_must());
-            count.total += 1;
-            count.proven += usize::from(is_proven);
-            count.deviating += usize::from(deviating.contains(row.id.as_str()));
-            count.exempt += usize::from(exempt.contains(row.id.as_str()));
-            count.must_total += usize::from(is_must);
-            count.must_proven += usize::from(is_must && is_proven);
+            counts.entry(&row.section).or_default().add(standings[row.id.as_str()], row.is_must());
         }
         order.into_iter().map(|section| (section, counts[section])).collect()
     }
@@ -168,27 +221,34 @@ impl Trace {
         let wanted =
             |section: &str| sections.is_empty() || sections.iter().any(|name| name == section);
         report.line(format_args!(
-            "{:<8} {:>8} {:>8} {:>9} {:>9}",
-            "section", "proven", "must", "deviates", "no place"
+            "{:<8} {:>7} {:>7} {:>9} {:>9} {:>7} {:>9}",
+            "section", "proven", "partly", "deviating", "no place", "open", "must"
         ));
-        for (section, count) in self.counts().into_iter().filter(|(section, _)| wanted(section)) {
-            let proven = format!("{}/{}", count.proven, count.total);
-            let must = format!("{}/{}", count.must_proven, count.must_total);
-            let Count { deviating, exempt, .. } = count;
+        let mut all = Count::default();
+        let mut row = |section: &str, count: Count| {
+            let Count { proven, partly, deviating, exempt, open, must_proven, must_total } = count;
+            let must = format!("{must_proven}/{must_total}");
             report.line(format_args!(
-                "{section:<8} {proven:>8} {must:>8} {deviating:>9} {exempt:>9}"
+                "{section:<8} {proven:>7} {partly:>7} {deviating:>9} {exempt:>9} {open:>7} {must:>9}"
             ));
+        };
+        for (section, count) in self.counts().into_iter().filter(|(section, _)| wanted(section)) {
+            row(section, count);
+            all = all.plus(count);
         }
+        row("all", all);
         for Deviation { id, what, why } in &self.deviations {
             report.line(format_args!("deviates {id}: {what} ({why})"));
         }
+        for Partial { id, missing } in &self.partial {
+            report.line(format_args!("partly {id}: without {missing}"));
+        }
         if !brief {
-            let closed = [self.proven(), self.deviating(), self.exempt()];
-            let closed: BTreeSet<&str> = closed.into_iter().flatten().collect();
-            let open = |row: &&Requirement| !closed.contains(row.id.as_str());
+            let standings = self.standings();
+            let open = |row: &&Requirement| standings[row.id.as_str()] == Standing::Open;
             for row in self.requirements.iter().filter(open).filter(|row| wanted(&row.section)) {
                 report.line(format_args!(
-                    "unproven {} {} {}: {}",
+                    "open {} {} {}: {}",
                     row.section, row.id, row.level, row.text
                 ));
             }
@@ -196,7 +256,7 @@ impl Trace {
         report.0
     }
 
-    fn proven(&self) -> BTreeSet<&str> {
+    fn tagged(&self) -> BTreeSet<&str> {
         self.tags.iter().map(|tag| tag.id.as_str()).collect()
     }
 
@@ -209,9 +269,36 @@ impl Trace {
     }
 }
 
+impl Count {
+    fn add(&mut self, standing: Standing, is_must: bool) {
+        let of_standing = match standing {
+            Standing::Proven => &mut self.proven,
+            Standing::Partly => &mut self.partly,
+            Standing::Deviates => &mut self.deviating,
+            Standing::Exempt => &mut self.exempt,
+            Standing::Open => &mut self.open,
+        };
+        *of_standing += 1;
+        self.must_total += usize::from(is_must);
+        self.must_proven += usize::from(is_must && standing == Standing::Proven);
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            proven: self.proven + other.proven,
+            partly: self.partly + other.partly,
+            deviating: self.deviating + other.deviating,
+            exempt: self.exempt + other.exempt,
+            open: self.open + other.open,
+            must_proven: self.must_proven + other.must_proven,
+            must_total: self.must_total + other.must_total,
+        }
+    }
+}
+
 impl Requirement {
     fn is_must(&self) -> bool {
-        matches!(self.level.as_str(), "M" | "FP")
+        matches!(self.level.as_str(), "M" | "FP" | "HIGH")
     }
 }
 
@@ -318,6 +405,11 @@ fn deviation(columns: &[&str]) -> Option<Deviation> {
     Some(Deviation { id: id.into(), what: what.into(), why: why.into() })
 }
 
+fn partial(columns: &[&str]) -> Option<Partial> {
+    let &[id, missing, ..] = columns else { return None };
+    Some(Partial { id: id.into(), missing: missing.into() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,15 +441,9 @@ mod tests {
                 "a.rs:7: `9.9` is no requirement"
             ]
         );
-        let first = Count {
-            proven: 2,
-            total: 2,
-            deviating: 1,
-            must_proven: 1,
-            must_total: 1,
-            ..Count::default()
-        };
-        let second = Count { total: 2, must_total: 2, ..Count::default() };
+        let first =
+            Count { proven: 1, deviating: 1, must_proven: 1, must_total: 1, ..Count::default() };
+        let second = Count { open: 2, must_total: 2, ..Count::default() };
         assert_eq!(trace.counts(), [("1A", first), ("kv 2", second)]);
     }
 
@@ -383,16 +469,32 @@ mod tests {
                 "agent/scheduler/SCENARIOS.md:4: `1.1` is no scenario",
             ]
         );
-        let second = Count {
-            proven: 1,
-            total: 2,
-            exempt: 2,
-            must_proven: 1,
-            must_total: 2,
-            ..Count::default()
-        };
+        let second = Count { exempt: 2, must_total: 2, ..Count::default() };
         assert_eq!(trace.counts()[1], ("kv 2", second));
-        assert!(!trace.report(false, &[]).contains("unproven kv"), "{}", trace.report(false, &[]));
+        assert!(!trace.report(false, &[]).contains("open kv"), "{}", trace.report(false, &[]));
+    }
+
+    #[test]
+    fn a_row_whose_tests_leave_something_out_is_partly_proven() {
+        let row = |id: &str| partial(&[id, "a clause"]).unwrap();
+        let partly = |tags: &[&str], rows: &[&str]| Trace {
+            partial: rows.iter().map(|id| row(id)).collect(),
+            ..trace(tags, &[])
+        };
+        let counted = partly(&["1.1"], &["1.1"]);
+        assert_eq!(counted.problems(), [""; 0]);
+        let first = Count { partly: 1, deviating: 1, must_total: 1, ..Count::default() };
+        assert_eq!(counted.counts()[0], ("1A", first));
+        assert!(counted.report(true, &[]).contains("partly 1.1: without a clause"));
+        assert_eq!(
+            partly(&["1.1"], &["1.1", "1.1", "kv.P1", "1.2"]).problems(),
+            [
+                "tests/partial.tsv: 1.1 stands there twice",
+                "tests/partial.tsv: no test claims `kv.P1`, not even in part",
+                "tests/partial.tsv: no test claims `1.2`, not even in part",
+                "tests/partial.tsv: 1.2 stands in another table, too",
+            ]
+        );
     }
 
     #[test]
@@ -425,6 +527,7 @@ mod tests {
         Trace {
             requirements: rows.iter().filter_map(|columns| requirement(columns)).collect(),
             deviations: deviation(&["1.2", "not", "so"]).into_iter().collect(),
+            partial: Vec::new(),
             exemptions: exempt.iter().enumerate().map(exemption).collect(),
             tags: tags.iter().map(tag).collect(),
         }

@@ -209,7 +209,6 @@ fn a_link_created_by_half_is_taken_back_and_its_index_forgotten() {
     assert_eq!(net.run(vec![address]), [Ok(())]);
 }
 
-// proves kv.X20
 #[test]
 fn a_link_made_anew_has_another_index_and_what_is_on_it_follows() {
     let mut net = Managed::with(&[]);

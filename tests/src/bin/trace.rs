@@ -1,7 +1,7 @@
 //! `make trace`: which requirements the tests prove.
 //!
-//! `trace [--brief] [SECTION...]` prints the counts by section, what deviates on purpose and, unless brief,
-//! what is not proven. It fails when a tag names an unknown requirement, one that deviates or one that has no
+//! `trace [--brief] [SECTION...]` prints the counts by section, what deviates on purpose, what is proven in part
+//! and, unless brief, what is open. It fails when a tag names an unknown requirement, one that deviates or one that has no
 //! place in the engine's design (`agent/scheduler/SCENARIOS.md`).
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 

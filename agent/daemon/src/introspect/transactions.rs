@@ -109,13 +109,18 @@ impl Introspect {
 /// `POST downstream-resync`: `retry`, `verbose`. Reads the whole box and repairs what differs. Answers the
 /// transactions that it took; 500 when an operation failed.
 ///
-/// What fails is always tried again, so `retry` says nothing new.
+/// Failed operations are always tried again: `retry` may be left out or true, and false is refused.
 pub(super) async fn resync(
     State(introspect): State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["retry", "verbose"], &[])?;
-    let (_always, verbose) = (arguments.flag("retry")?, arguments.flag("verbose")?);
+    if arguments.text("retry").is_some() && !arguments.flag("retry")? {
+        return Err(Failure::bad(
+            "retry=false is not supported: failed operations are always tried again",
+        ));
+    }
+    let verbose = arguments.flag("verbose")?;
     let records = introspect.core.resync().await?;
     let done: Vec<_> = records.iter().map(|it| introspect.render.transaction(it)).collect();
     let failed = done.iter().flat_map(|it| it.executed.iter().filter(|it| it.result == "failed"));

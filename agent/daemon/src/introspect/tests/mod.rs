@@ -256,8 +256,11 @@ async fn a_resync_repairs_and_tells_what_it_did() {
     let done = Asked::json(&agent.ask(Method::POST, resync, None).await);
     assert_eq!(done, json!({"ResyncType": "DownstreamResync", "Transactions": []}));
     assert_eq!(agent.get(resync).await.status, StatusCode::METHOD_NOT_ALLOWED);
-    let wrong = agent.ask(Method::POST, "/scheduler/downstream-resync?retry=maybe", None).await;
-    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    for wrong in ["maybe", "false", "0"] {
+        let path = format!("/scheduler/downstream-resync?retry={wrong}");
+        let answer = agent.ask(Method::POST, &path, None).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text);
+    }
 
     // Somebody takes the address away, and the kernel refuses to take it back at first.
     let ip = "192.0.2.1".parse().unwrap();

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use holdfast_proto::bootz;
+use holdfast_proto::gnmi::{self, get_request::DataType};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
 use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
@@ -32,7 +33,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
-use super::harness::{channel, client, get_request, set_request};
+use super::harness::{channel, client, get_request, set_request, value};
 use crate::caller::Role;
 use crate::northbound::Datastore;
 use crate::reboot::Extent;
@@ -112,7 +113,7 @@ async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
     assert_eq!(hostname(&core), None);
 }
 
-// proves 3.11, 3.12, 3.14, 3.17, 3.19, 3.24
+// proves 3.11, 3.12, 3.14, 3.17, 3.24
 #[tokio::test]
 async fn clients_are_told_what_is_reserved_and_for_whom() {
     let core = Fake::new();
@@ -138,9 +139,15 @@ async fn clients_are_told_what_is_reserved_and_for_whom() {
     gnmi.set(set_request("delete /")).await.unwrap();
     assert_eq!(hostname(&core).as_deref(), Some("boot"));
     // Get CONFIG shows what clients hold: none of boot's, so it can be sent back.
-    let get = gnmi.get(get_request(&["/system"])).await;
-    let shown = get.map(|it| format!("{it:?}")).unwrap_or_default();
-    assert!(!shown.contains("boot"), "{shown}");
+    let own = "/interfaces/interface[name=eth0]/config/description";
+    gnmi.set(set_request(&format!(r#"update {own} "a client's""#))).await.unwrap();
+    let request = gnmi::GetRequest { r#type: DataType::Config as i32, ..get_request(&["/"]) };
+    let shown = gnmi.get(request).await.unwrap().into_inner();
+    let shown = value(shown.notification[0].update[0].val.as_ref());
+    assert!(shown.contains("a client's"), "{shown}");
+    for item in ["mgmt0", "hostname"] {
+        assert!(!shown.contains(item), "{shown}");
+    }
 }
 
 /// One trial of a boot configuration.
