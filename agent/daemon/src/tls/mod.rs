@@ -25,6 +25,7 @@ use holdfast_security::certz::{CertzError, Clients, TrustBundle};
 use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, aws_lc_rs},
+    server::NoServerSessionStorage,
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use rustls_pki_types::{
@@ -140,7 +141,9 @@ pub(crate) fn own(
     })
 }
 
-/// The settings of a handshake that shows `certified`. With `clients`, one without a certificate of theirs fails.
+/// The settings of a handshake that shows `certified`. With `clients`, one without a certificate of theirs fails, and
+/// none is shortened: rustls takes a resumed client's certificate out of the session and verifies nothing again, so that
+/// it would outlive its validity and its revocation. Without `clients` a session says nothing about who is there.
 ///
 /// # Errors
 /// When the library refuses its own defaults: a mistake of ours.
@@ -151,6 +154,7 @@ pub(crate) fn server_config(
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
+    let resumable = clients.is_none();
     let builder = match clients {
         None => builder.with_no_client_auth(),
         Some(clients) => {
@@ -160,6 +164,11 @@ pub(crate) fn server_config(
     let shown = SingleCertAndKey::from(certified.clone());
     let mut config = builder.with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = vec![ALPN.to_vec()];
+    if !resumable {
+        // Tickets that hold a whole session are off by default, in both versions.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
     Ok(config)
 }
 

@@ -1,7 +1,16 @@
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use rustls_pki_types::pem::PemObject;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, HandshakeKind, RootCertStore,
+    ServerConnection, SupportedProtocolVersion, time_provider::TimeProvider, version,
+};
+use rustls_pki_types::{PrivatePkcs8KeyDer, UnixTime, pem::PemObject};
 use tempfile::TempDir;
 use x509_parser::extensions::GeneralName;
 
@@ -105,4 +114,117 @@ fn the_own_identity_lasts_and_follows_the_addresses() {
     let [authority, remade] = start(&["192.0.2.7"]);
     assert_eq!(authority, first[0]);
     assert_ne!(remade, certificate, "a key that cannot be read is made again");
+}
+
+/// Seconds since 1970 as the server sees them.
+#[derive(Debug)]
+struct ServerClock(AtomicU64);
+
+impl TimeProvider for ServerClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = self.0.load(Ordering::Relaxed);
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+const NOON_OF_2030_01_01: u64 = 1_893_499_200;
+const NOON_OF_2030_01_03: u64 = NOON_OF_2030_01_01 + 2 * 86_400;
+
+/// A server with its clock, and a maker of clients: each has a session store of its own.
+struct Handshakes {
+    server: Arc<ServerConfig>,
+    clock: Arc<ServerClock>,
+    roots: RootCertStore,
+    client: CertifiedKey,
+}
+
+impl Handshakes {
+    /// A server that asks for certificates or does not. The client's is valid from 2030-01-01 to 2030-01-02.
+    fn new(asks: bool) -> Self {
+        let state = TempDir::new().unwrap();
+        let box_identity = own(&TlsSettings::default(), state.path(), &[]).unwrap().certified;
+        let mut roots = RootCertStore::empty();
+        roots.add(box_identity.cert.last().unwrap().clone()).unwrap();
+
+        let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = params.self_signed(&ca_key).unwrap().der().clone();
+        let mut leaf = CertificateParams::new(["client".to_owned()]).unwrap();
+        leaf.not_before = date_time_ymd(2030, 1, 1);
+        leaf.not_after = date_time_ymd(2030, 1, 2);
+        let leaf = leaf.signed_by(&key, &Issuer::new(params, ca_key)).unwrap().der().clone();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let client =
+            CertifiedKey::from_der(vec![leaf], key, &aws_lc_rs::default_provider()).unwrap();
+
+        let clients = asks.then(|| Clients::of(TrustBundle::new("the test", vec![ca]).unwrap()));
+        let clock = Arc::new(ServerClock(AtomicU64::new(NOON_OF_2030_01_01)));
+        let mut server = server_config(&box_identity, clients).unwrap();
+        server.time_provider = clock.clone();
+        Self { server: Arc::new(server), clock, roots, client }
+    }
+
+    fn client(&self, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(self.roots.clone());
+        let shown = SingleCertAndKey::from(self.client.clone());
+        Arc::new(builder.with_client_cert_resolver(Arc::new(shown)))
+    }
+
+    /// Connects, exchanges all that either side has to say, and tells which kind of handshake the server has done.
+    fn connect(&self, client: &Arc<ClientConfig>) -> Result<HandshakeKind, rustls::Error> {
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = ServerConnection::new(self.server.clone()).unwrap();
+        let mut wire = Vec::new();
+        while client.wants_write() || server.wants_write() {
+            wire.clear();
+            while client.wants_write() {
+                client.write_tls(&mut wire).unwrap();
+            }
+            let mut sent = wire.as_slice();
+            while !sent.is_empty() {
+                server.read_tls(&mut sent).unwrap();
+                server.process_new_packets()?;
+            }
+            wire.clear();
+            while server.wants_write() {
+                server.write_tls(&mut wire).unwrap();
+            }
+            let mut sent = wire.as_slice();
+            while !sent.is_empty() {
+                client.read_tls(&mut sent).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        Ok(server.handshake_kind().expect("both sides have nothing left to say"))
+    }
+}
+
+#[test]
+fn a_client_certificate_is_verified_in_every_handshake() {
+    for (version, asks, again) in [
+        (&version::TLS13, true, HandshakeKind::Full),
+        (&version::TLS12, true, HandshakeKind::Full),
+        // No certificate that could expire: sessions are resumed.
+        (&version::TLS13, false, HandshakeKind::Resumed),
+        (&version::TLS12, false, HandshakeKind::Resumed),
+    ] {
+        let row = format!("{:?}, asks: {asks}", version.version);
+        let handshakes = Handshakes::new(asks);
+        let client = handshakes.client(version);
+        assert_eq!(handshakes.connect(&client), Ok(HandshakeKind::Full), "{row}");
+        assert_eq!(handshakes.connect(&client), Ok(again), "{row}");
+
+        handshakes.clock.0.store(NOON_OF_2030_01_03, Ordering::Relaxed);
+        let expired = |client| match handshakes.connect(client) {
+            Err(rustls::Error::InvalidCertificate(error)) => error == CertificateError::Expired,
+            _ => false,
+        };
+        assert_eq!(expired(&client), asks, "{row}: the session from before the expiry");
+        assert_eq!(expired(&handshakes.client(version)), asks, "{row}: a new client");
+    }
 }
