@@ -1,78 +1,364 @@
-//! How many connections there may be, in all and from one source.
+//! How many connections there may be, and which of them are ended for others.
+//!
+//! A stranger is a connection on which nobody has been identified yet, from the moment it is accepted: its handshake
+//! may be under way. Strangers are ended, oldest first, when somebody else needs the place; a connection on which
+//! somebody was identified is never ended for another. Pure: the clock and what ends a connection come from outside.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
-use crate::auth::source_of;
+/// The limits of the listener.
+pub(super) const BOUNDS: Bounds = Bounds {
+    connections: 1024,
+    reserved: 128,
+    per_source: 256,
+    strangers_per_source: 64,
+    known_sources: 4096,
+};
 
-/// Connections at one time. Each costs some 100 KiB with its HTTP/2 windows.
-pub(super) const MAX_CONNECTIONS: usize = 1024;
-/// Connections at one time from one source, so that one peer cannot keep the others out.
-pub(super) const MAX_CONNECTIONS_PER_SOURCE: usize = 256;
-
-/// Counts the open connections.
-#[derive(Debug, Default)]
-pub(super) struct Limits {
-    open: Mutex<HashMap<IpAddr, usize>>,
+/// Limits of a [`ConnectionTable`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Connections at one time. Each costs some 100 KiB with its HTTP/2 windows.
+    pub(super) connections: usize,
+    /// Of these, places that only sources get which logged in lately: an eighth, more than the operators and collectors
+    /// of one box are. Others cannot fill them, however many addresses they have.
+    reserved: usize,
+    /// Connections at one time from one source, so that one peer cannot keep the others out.
+    per_source: usize,
+    /// Strangers at one time from one source. A collector that opens a connection for each of its workers logs in on
+    /// one in the time of a round trip; more that say nothing at the same moment are no clients.
+    strangers_per_source: usize,
+    /// Sources that are remembered as having logged in; beyond it the one that is away the longest is forgotten. Four
+    /// times the connections, so that those with one open now are always among them.
+    known_sources: usize,
 }
 
-/// One counted connection; dropping it uncounts it.
+/// How long a stranger may stay. Clients connect when they have something to ask.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The same when half of all places are taken: enough for a login over a slow line.
+pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long ago a source may have logged in to be served before strangers: an operator who comes once a day, a
+/// collector that was away for a night.
+const LATELY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The number of a connection, in the order of arrival.
+pub(super) type Number = u64;
+
+/// The open connections, and the sources that logged in lately. `E` is what ends a stranger.
 #[derive(Debug)]
-pub(super) struct Permit {
-    limits: Arc<Limits>,
-    source: IpAddr,
+pub(super) struct ConnectionTable<E> {
+    bounds: Bounds,
+    next: Number,
+    strangers: BTreeMap<Number, Stranger<E>>,
+    identified: HashMap<Number, IpAddr>,
+    known: HashMap<IpAddr, KnownSource>,
 }
 
-impl Limits {
-    /// Nothing when the box, or this source, has as many as it may.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
-        let source = source_of(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let total: usize = open.values().sum();
-        let from_source = open.get(&source).copied().unwrap_or(0);
-        if total >= MAX_CONNECTIONS || from_source >= MAX_CONNECTIONS_PER_SOURCE {
-            return None;
+#[derive(Debug)]
+struct Stranger<E> {
+    source: IpAddr,
+    since: Instant,
+    end: E,
+}
+
+/// A source on which somebody was identified.
+#[derive(Debug)]
+struct KnownSource {
+    /// Connections on which somebody is, now.
+    identified: usize,
+    /// When somebody was identified, or such a connection closed, for the last time.
+    last: Instant,
+}
+
+/// The decision about a new connection.
+#[derive(Debug)]
+pub(super) struct Admission<E> {
+    /// Its number; nothing when there is no place for it.
+    pub(super) number: Option<Number>,
+    /// Those that are ended now.
+    pub(super) ended: Vec<E>,
+}
+
+impl<E> ConnectionTable<E> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            next: 0,
+            strangers: BTreeMap::new(),
+            identified: HashMap::new(),
+            known: HashMap::new(),
         }
-        open.insert(source, from_source + 1);
-        Some(Permit { limits: self.clone(), source })
+    }
+
+    /// Takes in a connection from `source`, which is ended by `end`, if there is a place or a stranger has one.
+    pub(super) fn admit(&mut self, source: IpAddr, end: E, now: Instant) -> Admission<E> {
+        let ended = match self.room(source, now) {
+            Room::None => return Admission { number: None, ended: Vec::new() },
+            Room::Free => None,
+            Room::Of(stranger) => self.strangers.remove(&stranger),
+        };
+        let number = self.next;
+        self.next += 1;
+        self.strangers.insert(number, Stranger { source, since: now, end });
+        let ended = ended.into_iter().chain(self.take_overdue(now));
+        Admission { number: Some(number), ended: ended.map(|stranger| stranger.end).collect() }
+    }
+
+    /// Takes down that somebody was identified on a connection. One that was ended meanwhile stays so.
+    pub(super) fn identified(&mut self, number: Number, now: Instant) {
+        let Some(stranger) = self.strangers.remove(&number) else { return };
+        let source = stranger.source;
+        self.identified.insert(number, source);
+        if self.known.len() >= self.bounds.known_sources && !self.known.contains_key(&source) {
+            self.forget_oldest_source();
+        }
+        let known = self.known.entry(source).or_insert(KnownSource { identified: 0, last: now });
+        known.identified += 1;
+        known.last = now;
+    }
+
+    /// Takes down that a connection is gone, if it was not ended from here.
+    pub(super) fn closed(&mut self, number: Number, now: Instant) {
+        self.strangers.remove(&number);
+        let Some(source) = self.identified.remove(&number) else { return };
+        if let Some(known) = self.known.get_mut(&source) {
+            known.identified -= 1;
+            known.last = now;
+        }
+    }
+
+    /// How long until a stranger is to be looked at again; nothing when its time is over.
+    ///
+    /// The time that it has depends on how full the table is, so it is looked at when the shorter one is over.
+    /// Strangers beyond that are ended by the one whose arrival makes the table half full.
+    pub(super) fn next_look(&self, number: Number, now: Instant) -> Option<Duration> {
+        let age = now.saturating_duration_since(self.strangers.get(&number)?.since);
+        let until = if age < SHORT_PATIENCE { SHORT_PATIENCE } else { self.patience() };
+        until.checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.strangers.len() + self.identified.len()
+    }
+
+    fn is_half_full(&self) -> bool {
+        self.len() >= self.bounds.connections / 2
+    }
+
+    fn patience(&self) -> Duration {
+        if self.is_half_full() { SHORT_PATIENCE } else { PATIENCE }
+    }
+
+    /// The place for one more connection from `source`.
+    fn room(&self, source: IpAddr, now: Instant) -> Room {
+        let of_source = |stranger: &Stranger<E>| stranger.source == source;
+        let strangers = self.strangers.values().filter(|&stranger| of_source(stranger)).count();
+        let identified = self.known.get(&source).map_or(0, |known| known.identified);
+        if strangers >= self.bounds.strangers_per_source
+            || strangers + identified >= self.bounds.per_source
+        {
+            return Room::from(self.oldest(of_source));
+        }
+        let preferred = self.logged_in_lately(source, now);
+        let places = self.bounds.connections - if preferred { 0 } else { self.bounds.reserved };
+        if self.len() < places {
+            return Room::Free;
+        }
+        let unknown = self.oldest(|stranger| !self.logged_in_lately(stranger.source, now));
+        Room::from(unknown.or_else(|| self.oldest(|_| preferred)))
+    }
+
+    fn oldest(&self, eligible: impl Fn(&Stranger<E>) -> bool) -> Option<Number> {
+        self.strangers.iter().find(|(_, stranger)| eligible(stranger)).map(|(number, _)| *number)
+    }
+
+    fn logged_in_lately(&self, source: IpAddr, now: Instant) -> bool {
+        self.known.get(&source).is_some_and(|known| {
+            known.identified > 0 || now.saturating_duration_since(known.last) < LATELY
+        })
+    }
+
+    /// Removes strangers whose time is over, oldest first, as long as half of the places are taken.
+    fn take_overdue(&mut self, now: Instant) -> Vec<Stranger<E>> {
+        let mut overdue = Vec::new();
+        while self.is_half_full()
+            && let Some(oldest) = self.strangers.first_entry()
+            && now.saturating_duration_since(oldest.get().since) >= SHORT_PATIENCE
+        {
+            overdue.push(oldest.remove());
+        }
+        overdue
+    }
+
+    fn forget_oldest_source(&mut self) {
+        let away = self.known.iter().filter(|(_, known)| known.identified == 0);
+        let oldest = away.min_by_key(|(_, known)| known.last).map(|(source, _)| *source);
+        if let Some(source) = oldest {
+            self.known.remove(&source);
+        }
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.source);
-            }
-        }
+/// The place for a new connection.
+enum Room {
+    None,
+    Free,
+    /// The one of a stranger.
+    Of(Number),
+}
+
+impl From<Option<Number>> for Room {
+    fn from(stranger: Option<Number>) -> Self {
+        stranger.map_or(Self::None, Self::Of)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
+    const SMALL: Bounds = Bounds {
+        connections: 8,
+        reserved: 2,
+        per_source: 4,
+        strangers_per_source: 3,
+        known_sources: 8,
+    };
+
     #[test]
-    fn one_source_cannot_take_everything() {
-        let limits = Arc::new(Limits::default());
-        let address = |number: usize| IpAddr::from([10, 0, 0, u8::try_from(number).unwrap()]);
-        let mut held: Vec<_> =
-            (0..MAX_CONNECTIONS_PER_SOURCE).map(|_| limits.admit(address(1)).unwrap()).collect();
-        assert!(limits.admit(address(1)).is_none());
-        held.pop();
-        held.push(limits.admit(address(1)).unwrap());
-        for source in 2..=MAX_CONNECTIONS / MAX_CONNECTIONS_PER_SOURCE {
-            held.extend(
-                (0..MAX_CONNECTIONS_PER_SOURCE).map(|_| limits.admit(address(source)).unwrap()),
-            );
+    fn strangers_are_ended_for_others_and_nobody_else_is() {
+        // One source: its own oldest stranger is ended, until all its places are taken by somebody.
+        check("a a a", "");
+        check("a a a a", "4 ends 1");
+        check("a a a a a", "4 ends 1, 5 ends 2");
+        check("a 1! a a a", "");
+        check("a 1! a 2! a 3! a a", "5 ends 4");
+        check("a 1! a 2! a 3! a 4! a", "5 refused");
+        check("a 1! a 2! a 3! a 4! a 2x a", "5 refused");
+        // All places but the two of known sources: the oldest stranger is ended, wherever it is from.
+        check("a a b b c c", "");
+        check("a a b b c c d", "7 ends 1");
+        check("a 1! a b b c c d", "7 ends 3");
+        check("a 1x a b b c c d", "");
+        // The two are for sources that logged in lately, and for these strangers of others are ended.
+        check("k 1! 1x a a b b c c k k", "");
+        check("k 1! 1x a a b b c c k k k", "10 ends 2");
+        check("k 1! 1x a a b b c c k k d", "10 ends 2");
+        // Strangers from known sources are ended for each other only.
+        check("k 1! 1x k k k a a a b", "8 ends 5");
+        check("k 1! 1x l 2! 2x k k k l l l a", "9 refused");
+        check("k 1! 1x l 2! 2x k k k l l l k", "9 ends 3");
+        check("k 1! 1x l 2! 2x m 3! 3x k k k l l l m m m", "12 ends 4");
+        // Nobody who was identified is ended.
+        check("a 1! a 2! a 3! b 4! b 5! b 6! c", "7 refused");
+        check("a 1! a 2! a 3! a 4! b 5! b 6! b 7! b 8! a c", "9 refused, 10 refused");
+        check("a 1! a 2! a 3! b 4! b 5! c d", "7 ends 6");
+        // A source is known for a day after its last connection closed.
+        check("k 1! +100000 a a b b c k k", "");
+        check("k 1! 1x +86399 a a b b c c k", "");
+        check("k 1! 1x +86400 a a b b c c k", "8 ends 2");
+    }
+
+    #[test]
+    fn a_table_that_is_half_full_is_less_patient() {
+        check("a a +59 b", "");
+        check("a a +10 b b", "4 ends 1");
+        check("a a +9 b b", "");
+        check("a a b +10 b", "4 ends 1");
+        check("a a b +10 b b b", "4 ends 1, 5 ends 2, 6 ends 3");
+        check("a 1! a 2! a 3! +10 b", "");
+        check("a a +9 b +1 c", "4 ends 1");
+    }
+
+    #[test]
+    fn a_stranger_is_looked_at_when_its_time_may_be_over() {
+        // script, seconds until the first one is looked at
+        for (script, want) in [
+            ("a", Some(10)),
+            ("a +4", Some(6)),
+            ("a +10", Some(50)),
+            ("a +59", Some(1)),
+            ("a +60", None),
+            ("a b b +9 b", Some(1)),
+            ("a +5 b b b +5", None),
+            ("a 1!", None),
+        ] {
+            let (table, now, _) = played(script);
+            let left = table.next_look(1, now);
+            assert_eq!(left, want.map(Duration::from_secs), "{script}");
         }
-        assert!(limits.admit(address(200)).is_none());
-        drop(held);
-        assert!(limits.open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn tables_are_bounded() {
+        let mut table = ConnectionTable::new(BOUNDS);
+        let start = Instant::now();
+        let sources = u32::try_from(2 * BOUNDS.known_sources).unwrap();
+        for number in 0..sources {
+            let now = start + Duration::from_millis(number.into());
+            let number = table.admit(IpAddr::from(number.to_be_bytes()), (), now).number.unwrap();
+            table.identified(number, now);
+            table.closed(number, now);
+        }
+        assert_eq!(table.known.len(), BOUNDS.known_sources);
+        assert_eq!(table.len(), 0);
+        let now = start + Duration::from_millis(sources.into());
+        assert!(table.logged_in_lately(IpAddr::from((sources - 1).to_be_bytes()), now));
+        assert!(!table.logged_in_lately(IpAddr::from(0_u32.to_be_bytes()), now));
+
+        for number in 0..sources {
+            let source = IpAddr::from((number % 100).to_be_bytes());
+            table.admit(source, (), now);
+            assert!(table.len() <= BOUNDS.connections);
+        }
+    }
+
+    /// Plays a script, and compares what became of connections other than that they were taken in.
+    #[track_caller]
+    fn check(script: &str, want: &str) {
+        assert_eq!(played(script).2, want, "{script}");
+    }
+
+    /// `a` is a connection from the source of that letter, `1!` somebody is identified on the first one, `1x` it is
+    /// closed, `+5` are seconds. Connections are counted from 1, refused ones too.
+    fn played(script: &str) -> (ConnectionTable<Number>, Instant, String) {
+        let mut table = ConnectionTable::new(SMALL);
+        let mut now = Instant::now();
+        let mut numbers = vec![None];
+        let mut told = String::new();
+        for step in script.split(' ') {
+            let number = |text: &str| text.parse::<usize>().unwrap();
+            if let Some(seconds) = step.strip_prefix('+') {
+                now += Duration::from_secs(seconds.parse().unwrap());
+            } else if let Some(which) = step.strip_suffix('!') {
+                table.identified(numbers[number(which)].unwrap(), now);
+            } else if let Some(which) = step.strip_suffix('x') {
+                table.closed(numbers[number(which)].unwrap(), now);
+            } else {
+                table.next = u64::try_from(numbers.len()).unwrap();
+                let source = IpAddr::from([10, 0, 0, step.as_bytes()[0]]);
+                let end = table.next;
+                let admission = table.admit(source, end, now);
+                let comma = if told.is_empty() { "" } else { ", " };
+                match (admission.number, admission.ended.as_slice()) {
+                    (None, _) => write!(told, "{comma}{end} refused").unwrap(),
+                    (Some(_), []) => {}
+                    (Some(_), ended) => write!(told, "{comma}{end} ends {ended:?}").unwrap(),
+                }
+                numbers.push(admission.number);
+            }
+        }
+        (table, now, told.replace(['[', ']'], ""))
     }
 }

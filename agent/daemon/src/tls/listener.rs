@@ -25,9 +25,8 @@ use tracing::{debug, warn};
 
 use super::{
     TlsError,
-    limits::{Limits, Permit},
     peer::{Peer, PeerCertificate},
-    probation::{Known, Probation},
+    probation::{Limits, Probation},
 };
 use crate::{gnsi::TlsProfiles, northbound::Dscp};
 
@@ -64,7 +63,6 @@ pub struct Connection {
     /// The code point that its packets carry, when somebody wished for one.
     marked: Option<u8>,
     probation: Probation,
-    _permit: Permit,
 }
 
 impl Listener {
@@ -146,8 +144,8 @@ impl AcceptTask {
                     continue;
                 }
             };
-            let Some(permit) = self.limits.admit(address.ip()) else {
-                warn!(peer = %address, "connection refused: too many are open");
+            let Some(probation) = self.limits.admit(address.ip()) else {
+                debug!(peer = %address, "connection refused: too many are open");
                 self.profiles.connections().rejected();
                 continue;
             };
@@ -155,7 +153,7 @@ impl AcceptTask {
             let connection_tx = self.connection_tx.clone();
             tokio::spawn(async move {
                 let acceptor = TlsAcceptor::from(profiles.server_config());
-                match connect(acceptor, stream, address, permit).await {
+                match connect(acceptor, stream, address, probation).await {
                     Ok(connection) => {
                         profiles.connections().accepted();
                         drop(connection_tx.send(connection).await); // refused only when we are ending
@@ -174,18 +172,21 @@ async fn connect(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     address: SocketAddr,
-    permit: Permit,
+    mut probation: Probation,
 ) -> io::Result<Connection> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let stream = tokio::select! {
+        handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => {
+            handshake.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
+        }
+        over = probation.over() => return Err(over),
+    };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate =
         certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
-    let known = Known::default();
+    let known = probation.known();
     if certificate.is_some() {
         known.set(); // by somebody whom the operator trusts
     }
@@ -195,11 +196,10 @@ async fn connect(
         calls: Arc::default(),
         certificate,
         remembered: Arc::default(),
-        known: known.clone(),
+        known,
         dscp: Dscp::default(),
     };
-    let probation = Probation::begin(known);
-    Ok(Connection { stream, peer, marked: None, probation, _permit: permit })
+    Ok(Connection { stream, peer, marked: None, probation })
 }
 
 impl Stream for Incoming {
@@ -211,6 +211,13 @@ impl Stream for Incoming {
 }
 
 impl Connection {
+    /// Every operation begins with it: a stranger that reads nothing is waited for in writes alone.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        self.probation.check(context).inspect_err(|over| {
+            debug!(peer = %self.peer.address, %over, "connection closed: nobody said who they are");
+        })
+    }
+
     /// Marks the packets as wished, before the first of them goes out. The two low bits are the kernel's (ECN).
     fn mark(&mut self) {
         let wished = self.peer.dscp.wished();
@@ -243,10 +250,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Err(over) = self.probation.check(context) {
-            debug!(peer = %self.peer.address, "connection closed: nobody said who they are");
-            return Poll::Ready(Err(over));
-        }
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -257,6 +261,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         self.mark();
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
@@ -266,6 +271,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         self.mark();
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
@@ -275,10 +281,12 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

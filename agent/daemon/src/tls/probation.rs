@@ -1,96 +1,282 @@
 //! How long a connection may stay on which nobody has said who they are.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::time::{Sleep, sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, Sleep, sleep},
+};
+use tracing::warn;
 
-/// From the handshake to the first call whose credentials check out. Clients connect when they have something to ask;
-/// whoever does not may not keep places from those who do.
-const PROBATION: Duration = Duration::from_secs(60);
+use super::limits::{Admission, BOUNDS, ConnectionTable, Number};
+use crate::auth::source_of;
 
-/// Whether somebody was identified on a connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Arc<AtomicBool>);
+/// Between two lines of the log about connections that were refused or ended: who knocks a thousand times a second
+/// must not fill the disk.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The connections of all listening sockets.
+#[derive(Debug)]
+pub(super) struct Limits {
+    table: Mutex<ConnectionTable<oneshot::Sender<()>>>,
+    tally: Mutex<Tally>,
+}
+
+/// The place of one connection; dropping it gives the place back.
+#[derive(Debug)]
+struct Permit {
+    limits: Arc<Limits>,
+    number: Number,
+}
+
+/// Connections that were refused or ended for others, since the last line of the log about them.
+#[derive(Debug, Default)]
+struct Tally {
+    refused: usize,
+    ended: usize,
+    logged: Option<Instant>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { table: Mutex::new(ConnectionTable::new(BOUNDS)), tally: Mutex::default() }
+    }
+}
+
+impl Limits {
+    /// Takes a connection in, as a stranger; nothing when there is no place for it.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Probation> {
+        let (end_tx, end_rx) = oneshot::channel();
+        let now = Instant::now();
+        let admission = self.table().admit(source_of(address), end_tx, now.into_std());
+        self.log(&admission, now);
+        for end_tx in admission.ended {
+            let _gone_meanwhile = end_tx.send(());
+        }
+        let permit = Arc::new(Permit { limits: self.clone(), number: admission.number? });
+        let look = Box::pin(sleep(permit.next_look().unwrap_or_default()));
+        let known = Known { set: Arc::default(), permit: Arc::downgrade(&permit) };
+        Some(Probation { permit, known, state: State::Stranger { end_rx, look } })
+    }
+
+    fn log(&self, admission: &Admission<oneshot::Sender<()>>, now: Instant) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.refused += usize::from(admission.number.is_none());
+        tally.ended += admission.ended.len();
+        let due = tally.logged.is_none_or(|logged| now - logged >= LOG_INTERVAL);
+        if due && tally.refused + tally.ended > 0 {
+            let Tally { refused, ended, .. } = *tally;
+            *tally = Tally { logged: Some(now), ..Tally::default() };
+            warn!(refused, ended, "too many connections: newcomers refused, strangers ended");
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, ConnectionTable<oneshot::Sender<()>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit {
+    fn identified(&self) {
+        self.limits.table().identified(self.number, Instant::now().into_std());
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        self.limits.table().next_look(self.number, Instant::now().into_std())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.limits.table().closed(self.number, Instant::now().into_std());
+    }
+}
+
+/// The word that somebody was identified on a connection. It does not keep the place of a connection that is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    set: Arc<AtomicBool>,
+    permit: Weak<Permit>,
+}
 
 impl Known {
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        let first = !self.set.swap(true, Ordering::AcqRel);
+        if let (true, Some(permit)) = (first, self.permit.upgrade()) {
+            permit.identified();
+        }
     }
 
     fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.set.load(Ordering::Acquire)
     }
 }
 
-/// The time in which somebody has to be identified.
+/// The place of one connection, and the time in which somebody has to be identified on it.
 #[derive(Debug)]
 pub(super) struct Probation {
+    permit: Arc<Permit>,
     known: Known,
-    /// Nothing as soon as somebody was.
-    end: Option<Pin<Box<Sleep>>>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Stranger {
+        end_rx: oneshot::Receiver<()>,
+        /// Until its time may be over.
+        look: Pin<Box<Sleep>>,
+    },
+    Identified,
+    Over(io::ErrorKind),
 }
 
 impl Probation {
-    pub(super) fn begin(known: Known) -> Self {
-        Self { known, end: Some(Box::pin(sleep(PROBATION))) }
+    pub(super) fn known(&self) -> Known {
+        self.known.clone()
     }
 
-    /// Whether the connection may go on. Wakes the task when the time is over.
+    /// Lets the connection go on, or not. Wakes the task when that changes.
     ///
     /// # Errors
-    /// When it is over.
+    /// When its time is over, or somebody else has got its place.
     pub(super) fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let Some(end) = &mut self.end else { return Ok(()) };
-        if self.known.is_set() {
-            self.end = None;
-            return Ok(());
+        if let State::Stranger { end_rx, look } = &mut self.state {
+            if self.known.is_set() {
+                self.state = State::Identified;
+            } else if let Poll::Ready(ended) = Pin::new(end_rx).poll(context) {
+                self.state = match ended {
+                    Ok(()) => State::Over(io::ErrorKind::ConnectionAborted),
+                    Err(_) => State::Identified, // the table has let go of a stranger
+                };
+            } else if is_over(look, &self.permit, context) {
+                self.state = match self.known.is_set() {
+                    true => State::Identified, // at this moment
+                    false => State::Over(io::ErrorKind::TimedOut),
+                };
+            }
         }
-        match end.as_mut().poll(context) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
+        match self.state {
+            State::Over(kind) => Err(kind.into()),
+            State::Stranger { .. } | State::Identified => Ok(()),
         }
     }
+
+    /// Waits until the connection may not go on.
+    pub(super) async fn over(&mut self) -> io::Error {
+        let poll = |context: &mut Context<'_>| {
+            self.check(context).err().map_or(Poll::Pending, Poll::Ready)
+        };
+        poll_fn(poll).await
+    }
+}
+
+/// Looks at a stranger whenever its time may be over.
+fn is_over(look: &mut Pin<Box<Sleep>>, permit: &Permit, context: &mut Context<'_>) -> bool {
+    while look.as_mut().poll(context).is_ready() {
+        match permit.next_look() {
+            Some(left) => look.as_mut().reset(Instant::now() + left),
+            None => return true,
+        }
+    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
+    use tokio::time::{advance, timeout};
 
-    use tokio::time::{Instant, advance, timeout};
-
+    use super::super::limits::{PATIENCE, SHORT_PATIENCE};
     use super::*;
 
-    /// Waits until the time is over, as a connection does that is never read from.
-    async fn is_over(probation: &mut Probation) -> io::Error {
-        poll_fn(|context| match probation.check(context) {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(error),
-        })
-        .await
+    fn admit(limits: &Arc<Limits>, address: &str) -> Probation {
+        limits.admit(address.parse().unwrap()).unwrap()
+    }
+
+    /// The error with which a connection is ended within this time, as one that is never read from.
+    async fn ended_within(probation: &mut Probation, time: Duration) -> Option<io::ErrorKind> {
+        timeout(time, probation.over()).await.ok().map(|error| error.kind())
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_stays_unknown_is_ended_and_who_is_identified_stays() {
+        let limits = Arc::new(Limits::default());
         let begun = Instant::now();
-        let mut stranger = Probation::begin(Known::default());
-        assert_eq!(is_over(&mut stranger).await.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed().as_secs(), PROBATION.as_secs());
+        let mut stranger = admit(&limits, "192.0.2.1");
+        assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut, "it stays so");
 
-        let known = Known::default();
-        let mut client = Probation::begin(known.clone());
-        advance(PROBATION / 2).await;
-        assert!(timeout(Duration::ZERO, is_over(&mut client)).await.is_err());
-        known.set();
-        assert!(timeout(10 * PROBATION, is_over(&mut client)).await.is_err());
+        let mut client = admit(&limits, "192.0.2.1");
+        advance(PATIENCE / 2).await;
+        assert_eq!(ended_within(&mut client, Duration::ZERO).await, None);
+        client.known().set();
+        assert_eq!(ended_within(&mut client, 10 * PATIENCE).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_is_half_full_waits_for_a_shorter_time() {
+        let limits = Arc::new(Limits::default());
+        let mut stranger = admit(&limits, "192.0.2.1");
+        let mut others: Vec<_> = (1..BOUNDS.connections / 2)
+            .map(|number| admit(&limits, &format!("198.51.{}.{}", number / 200, number % 200)))
+            .collect();
+        let begun = Instant::now();
+        assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), SHORT_PATIENCE.as_secs());
+        drop(stranger);
+        let last = others.last_mut().unwrap();
+        assert_eq!(ended_within(last, SHORT_PATIENCE).await, None, "no longer half full");
+    }
+
+    #[tokio::test]
+    async fn the_place_of_a_stranger_goes_to_a_newcomer_of_its_source() {
+        let most = 64;
+        // An address of IPv6 is chosen by the host within its /64, one of IPv4 is not.
+        for (addresses, ended) in [
+            (["192.0.2.1", "192.0.2.1"], true),
+            (["192.0.2.1", "::ffff:192.0.2.1"], true),
+            (["192.0.2.1", "192.0.2.2"], false),
+            (["2001:db8::1", "2001:db8::1:2:3:4"], true),
+            (["2001:db8::1", "2001:db8:0:1::1"], false),
+            (["::1", "::2"], true),
+        ] {
+            let limits = Arc::new(Limits::default());
+            let mut held: Vec<_> = (0..most).map(|_| admit(&limits, addresses[0])).collect();
+            let newcomer = admit(&limits, addresses[1]);
+            let want = ended.then_some(io::ErrorKind::ConnectionAborted);
+            assert_eq!(ended_within(&mut held[0], Duration::ZERO).await, want, "{addresses:?}");
+            assert_eq!(ended_within(&mut held[1], Duration::ZERO).await, None, "{addresses:?}");
+            drop(held);
+            newcomer.known().set();
+            let known = newcomer.known();
+            drop(newcomer);
+            known.set(); // of a connection that is gone
+            assert!(limits.table().is_empty(), "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn the_log_does_not_repeat_each_connection() {
+        let limits = Limits::default();
+        let now = Instant::now();
+        let refused = || Admission { number: None, ended: Vec::new() };
+        for _ in 0..100 {
+            limits.log(&refused(), now);
+        }
+        assert_eq!(limits.tally.lock().unwrap().refused, 99, "the first one is in the log");
+        limits.log(&refused(), now + LOG_INTERVAL);
+        assert_eq!(limits.tally.lock().unwrap().refused, 0);
     }
 }
