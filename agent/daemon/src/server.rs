@@ -22,6 +22,20 @@ const MAX_STREAMS: u32 = 256;
 /// and of all RPCs of its connection.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// Streams of one connection that we reset because the client broke the protocol, counted over the connection's life;
+/// the next one ends it. Each reset waits in memory until the client reads it, and a client may read nothing: without
+/// this limit memory has none (RUSTSEC-2024-0003). tonic passes its own "no limit" over hyper's 1024. A client that is
+/// in order has some only when it opens more than [`MAX_STREAMS`] before it knows better, so as many are enough.
+const MAX_LOCAL_RESETS: usize = MAX_STREAMS as usize;
+/// Streams of one connection that the client reset before we looked at them; one more ends the connection
+/// (CVE-2023-44487, "rapid reset"). It is h2's own figure, named so that no release changes it unseen.
+const MAX_PENDING_ACCEPT_RESETS: usize = 20;
+/// Octets of the headers of one RPC (RFC 9113 section 6.5.2); over it the answer is 431. The longest that is in order
+/// has a name, a password of 1 KiB and the metadata of a few proxies. hyper's own figure, named for the same reason.
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+/// Octets of one frame: the least that a server has to take (RFC 9113 section 4.2). A larger one gains nothing, since
+/// TLS cuts what is sent into records of 16 KiB.
+const MAX_FRAME_BYTES: u32 = 16 * 1024;
 
 /// Serves until `stop` resolves, then lets the RPCs under way end.
 ///
@@ -40,6 +54,10 @@ pub async fn serve(
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_local_error_reset_streams(Some(MAX_LOCAL_RESETS))
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_ACCEPT_RESETS))
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
         .layer(accounting::Layer::new(gnsi.accounts.clone()))
         .layer(Layer(authenticator))
         .layer(gnsi::Layer(gnsi))
