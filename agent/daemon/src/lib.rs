@@ -16,6 +16,7 @@ pub mod core;
 pub mod device;
 pub mod dhcp;
 pub mod gnsi;
+mod http1;
 pub mod image;
 mod introspect;
 pub mod local;

@@ -197,7 +197,8 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let _local = local::start(&socket, listened)?;
     let _introspection = match settings.introspect {
         Some(address) => {
-            Some(tcp::start(address, settings.state.path(), running.introspection).await?)
+            let (token, state) = (settings.introspect_token, settings.state.path());
+            Some(tcp::start(address, token, state, running.introspection).await?)
         }
         None => None,
     };

@@ -75,6 +75,9 @@ pub struct RunSettings {
     /// Serve what `holdfast show` shows, a page and metrics on this address of the loopback device, too
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = loopback_address)]
     pub introspect: Option<SocketAddr>,
+    /// What the token in the state folder is asked for on that address
+    #[arg(long, value_enum, default_value_t = IntrospectToken::Changes, requires = "introspect")]
+    pub introspect_token: IntrospectToken,
     /// File whose first line becomes the password of the user `admin` at start
     #[arg(long, value_name = "FILE")]
     pub admin_password_file: Option<PathBuf>,
@@ -97,6 +100,15 @@ pub struct RunSettings {
     pub image: ImageSettings,
     #[command(flatten)]
     pub bootz: BootzSettings,
+}
+
+/// What the token of introspection is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntrospectToken {
+    /// What changes something
+    Changes,
+    /// Reading, too
+    All,
 }
 
 /// How the software of the box is replaced.

@@ -5,13 +5,16 @@
 //! could take in).
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State as Shared;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt, stream};
 use serde_json::{Value as Json, json};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::arguments::Arguments;
 use super::document::Renderer;
@@ -23,13 +26,36 @@ use crate::core::{ShortStatus, Told};
 /// One thing to tell a reader.
 type Item = Result<Event, Infallible>;
 
+/// How many may read events at a time. A request that comes without it is not counted.
+#[derive(Clone, Debug)]
+pub(super) struct EventStreams {
+    places: Arc<Semaphore>,
+    most: usize,
+}
+
+impl EventStreams {
+    pub(super) fn at_most(most: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(most)), most }
+    }
+
+    fn take(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            let error =
+                format!("{} readers of events are connected, which is all that may be", self.most);
+            Failure::with(StatusCode::SERVICE_UNAVAILABLE, error)
+        })
+    }
+}
+
 /// `GET events`: `after-seq`, or the header `Last-Event-ID`.
 pub(super) async fn events(
     Shared(introspect): Shared<Introspect>,
+    streams: Option<Extension<EventStreams>>,
     headers: HeaderMap,
     arguments: Arguments,
 ) -> Result<Sse<impl Stream<Item = Item>>, Failure> {
     let arguments = arguments.only(&["after-seq"], &[])?;
+    let place = streams.map(|Extension(streams)| streams.take()).transpose()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = arguments.number("after-seq")?.or(last);
     // Listening begins before the past is read: a transaction may come twice, none is lost.
@@ -46,7 +72,10 @@ pub(super) async fn events(
             Err(RecvError::Closed) => None,
         }
     });
-    let live = live.map(move |told| document(&render, told));
+    let live = live.map(move |told| {
+        let _until_the_end = &place;
+        document(&render, told)
+    });
     // Something to send at once: a reader is connected when the first octets come.
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);

@@ -1,26 +1,33 @@
 //! The same paths on TCP, for browsers and collectors on the box itself.
 //!
 //! Everybody on the box can connect, so reading is all that goes without the token, which stands in a file that only
-//! the agent's user reads. A page from elsewhere gets nothing: no answer carries a CORS header, and a name that somebody
+//! the agent's user reads, and not even that when the operator says so. How many may read at a time is bounded, so that
+//! they leave file descriptors for clients of the network. A page from elsewhere gets nothing: no answer carries a CORS header, and a name that somebody
 //! points at this address is refused by the `Host` header.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rand::Rng as _;
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
+use super::events::EventStreams;
 use super::failure::Failure;
+use crate::http1;
+use crate::settings::IntrospectToken;
 use crate::store::{StoreError, write_private_file};
 
 /// The file with the token, in the state folder.
@@ -28,6 +35,12 @@ const TOKEN_FILE: &str = "introspect.token";
 const TOKEN_OCTETS: usize = 32;
 /// Names of this box that a browser on it may use.
 const LOCAL_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+/// Connections at one time: a few browsers, each with six, and collectors.
+const MAX_CONNECTIONS: usize = 64;
+/// Of these, readers of events, who stay: the rest is for those who ask and go.
+const MAX_EVENT_STREAMS: usize = 16;
+/// How long a client may take none of an answer. Readers of events are sent something every 15 s.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why the paths are not on TCP.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +65,7 @@ pub(crate) struct Tcp {
 #[derive(Clone)]
 struct Guard {
     token: Arc<Zeroizing<String>>,
+    asked_for: IntrospectToken,
 }
 
 /// Serves `routes` on an address of the loopback device.
@@ -60,23 +74,23 @@ struct Guard {
 /// When the address cannot be used, or the token cannot be read or made.
 pub(crate) async fn start(
     address: SocketAddr,
+    asked_for: IntrospectToken,
     state: &Path,
     routes: Router,
 ) -> Result<Tcp, TcpError> {
-    let routes = guarded(routes, token(state)?);
+    let routes = guarded(routes, token(state)?, asked_for);
     let failed = |source| TcpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     tracing::info!(address = %listener.local_addr().map_err(failed)?, "introspection is served");
-    let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "introspection has stopped");
-        }
-    });
+    let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: Some(WRITE_TIMEOUT) };
+    let task = tokio::spawn(http1::serve(listener, bounds, move |_| routes.clone()));
     Ok(Tcp { _task: AbortOnDropHandle::new(task) })
 }
 
-fn guarded(routes: Router, token: Zeroizing<String>) -> Router {
-    routes.layer(from_fn_with_state(Guard { token: Arc::new(token) }, admit))
+fn guarded(routes: Router, token: Zeroizing<String>, asked_for: IntrospectToken) -> Router {
+    let guard = Guard { token: Arc::new(token), asked_for };
+    let streams = EventStreams::at_most(MAX_EVENT_STREAMS);
+    routes.layer(Extension(streams)).layer(from_fn_with_state(guard, admit))
 }
 
 /// The token in the state folder, made when there is none.
@@ -105,9 +119,16 @@ async fn admit(Shared(guard): Shared<Guard>, request: Request, next: Next) -> Re
         return refused(StatusCode::MISDIRECTED_REQUEST, why);
     }
     let reading = [Method::GET, Method::HEAD].contains(request.method());
-    if !reading && !guard.knows(request.headers()) {
+    if !reading && !guard.knows_bearer(request.headers()) {
         let why = "what changes something needs the token: Authorization: Bearer ...";
         return refused(StatusCode::UNAUTHORIZED, why);
+    }
+    if reading && guard.asked_for == IntrospectToken::All && !guard.knows_reader(request.headers())
+    {
+        let why = "this agent is read with the token: Authorization: Bearer ...";
+        // Browsers ask for it, and send it with the page's own requests.
+        let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"holdfast\"")];
+        return (challenge, refused(StatusCode::UNAUTHORIZED, why)).into_response();
     }
     next.run(request).await
 }
@@ -128,11 +149,29 @@ fn is_local_name(headers: &HeaderMap) -> bool {
 }
 
 impl Guard {
-    fn knows(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
-        let given = given.and_then(|text| text.strip_prefix("Bearer "));
-        given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(self.token.as_bytes())))
+    fn knows_bearer(&self, headers: &HeaderMap) -> bool {
+        authorization(headers, "Bearer ").is_some_and(|given| self.is_token(given.as_bytes()))
     }
+
+    /// Reading is also done with the token as a password, whatever the name. Nothing is changed so: browsers add a
+    /// password that they know to requests of pages from elsewhere.
+    fn knows_reader(&self, headers: &HeaderMap) -> bool {
+        let password = |given: &str| {
+            let given = Zeroizing::new(BASE64.decode(given).ok()?);
+            let colon = given.iter().position(|octet| *octet == b':')?;
+            Some(self.is_token(&given[colon + 1..]))
+        };
+        self.knows_bearer(headers)
+            || authorization(headers, "Basic ").and_then(password).unwrap_or_default()
+    }
+
+    fn is_token(&self, given: &[u8]) -> bool {
+        given.ct_eq(self.token.as_bytes()).into()
+    }
+}
+
+fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix(scheme)
 }
 
 #[cfg(test)]
@@ -154,31 +193,53 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
         let routes = Router::new().route("/read", get(|| async {})).route("/do", post(|| async {}));
-        let routes = guarded(routes, first.clone());
+        let basic = |text: String| format!("Basic {}", BASE64.encode(text));
         let right = format!("Bearer {}", *first);
         let wrong = format!("Bearer {}x", *first);
-        for (method, path, host, token, want) in [
-            ("GET", "/read", Some("127.0.0.1:9190"), None, 200),
-            ("GET", "/read", Some("localhost"), None, 200),
-            ("GET", "/read", Some("[::1]:80"), None, 200),
-            ("GET", "/read", Some("evil.example:9190"), None, 421),
-            ("GET", "/read", Some("127.0.0.1.evil.example"), None, 421),
-            ("GET", "/read", Some("[::1].evil.example"), None, 421),
-            ("GET", "/read", None, None, 421),
-            ("POST", "/do", Some("localhost"), None, 401),
-            ("POST", "/do", Some("localhost"), Some(wrong.as_str()), 401),
-            ("POST", "/do", Some("localhost"), Some(&*first), 401),
-            ("POST", "/do", Some("localhost"), Some(right.as_str()), 200),
-            ("POST", "/do", Some("evil.example"), Some(right.as_str()), 421),
+        let password = basic(format!("anybody:{}", *first));
+        let wrong_password = basic(format!("anybody:{}x", *first));
+        let bare = basic((*first).clone());
+        // method and path, host, authorization, status when changes alone need the token, when all does
+        for (request, host, authorization, changes, all) in [
+            ("GET /read", Some("127.0.0.1:9190"), None, 200, 401),
+            ("GET /read", Some("localhost"), None, 200, 401),
+            ("GET /read", Some("[::1]:80"), None, 200, 401),
+            ("GET /read", Some("localhost"), Some(&right), 200, 200),
+            ("GET /read", Some("localhost"), Some(&wrong), 200, 401),
+            ("GET /read", Some("localhost"), Some(&password), 200, 200),
+            ("GET /read", Some("localhost"), Some(&wrong_password), 200, 401),
+            ("GET /read", Some("localhost"), Some(&bare), 200, 401),
+            ("HEAD /read", Some("localhost"), None, 200, 401),
+            ("GET /read", Some("evil.example:9190"), None, 421, 421),
+            ("GET /read", Some("127.0.0.1.evil.example"), None, 421, 421),
+            ("GET /read", Some("[::1].evil.example"), Some(&right), 421, 421),
+            ("GET /read", None, None, 421, 421),
+            ("POST /do", Some("localhost"), None, 401, 401),
+            ("POST /do", Some("localhost"), Some(&wrong), 401, 401),
+            ("POST /do", Some("localhost"), Some(&*first), 401, 401),
+            ("POST /do", Some("localhost"), Some(&password), 401, 401),
+            ("POST /do", Some("localhost"), Some(&right), 200, 200),
+            ("POST /do", Some("evil.example"), Some(&right), 421, 421),
         ] {
-            let mut request = Request::builder().method(method).uri(path);
-            request = host.into_iter().fold(request, |it, host| it.header(header::HOST, host));
-            request =
-                token.into_iter().fold(request, |it, is| it.header(header::AUTHORIZATION, is));
-            let answer =
-                routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-            assert_eq!(answer.status().as_u16(), want, "{method} {path} {host:?} {token:?}");
-            assert!(!answer.headers().keys().any(|name| name.as_str().contains("access-control")));
+            for (asked_for, want) in
+                [(IntrospectToken::Changes, changes), (IntrospectToken::All, all)]
+            {
+                let row = format!("{request} {host:?} {authorization:?} {asked_for:?}");
+                let (method, path) = request.split_once(' ').unwrap();
+                let mut asked = Request::builder().method(method).uri(path);
+                asked = host.into_iter().fold(asked, |it, host| it.header(header::HOST, host));
+                asked = authorization
+                    .into_iter()
+                    .fold(asked, |it, is| it.header(header::AUTHORIZATION, is));
+                let asked = asked.body(Body::empty()).unwrap();
+                let routes = guarded(routes.clone(), first.clone(), asked_for);
+                let answer = routes.oneshot(asked).await.unwrap();
+                assert_eq!(answer.status().as_u16(), want, "{row}");
+                let challenged = answer.headers().contains_key(header::WWW_AUTHENTICATE);
+                assert_eq!(challenged, want == 401 && path == "/read", "{row}");
+                let names = answer.headers().keys();
+                assert!(!names.into_iter().any(|it| it.as_str().contains("access-control")));
+            }
         }
     }
 }

@@ -21,18 +21,16 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, Request, State, connect_info::Connected},
+    extract::{ConnectInfo, Extension, Request, State},
     http::StatusCode,
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
-    serve::IncomingStream,
 };
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::error;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStart, routes as bootz};
@@ -43,9 +41,14 @@ use crate::{
     accounting::Accounts,
     auth::{Password, UserError, Users},
     caller::{Caller, Role, Source},
+    http1,
     logging::Chain,
     settings::Shown,
 };
+
+/// Connections at one time: people and scripts of the box, with one each. They are trusted, so one may take as long as
+/// it likes to read an answer; a script that leaves connections behind may not take all file descriptors.
+const MAX_CONNECTIONS: usize = 64;
 
 /// Why there is no local socket.
 #[derive(Debug, thiserror::Error)]
@@ -106,12 +109,10 @@ pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
         .merge(more)
         .layer(middleware::from_fn(admit))
         .layer(middleware::from_fn_with_state(accounts, account::account));
-    let service = routes.into_make_service_with_connect_info::<LocalPeer>();
-    let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, service).await {
-            error!(%error, "the local socket has stopped");
-        }
-    });
+    let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: None };
+    let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
+        routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
+    }));
     Ok(Local { path: path.into(), _task: AbortOnDropHandle::new(task) })
 }
 
@@ -131,13 +132,11 @@ struct LocalPeer {
     uid: Option<u32>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for LocalPeer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
-    }
-}
-
 impl LocalPeer {
+    fn of(stream: &UnixStream) -> Self {
+        Self { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()) }
+    }
+
     /// Root and the user the agent runs as may use the socket.
     fn caller(self) -> Option<Caller> {
         let own = nix::unistd::geteuid().as_raw();
