@@ -36,3 +36,4 @@ pub mod software;
 pub mod store;
 pub mod telemetry;
 pub mod tls;
+mod watchdog;

@@ -1,6 +1,6 @@
 //! The agent as a process: what it may do, when it ends, and what the service manager is told.
 
-use std::{io, os::unix::process::CommandExt, process::Command};
+use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
 
 use nix::sys::{prctl, stat};
 use sd_notify::NotifyState;
@@ -97,6 +97,16 @@ impl Signals {
 /// Tells the service manager that requests are answered.
 pub fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// How long the service manager's watchdog waits for a word of the agent; nothing where there is no watchdog.
+pub fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero())
+}
+
+/// Tells the watchdog that the agent is at work.
+pub fn notify_watchdog() {
+    notify(&[NotifyState::Watchdog]);
 }
 
 /// Tells the service manager that the end has begun.

@@ -30,7 +30,7 @@ use crate::{
     device::Device,
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
-    local::{self, Inspect, Inspector, LocalError},
+    local::{self, Inspect, Inspector, Local, LocalError},
     logging::{self, Chain},
     northbound,
     packages::{PackageError, Packages},
@@ -43,6 +43,7 @@ use crate::{
     store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
     telemetry::view::now_ns,
     tls::{Listener, TlsError},
+    watchdog,
 };
 
 /// How long the first changes to the box may hold up the word that the agent is ready: half of what service managers
@@ -105,6 +106,8 @@ pub enum RunError {
     Bootz(#[from] BootzError),
     #[error("the server has stopped")]
     Server(#[from] tonic::transport::Error),
+    #[error("{0} has ended by itself, and nothing works without it; the log says why")]
+    Ended(&'static str),
 }
 
 /// Runs until the process is told to end.
@@ -194,7 +197,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         accounts: accounts.clone(),
         more: running.local_routes,
     };
-    let _local = local::start(&socket, listened)?;
+    let local = local::start(&socket, listened)?;
     let _introspection = match settings.introspect {
         Some(address) => {
             let (token, state) = (settings.introspect_token, settings.state.path());
@@ -218,28 +221,32 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     }
     let ready = announce(running.core.handle(), format!("listening on {addresses:?}"));
     let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
+    let _feeding = process::watchdog().map(|patience| feed(patience, running.core.handle()));
 
+    let mut vital = Vital { core: running.core.handle(), store: store.clone(), local };
     let due = reboots.due();
     tokio::pin!(due);
     let end = loop {
         tokio::select! {
             told = signals.next() => match told {
                 Told::Reload => profiles.reload(),
-                Told::End => break End::Told,
+                Told::End => break Ok(End::Told),
             },
-            pending = &mut due => break End::Reboot(pending.extent.unwrap_or(settings.reboot)),
+            pending = &mut due => break Ok(End::Reboot(pending.extent.unwrap_or(settings.reboot))),
             ended = &mut server => {
-                return ended.unwrap_or(Ok(())).map(|()| End::Told).map_err(RunError::from);
+                let ended = ended.unwrap_or(Ok(()));
+                break Err(ended.map_or_else(RunError::Server, |()| RunError::Ended("the server")));
             }
+            part = vital.ended() => break Err(RunError::Ended(part)),
         }
     };
     // A service manager that hears of an end waits for it, and kills what comes after.
-    if end != End::Reboot(Extent::Agent) {
+    if !matches!(end, Ok(End::Reboot(Extent::Agent))) {
         process::notify_stopping();
     }
     running.gnsi.rotations.stop(ROLL_BACK_TIMEOUT).await; // while everything that it takes is there
     drop(stop_tx);
-    if timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
+    if !server.is_finished() && timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open
     }
     drop(running.bootz);
@@ -251,7 +258,35 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
         running.journal.flush(JOURNAL_TIMEOUT);
         accounts.end(ACCOUNTS_TIMEOUT);
     });
-    Ok(end)
+    end
+}
+
+/// Parts that the agent is nothing without: when one of them ends by itself, so does the process, with an error, and
+/// the service manager starts it anew.
+struct Vital {
+    core: CoreHandle,
+    store: Store,
+    local: Local,
+}
+
+impl Vital {
+    /// The name of the first part that ends. Not to be called again after that.
+    async fn ended(&mut self) -> &'static str {
+        tokio::select! {
+            () = self.core.ended() => "the core",
+            () = self.store.ended() => "the store",
+            () = self.local.ended() => "the local socket",
+        }
+    }
+}
+
+/// Feeds the watchdog of the service manager as long as the core answers.
+fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
+    let beat = move || {
+        let core = core.clone();
+        async move { core.beat().await.is_ok() }
+    };
+    AbortOnDropHandle::new(tokio::spawn(watchdog::feed(patience, beat, process::notify_watchdog)))
 }
 
 /// Tells the service manager that the agent is ready: services that are ordered after it find the box as it was
@@ -360,5 +395,77 @@ async fn close(store: &Store) {
         Ok(Ok(())) | Ok(Err(StoreError::Stopped)) => {}
         Ok(Err(error)) => error!(error = %Chain(&error), "cannot close the database"),
         Err(_) => error!("the disk did not answer in time; what was answered is safe"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures::FutureExt;
+    use holdfast_platform::transport::SimulatedKernel;
+
+    use super::*;
+    use crate::{
+        core::tests::{Agent, BOX},
+        store::tests::Fault,
+    };
+
+    async fn agent(folder: &Path) -> Agent {
+        Agent::start(&SimulatedKernel::new(&["eth0"]), folder).await
+    }
+
+    #[tokio::test]
+    async fn the_run_ends_with_the_part_that_ends_first() {
+        for part in ["the core", "the store", "the local socket"] {
+            let folder = tempfile::tempdir().unwrap();
+            let agent = agent(folder.path()).await;
+            let local = match part {
+                "the local socket" => Local::of(async { panic!("as a bug would") }),
+                _ => Local::of(pending()),
+            };
+            let mut vital = Vital { core: agent.handle.clone(), store: agent.store(), local };
+            let ended = vital.ended();
+            tokio::pin!(ended);
+            match part {
+                "the core" => {
+                    assert!(ended.as_mut().now_or_never().is_none(), "everything is at work");
+                    let question = agent.handle.look(|_| -> () { panic!("as a bug would") });
+                    assert!(question.await.is_err());
+                }
+                "the store" => {
+                    assert!(ended.as_mut().now_or_never().is_none(), "everything is at work");
+                    agent.store().refuse(Fault::Panic).await.unwrap();
+                    assert!(agent.update(BOX).await.is_err());
+                }
+                _ => {}
+            }
+            assert_eq!(timeout(Duration::from_secs(30), ended).await, Ok(part));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_core_that_hangs_answers_no_heartbeat() {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = agent(folder.path()).await;
+        agent.handle.beat().await.unwrap();
+
+        let (go_on, held) = std::sync::mpsc::channel::<()>();
+        let (begun_tx, begun) = oneshot::channel();
+        let core = agent.handle.clone();
+        let hanging = tokio::spawn(async move {
+            let hung = core.look(move |_| {
+                begun_tx.send(()).unwrap();
+                held.recv().unwrap();
+            });
+            hung.await.unwrap();
+        });
+        begun.await.unwrap();
+        let beat = agent.handle.beat();
+        tokio::pin!(beat);
+        assert!(beat.as_mut().now_or_never().is_none(), "the loop stands still");
+        go_on.send(()).unwrap();
+        beat.await.unwrap();
+        hanging.await.unwrap();
     }
 }

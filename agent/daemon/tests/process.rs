@@ -50,6 +50,11 @@ impl Device {
 
     /// Starts the agent and waits until it says that it is ready.
     fn agent(&self, options: &[&str]) -> Agent {
+        self.agent_in(options, &[])
+    }
+
+    /// The same with these variables in its environment.
+    fn agent_in(&self, options: &[&str], variables: &[(&str, &str)]) -> Agent {
         let notify = self.folder.path().join("notify");
         let _of_an_earlier_start = fs::remove_file(&notify);
         let manager = UnixDatagram::bind(&notify).unwrap();
@@ -66,6 +71,7 @@ impl Device {
             .arg(self.folder.path())
             .args(options)
             .env("NOTIFY_SOCKET", &notify)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -87,13 +93,20 @@ struct Agent {
 
 impl Agent {
     fn wait_for(&self, line: &str) {
+        self.wait_for_after(line, |_| ());
+    }
+
+    /// Looks at each line that comes before.
+    fn wait_for_after(&self, line: &str, look: impl Fn(&str)) {
         let mut message = [0; 512];
         loop {
             let length = match self.manager.recv(&mut message) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue, // not restarted, as it has a timeout
                 received => received.unwrap_or_else(|error| panic!("no {line}: {error}")),
             };
-            if String::from_utf8_lossy(&message[..length]).lines().any(|told| told == line) {
+            let text = String::from_utf8_lossy(&message[..length]);
+            text.lines().for_each(&look);
+            if text.lines().any(|told| told == line) {
                 return;
             }
         }
@@ -163,6 +176,19 @@ fn sigterm_ends_the_agent_within_a_second() {
     assert!(duration < Duration::from_secs(1), "{duration:?}");
     assert!(!folder.state().join("holdfast.sock").exists());
     assert!(folder.log().contains("there are no users"), "{}", folder.log());
+}
+
+#[test]
+fn a_watchdog_is_fed_where_there_is_one() {
+    let folder = Device::new();
+    let agent = folder.agent_in(&[], &[("WATCHDOG_USEC", "400000")]);
+    for _ in 0..3 {
+        agent.wait_for("WATCHDOG=1");
+    }
+    drop(agent);
+    let mut agent = folder.agent(&[]);
+    agent.end();
+    agent.wait_for_after("STOPPING=1", |told| assert_ne!(told, "WATCHDOG=1"));
 }
 
 #[test]

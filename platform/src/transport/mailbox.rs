@@ -37,6 +37,8 @@ struct Queue {
     popped: usize,
     latest: Latest,
     writers: usize,
+    /// A transport has panicked: its operations are never answered.
+    is_broken: bool,
     reader_gone: bool,
 }
 
@@ -82,13 +84,16 @@ impl Clone for Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        self.0.lock().writers -= 1;
+        let mut queue = self.0.lock();
+        queue.writers -= 1;
+        queue.is_broken |= std::thread::panicking();
+        drop(queue);
         self.0.filled.notify_one();
     }
 }
 
 impl Events {
-    /// The next event; `None` when all transports have ended. Cancelling it loses nothing.
+    /// The next event; `None` when all transports have ended, or one has panicked. Cancelling it loses nothing.
     pub async fn recv(&mut self) -> Option<Event> {
         loop {
             let filled = self.0.filled.notified();
@@ -97,7 +102,7 @@ impl Events {
                 if let Some(event) = queue.pop() {
                     return Some(event);
                 }
-                if queue.writers == 0 {
+                if queue.writers == 0 || queue.is_broken {
                     return None;
                 }
             }
@@ -286,5 +291,19 @@ mod tests {
             assert!(events.recv().await.is_none());
         });
         writer.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_transport_that_panics_ends_the_events_of_all() {
+        let (mailbox, mut events) = mailbox();
+        let other = mailbox.clone();
+        let writer = std::thread::spawn(move || {
+            mailbox.post(completion(1));
+            panic!("as a bug would");
+        });
+        assert!(writer.join().is_err());
+        assert!(events.recv().await.is_some(), "what it told before counts");
+        assert!(events.recv().await.is_none());
+        drop(other);
     }
 }

@@ -60,6 +60,8 @@ pub use startup::{Parts, StartError};
 const COMMIT_QUEUE_DEPTH: usize = 64;
 /// Questions of the local socket that wait for the loop to come round.
 const QUERY_QUEUE_DEPTH: usize = 64;
+/// Heartbeats that wait for the loop to come round: there is one watchdog.
+const BEAT_QUEUE_DEPTH: usize = 1;
 
 /// The running core. Dropping it stops the task.
 #[derive(Debug)]
@@ -74,6 +76,7 @@ pub struct Core {
 pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
     query_tx: mpsc::Sender<Query>,
+    beat_tx: mpsc::Sender<oneshot::Sender<()>>,
     ear: inside::Ear,
     revision_rx: watch::Receiver<Arc<Revision>>,
     behind_rx: watch::Receiver<bool>,
@@ -197,6 +200,21 @@ impl CoreHandle {
     pub fn switch(&self, service: Service) -> impl Fn() -> bool + Send + Sync + use<> {
         let configuration_rx = self.configuration_rx.clone();
         move || configuration_rx.borrow().layers().is_on(service)
+    }
+
+    /// Returns when the loop has ended, in order or by a panic: nothing is changed or shown any more.
+    pub async fn ended(&self) {
+        self.commit_tx.closed().await;
+    }
+
+    /// Returns when the loop comes round: it is neither stuck nor gone.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn beat(&self) -> Result<(), CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.beat_tx.send(answer).await.map_err(|_| CommitError::Stopped)?;
+        answered.await.map_err(|_| CommitError::Stopped)
     }
 
     /// The TLS profile of the server by the configuration in force.

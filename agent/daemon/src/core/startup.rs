@@ -25,7 +25,9 @@ use super::publish::Publisher;
 use super::reconcile;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
-use super::{COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH};
+use super::{
+    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
+};
 use crate::logging::Chain;
 use crate::store::{self, Loaded, Store, StoreError};
 use crate::telemetry::BoundarySender;
@@ -122,6 +124,7 @@ impl Core {
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
+        let (beat_tx, beat_rx) = mpsc::channel(BEAT_QUEUE_DEPTH);
         let (revision_tx, revision_rx) = watch::channel(publisher.revision());
         let (behind_tx, behind_rx) = watch::channel(false);
         let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
@@ -147,6 +150,7 @@ impl Core {
             started: Instant::now(),
             commit_rx,
             query_rx,
+            beat_rx,
             events,
             work: WorkSet::default(),
             revision_tx,
@@ -166,6 +170,7 @@ impl Core {
         let handle = CoreHandle {
             commit_tx,
             query_tx,
+            beat_tx,
             ear,
             revision_rx,
             behind_rx,

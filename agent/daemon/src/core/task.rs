@@ -16,6 +16,7 @@ use holdfast_scheduler::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::error;
 
 use super::confirm::Window;
 use super::election::Elections;
@@ -39,11 +40,15 @@ use crate::telemetry::{BoundarySender, Revision};
 enum Event {
     Commit(Box<CommitRequest>),
     Query(Query),
+    /// The watchdog wants to know whether the loop still turns.
+    Beat(oneshot::Sender<()>),
     Platform(transport::Event),
     Work(Work),
     DeadlineDue,
-    /// The transports or the handle are gone.
+    /// The handle is gone.
     Stop,
+    /// A transport has ended by itself: what it was asked to do is never answered.
+    TransportsGone,
 }
 
 /// What came of something the loop had started and not waited for.
@@ -83,6 +88,7 @@ pub(super) struct CoreTask {
     pub(super) started: Instant,
     pub(super) commit_rx: mpsc::Receiver<CommitRequest>,
     pub(super) query_rx: mpsc::Receiver<Query>,
+    pub(super) beat_rx: mpsc::Receiver<oneshot::Sender<()>>,
     pub(super) events: Events,
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
@@ -117,10 +123,15 @@ impl CoreTask {
             match self.next_event(stopping).await {
                 Event::Commit(request) => self.admit(*request),
                 Event::Query(query) => self.answer(query),
+                // The watchdog may have given this one up.
+                Event::Beat(answer) => drop(answer.send(())),
                 Event::Platform(event) => self.take_in(event),
                 Event::Work(work) => self.go_on(work),
                 Event::DeadlineDue => self.deadline_due(),
                 Event::Stop => stopping = true,
+                Event::TransportsGone => {
+                    return error!("a transport has ended; nothing can be changed any more");
+                }
             }
             self.publish_state();
             self.answer_waiting();
@@ -139,8 +150,9 @@ impl CoreTask {
         tokio::select! {
             biased;
             _ = &mut self.stop_rx, if !stopping => Event::Stop,
+            Some(answer) = self.beat_rx.recv() => Event::Beat(answer),
             Some(work) = self.work.0.next() => Event::Work(work),
-            event = self.events.recv() => event.map_or(Event::Stop, Event::Platform),
+            event = self.events.recv() => event.map_or(Event::TransportsGone, Event::Platform),
             () = due => Event::DeadlineDue,
             Some(query) = self.query_rx.recv(), if !self.is_revealing() => Event::Query(query),
             Some(request) = self.commit_rx.recv(), if self.transaction.is_none() && !stopping => Event::Commit(Box::new(request)),
@@ -410,7 +422,7 @@ impl CoreTask {
             Stage::Aborting { error } => {
                 self.publisher.release();
                 if let Err(error) = result {
-                    tracing::error!(error = %Chain(&error), "cannot take a change back in the store; a restart will");
+                    error!(error = %Chain(&error), "cannot take a change back in the store; a restart will");
                 }
                 transaction.ticket.answer(Err(error));
             }
@@ -450,7 +462,7 @@ impl CoreTask {
                 step
             }
             Err(fault) => {
-                tracing::error!(error = %Chain(&fault), "cannot plan the way back");
+                error!(error = %Chain(&fault), "cannot plan the way back");
                 self.publisher.release();
                 return transaction.ticket.answer(Err(CommitError::Store(error)));
             }

@@ -62,7 +62,23 @@ pub struct LocalError {
 #[derive(Debug)]
 pub struct Local {
     path: PathBuf,
-    _task: AbortOnDropHandle<()>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Local {
+    /// Returns when the socket is served no more, for whatever reason. Not to be called again after that.
+    pub async fn ended(&mut self) {
+        // A panic was logged where it happened.
+        let _ = (&mut self.task).await;
+    }
+}
+
+#[cfg(test)]
+impl Local {
+    /// A socket whose task is this one.
+    pub(crate) fn of(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { path: PathBuf::new(), task: AbortOnDropHandle::new(tokio::spawn(task)) }
+    }
 }
 
 impl Drop for Local {
@@ -113,7 +129,7 @@ pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
     let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
     }));
-    Ok(Local { path: path.into(), _task: AbortOnDropHandle::new(task) })
+    Ok(Local { path: path.into(), task: AbortOnDropHandle::new(task) })
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {

@@ -350,6 +350,11 @@ impl Store {
         self.send(|answer| Command::Close { answer })
     }
 
+    /// Returns when the thread of the database has ended, in order or by a panic.
+    pub async fn ended(&self) {
+        self.command_tx.closed().await;
+    }
+
     /// Lets the next commit fail.
     #[cfg(test)]
     pub(crate) fn refuse(&self, fault: tests::Fault) -> Answer<()> {

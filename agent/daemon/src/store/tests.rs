@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     Lost,
     /// It is written, and reported as an error.
     Misreported,
+    /// The thread of the database panics.
+    Panic,
 }
 
 impl Fault {
@@ -45,6 +47,7 @@ impl Fault {
                 return Ok(());
             }
             Self::Misreported => write.commit().unwrap(),
+            Self::Panic => panic!("as a bug would"),
             Self::Unprepared | Self::Unwritten | Self::Lost => {}
         }
         let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
