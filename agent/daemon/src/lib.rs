@@ -7,6 +7,7 @@
 //! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
 //! request is that request's status and nothing else.
 
+pub mod access;
 pub mod accounting;
 pub mod auth;
 pub mod bootz;

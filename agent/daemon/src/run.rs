@@ -153,8 +153,8 @@ struct Running {
     introspection: Router,
     journal: Journal,
     gnsi: Gnsi,
-    /// Shows which TLS profile is bound.
-    _following: AbortOnDropHandle<()>,
+    /// Show which TLS profile is bound, and count what gives or takes rights.
+    _following: [AbortOnDropHandle<()>; 2],
 }
 
 async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
@@ -357,7 +357,8 @@ async fn start_core(
     let core = Core::start(parts).await?;
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
-    let following = gnsi.follow_binding(bound, core.handle()).await;
+    let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
+    let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
     northbound::begin_software(&core.handle(), &gnsi, &software).await?;
     let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);

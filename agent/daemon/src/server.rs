@@ -6,7 +6,7 @@ use std::{future::Future, time::Duration};
 use tonic::{service::Routes, transport::Server};
 
 use crate::{
-    accounting,
+    access, accounting,
     auth::{Authenticator, Layer},
     gnsi::{self, Gnsi},
     tls::Incoming,
@@ -59,8 +59,9 @@ pub async fn serve(
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .layer(accounting::Layer::new(gnsi.accounts.clone()))
-        .layer(Layer(authenticator))
-        .layer(gnsi::Layer(gnsi))
+        .layer(Layer(authenticator.clone()))
+        .layer(gnsi::Layer(gnsi.clone()))
+        .layer(access::Layer::new(authenticator, gnsi))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop)
         .await

@@ -297,8 +297,13 @@ pub(crate) fn authn(caller: &Caller) -> Authn {
 /// Why they were not.
 fn refused(refusal: &Refusal) -> Authn {
     let kind = match refusal {
-        Refusal::WrongPassword | Refusal::BackOff { .. } | Refusal::Busy => AuthnKind::Password,
-        Refusal::NamelessCertificate | Refusal::OtherName(_) => AuthnKind::TlsCertificate,
+        Refusal::WrongPassword
+        | Refusal::BackOff { .. }
+        | Refusal::Busy
+        | Refusal::PasswordReplaced => AuthnKind::Password,
+        Refusal::NamelessCertificate | Refusal::OtherName(_) | Refusal::Certificate(_) => {
+            AuthnKind::TlsCertificate
+        }
         Refusal::NoCredentials | Refusal::NameAlone | Refusal::Malformed(_) => AuthnKind::None,
     };
     let outcome = match refusal {

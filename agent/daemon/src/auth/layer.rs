@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{Authenticator, Credentials, Password, Refusal, check_name};
+use super::{Admission, Authenticator, Credentials, Password, Refusal, check_name};
 use crate::{accounting::Login, caller::Caller, tls::Peer};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
@@ -85,8 +85,9 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
         Box::pin(async move {
             match admit(&authenticator, &mut request).await {
-                Ok(caller) => {
-                    request.extensions_mut().insert(caller);
+                Ok(admission) => {
+                    request.extensions_mut().insert(admission.caller.clone());
+                    request.extensions_mut().insert(admission);
                     inner.call(request).await
                 }
                 Err(status) => Ok(status.into_http()),
@@ -98,7 +99,7 @@ where
 async fn admit(
     authenticator: &Authenticator,
     request: &mut Request<Body>,
-) -> Result<Caller, Status> {
+) -> Result<Admission, Status> {
     let login = request.extensions().get::<Login>().cloned().unwrap_or_default();
     let credentials = take_credentials(request.headers_mut());
     let credentials = credentials.inspect_err(|refusal| login.refused(None, refusal))?;
@@ -106,14 +107,22 @@ async fn admit(
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
     let tried = credentials.name.clone();
-    let identified = authenticator.identify(credentials, &peer).await;
+    let entrance = authenticator.entrance(&credentials);
+    let identified = match authenticator.as_it_stands(&peer) {
+        Ok(peer) => authenticator.identify(credentials, &peer).await,
+        Err(refusal) => Err(refusal),
+    };
     let caller = identified.inspect_err(|refusal| login.refused(tried, refusal))?;
     peer.known.set();
     login.identified(&caller);
-    if !open_to_readers(request.uri().path()) {
-        caller.require_admin(method_name(request.uri().path()))?;
-    }
-    Ok(caller)
+    require_role(&caller, request.uri().path())?;
+    Ok(entrance.admit(caller))
+}
+
+/// # Errors
+/// `PERMISSION_DENIED` when the role does not allow this method.
+pub(super) fn require_role(caller: &Caller, path: &str) -> Result<(), Status> {
+    if open_to_readers(path) { Ok(()) } else { caller.require_admin(method_name(path)) }
 }
 
 /// Takes the password out of the request: no handler needs it, and what is not there cannot be logged.

@@ -12,6 +12,7 @@
 //!
 //! Absent on purpose: a default user or password.
 
+mod again;
 mod backoff;
 mod layer;
 mod password;
@@ -22,17 +23,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use holdfast_security::certz::Rejection;
 use smol_str::SmolStr;
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::{info, warn};
 
-use self::{backoff::BackOff, password::Tag, users::UserEntry};
 pub use self::{
+    again::Admission,
     backoff::source_of,
     layer::{Authenticated, Layer},
     password::{Password, PasswordError},
     users::{ConfiguredRoles, UserError, Users, check_name},
 };
+use self::{backoff::BackOff, password::Tag, users::UserEntry};
 use crate::{
     caller::{Caller, Role, Source},
     gnsi::Gnsi,
@@ -63,6 +66,10 @@ pub enum Refusal {
     BackOff { source_address: std::net::IpAddr, retry: Duration },
     #[error("too many logins are being checked, try again")]
     Busy,
+    #[error("the password that this began with does not count any more")]
+    PasswordReplaced,
+    #[error("the box would not let the client certificate of this connection in any more: {0}")]
+    Certificate(Rejection),
 }
 
 /// What a client says about itself.

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::password::{self, Password, PasswordError, Tag, Tagger};
 use crate::{
+    access::AccessEpoch,
     caller::Role,
     gnsi::Switch,
     store::{Store, StoreError, User},
@@ -55,12 +56,23 @@ pub trait ConfiguredRoles: std::fmt::Debug + Send + Sync {
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
     /// Passwords that gNSI gave, which go before those of the entries.
-    given: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
+    given: RwLock<Given>,
+    /// Counts each change of a user.
+    access: AccessEpoch,
     /// Whether these do go before them; not there before gNSI is.
     gnsi: OnceLock<Switch>,
     /// Not there until the configuration is in force.
     configured: OnceLock<Box<dyn ConfiguredRoles>>,
     tagger: Tagger,
+}
+
+/// Passwords that gNSI gave.
+#[derive(Debug, Default)]
+struct Given {
+    /// For new logins: what is final, or what is tried.
+    in_force: BTreeMap<SmolStr, Arc<UserEntry>>,
+    /// What is final.
+    last: BTreeMap<SmolStr, Arc<UserEntry>>,
 }
 
 /// A user, with the password that was last verified. A change of the user makes a new entry, which remembers nothing.
@@ -97,12 +109,18 @@ impl Users {
             shared: Arc::new(Shared {
                 entries: RwLock::new(entries),
                 given: RwLock::default(),
+                access: AccessEpoch::default(),
                 gnsi: OnceLock::new(),
                 configured: OnceLock::new(),
                 tagger: Tagger::new()?,
             }),
             store,
         })
+    }
+
+    /// Counts whatever changes the rights of callers: here, in policies, in TLS profiles.
+    pub fn access(&self) -> &AccessEpoch {
+        &self.shared.access
     }
 
     pub fn is_empty(&self) -> bool {
@@ -126,11 +144,11 @@ impl Users {
         configured.or_else(|| self.own(name).map(|entry| entry.role()))
     }
 
-    /// From now on these are the passwords of these users, instead of their own. Logins with a password that stays are
-    /// remembered.
+    /// From now on new logins are by these passwords of these users, instead of their own. Logins with a password that
+    /// stays are remembered; what began with another one goes on until [`Self::settle`].
     pub fn supersede(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
-        let known = std::mem::take(&mut *given);
+        let known = std::mem::take(&mut given.in_force);
         let entry = |(name, hash): (SmolStr, CryptHash)| {
             let same = known.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
             let user = || User {
@@ -140,7 +158,17 @@ impl Users {
             };
             (name.clone(), same.unwrap_or_else(|| entry_of(user())))
         };
-        *given = passwords.into_iter().map(entry).collect();
+        given.in_force = passwords.into_iter().map(entry).collect();
+        drop(given);
+        self.shared.access.advance();
+    }
+
+    /// The passwords of [`Self::supersede`] are final.
+    pub fn settle(&self) {
+        let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
+        given.last = given.in_force.clone();
+        drop(given);
+        self.shared.access.advance();
     }
 
     /// Names and roles, ascending by name.
@@ -150,7 +178,8 @@ impl Users {
         entries.iter().map(|(name, entry)| (name.clone(), role(name, entry))).collect()
     }
 
-    /// Makes a user or changes it; what was remembered of its logins is forgotten. Durable when it returns.
+    /// Makes a user or changes it; what was remembered of its logins is forgotten. A password that the user has already
+    /// keeps its hash, so that what began with it goes on. Durable when it returns.
     ///
     /// # Errors
     /// When the name is none, or hashing or storing fails; then nothing has changed.
@@ -161,8 +190,13 @@ impl Users {
         password: Option<Password>,
     ) -> Result<(), UserError> {
         check_name(&name)?;
+        let known = self.own(&name);
         let hashed = tokio::task::spawn_blocking(move || {
-            password.map_or(Ok(String::new()), |given| given.hash())
+            let Some(given) = password else { return Ok(String::new()) };
+            match known.filter(|known| given.matches(known.password_hash())) {
+                Some(known) => Ok(known.password_hash().to_owned()),
+                None => given.hash(),
+            }
         });
         let password_hash = hashed
             .await
@@ -177,10 +211,11 @@ impl Users {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name, entry_of(user));
+        self.shared.access.advance();
         Ok(())
     }
 
-    /// Removes a user; its next request is refused.
+    /// Removes a user; its next request is refused, and its streams end.
     ///
     /// # Errors
     /// When there is no such user, or the database refuses.
@@ -191,6 +226,7 @@ impl Users {
         }
         info!(user = %name, "user deleted");
         self.shared.entries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.shared.access.advance();
         Ok(())
     }
 
@@ -223,6 +259,22 @@ impl Users {
     /// What a password is compared with.
     pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
+        self.entry_among(&given.in_force, name)
+    }
+
+    /// The user, when it still has the password of this entry: by what is in force, or by what is final beside it.
+    pub(super) fn same_password(&self, name: &str, begun: &UserEntry) -> Option<Arc<UserEntry>> {
+        let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
+        let both = [&given.in_force, &given.last].map(|given| self.entry_among(given, name));
+        let same = |entry: &Arc<UserEntry>| entry.password_hash() == begun.password_hash();
+        both.into_iter().flatten().find(same)
+    }
+
+    fn entry_among(
+        &self,
+        given: &BTreeMap<SmolStr, Arc<UserEntry>>,
+        name: &str,
+    ) -> Option<Arc<UserEntry>> {
         let given = given.get(name).cloned().filter(|_| self.role(name).is_some());
         let (own, is_on) = (self.own(name), self.shared.gnsi.get().is_none_or(Switch::is_on));
         match own {
@@ -238,7 +290,7 @@ impl Users {
         let names: BTreeSet<SmolStr> = {
             let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
             let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
-            own.keys().chain(given.keys()).cloned().collect()
+            own.keys().chain(given.in_force.keys()).cloned().collect()
         };
         let users: Vec<Arc<UserEntry>> = names.iter().filter_map(hashed).collect();
         let picked = self.shared.tagger.pick(name, users.len());

@@ -7,6 +7,7 @@
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
+mod access;
 mod binding;
 mod confirm;
 mod election;
@@ -46,6 +47,7 @@ use crate::northbound::Datastore;
 use crate::store::StoreError;
 use crate::telemetry::{Boundaries, BoundarySender, Revision};
 
+pub use access::AccessChanges;
 pub use binding::CertificateId;
 pub use confirm::ConfirmError;
 pub use election::ElectionError;
@@ -220,6 +222,11 @@ impl CoreHandle {
     /// The TLS profile of the server by the configuration in force.
     pub fn certificate_id(&self) -> Option<CertificateId> {
         CertificateId::new(&self.models, self.configuration_rx.clone())
+    }
+
+    /// Changes of the configuration in force that give or take rights.
+    pub fn access_changes(&self) -> Option<AccessChanges> {
+        AccessChanges::new(&self.models, self.configuration_rx.clone())
     }
 
     async fn change_with(

@@ -53,7 +53,7 @@ pub(crate) struct Agent {
     pub(crate) handle: CoreHandle,
     pub(crate) device: Device,
     pub(crate) gnsi: Gnsi,
-    _following: AbortOnDropHandle<()>,
+    _following: [AbortOnDropHandle<()>; 2],
     store: Store,
 }
 
@@ -98,7 +98,10 @@ impl Agent {
         }
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
         let bound = core.handle().certificate_id().unwrap();
-        let _following = gnsi.follow_binding(bound, core.handle()).await;
+        let _following = [
+            gnsi.follow_binding(bound, core.handle()).await,
+            gnsi.follow_access(core.handle().access_changes().unwrap()),
+        ];
         begin_software(&core.handle(), &gnsi, &software).await.unwrap();
         let device = Device { reboots, probes: Probes::here(), packages, software };
         Self { handle: core.handle(), core, device, gnsi, _following, store }

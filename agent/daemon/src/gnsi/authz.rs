@@ -11,9 +11,11 @@ use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
 use http::HeaderMap;
+use tonic::Status;
 use tracing::error;
 
 use super::{ModelError, Switch, Turn, native_path};
+use crate::access::AccessEpoch;
 use crate::caller::{Caller, Source};
 use crate::core::{Polled, ServiceState};
 use crate::logging::Chain;
@@ -32,6 +34,7 @@ pub(crate) struct Authz {
     pub(crate) turn: Turn,
     policies: RwLock<Policies>,
     switch: Switch,
+    access: AccessEpoch,
     counters: HashMap<String, Counters>,
     nodes: Nodes,
     store: Store,
@@ -87,6 +90,7 @@ impl Authz {
         store: Store,
         artefacts: &Artefacts,
         switch: Switch,
+        access: AccessEpoch,
     ) -> Result<Self, ModelError> {
         let artefact = artefacts.get(&ArtefactTable::Authz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(artefact)));
@@ -99,6 +103,7 @@ impl Authz {
             turn: Turn::default(),
             policies: RwLock::new(Policies { in_force: last.clone(), last }),
             switch,
+            access,
             counters: counters.collect::<Result<_, _>>()?,
             nodes: Nodes::find(native)?,
             store,
@@ -117,33 +122,29 @@ impl Authz {
         headers: &HeaderMap,
         now_ns: u64,
     ) -> Result<(), Denied> {
-        let verdict = self.verdict(caller, peer, rpc, headers);
+        let verdict = verdict(&self.enforced(), (caller, peer), rpc, headers);
         if let Some(counters) = self.counters.get(rpc) {
             counters.count(verdict.is_ok(), now_ns);
         }
         verdict
     }
 
-    fn verdict(
+    /// Whether a call that is under way may go on: by the policy in force, or by the final one while another is tried.
+    /// That is no call, and is not counted.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` with the reason, when it may not.
+    pub(crate) fn still_allows(
         &self,
         caller: &Caller,
-        peer: Option<&Peer>,
+        peer: &Peer,
         rpc: &str,
         headers: &HeaderMap,
-    ) -> Result<(), Denied> {
-        let Some(installed) = self.enforced() else { return Ok(()) };
-        let principals = principals(caller, peer);
-        let header = |key: &str| joined(headers, key);
-        let call = Call { principals: &principals, path: rpc, header: &header };
-        let denied = match installed.policy.decide(call) {
-            Decision::Allowed { .. } => return Ok(()),
-            Decision::Denied { rule } => rule,
-        };
-        let (caller, rpc) = (caller.name.to_string(), rpc.trim_start_matches('/').to_owned());
-        Err(match denied {
-            Some(rule) => Denied::ByRule { caller, rpc, rule: rule.to_owned() },
-            None => Denied::ByDefault { caller, rpc },
-        })
+    ) -> Result<(), Status> {
+        let asked = |state: &State| verdict(state, (caller, Some(peer)), rpc, headers);
+        let last = || if self.switch.is_on() { self.last() } else { None };
+        let allowed = asked(&self.enforced()).or_else(|denied| asked(&last()).map_err(|_| denied));
+        allowed.map_err(|denied| Status::permission_denied(denied.to_string()))
     }
 
     /// What would become of a call of this user, and by which version; without headers, for nobody knows them.
@@ -175,6 +176,7 @@ impl Authz {
     /// Has another policy decide from the next call on; the answer is what readers see of it.
     pub(crate) fn enforce(&self, state: &State) -> ServiceState {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).in_force.clone_from(state);
+        self.access.advance();
         self.shown(state)
     }
 
@@ -193,9 +195,10 @@ impl Authz {
         ArtefactChange { table: ArtefactTable::Authz, name: POLICY.into(), artefact }
     }
 
-    /// Takes note of what was written down.
+    /// Takes note of what was written down: streams that it does not allow end.
     pub(crate) fn settle(&self, state: &State) {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).last.clone_from(state);
+        self.access.advance();
     }
 
     /// What readers see at the start: the version, and each rpc by its name.
@@ -285,6 +288,28 @@ fn installed(artefact: &Artefact) -> Installed {
         error!(error = %Chain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \
             gNSI is switched off on the box");
         Installed { version, created_on, text, policy: Policy::closed() }
+    })
+}
+
+/// What a policy, if there is one, says about a call.
+fn verdict(
+    state: &State,
+    (caller, peer): (&Caller, Option<&Peer>),
+    rpc: &str,
+    headers: &HeaderMap,
+) -> Result<(), Denied> {
+    let Some(installed) = state else { return Ok(()) };
+    let principals = principals(caller, peer);
+    let header = |key: &str| joined(headers, key);
+    let call = Call { principals: &principals, path: rpc, header: &header };
+    let denied = match installed.policy.decide(call) {
+        Decision::Allowed { .. } => return Ok(()),
+        Decision::Denied { rule } => rule,
+    };
+    let (caller, rpc) = (caller.name.to_string(), rpc.trim_start_matches('/').to_owned());
+    Err(match denied {
+        Some(rule) => Denied::ByRule { caller, rpc, rule: rule.to_owned() },
+        None => Denied::ByDefault { caller, rpc },
     })
 }
 

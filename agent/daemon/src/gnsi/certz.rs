@@ -18,17 +18,18 @@ use holdfast_security::certz::{
     SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
 use rustls::{ServerConfig, sign::CertifiedKey};
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tracing::{error, info};
 
 use super::{ModelError, ServerState, Turn};
 use crate::{
+    access::{AccessEpoch, Clock},
     logging::Chain,
     settings::TlsSettings,
     store::{Artefact, ArtefactChange, ArtefactTable, Store},
     telemetry::view::now_ns,
-    tls::{self, Filed, TlsError},
+    tls::{self, Filed, PeerCertificate, Standing, TlsError},
 };
 
 /// The profile that the configuration binds the server to.
@@ -53,6 +54,9 @@ struct Shared {
     /// Those that come with a configuration which may bind the server to one of them.
     promised: Mutex<Profiles>,
     connections: Connections,
+    /// Counts each change; not there before somebody can have come in.
+    access: OnceLock<AccessEpoch>,
+    clock: Clock,
 }
 
 /// Profiles that a configuration may name though they are not final yet: as long as this lives.
@@ -126,6 +130,16 @@ impl TlsProfiles {
         addresses: &[SocketAddr],
         stored: &BTreeMap<String, Artefact>,
     ) -> Result<Self, TlsError> {
+        Self::by_clock(files, state_dir, addresses, stored, Clock::default())
+    }
+
+    fn by_clock(
+        files: TlsSettings,
+        state_dir: PathBuf,
+        addresses: &[SocketAddr],
+        stored: &BTreeMap<String, Artefact>,
+        clock: Clock,
+    ) -> Result<Self, TlsError> {
         let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
         let own = tls::own(&files, &state_dir, &addresses)?;
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
@@ -142,7 +156,18 @@ impl TlsProfiles {
             binding,
             promised,
             connections,
+            access: OnceLock::new(),
+            clock,
         })))
+    }
+
+    /// Of a test that trusts the clients of an authority, by a clock of its own.
+    #[cfg(test)]
+    pub(crate) fn of_clients(state_dir: &std::path::Path, ca: PathBuf, clock: Clock) -> Self {
+        let files = TlsSettings { tls_client_ca: Some(ca), ..TlsSettings::default() };
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::by_clock(files, state_dir.to_owned(), &[address], &BTreeMap::new(), clock)
+            .expect("an identity can be made")
     }
 
     /// Of a test whose clients are on this host.
@@ -194,7 +219,44 @@ impl TlsProfiles {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has new connections meet these; what connections have that are there already stays.
+    /// From now on each change counts there. The first one to say so stays.
+    pub(crate) fn count_in(&self, access: AccessEpoch) {
+        let _there_already = self.0.access.set(access);
+    }
+
+    fn count_change(&self) {
+        if let Some(access) = self.0.access.get() {
+            access.advance();
+        }
+    }
+
+    pub(crate) fn now(&self) -> UnixTime {
+        self.0.clock.now()
+    }
+
+    /// What the box thinks by now of a certificate that came through a handshake: by the profile in force, or by the
+    /// final one while another is tried. It is looked at once for each change.
+    pub(crate) fn standing(&self, certificate: &PeerCertificate) -> Standing {
+        let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
+        let clients = || {
+            let in_force = self.0.in_force.load_full();
+            let bound = self.bound();
+            [in_force.profiles.clone(), self.last()].map(|profiles| {
+                let profile = bound.as_ref().and_then(|id| profiles.profile(id));
+                let profile = profile.filter(|profile| profile.chain.is_some());
+                profile.map_or_else(|| in_force.own.clients.clone(), |profile| profile.clients())
+            })
+        };
+        certificate.standing.at(epoch, now, || tls::judge(certificate, clients(), now))
+    }
+
+    /// When that has to be looked at again without a change.
+    pub(crate) fn standing_until(&self, certificate: &PeerCertificate) -> Option<UnixTime> {
+        self.standing(certificate);
+        certificate.standing.until()
+    }
+
+    /// Has new connections meet these; those that are there stay until [`Self::settle`].
     ///
     /// # Errors
     /// When the library does not take one of them; then all is as it was.
@@ -203,6 +265,7 @@ impl TlsProfiles {
         let before = self.0.in_force.load_full();
         let now = InForce::new(before.own.clone(), profiles.clone(), Some(&before))?;
         self.0.in_force.store(Arc::new(now));
+        self.count_change();
         Ok(())
     }
 
@@ -216,9 +279,10 @@ impl TlsProfiles {
         *self.0.promised.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
     }
 
-    /// Notes that these are on disk and in force.
+    /// Notes that these are on disk and in force: streams end whose certificate they do not let in.
     pub(crate) fn settle(&self, profiles: &Profiles) {
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = profiles.clone();
+        self.count_change();
     }
 
     /// Takes new files of the operator into use for new connections; keeps the old ones when they are not usable.
@@ -241,6 +305,8 @@ impl TlsProfiles {
         let (profiles, settled) = (follow(&in_force.profiles)?, follow(&last)?);
         self.0.in_force.store(Arc::new(InForce::new(own, profiles, None)?));
         *last = settled;
+        drop(last);
+        self.count_change();
         Ok(())
     }
 

@@ -64,6 +64,7 @@ impl Logins {
         }));
         logins.hold(&[&credentials]);
         logins.enter(&credentials);
+        logins.0.users.settle();
         logins
     }
 
@@ -142,6 +143,7 @@ impl Logins {
     pub fn settle(&self, credentials: &Arc<Credentials>) {
         self.hold(&[credentials]);
         self.0.last.store(Arc::clone(credentials));
+        self.0.users.settle();
     }
 
     /// Host keys that the box has of its own: those whose public half lies beside them.

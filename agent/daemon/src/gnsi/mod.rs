@@ -37,9 +37,10 @@ pub(crate) use self::pathz::Pathz;
 pub use self::rotations::{Held, Rotations, Turn};
 pub(crate) use self::server_state::ServerState;
 pub use self::switch::Switch;
+use crate::access::AccessEpoch;
 use crate::accounting::{Accounts, Counted, DEFAULT_HISTORY};
 use crate::auth::Users;
-use crate::core::{CertificateId, Polled};
+use crate::core::{AccessChanges, CertificateId, Polled};
 use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
 use crate::telemetry::view::now_ns;
@@ -55,6 +56,7 @@ pub struct Gnsi {
     pub logins: Logins,
     pub(crate) login_leaves: Arc<LoginLeaves>,
     switch: Switch,
+    access: AccessEpoch,
     pub rotations: Rotations,
 }
 
@@ -80,7 +82,9 @@ impl Gnsi {
         let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let (switch, native) = (Switch::default(), &models.native);
         users.obey(switch.clone());
-        let authz = Authz::new(native, store.clone(), artefacts, switch.clone())?;
+        let access = users.access().clone();
+        profiles.count_in(access.clone());
+        let authz = Authz::new(native, store.clone(), artefacts, switch.clone(), access.clone())?;
         let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone())?;
         let accounts = Accounts::new(History::new(DEFAULT_HISTORY, now_ns()));
         Ok(Self {
@@ -92,6 +96,7 @@ impl Gnsi {
             logins,
             login_leaves: Arc::new(LoginLeaves::find(native)?),
             switch,
+            access,
             rotations: Rotations::default(),
         })
     }
@@ -99,6 +104,15 @@ impl Gnsi {
     /// The same with accounts that outlive a run.
     pub fn accounting(self, accounts: Accounts) -> Self {
         Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
+    }
+
+    /// Counts whatever changes the rights of callers.
+    pub(crate) fn access(&self) -> &AccessEpoch {
+        &self.access
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.switch.is_on()
     }
 
     pub fn accounts(&self) -> Accounts {
@@ -133,6 +147,16 @@ impl Gnsi {
     /// The TLS profiles that the gRPC server may be bound to.
     pub fn profiles(&self) -> &TlsProfiles {
         &self.certz.profiles
+    }
+
+    /// Has changes of the configuration that give or take rights counted until the handle is dropped.
+    pub fn follow_access(&self, mut changes: AccessChanges) -> AbortOnDropHandle<()> {
+        let access = self.access.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            while changes.changed().await {
+                access.advance();
+            }
+        }))
     }
 
     /// Has the configuration say which of them new connections meet. That is shown when this resolves, and from then on

@@ -25,7 +25,7 @@ mod show;
 mod status;
 mod subscribe;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use accounting::{MAX_PAYLOAD, Method, Methods};
 pub use bootstrap::bootstrap;

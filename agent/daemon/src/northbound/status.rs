@@ -77,6 +77,11 @@ impl Refusal {
         Self::new(Code::PermissionDenied, text)
     }
 
+    /// Whoever began it could not begin it any more.
+    pub(super) fn lost_right(status: Status) -> Self {
+        Self::new(status.code(), status.message())
+    }
+
     /// What the stream was opened under is no longer so: the client may open it again.
     pub(super) fn superseded(text: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, text)

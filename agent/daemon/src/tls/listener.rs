@@ -183,9 +183,8 @@ async fn connect(
         }
         over = probation.over() => return Err(over),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let certificate =
-        certificate.map(|der| Arc::new(PeerCertificate::new(der.clone().into_owned())));
+    let certificate = stream.get_ref().1.peer_certificates().and_then(PeerCertificate::of_chain);
+    let certificate = certificate.map(Arc::new);
     let known = probation.known();
     if certificate.is_some() {
         known.set(); // by somebody whom the operator trusts

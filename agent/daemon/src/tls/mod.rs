@@ -10,6 +10,7 @@ mod limits;
 mod listener;
 mod peer;
 mod probation;
+mod standing;
 mod verifier;
 
 use std::{
@@ -39,6 +40,7 @@ pub use self::identity::ca_file;
 pub(crate) use self::identity::self_signed;
 pub use self::listener::{Connection, Incoming, Listener};
 pub use self::peer::{Peer, PeerCertificate};
+pub(crate) use self::standing::{LastStanding, Standing, judge};
 use self::verifier::ClientVerifier;
 #[cfg(doc)]
 use crate::gnsi::TlsProfiles;

@@ -18,7 +18,7 @@ use x509_parser::{
     x509::AttributeTypeAndValue,
 };
 
-use super::{parse, probation::Known};
+use super::{LastStanding, parse, probation::Known};
 use crate::{auth::Remembered, northbound::Dscp};
 
 /// Scheme of a SPIFFE id.
@@ -47,6 +47,26 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// A connection of a test.
+    #[cfg(test)]
+    pub(crate) fn of_test(certificate: Option<PeerCertificate>) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Self {
+            address,
+            local: address,
+            calls: Arc::default(),
+            certificate: certificate.map(Arc::new),
+            remembered: Arc::default(),
+            known: Known::default(),
+            dscp: Dscp::default(),
+        }
+    }
+
+    /// The same connection of somebody who did not show a certificate.
+    pub(crate) fn without_certificate(&self) -> Self {
+        Self { certificate: None, ..self.clone() }
+    }
+
     /// The number of the next call on this connection, from 0.
     pub(crate) fn next_call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed)
@@ -60,15 +80,23 @@ pub struct PeerCertificate {
     /// All that it says about whom it names, for policies: URIs, then DNS names, then the subject.
     pub principals: Vec<SmolStr>,
     pub der: CertificateDer<'static>,
+    /// Those that came with it, which may lead to an authority.
+    pub(crate) intermediates: Vec<CertificateDer<'static>>,
+    /// What the box thinks of it by now.
+    pub(crate) standing: LastStanding,
 }
 
 impl PeerCertificate {
-    pub(super) fn new(der: CertificateDer<'static>) -> Self {
+    /// Of the certificates of a handshake, the client's own first; nothing when there are none.
+    pub(crate) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
+        let mut chain = chain.iter().map(|der| der.clone().into_owned());
+        let der = chain.next()?;
         let (identity, principals) = match parse(&der) {
             Ok(certificate) => (identity(&certificate), principals(&certificate)),
             Err(_) => (None, Vec::new()),
         };
-        Self { identity, principals, der }
+        let (intermediates, standing) = (chain.collect(), LastStanding::default());
+        Some(Self { identity, principals, der, intermediates, standing })
     }
 }
 

@@ -20,11 +20,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
+use crate::access::Right;
 use crate::caller::Caller;
 use crate::core::Intent;
 use crate::gnsi::{Gnsi, Rotations};
 use crate::northbound::Datastore;
-use crate::northbound::gnsi::{Artefacts, Seeds};
+use crate::northbound::gnsi::{Artefacts, Seeds, may_finalize};
 use crate::northbound::status::Refusal;
 use crate::store::ArtefactChange;
 
@@ -81,11 +82,13 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<Self::SetBootConfigVerifiedStream>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfigVerified")?;
+        let right = Right::of(request.extensions())?;
         let (answers, stream) = mpsc::channel(ANSWERS);
         let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
         // A task of its own: what is tried is taken back also when the client and its stream are gone.
         let trial = async move {
-            if let Err(refusal) = verified(&core, &gnsi, &caller, requests, &answers).await {
+            let asking = (&caller, &right);
+            if let Err(refusal) = verified(&core, &gnsi, asking, requests, &answers).await {
                 let _client_is_gone = answers.send(Err(refusal.into())).await;
             }
         };
@@ -100,7 +103,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 async fn verified<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
-    caller: &Caller,
+    (caller, right): (&Caller, &Right),
     mut requests: Streaming<SetBootConfigVerifiedRequest>,
     answers: &Answers,
 ) -> Result<(), Refusal> {
@@ -114,6 +117,13 @@ async fn verified<D: Datastore>(
     let end = match told {
         Ok(()) => next_end(&mut requests, &gnsi.rotations).await,
         Err(_) => End::Cut,
+    };
+    let end = match end {
+        End::Finalized => match may_finalize(right, true) {
+            Ok(()) => End::Finalized,
+            Err(refusal) => End::Denied(refusal),
+        },
+        end => end,
     };
     match end {
         End::Finalized => trial.keep(core, gnsi, caller).await?,
@@ -202,6 +212,8 @@ enum End {
     Cut,
     Late,
     Wrong,
+    /// To finalize it was the right of whoever began it, and is no more.
+    Denied(Refusal),
     Stopping,
 }
 
@@ -213,6 +225,7 @@ impl End {
             Self::Cut => "the stream ended",
             Self::Late => "nothing was said in time",
             Self::Wrong => "the client sent `set` again",
+            Self::Denied(refusal) => refusal.text(),
             Self::Stopping => "the agent stops",
         }
     }
@@ -227,6 +240,7 @@ impl End {
                 Refusal::late(format!("nothing was said within {TRIAL:?}: it is taken back"))
             }
             Self::Wrong => Refusal::invalid("`set` may come once: it is taken back"),
+            Self::Denied(refusal) => refusal.clone(),
             Self::Stopping => Refusal::stopping(),
         }
     }

@@ -79,8 +79,8 @@ impl<D: Datastore> Service for CertzService<D> {
         request: Request<Streaming<wire::RotateCertificateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI certz Rotate")?;
-        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
-        rotate::serve::<_, Rotate>(face, &self.rotations, caller, stream).map(Response::new)
+        let face = Arc::clone(&self.face);
+        rotate::serve::<_, Rotate>(face, &self.rotations, caller, request).map(Response::new)
     }
 
     async fn add_profile(

@@ -18,6 +18,7 @@ pub(super) use self::authz::AuthzService;
 pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
 pub(super) use self::pathz::{PathzService, draft as pathz_draft};
+pub(super) use self::rotate::may_finalize;
 pub(crate) use self::seed::{Artefacts, Seeds};
 use tonic::{Request, Status};
 

@@ -51,8 +51,8 @@ impl<D: Datastore> Service for PathzService<D> {
         request: Request<Streaming<wire::RotateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI pathz Rotate")?;
-        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
-        rotate::serve::<_, Rotate>(face, &self.rotations, caller, stream).map(Response::new)
+        let face = Arc::clone(&self.face);
+        rotate::serve::<_, Rotate>(face, &self.rotations, caller, request).map(Response::new)
     }
 
     async fn probe(

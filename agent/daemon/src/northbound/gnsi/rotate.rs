@@ -17,9 +17,10 @@ use holdfast_security::rotation::{Broken, Finalizing, Reason, RollBack, Rotating
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
+use crate::access::Right;
 use crate::caller::Caller;
 use crate::gnsi::{Held, Rotations, Turn};
 use crate::logging::Chain;
@@ -121,14 +122,16 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     service: Arc<S>,
     rotations: &Rotations,
     caller: Caller,
-    requests: Streaming<M::Request>,
+    request: Request<Streaming<M::Request>>,
 ) -> Result<Answers<M::Response>, Status> {
+    let right = Right::of(request.extensions())?;
+    let requests = request.into_inner();
     let held = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
     let (own, idle) = (rotations.clone(), rotations.idle());
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
-        let mut client = Client { requests, answers, rotations: &own, idle };
+        let mut client = Client { requests, answers, right, rotations: &own, idle };
         let status = driver.follow::<M>(&mut client).await;
         // All is done or taken back. Who learns of the end may begin the next one at once.
         drop(held);
@@ -223,6 +226,7 @@ fn take<S: Rotated>(service: &S) -> Result<Held, Refusal> {
 struct Client<'a, Request, Response> {
     requests: Streaming<Request>,
     answers: mpsc::Sender<Result<Response, Status>>,
+    right: Right,
     rotations: &'a Rotations,
     idle: Duration,
 }
@@ -319,7 +323,7 @@ impl<S: Rotated> Driver<'_, S> {
                 Ok(request) => request,
                 Err(gone) => return self.gone(rotation, &gone).await,
             };
-            let done = match self.step::<M>(rotation, request).await {
+            let done = match self.step::<M>(rotation, request, &client.right).await {
                 Ok(done) => done,
                 Err(fallen) => return Some(self.fall(fallen).await.into()),
             };
@@ -342,6 +346,7 @@ impl<S: Rotated> Driver<'_, S> {
         &self,
         rotation: Rotation<S::Rules>,
         request: M::Request,
+        right: &Right,
     ) -> Result<Done<S>, Fallen<S>> {
         let read = M::read(self.service, rotation.current(), request);
         match guarded("reading the message", read).await {
@@ -349,6 +354,9 @@ impl<S: Rotated> Driver<'_, S> {
                 self.upload(rotation, upload, overwrite).await
             }
             Ok(Command::Finalize) => {
+                if let Err(refusal) = may_finalize(right, !M::GOES_ON) {
+                    return Err(Fallen { refusal, roll_back: rotation.end() });
+                }
                 let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
                 self.finalize(finalizing).await
             }
@@ -421,6 +429,16 @@ impl<S: Rotated> Driver<'_, S> {
         // The panic is in the log; whatever it left is as the service says at the next start.
         let _panicked = guarded("taking an upload back", back).await;
     }
+}
+
+/// Asks for the right once more: its caller may have been removed since the stream began. What is made final may take
+/// the caller's own right away, and it `is_end` of the stream all the same.
+pub(in crate::northbound) fn may_finalize(right: &Right, is_end: bool) -> Result<(), Refusal> {
+    right.ask().map_err(Refusal::lost_right)?;
+    if is_end {
+        right.let_end();
+    }
+    Ok(())
 }
 
 /// A panic of one step is the end of its rotation, and not of what has to be taken back.

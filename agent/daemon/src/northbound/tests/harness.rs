@@ -19,6 +19,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Status, Streaming};
 
 use super::fake::Fake;
+use crate::access::Right;
 use crate::caller::{Caller, Role, Source};
 use crate::core::CoreHandle;
 use crate::core::tests::Agent;
@@ -96,6 +97,7 @@ pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Ch
     let authenticate = move |mut request: Request<()>| {
         if let Some(caller) = &caller {
             request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(Right::for_good());
         }
         Ok::<_, Status>(request)
     };

@@ -3,7 +3,7 @@
 
 mod acctz;
 mod authz;
-mod certz;
+pub(crate) mod certz;
 mod commits;
 mod credentialz;
 mod extensions;

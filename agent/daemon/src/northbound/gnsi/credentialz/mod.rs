@@ -79,8 +79,8 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
         request: Request<Streaming<wire::RotateAccountCredentialsRequest>>,
     ) -> Result<Response<Self::RotateAccountCredentialsStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateAccountCredentials")?;
-        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
-        rotate::serve::<_, OfAccounts>(face, &self.rotations, caller, stream).map(Response::new)
+        let face = Arc::clone(&self.face);
+        rotate::serve::<_, OfAccounts>(face, &self.rotations, caller, request).map(Response::new)
     }
 
     async fn rotate_host_parameters(
@@ -88,8 +88,8 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
         request: Request<Streaming<wire::RotateHostParametersRequest>>,
     ) -> Result<Response<Self::RotateHostParametersStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateHostParameters")?;
-        let (face, stream) = (Arc::clone(&self.face), request.into_inner());
-        rotate::serve::<_, OfHost>(face, &self.rotations, caller, stream).map(Response::new)
+        let face = Arc::clone(&self.face);
+        rotate::serve::<_, OfHost>(face, &self.rotations, caller, request).map(Response::new)
     }
 }
 

@@ -1,0 +1,60 @@
+//! When rights are looked at again: after a change, and when a certificate expires.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls_pki_types::UnixTime;
+use tokio::sync::watch;
+
+/// Counts the changes that may give or take rights. Clones count together.
+#[derive(Clone, Debug)]
+pub struct AccessEpoch(Arc<watch::Sender<u64>>);
+
+impl Default for AccessEpoch {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl AccessEpoch {
+    /// Notes a change, after it was made: whoever reads the number first and the state behind it next misses nothing.
+    pub fn advance(&self) {
+        self.0.send_modify(|number| *number += 1);
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        *self.0.borrow()
+    }
+
+    /// Tells of each advance from now on.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+/// The time of day by which certificates expire.
+#[derive(Clone)]
+pub(crate) struct Clock(Arc<dyn Fn() -> UnixTime + Send + Sync>);
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self(Arc::new(UnixTime::now))
+    }
+}
+
+impl Clock {
+    #[cfg(test)]
+    pub(crate) fn of(now: impl Fn() -> UnixTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub(crate) fn now(&self) -> UnixTime {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock(..)")
+    }
+}

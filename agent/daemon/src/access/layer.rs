@@ -1,0 +1,99 @@
+//! The tower layer that gives each call its right, and ends it when that is gone.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use super::Right;
+use super::body::{RequestBody, ResponseBody};
+use super::right::Call;
+use crate::auth::{Admission, Authenticator};
+use crate::gnsi::Gnsi;
+use crate::northbound::Methods;
+use crate::tls::Peer;
+
+/// Puts [`Guarded`] in front of a service. It belongs behind authentication and authorization.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    authenticator: Authenticator,
+    gnsi: Gnsi,
+    methods: Arc<Methods>,
+}
+
+impl Layer {
+    pub fn new(authenticator: Authenticator, gnsi: Gnsi) -> Self {
+        Self { authenticator, gnsi, methods: Arc::new(Methods::new()) }
+    }
+
+    fn right(&self, request: &Request<Body>) -> Result<Right, Status> {
+        let admission = request.extensions().get::<Admission>().cloned();
+        let peer = request.extensions().get::<Peer>().cloned();
+        let (Some(admission), Some(peer)) = (admission, peer) else {
+            return Err(Status::unauthenticated("the request carries no authenticated caller"));
+        };
+        Ok(Right::of_call(Call {
+            authenticator: self.authenticator.clone(),
+            gnsi: self.gnsi.clone(),
+            admission,
+            peer,
+            path: request.uri().path().to_owned(),
+            headers: request.headers().clone(),
+        }))
+    }
+}
+
+impl<S> tower::Layer<S> for Layer {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guarded { inner, layer: self.clone() }
+    }
+}
+
+/// Ends calls whose right is gone.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    layer: Layer,
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let right = match self.layer.right(&request) {
+            Ok(right) => right,
+            Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
+        };
+        let method = self.layer.methods.method(request.uri().path());
+        let is_unary = method.is_some_and(|method| !method.streams);
+        request.extensions_mut().insert(right.clone());
+        let request = request.map(|body| Body::new(RequestBody::new(body, right.clone())));
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            match right.lost() {
+                Some(status) => Ok(status.into_http()), // its request was cut
+                // It is carried out, and its client should know how.
+                None if is_unary => Ok(response),
+                None => Ok(response.map(|body| Body::new(ResponseBody::new(body, right)))),
+            }
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Rights that go, and those that stay.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_config::Models;
+use holdfast_security::authz::{Installed, Upload};
+use holdfast_security::credentialz::CryptHash;
+use http::HeaderMap;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use rcgen::{CertificateParams, DnType};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tempfile::TempDir;
+use time::OffsetDateTime;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+use super::body::RequestBody;
+use super::right::Call;
+use super::{Clock, Right};
+use crate::auth::{Authenticator, CertificateTrust, Credentials, Password, SpeaksFor, Users};
+use crate::caller::Role;
+use crate::gnsi::{Gnsi, TlsProfiles};
+use crate::northbound::tests::certz::rig::Authority;
+use crate::store::Store;
+use crate::tls::{Peer, PeerCertificate};
+
+const SUBSCRIBE: &str = "/gnmi.gNMI/Subscribe";
+const ROTATE: &str = "/gnsi.authz.v1.Authz/Rotate";
+const RECORDS: &str = "/gnsi.acctz.v1.AcctzStream/RecordSubscribe";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// `secret` and `other`, of crypt(3).
+const SECRET: &str = "$1$saltsalt$9xy1btjgzLYfb7hivXtC//";
+const OTHER: &str = "$1$saltsalt$d7LNQ2MbR/sz/hgJ/B94y/";
+
+/// Users, policies and profiles without a box.
+struct Rig {
+    users: Users,
+    gnsi: Gnsi,
+    authenticator: Authenticator,
+    root: Authority,
+    _folder: TempDir,
+}
+
+impl Rig {
+    /// A box that knows ada, an administrator whose password is `secret`, and certificates of an authority.
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let (store, loaded) = Store::open(folder.path()).unwrap();
+        let models = Arc::new(Models::load().unwrap());
+        let (root, ca) = (Authority::new("root"), folder.path().join("clients.pem"));
+        std::fs::write(&ca, &root.pem).unwrap();
+        let (began, now) = (Instant::now(), UnixTime::now().as_secs());
+        let clock = Clock::of(move || {
+            UnixTime::since_unix_epoch(Duration::from_secs(now) + began.elapsed())
+        });
+        let profiles = TlsProfiles::of_clients(folder.path(), ca, clock);
+        let users = Users::new(loaded.users, store.clone()).unwrap();
+        let gnsi =
+            Gnsi::new(&models, &users, &store, &loaded.artefacts, folder.path(), profiles).unwrap();
+        let trust = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
+        let authenticator = Authenticator::new(users.clone(), trust, gnsi.clone());
+        let rig = Self { users, gnsi, authenticator, root, _folder: folder };
+        rig.change("user ada admin secret").await;
+        rig
+    }
+
+    /// A call of ada with her password, or of somebody with a certificate alone.
+    async fn call(&self, path: &str, certificate: Option<PeerCertificate>) -> Right {
+        let credentials = match certificate {
+            Some(_) => Credentials::default(),
+            None => Credentials {
+                name: Some("ada".into()),
+                password: Some(Password::new("secret").unwrap()),
+            },
+        };
+        let peer = Peer::of_test(certificate);
+        let admission = self.authenticator.admission(credentials, &peer).await.unwrap();
+        Right::of_call(Call {
+            authenticator: self.authenticator.clone(),
+            gnsi: self.gnsi.clone(),
+            admission,
+            peer,
+            path: path.to_owned(),
+            headers: HeaderMap::new(),
+        })
+    }
+
+    /// A certificate of eve that counts for some seconds.
+    fn eve(&self, seconds: i64) -> PeerCertificate {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "eve");
+        params.not_after = OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+        let pem = self.root.signed(&params).certificate;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        PeerCertificate::of_chain(&[der]).unwrap()
+    }
+
+    /// Changes one thing that decides about callers.
+    async fn change(&self, text: &str) {
+        let words: Vec<&str> = text.split(' ').collect();
+        match words[..] {
+            ["nothing"] => {}
+            ["user", name, role, password] => {
+                let password = Some(Password::new(password).unwrap());
+                self.users.set(name.into(), role.parse().unwrap(), password).await.unwrap();
+            }
+            ["delete", name] => self.users.delete(&name.into()).await.unwrap(),
+            ["give", name, hash] => {
+                let hash = CryptHash::parse(hash).unwrap();
+                self.users.supersede(BTreeMap::from([(name.into(), hash)]));
+            }
+            ["give-nothing"] => self.users.supersede(BTreeMap::new()),
+            ["keep-given"] => self.users.settle(),
+            ["try-policy", caller, rpc] => {
+                self.gnsi.authz.enforce(&Some(Arc::new(policy(caller, rpc))));
+            }
+            ["try-last-policy"] => drop(self.gnsi.authz.enforce(&self.gnsi.authz.last())),
+            ["keep-policy"] => self.gnsi.authz.settle(&self.gnsi.authz.in_force()),
+            _ => panic!("no such change: {text}"),
+        }
+    }
+}
+
+/// One rule: this caller may call this.
+fn policy(caller: &str, rpc: &str) -> Installed {
+    let text = serde_json::json!({"name": "policy", "allow_rules": [{
+        "name": "rule", "source": {"principals": [caller]}, "request": {"paths": [rpc]}}]});
+    let text = text.to_string();
+    Upload { version: "v".into(), created_on: 1, text }.install().unwrap()
+}
+
+fn code(answer: Result<(), Status>) -> Result<(), Code> {
+    answer.map_err(|status| status.code())
+}
+
+#[tokio::test]
+async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
+    let (gone, denied) = (Err(Code::Unauthenticated), Err(Code::PermissionDenied));
+    for (changes, path, want) in [
+        ("nothing", SUBSCRIBE, Ok(())),
+        ("user bob admin else", SUBSCRIBE, Ok(())),
+        ("user bob admin else, delete bob", ROTATE, Ok(())),
+        ("delete ada", SUBSCRIBE, gone),
+        ("delete ada", WATCH, gone),
+        ("delete ada, user ada admin other", SUBSCRIBE, gone),
+        ("user ada admin other", SUBSCRIBE, gone),
+        // The same password again is no other one.
+        ("user ada admin secret", ROTATE, Ok(())),
+        ("user ada read-only secret", SUBSCRIBE, Ok(())),
+        ("user ada read-only secret", WATCH, Ok(())),
+        ("user ada read-only secret", ROTATE, denied),
+        ("user ada read-only secret", RECORDS, denied),
+        // A password that is only tried takes nobody's place.
+        (&format!("give ada {OTHER}"), ROTATE, Ok(())),
+        (&format!("give ada {OTHER}, give-nothing"), ROTATE, Ok(())),
+        (&format!("give ada {OTHER}, keep-given"), ROTATE, gone),
+        (&format!("give bob {OTHER}, keep-given"), ROTATE, Ok(())),
+        ("try-policy ada *", SUBSCRIBE, Ok(())),
+        ("try-policy ada *, keep-policy", SUBSCRIBE, Ok(())),
+        ("try-policy ada *, keep-policy, try-policy ada *, keep-policy", SUBSCRIBE, Ok(())),
+        ("try-policy ada /gnmi.gNMI/Get", SUBSCRIBE, Ok(())),
+        ("try-policy ada /gnmi.gNMI/Get, try-last-policy", SUBSCRIBE, Ok(())),
+        ("try-policy ada /gnmi.gNMI/Get, keep-policy", SUBSCRIBE, denied),
+        ("try-policy ada /gnmi.gNMI/*, keep-policy", SUBSCRIBE, Ok(())),
+        ("try-policy ada /gnmi.gNMI/*, keep-policy", ROTATE, denied),
+        ("try-policy bob *, keep-policy", SUBSCRIBE, denied),
+    ] {
+        let rig = Rig::new().await;
+        let right = rig.call(path, None).await;
+        assert_eq!(code(right.check()), Ok(()));
+        for change in changes.split(", ") {
+            rig.change(change).await;
+        }
+        assert_eq!(code(right.check()), want, "{changes}: {path}");
+        assert_eq!(code(right.ask()), want, "{changes}: {path}");
+        assert_eq!(right.lost().map(|status| status.code()), want.err());
+    }
+}
+
+#[tokio::test]
+async fn what_began_with_a_tried_password_ends_when_that_is_taken_back() {
+    let rig = Rig::new().await;
+    rig.change("user ada admin other").await;
+    rig.change(&format!("give ada {SECRET}")).await;
+    let right = rig.call(SUBSCRIBE, None).await; // with `secret`
+    assert_eq!(code(right.check()), Ok(()));
+    rig.change("give-nothing").await;
+    assert_eq!(code(right.check()), Err(Code::Unauthenticated));
+}
+
+#[tokio::test]
+async fn a_call_that_ends_by_itself_is_not_cut() {
+    let rig = Rig::new().await;
+    let right = rig.call(ROTATE, None).await;
+    right.ask().unwrap();
+    right.let_end();
+    rig.change("delete ada").await;
+    assert_eq!(code(right.check()), Ok(()));
+    assert!(right.lost().is_none());
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_call_counts_until_it_expires() {
+    let rig = Rig::new().await;
+    let right = rig.call(SUBSCRIBE, Some(rig.eve(100))).await;
+    let other = rig.call(SUBSCRIBE, Some(rig.eve(100_000))).await;
+    tokio::time::pause();
+    let mut lost = std::pin::pin!(right.clone().until_lost());
+    assert!(timeout(Duration::from_secs(98), &mut lost).await.is_err());
+    assert_eq!(code(right.check()), Ok(()));
+    // The clock of the test is somewhere within its second.
+    let status = timeout(Duration::from_secs(5), &mut lost).await.unwrap();
+    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    assert!(status.message().contains("certificate"), "{status}");
+    // A call on the same connection is refused, though nothing has changed but the time.
+    assert_eq!(code(right.ask()), Err(Code::Unauthenticated));
+    assert_eq!(code(other.check()), Ok(()));
+    // By the role of certificates, which was the same all the time.
+    assert_eq!(code(rig.call(SUBSCRIBE, Some(rig.eve(100_000))).await.check()), Ok(()));
+}
+
+#[tokio::test]
+async fn a_request_whose_caller_goes_is_not_read_to_its_end() {
+    let rig = Rig::new().await;
+    let (sent, frames) = mpsc::channel(1);
+    let frames = StreamBody::new(ReceiverStream::new(frames));
+    let right = rig.call("/gnmi.gNMI/Set", None).await;
+    let mut body = RequestBody::new(Body::new(frames), right);
+    let part = || Ok::<_, Status>(Frame::data(Bytes::from_static(b"part")));
+    sent.send(part()).await.unwrap();
+    assert!(body.frame().await.unwrap().unwrap().is_data());
+
+    rig.change("delete ada").await;
+    sent.send(part()).await.unwrap();
+    let cut = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(cut.code(), Code::Unauthenticated);
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_request_that_waits_learns_that_its_caller_is_gone() {
+    let rig = Rig::new().await;
+    let (_sent, frames) = mpsc::channel::<Result<Frame<Bytes>, Status>>(1);
+    let frames = StreamBody::new(ReceiverStream::new(frames));
+    let right = rig.call(ROTATE, None).await;
+    let mut body = RequestBody::new(Body::new(frames), right);
+    let (cut, ()) = tokio::join!(body.frame(), async {
+        tokio::task::yield_now().await;
+        rig.change("user ada read-only secret").await;
+    });
+    assert_eq!(cut.unwrap().unwrap_err().code(), Code::PermissionDenied);
+}

@@ -1,0 +1,106 @@
+//! Asking again: whether a caller who was let in would still be.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rustls_pki_types::UnixTime;
+use tonic::Status;
+
+use super::layer::require_role;
+use super::users::UserEntry;
+use super::{Authenticator, Credentials, Refusal};
+use crate::caller::{Caller, Source};
+use crate::tls::{Peer, Standing};
+
+/// How a call was let in. The authentication layer puts it into the extensions of each request.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    pub(crate) caller: Caller,
+    /// The access epoch before anything was asked.
+    pub(crate) epoch: u64,
+    /// The user with the password that counted then.
+    user: Option<Arc<UserEntry>>,
+}
+
+/// What is noted before credentials are looked at.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    epoch: u64,
+    user: Option<Arc<UserEntry>>,
+}
+
+impl Entrance {
+    /// A password that changes while it is compared counts as the earlier one: then the next look ends the call.
+    pub(super) fn admit(self, caller: Caller) -> Admission {
+        let user = self.user.filter(|_| caller.source == Source::Password);
+        Admission { caller, epoch: self.epoch, user }
+    }
+}
+
+impl Authenticator {
+    /// How a call of a test is let in.
+    ///
+    /// # Errors
+    /// When it is not.
+    #[cfg(test)]
+    pub(crate) async fn admission(
+        &self,
+        credentials: Credentials,
+        peer: &Peer,
+    ) -> Result<Admission, Refusal> {
+        let entrance = self.entrance(&credentials);
+        let peer = self.as_it_stands(peer)?;
+        Ok(entrance.admit(self.identify(credentials, &peer).await?))
+    }
+
+    pub(super) fn entrance(&self, credentials: &Credentials) -> Entrance {
+        let epoch = self.users.access().number();
+        let name = credentials.name.as_ref().filter(|_| credentials.password.is_some());
+        Entrance { epoch, user: name.and_then(|name| self.users.entry(name)) }
+    }
+
+    /// The caller as a new call would have it.
+    ///
+    /// # Errors
+    /// The status that a new call to `path` would be refused with.
+    pub(crate) fn admit_again(
+        &self,
+        admission: &Admission,
+        peer: &Peer,
+        path: &str,
+    ) -> Result<Caller, Status> {
+        let peer = self.as_it_stands(peer)?;
+        let caller = &admission.caller;
+        let caller = match caller.source {
+            Source::Password => {
+                let current = admission.user.as_ref();
+                let current = current.and_then(|user| self.users.same_password(&caller.name, user));
+                let user = current.ok_or(Refusal::PasswordReplaced)?;
+                self.password_caller(caller.name.clone(), &user, &peer)
+            }
+            Source::NamedByCertificateHolder => self.by_name(caller.name.clone(), &peer)?,
+            Source::Certificate => self.by_certificate(&peer)?,
+            Source::Local { .. } => caller.clone(), // not over the network
+        };
+        require_role(&caller, path)?;
+        Ok(caller)
+    }
+
+    /// The connection without a certificate that nobody is asked for any more.
+    ///
+    /// # Errors
+    /// When its certificate would be refused in a handshake now.
+    pub(super) fn as_it_stands<'p>(&self, peer: &'p Peer) -> Result<Cow<'p, Peer>, Refusal> {
+        let Some(certificate) = &peer.certificate else { return Ok(Cow::Borrowed(peer)) };
+        match self.gnsi.profiles().standing(certificate) {
+            Standing::Taken => Ok(Cow::Borrowed(peer)),
+            Standing::NotAsked => Ok(Cow::Owned(peer.without_certificate())),
+            Standing::Refused(rejection) => Err(Refusal::Certificate(rejection)),
+        }
+    }
+
+    /// When a certificate of this connection has to be looked at again though nothing has changed.
+    pub(crate) fn certificate_until(&self, peer: &Peer) -> Option<UnixTime> {
+        self.gnsi.profiles().standing_until(peer.certificate.as_ref()?)
+    }
+}

@@ -1,0 +1,79 @@
+//! What of the configuration decides who may do what.
+
+use holdfast_config::schema::NodeId;
+use holdfast_config::{Configuration, InstancePath, List, Models, Prov, Service, Step};
+use smol_str::SmolStr;
+use tokio::sync::watch;
+
+use super::CertificateId;
+use crate::gnsi::Binding;
+
+/// Tells of changes of configured users, of the TLS profile of the server and of the switch of gNSI, and of no others.
+#[derive(Debug)]
+pub struct AccessChanges {
+    configuration_rx: watch::Receiver<Configuration>,
+    binding: CertificateId,
+    system: NodeId,
+    user: NodeId,
+    last: Deciding,
+}
+
+/// The part of a configuration that decides.
+#[derive(Clone, Debug)]
+struct Deciding {
+    users: Option<List<Prov>>,
+    profile: Option<SmolStr>,
+    gnsi: bool,
+}
+
+impl AccessChanges {
+    /// `None` when the native model lacks what decides.
+    pub(super) fn new(
+        models: &Models,
+        mut configuration_rx: watch::Receiver<Configuration>,
+    ) -> Option<Self> {
+        let find = |path| models.native.find(path);
+        let (system, user) = (find("/system")?, find("/system/user")?);
+        let binding = CertificateId::new(models, configuration_rx.clone())?;
+        let configuration = configuration_rx.borrow_and_update().clone();
+        let last = Deciding::of(&configuration, &binding, (system, user));
+        Some(Self { configuration_rx, binding, system, user, last })
+    }
+
+    /// Resolves with the next change; false when there will be none.
+    pub async fn changed(&mut self) -> bool {
+        while self.configuration_rx.changed().await.is_ok() {
+            let configuration = self.configuration_rx.borrow_and_update().clone();
+            let now = Deciding::of(&configuration, &self.binding, (self.system, self.user));
+            if !now.is_same(&self.last) {
+                self.last = now;
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Deciding {
+    fn of(
+        configuration: &Configuration,
+        binding: &CertificateId,
+        (system, user): (NodeId, NodeId),
+    ) -> Self {
+        let system = configuration.effective().branch(&InstancePath(vec![Step::node(system)]));
+        Self {
+            users: system.and_then(|system| system.list(user)).cloned(),
+            profile: binding.certificate_id(),
+            gnsi: configuration.layers().is_on(Service::Gnsi),
+        }
+    }
+
+    /// A list that was made anew with the same users counts as another one: that costs a look, and nothing else.
+    fn is_same(&self, other: &Self) -> bool {
+        let users = match (&self.users, &other.users) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() == other.is_none(),
+        };
+        users && self.profile == other.profile && self.gnsi == other.gnsi
+    }
+}

@@ -1,0 +1,114 @@
+//! What the box thinks of a client's certificate after the handshake, while its connection is open.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdfast_security::certz::{Clients, Rejection};
+use rustls_pki_types::UnixTime;
+
+use super::{PeerCertificate, parse};
+
+/// Whether a client could come with its certificate now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Taken,
+    /// Nobody is asked for a certificate, so nobody can come by one.
+    NotAsked,
+    Refused(Rejection),
+}
+
+/// The last look at a certificate.
+#[derive(Debug, Default)]
+pub(crate) struct LastStanding(Mutex<Option<Look>>);
+
+#[derive(Clone, Debug)]
+struct Look {
+    epoch: u64,
+    standing: Standing,
+    /// The next moment at which one of the certificates that came expires.
+    until: Option<UnixTime>,
+}
+
+impl LastStanding {
+    /// The standing in this access epoch, which is looked up unless it is known.
+    pub(crate) fn at(
+        &self,
+        epoch: u64,
+        now: UnixTime,
+        look: impl FnOnce() -> (Standing, Option<UnixTime>),
+    ) -> Standing {
+        let mut last = self.last();
+        let is_known =
+            |look: &&Look| look.epoch == epoch && look.until.is_none_or(|until| now < until);
+        if let Some(known) = last.as_ref().filter(is_known) {
+            return known.standing.clone();
+        }
+        let (standing, until) = look();
+        *last = Some(Look { epoch, standing: standing.clone(), until });
+        standing
+    }
+
+    pub(crate) fn until(&self) -> Option<UnixTime> {
+        self.last().as_ref().and_then(|look| look.until)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The standing by what is asked of clients, each of which may let it in, and when one of its certificates expires next.
+pub(crate) fn judge(
+    certificate: &PeerCertificate,
+    asked: [Option<Clients>; 2],
+    now: UnixTime,
+) -> (Standing, Option<UnixTime>) {
+    let verify = |clients: &Option<Clients>| match clients {
+        None => Standing::NotAsked,
+        Some(clients) => match clients.verify(&certificate.der, &certificate.intermediates, now) {
+            Ok(()) => Standing::Taken,
+            Err(rejection) => Standing::Refused(rejection),
+        },
+    };
+    let [in_force, last] = asked;
+    let standing = match verify(&in_force) {
+        Standing::Taken => Standing::Taken,
+        refused => match verify(&last) {
+            Standing::Refused(_) => refused,
+            better => better,
+        },
+    };
+    (standing, next_expiry(certificate, now))
+}
+
+/// A certificate counts to the end of the second that it names.
+fn next_expiry(certificate: &PeerCertificate, now: UnixTime) -> Option<UnixTime> {
+    let all = std::iter::once(&certificate.der).chain(&certificate.intermediates);
+    let ends = all.filter_map(|der| {
+        let not_after = parse(der).ok()?.validity().not_after.timestamp();
+        Some(u64::try_from(not_after).ok()?.saturating_add(1))
+    });
+    let next = ends.filter(|end| *end > now.as_secs()).min();
+    next.map(|end| UnixTime::since_unix_epoch(std::time::Duration::from_secs(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_looked_at_once_for_each_change_and_when_one_expires() {
+        let at = |secs| UnixTime::since_unix_epoch(std::time::Duration::from_secs(secs));
+        let (last, mut looks) = (LastStanding::default(), 0);
+        // epoch, time, looks so far
+        for (epoch, now, want) in
+            [(0, 10, 1), (0, 11, 1), (0, 19, 1), (0, 20, 2), (0, 21, 2), (1, 22, 3), (1, 23, 3)]
+        {
+            let standing = last.at(epoch, at(now), || {
+                looks += 1;
+                (Standing::Taken, (now < 20).then(|| at(20)))
+            });
+            assert_eq!(standing, Standing::Taken);
+            assert_eq!(looks, want, "{epoch} {now}");
+        }
+    }
+}
