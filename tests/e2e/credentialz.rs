@@ -1,7 +1,9 @@
 //! gNSI credentialz on a real OpenSSH server: who gets in, by what, and who no longer does.
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::{Child, Command};
 
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::v1::password_request::crypto_hash::HashType;
@@ -20,11 +22,15 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::{Cut, Rotation};
-use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, Proof, SshBox};
+use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, PORT, Proof, SshBox};
 use serde_json::json;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+
+/// What credentialz puts in front of the box's own configuration, and where the server's process id stands.
+const FRAGMENT: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
+const PID_FILE: &str = "run/sshd.pid";
 
 type Client = CredentialzClient<InterceptedService<Channel, Credentials>>;
 
@@ -355,4 +361,88 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
         stays_out(&ssh, Proof::Password(never)).await;
         kept = now.clone();
     }
+}
+
+/// A process in place of the SSH server that no signal makes read anything again.
+struct DeafServer(Child);
+
+impl DeafServer {
+    /// Stands in the file of the server's process id from now on.
+    fn in_place_of(ssh: &SshBox) -> Self {
+        let program = ssh.place("lib/sshd"); // the name that a server has
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let script = "trap '' HUP; exec \"$0\" 600";
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "sh", "-c", script]).arg(program);
+        let deaf = Self(command.spawn().unwrap());
+        std::fs::write(ssh.place(PID_FILE), format!("{}\n", deaf.0.id())).unwrap();
+        deaf
+    }
+}
+
+impl Drop for DeafServer {
+    fn drop(&mut self) {
+        // It may have ended already, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn only_keys() -> Host {
+    let ways = vec![wire::AuthenticationType::Pubkey.into()];
+    Host::AuthenticationAllowed(wire::AllowedAuthenticationRequest { authentication_types: ways })
+}
+
+/// Allows keys alone, which the server does not come to read. The rotation is refused, and the file is as before.
+async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
+    let mut host = hosts(client).await;
+    let request = wire::RotateHostParametersRequest { request: Some(only_keys()) };
+    let refused = locked_out(host.send(request)).await;
+    let words = refused.message();
+    assert!(words.contains("SSH server") && words.contains("does not listen"), "{refused}");
+    eventually("the old configuration is back", || ssh.read(FRAGMENT) == before).await;
+    let left = std::fs::read_dir(ssh.place("etc/ssh/holdfast")).unwrap().flatten();
+    let left: Vec<_> = left.map(|it| it.file_name()).collect();
+    assert!(!format!("{left:?}").contains("candidate"), "{left:?}");
+}
+
+/// `sshd -t` and `sshd -T` are content; only the reload fails.
+// proves 5.2, 5.89
+#[tokio::test]
+async fn a_server_that_does_not_reload_keeps_its_configuration() {
+    let (_net, mut ssh, agent) = started().await;
+    let mut client = client(&agent).await;
+    let mut host = hosts(&mut client).await;
+    let both =
+        vec![wire::AuthenticationType::Password.into(), wire::AuthenticationType::Pubkey.into()];
+    let both = wire::AllowedAuthenticationRequest { authentication_types: both };
+    host.asks(Host::AuthenticationAllowed(both)).await;
+    host.finalize().await;
+    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    let before = ssh.read(FRAGMENT);
+
+    // The process that is told does not heed.
+    let pid = ssh.read(PID_FILE);
+    let deaf = DeafServer::in_place_of(&ssh);
+    is_refused(&ssh, &mut client, &before).await;
+    assert!(ssh.lets_in(Proof::Password(OWN_PASSWORD)), "the server has its old configuration");
+    drop(deaf);
+    std::fs::write(ssh.place(PID_FILE), pid).unwrap();
+
+    // The server begins anew, and cannot: its port is somebody else's by now.
+    let config = ssh.read("etc/ssh/sshd_config");
+    let other = TcpListener::bind("127.0.0.1:2223").unwrap();
+    let moved = config.replace(&format!("Port {PORT}"), "Port 2223");
+    std::fs::write(ssh.place("etc/ssh/sshd_config"), moved).unwrap();
+    is_refused(&ssh, &mut client, &before).await;
+    drop(other);
+    std::fs::write(ssh.place("etc/ssh/sshd_config"), config).unwrap();
+    ssh.serve().await;
+    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+
+    // The same is taken by a server that reads it.
+    let mut host = hosts(&mut client).await;
+    host.asks(only_keys()).await;
+    host.finalize().await;
+    stays_out(&ssh, Proof::Password(OWN_PASSWORD)).await;
 }

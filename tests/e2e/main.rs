@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod accounts;
+mod attacks_certz;
+mod attacks_pathz;
+mod attacks_rights;
 mod authz;
 mod boot;
 mod bootz;

@@ -8,8 +8,12 @@ use holdfast_proto::gnsi::certz::v1::certificate::{
     CertificateType as Shown, PrivateKeyType as Secret,
 };
 use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
+use holdfast_proto::gnsi::certz::v1::entity::Entity as Kind;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -45,19 +49,48 @@ impl Authority {
 
     /// A server on this host.
     pub fn server(&self) -> Pair {
-        self.pair("server", &["localhost", "127.0.0.1"])
+        self.pair("server", &["localhost", "127.0.0.1"], None)
     }
 
     /// A client with this common name.
     pub fn client(&self, name: &str) -> Pair {
-        self.pair(name, &[])
+        self.pair(name, &[], None)
     }
 
-    fn pair(&self, name: &str, hosts: &[&str]) -> Pair {
+    /// The same with a serial number, which a revocation list may name.
+    pub fn numbered_client(&self, name: &str, serial: u64) -> Pair {
+        self.pair(name, &[], Some(serial))
+    }
+
+    /// A list that takes these serial numbers back, in PEM.
+    ///
+    /// # Panics
+    /// When it cannot be signed.
+    pub fn revocation_list(&self, serials: &[u64]) -> String {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2040, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("it signs");
+        list.pem().expect("it can be written")
+    }
+
+    fn pair(&self, name: &str, hosts: &[&str], serial: Option<u64>) -> Pair {
         let key = KeyPair::generate().expect("a key can be made");
         let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("plain names");
         params.distinguished_name.push(DnType::CommonName, name);
+        params.serial_number = serial.map(SerialNumber::from);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs").pem();
         Pair { certificate, key: key.serialize_pem() }
     }
@@ -90,6 +123,15 @@ impl Certz {
     pub async fn add(&mut self, profile: &str) -> Result<(), Status> {
         let request = wire::AddProfileRequest { ssl_profile_id: profile.to_owned() };
         self.0.add_profile(request).await.map(drop)
+    }
+
+    /// The profiles that there are.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn list(&mut self) -> Result<Vec<String>, Status> {
+        let list = self.0.get_profile_list(wire::GetProfileListRequest {}).await?;
+        Ok(list.into_inner().ssl_profile_ids)
     }
 
     /// Begins to change a profile.
@@ -127,15 +169,35 @@ impl Rotation {
             let certificate = Some(certificate(&authority.pem, None));
             Some(wire::CertificateChain { certificate, parent })
         });
-        let entity = |entity| wire::Entity {
-            version: version.to_owned(),
-            created_on: 1_700_000_000,
-            entity: Some(entity),
-        };
         let entities = vec![
-            entity(wire::entity::Entity::CertificateChain(shown)),
-            entity(wire::entity::Entity::TrustBundle(trusted.unwrap_or_default())),
+            entity(version, Kind::CertificateChain(shown)),
+            entity(version, Kind::TrustBundle(trusted.unwrap_or_default())),
         ];
+        self.upload_entities(entities).await
+    }
+
+    /// Revocation lists, in PEM or whatever they are.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn upload_revocations(
+        &mut self,
+        version: &str,
+        lists: &[impl AsRef<[u8]>],
+    ) -> Result<(), Status> {
+        let list = |(number, list): (usize, &_)| wire::CertificateRevocationList {
+            r#type: wire::CertificateType::X509.into(),
+            encoding: wire::CertificateEncoding::Pem.into(),
+            certificate_revocation_list: AsRef::<[u8]>::as_ref(list).to_vec().into(),
+            id: format!("list {number}"),
+        };
+        let certificate_revocation_lists = lists.iter().enumerate().map(list).collect();
+        let bundle = wire::CertificateRevocationListBundle { certificate_revocation_lists };
+        self.upload_entities(vec![entity(version, Kind::CertificateRevocationListBundle(bundle))])
+            .await
+    }
+
+    async fn upload_entities(&mut self, entities: Vec<wire::Entity>) -> Result<(), Status> {
         let upload = self.request(Asked::Certificates(wire::UploadRequest { entities }));
         self.stream.send(upload).await.map(drop)
     }
@@ -160,6 +222,10 @@ impl Rotation {
             rotate_request: Some(asked),
         }
     }
+}
+
+fn entity(version: &str, entity: Kind) -> wire::Entity {
+    wire::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
 }
 
 fn certificate(pem: &str, key: Option<&str>) -> wire::Certificate {

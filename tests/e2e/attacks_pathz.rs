@@ -1,0 +1,141 @@
+//! Subscribe STREAM under a policy of paths: what is denied is never told, whenever it appears and however it changes.
+
+use std::time::Duration;
+
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::{SubscriptionList, SubscriptionMode};
+use holdfast_proto::gnsi::pathz::v1 as wire;
+use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal;
+use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_tests::agent::{ADMIN, AgentProcess};
+use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::rotation::{Cut, Rotation};
+use holdfast_tests::subscription::{Subscription, subscribe_to};
+use tonic::Code;
+
+const GUEST: &str = "guest";
+const GUEST_PASSWORD: &str = "a password of the guest";
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Everything for the administrator; the guest reads these and not those.
+fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> wire::RotateRequest {
+    let rule =
+        |user: &str, path: &str, action: wire::Action, mode: wire::Mode| wire::AuthorizationRule {
+            id: format!("{user} {path} {action:?} {mode:?}"),
+            principal: Some(Principal::User(user.into())),
+            path: Some(parse_path(path)),
+            action: action.into(),
+            mode: mode.into(),
+        };
+    let (permit, deny) = (wire::Action::Permit, wire::Action::Deny);
+    let mut rules = vec![
+        rule(ADMIN, "/", permit, wire::Mode::Read),
+        rule(ADMIN, "/", permit, wire::Mode::Write),
+    ];
+    rules.extend(permitted.iter().map(|path| rule(GUEST, path, permit, wire::Mode::Read)));
+    rules.extend(denied.iter().map(|path| rule(GUEST, path, deny, wire::Mode::Read)));
+    let policy = Some(wire::AuthorizationPolicy { rules, groups: Vec::new() });
+    asked(Asked::UploadRequest(wire::UploadRequest {
+        version: version.into(),
+        created_on: 1,
+        policy,
+    }))
+}
+
+fn asked(request: Asked) -> wire::RotateRequest {
+    wire::RotateRequest { rotate_request: Some(request), force_overwrite: false }
+}
+
+async fn install(agent: &AgentProcess, upload: wire::RotateRequest) {
+    let mut client = PathzClient::with_interceptor(agent.channel().await, agent.credentials());
+    let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
+    let finalize = asked(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+    rotation.go_on_until(Cut::Finalized, upload, finalize).await;
+    rotation.close().await.unwrap();
+}
+
+fn list(mode: SubscriptionMode) -> SubscriptionList {
+    let mut list = subscribe_to(Mode::Stream, &[("/interfaces", mode)]);
+    for subscription in &mut list.subscription {
+        subscription.sample_interval = u64::try_from(PERIOD.as_nanos()).unwrap();
+    }
+    list
+}
+
+/// Reads on until this is told, twice where a sample may be under way. Nothing of it is denied.
+async fn hears(stream: &mut Subscription, wanted: &str, what: &str) {
+    for _ in 0..2 {
+        let lines = stream.until_all(&[wanted]).await;
+        assert_permitted(&lines, what);
+    }
+}
+
+fn assert_permitted(lines: &[String], what: &str) {
+    let leaks = ["secret", "description", "eth1"];
+    let leaked = lines.iter().find(|line| leaks.iter().any(|leak| line.contains(leak)));
+    assert_eq!(leaked, None, "{what}");
+}
+
+#[tokio::test]
+async fn a_stream_never_tells_what_is_denied() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let agent = AgentProcess::start(&net).await;
+    assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
+    let admin = agent.gnmi().await;
+    let leaf = |port: &str, leaf: &str| format!("/interfaces/interface[name={port}]/config/{leaf}");
+    admin.update(&leaf("eth0", "description"), "secret at first").await.unwrap();
+    let descriptions =
+        ["config", "state"].map(|part| format!("/interfaces/interface[name=*]/{part}/description"));
+    let denied = [&*descriptions[0], &*descriptions[1], "/interfaces/interface[name=eth1]"];
+    install(&agent, upload("v1", &["/interfaces"], &denied)).await;
+
+    let credentials = Credentials::new(GUEST, GUEST_PASSWORD).unwrap();
+    let guest = GnmiClient::over(agent.channel().await, credentials);
+    let mut changes = guest.subscribe(list(SubscriptionMode::OnChange)).await.unwrap();
+    let mut samples = guest.subscribe(list(SubscriptionMode::Sample)).await.unwrap();
+    for stream in [&mut changes, &mut samples] {
+        let lines = stream.until_sync().await;
+        assert!(lines.iter().any(|line| line.contains("eth0")), "{lines:#?}");
+        assert_permitted(&lines, "at first");
+    }
+
+    // What the administrator does, all of it denied to the guest, and then the MTU, which is not.
+    let ports = ["eth0", "eth1"];
+    for (number, what) in ["changes", "appears", "is gone", "is back"].into_iter().enumerate() {
+        match what {
+            "changes" => {
+                admin.update(&leaf("eth0", "description"), "secret now").await.unwrap();
+            }
+            "appears" => {
+                admin.update(&leaf("eth1", "description"), "secret too").await.unwrap();
+            }
+            "is gone" => {
+                for port in ports {
+                    admin.delete(&leaf(port, "description")).await.unwrap();
+                }
+            }
+            _ => {
+                for port in ports {
+                    admin.update(&leaf(port, "description"), "secret again").await.unwrap();
+                }
+            }
+        }
+        let mtu = 1400 + u32::try_from(number).unwrap();
+        admin.update(&leaf("eth1", "mtu"), mtu - 100).await.unwrap();
+        admin.update(&leaf("eth0", "mtu"), mtu).await.unwrap();
+        let wanted = format!("= {mtu}");
+        let told = changes.until_all(&[&wanted]).await;
+        assert_permitted(&told, what);
+        hears(&mut samples, &wanted, what).await;
+    }
+
+    // Another policy ends both, and neither says what it denies.
+    install(&agent, upload("v2", &["/interfaces/interface[name=eth0]/state"], &[])).await;
+    for stream in [&mut changes, &mut samples] {
+        assert_eq!(stream.until_refused().await.code(), Code::Unavailable);
+    }
+    let mut refused = guest.subscribe(list(SubscriptionMode::OnChange)).await.unwrap();
+    assert_eq!(refused.until_refused().await.code(), Code::PermissionDenied);
+}

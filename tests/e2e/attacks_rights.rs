@@ -1,0 +1,409 @@
+//! Whoever is removed is out: open streams, rotations and connections of callers that lose their right.
+
+use std::time::Duration;
+
+use holdfast_proto::bootz;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::{self, SubscriptionMode};
+use holdfast_proto::gnmi_ext::{self, commit, extension::Ext};
+use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
+use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
+use holdfast_proto::gnoi::bootconfig::{SetBootConfigRequest, SetBootConfigVerifiedRequest};
+use holdfast_proto::gnoi::system::system_client::SystemClient;
+use holdfast_proto::gnoi::system::{
+    Package, PingRequest, SetPackageRequest, set_package_request::Request as Part,
+};
+use holdfast_proto::gnsi::acctz::v1::RecordRequest;
+use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::authz::v1::{
+    FinalizeRequest, GetRequest, RotateAuthzRequest, RotateAuthzResponse, UploadRequest,
+};
+use holdfast_tests::agent::{ADMIN, AgentProcess};
+use holdfast_tests::certificates::{Authority, Certz, connect};
+use holdfast_tests::eventually::eventually_async;
+use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::rotation::Rotation;
+use holdfast_tests::subscription::{Event, Subscription, notification_lines, subscribe_to};
+use serde_json::json;
+use tokio_stream::StreamExt;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+use crate::boot::{boots, get_boot, mgmt};
+
+const HOSTNAME: &str = "/system/config/hostname";
+const CERTIFICATE_ID: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]/config/certificate-id";
+
+type Asking = InterceptedService<Channel, Credentials>;
+type AuthzRotation = Rotation<RotateAuthzRequest, RotateAuthzResponse>;
+
+fn password(name: &str) -> String {
+    format!("a password of {name}")
+}
+
+/// Makes a user, or gives it another role and the password that it has.
+fn set_user(agent: &AgentProcess, name: &str, role: &str) {
+    let made = agent.user(&["set", name, "--role", role], &password(name));
+    assert!(made.status.success(), "{made:?}");
+}
+
+fn delete_user(agent: &AgentProcess, name: &str) {
+    let gone = agent.user(&["delete", name], "");
+    assert!(gone.status.success(), "{gone:?}");
+}
+
+fn credentials(name: &str) -> Credentials {
+    Credentials::new(name, &password(name)).unwrap()
+}
+
+async fn gnmi_of(agent: &AgentProcess, name: &str) -> GnmiClient {
+    GnmiClient::over(agent.channel().await, credentials(name))
+}
+
+async fn authz_of(agent: &AgentProcess, credentials: Credentials) -> AuthzClient<Asking> {
+    AuthzClient::with_interceptor(agent.channel().await, credentials)
+}
+
+/// An open Subscribe for the host name, with everything told that is there.
+async fn watch(client: &GnmiClient) -> Subscription {
+    let names = ("/system/state/hostname", SubscriptionMode::OnChange);
+    let mut stream = client.subscribe(subscribe_to(Mode::Stream, &[names])).await.unwrap();
+    stream.until_sync().await;
+    stream
+}
+
+/// How a stream ends; no line that it told until then contains `never`.
+async fn end_without(stream: &mut Subscription, never: &str) -> Status {
+    loop {
+        match stream.next().await {
+            Ok(Event::Notification(told)) => {
+                let lines = notification_lines(&told);
+                assert!(!lines.iter().any(|line| line.contains(never)), "{lines:?}");
+            }
+            Ok(Event::Sync) => {}
+            Ok(Event::End) => panic!("the stream ended without an error"),
+            Err(status) => return status,
+        }
+    }
+}
+
+/// How a stream of answers ends.
+async fn end_of<T>(mut stream: Streaming<T>) -> Code {
+    loop {
+        match stream.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Code::Ok,
+            Err(status) => return status.code(),
+        }
+    }
+}
+
+/// A policy of rules: who, and which RPCs.
+fn policy(rules: &[(&str, &[&str])]) -> String {
+    let rule = |(number, (who, rpcs)): (usize, &(&str, &[&str]))| {
+        json!({"name": format!("rule {number}"), "source": {"principals": [who]},
+            "request": {"paths": rpcs}})
+    };
+    let rules: Vec<_> = rules.iter().enumerate().map(rule).collect();
+    json!({"name": "policy", "allow_rules": rules}).to_string()
+}
+
+fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
+    let upload = UploadRequest {
+        version: version.to_owned(),
+        created_on: 1_700_000_000,
+        policy: policy.to_owned(),
+    };
+    RotateAuthzRequest { rotate_request: Some(Asked::UploadRequest(upload)), ..Default::default() }
+}
+
+fn finalize() -> RotateAuthzRequest {
+    let rotate_request = Some(Asked::FinalizeRotation(FinalizeRequest {}));
+    RotateAuthzRequest { rotate_request, ..Default::default() }
+}
+
+async fn open_rotation(client: &mut AuthzClient<Asking>) -> Result<AuthzRotation, Status> {
+    Rotation::open(|requests| client.rotate(requests)).await
+}
+
+/// Makes a policy final, as the administrator.
+async fn install(agent: &AgentProcess, version: &str, policy: &str) {
+    let mut client = authz_of(agent, agent.credentials()).await;
+    let mut rotation = open_rotation(&mut client).await.unwrap();
+    rotation.send(upload(version, policy)).await.unwrap();
+    rotation.send(finalize()).await.expect("whoever finalizes is told how that went");
+}
+
+async fn version(agent: &AgentProcess) -> String {
+    let mut client = authz_of(agent, agent.credentials()).await;
+    client.get(GetRequest::default()).await.unwrap().into_inner().version
+}
+
+#[tokio::test]
+async fn a_user_who_is_deleted_hears_nothing_more() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    set_user(&agent, "eve", "read-only");
+    set_user(&agent, "bob", "read-only");
+    let (eve, bob) = (gnmi_of(&agent, "eve").await, gnmi_of(&agent, "bob").await);
+    let (mut of_eve, mut of_bob) = (watch(&eve).await, watch(&bob).await);
+    let admin = agent.gnmi().await;
+    admin.update(HOSTNAME, "before").await.unwrap();
+    of_eve.until("before").await;
+
+    // Another user's change, and the same password once more, take nothing from her.
+    set_user(&agent, "carl", "admin");
+    set_user(&agent, "eve", "read-only");
+    admin.update(HOSTNAME, "between").await.unwrap();
+    of_eve.until("between").await;
+
+    delete_user(&agent, "eve");
+    admin.update(HOSTNAME, "after").await.unwrap();
+    let ended = end_without(&mut of_eve, "after").await;
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+    assert_eq!(eve.capabilities().await.unwrap_err().code(), Code::Unauthenticated);
+    of_bob.until("after").await;
+
+    // Another password is another login.
+    let made = agent.user(&["set", "bob", "--role", "read-only"], "something new");
+    assert!(made.status.success(), "{made:?}");
+    admin.update(HOSTNAME, "later").await.unwrap();
+    let ended = end_without(&mut of_bob, "later").await;
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+}
+
+#[tokio::test]
+async fn a_deleted_administrator_finalizes_nothing() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    install(&agent, "v1", &policy(&[("*", &["*"])])).await;
+    for asks_at_once in [true, false] {
+        set_user(&agent, "mallory", "admin");
+        let mut client = authz_of(&agent, credentials("mallory")).await;
+        let mut rotation = open_rotation(&mut client).await.unwrap();
+        rotation
+            .send(upload("v2", &policy(&[("mallory", &["*"]), (ADMIN, &["*"])])))
+            .await
+            .unwrap();
+        assert_eq!(version(&agent).await, "v2", "it is tried");
+        if asks_at_once {
+            delete_user(&agent, "mallory");
+            let refused = rotation.send(finalize()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+        } else {
+            delete_user(&agent, "mallory");
+            let ended = rotation.close().await.unwrap_err();
+            assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+        }
+        eventually_async("the earlier version is back", || async { version(&agent).await == "v1" })
+            .await;
+    }
+    install(&agent, "v3", &policy(&[("*", &["*"])])).await;
+
+    // What the box boots with is tried and finalized in the same way.
+    set_user(&agent, "mallory", "admin");
+    let mut client =
+        BootConfigClient::with_interceptor(agent.channel().await, credentials("mallory"));
+    let (steps, sent) = tokio::sync::mpsc::channel(2);
+    let set = SetBootConfigRequest { boot_config: Some(mgmt(1400, "hers")), ..Default::default() };
+    let step = |step| SetBootConfigVerifiedRequest { set_request: Some(step) };
+    steps.send(step(Step::Set(set))).await.unwrap();
+    let sent = tokio_stream::wrappers::ReceiverStream::new(sent);
+    let mut answers = client.set_boot_config_verified(sent).await.unwrap().into_inner();
+    answers.message().await.unwrap().unwrap();
+    set_user(&agent, "mallory", "read-only");
+    let _ended_already = steps.send(step(Step::Finalize(Default::default()))).await;
+    let refused = answers.message().await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let nothing = bootz::BootConfig::default();
+    eventually_async("nothing of it stays", || async {
+        get_boot(&mut boots(&agent).await).await.unwrap_or_default() == nothing
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let user = "/system/aaa/authentication/users/user[username=eve]/config";
+    let role = |name: &str| json!({"username": "eve", "role": name});
+    // By `holdfast user set`, and by configuration.
+    for by_configuration in [false, true] {
+        set_user(&agent, "eve", "admin");
+        if by_configuration {
+            let admin = role("openconfig-aaa-types:SYSTEM_ROLE_ADMIN");
+            agent.gnmi().await.update(user, admin).await.unwrap();
+        }
+        let channel = agent.channel().await;
+        let eve = GnmiClient::over(channel.clone(), credentials("eve"));
+        let mut names = watch(&eve).await;
+        let mut records = AcctzStreamClient::with_interceptor(channel.clone(), credentials("eve"));
+        let records =
+            records.record_subscribe(RecordRequest { timestamp: None }).await.unwrap().into_inner();
+        let mut system = SystemClient::with_interceptor(channel.clone(), credentials("eve"));
+        let ping =
+            PingRequest { destination: "127.0.0.1".into(), count: 1000, ..Default::default() };
+        let pongs = system.ping(ping).await.unwrap().into_inner();
+        let package = Part::Package(Package { filename: "of-eve".into(), ..Default::default() });
+        let package = SetPackageRequest { request: Some(package) };
+        let parts = tokio_stream::once(package).chain(tokio_stream::pending());
+        let packaged = tokio::spawn(async move { system.set_package(parts).await });
+        let mut authz = AuthzClient::with_interceptor(channel, credentials("eve"));
+        let mut rotation = open_rotation(&mut authz).await.unwrap();
+        rotation.send(upload("v1", &policy(&[("*", &["*"])]))).await.unwrap();
+
+        match by_configuration {
+            false => set_user(&agent, "eve", "read-only"),
+            true => {
+                agent.gnmi().await.delete(&format!("{user}/role")).await.unwrap();
+                set_user(&agent, "eve", "read-only");
+            }
+        }
+        let denied = Code::PermissionDenied;
+        assert_eq!(end_of(records).await, denied);
+        assert_eq!(end_of(pongs).await, denied);
+        assert_eq!(rotation.close().await.unwrap_err().code(), denied);
+        assert_eq!(packaged.await.unwrap().unwrap_err().code(), denied);
+        let name = format!("still-told-{by_configuration}");
+        agent.gnmi().await.update(HOSTNAME, name.clone()).await.unwrap();
+        names.until(&name).await;
+        delete_user(&agent, "eve");
+        assert_eq!(end_without(&mut names, "nothing").await.code(), Code::Unauthenticated);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    set_user(&agent, "eve", "read-only");
+    set_user(&agent, "bob", "read-only");
+    let (mut of_eve, mut of_bob) =
+        (watch(&gnmi_of(&agent, "eve").await).await, watch(&gnmi_of(&agent, "bob").await).await);
+    let subscribe = "/gnmi.gNMI/Subscribe";
+    let both = policy(&[(ADMIN, &["*"]), ("eve", &[subscribe]), ("bob", &["/gnmi.gNMI/*"])]);
+    let admin = agent.gnmi().await;
+    // The same policy again and again is nobody's loss.
+    for number in 0..3 {
+        install(&agent, &format!("v{number}"), &both).await;
+        let name = format!("host{number}");
+        admin.update(HOSTNAME, name.clone()).await.unwrap();
+        of_eve.until(&name).await;
+        of_bob.until(&name).await;
+    }
+    let less = policy(&[(ADMIN, &["*"]), ("eve", &["/gnmi.gNMI/Get"]), ("bob", &[subscribe])]);
+    // What is tried counts for new calls.
+    let mut client = authz_of(&agent, agent.credentials()).await;
+    let mut rotation = open_rotation(&mut client).await.unwrap();
+    rotation.send(upload("less", &less)).await.unwrap();
+    let refused = gnmi_of(&agent, "eve").await.capabilities().await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    admin.update(HOSTNAME, "tried").await.unwrap();
+    of_eve.until("tried").await;
+    rotation.send(finalize()).await.unwrap();
+
+    admin.update(HOSTNAME, "final").await.unwrap();
+    let ended = end_without(&mut of_eve, "final").await;
+    assert_eq!(ended.code(), Code::PermissionDenied, "{ended}");
+    assert!(ended.message().contains("eve"), "it says who: {ended}");
+    of_bob.until("final").await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_revoked_is_out_on_open_connections() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let root = Authority::new("root");
+    let mut certz = Certz::over(agent.channel().await, agent.credentials());
+    certz.add("p").await.unwrap();
+    let mut rotation = certz.rotate("p").await.unwrap();
+    rotation.upload("v1", &root.server(), &[&root]).await.unwrap();
+    rotation.finalize().await.unwrap();
+    let admin = agent.gnmi().await;
+    admin.update(CERTIFICATE_ID, "p").await.unwrap();
+    let connected = async |name: &str, serial| {
+        let client = root.numbered_client(name, serial);
+        let channel = connect(agent.address(), &[&root.pem], &client).await.unwrap();
+        // A name without a password: that of the certificate.
+        GnmiClient::over(channel, Credentials::new(name, "").unwrap())
+    };
+    let (eve, adam) = (connected("eve", 7).await, connected("adam", 8).await);
+    let (mut of_eve, mut of_adam) = (watch(&eve).await, watch(&adam).await);
+
+    let mut rotation = certz.rotate("p").await.unwrap();
+    rotation.upload_revocations("v2", &[root.revocation_list(&[7])]).await.unwrap();
+    eve.capabilities().await.expect("nothing is final yet");
+    admin.update(HOSTNAME, "tried").await.unwrap();
+    of_eve.until("tried").await;
+    rotation.finalize().await.unwrap();
+
+    admin.update(HOSTNAME, "revoked").await.unwrap();
+    let ended = end_without(&mut of_eve, "revoked").await;
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+    let refused = eve.capabilities().await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+    of_adam.until("revoked").await;
+    adam.capabilities().await.expect("his certificate counts");
+
+    // The box asks nobody for a certificate any more: nobody is here by one.
+    admin.update(CERTIFICATE_ID, "system_default_profile").await.unwrap();
+    admin.update(HOSTNAME, "unbound").await.unwrap();
+    let ended = of_adam.until_refused().await;
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+    assert_eq!(adam.capabilities().await.unwrap_err().code(), Code::Unauthenticated);
+}
+
+/// A Set with the extension of a commit.
+async fn commit(
+    client: &GnmiClient,
+    id: &str,
+    action: commit::Action,
+    hostname: Option<&str>,
+) -> Result<(), Code> {
+    let commit = gnmi_ext::Commit { id: id.to_owned(), action: Some(action) };
+    let request = gnmi::SetRequest {
+        update: hostname.iter().map(|name| update(HOSTNAME, *name)).collect(),
+        extension: vec![gnmi_ext::Extension { ext: Some(Ext::Commit(commit)) }],
+        ..Default::default()
+    };
+    client.set(request).await.map(drop).map_err(|status| status.code())
+}
+
+fn within(time: Duration) -> Option<prost_types::Duration> {
+    Some(prost_types::Duration::try_from(time).unwrap())
+}
+
+#[tokio::test]
+async fn a_commit_keeps_its_timer_when_its_author_is_gone() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let admin = agent.gnmi().await;
+    admin.update(HOSTNAME, "first").await.unwrap();
+    set_user(&agent, "mallory", "admin");
+    let mallory = gnmi_of(&agent, "mallory").await;
+    let request =
+        |time| commit::Action::Commit(gnmi_ext::CommitRequest { rollback_duration: within(time) });
+    let confirm = || commit::Action::Confirm(gnmi_ext::CommitConfirm {});
+    let hour = Duration::from_secs(3600);
+    let hostname = || async { admin.read(HOSTNAME).await.unwrap() };
+
+    commit(&mallory, "a", request(hour), Some("hers")).await.unwrap();
+    set_user(&agent, "mallory", "read-only");
+    assert_eq!(commit(&mallory, "a", confirm(), None).await, Err(Code::PermissionDenied));
+    delete_user(&agent, "mallory");
+    assert_eq!(commit(&mallory, "a", confirm(), None).await, Err(Code::Unauthenticated));
+    assert_eq!(hostname().await, json!("hers"), "it waits, neither confirmed nor taken back");
+    // It waits still: no other change is taken.
+    let busy = admin.update(HOSTNAME, "other").await.unwrap_err();
+    assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
+    let soon =
+        gnmi_ext::CommitSetRollbackDuration { rollback_duration: within(Duration::from_secs(1)) };
+    commit(&admin, "a", commit::Action::SetRollbackDuration(soon), None).await.unwrap();
+    eventually_async("its time is over", || async { hostname().await == json!("first") }).await;
+    assert_eq!(commit(&admin, "a", confirm(), None).await, Err(Code::FailedPrecondition));
+}
