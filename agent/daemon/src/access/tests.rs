@@ -81,7 +81,7 @@ impl Rig {
                 password: Some(Password::new("secret").unwrap()),
             },
         };
-        let peer = Peer::of_test(certificate);
+        let peer = Peer::of(([127, 0, 0, 1], 1).into(), certificate);
         let admission = self.authenticator.admission(credentials, &peer).await.unwrap();
         Right::of_call(Call {
             authenticator: self.authenticator.clone(),

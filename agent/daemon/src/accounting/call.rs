@@ -9,7 +9,7 @@ use holdfast_security::acctz::{
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use super::{Accounts, authn, refused, user};
+use super::{Accounts, authn, given_up, refused, user};
 use crate::auth::Refusal;
 use crate::caller::Caller;
 use crate::northbound::{MAX_PAYLOAD, Method, Methods};
@@ -20,7 +20,14 @@ const FRAME: usize = 5;
 
 /// Where the authentication layer, which is inside of accounting, says who it is. In the extensions of each request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Login(Arc<OnceLock<Known>>);
+pub(crate) struct Login(Arc<Said>);
+
+#[derive(Debug, Default)]
+struct Said {
+    /// The name that came with a password.
+    tried: OnceLock<SmolStr>,
+    known: OnceLock<Known>,
+}
 
 #[derive(Debug)]
 enum Known {
@@ -29,32 +36,39 @@ enum Known {
 }
 
 impl Login {
+    /// A name came with a password. Unless something is said of it later, the call was given up before.
+    pub(crate) fn tried(&self, name: &SmolStr) {
+        let _ = self.0.tried.set(name.clone()); // a request has one name
+    }
+
     /// Whoever it is was identified, whether or not they may do what they ask.
     pub(crate) fn identified(&self, caller: &Caller) {
         // A request is authenticated once.
-        let _ = self.0.set(Known::As(caller.clone()));
+        let _ = self.0.known.set(Known::As(caller.clone()));
     }
 
     /// `name` is the one that was tried.
     pub(crate) fn refused(&self, name: Option<SmolStr>, refusal: &Refusal) {
-        let _ = self.0.set(Known::Not { name, refusal: refusal.clone() });
+        let _ = self.0.known.set(Known::Not { name, refusal: refusal.clone() });
     }
 
     fn user(&self) -> User {
-        match self.0.get() {
-            Some(Known::As(caller)) => user(caller),
-            Some(Known::Not { name: Some(name), .. }) => {
-                User { identity: name.as_str().into(), ..User::default() }
-            }
-            _ => User::default(),
-        }
+        let name = match self.0.known.get() {
+            Some(Known::As(caller)) => return user(caller),
+            Some(Known::Not { name, .. }) => name.as_ref(),
+            None => self.0.tried.get(),
+        };
+        let identity = name.map_or_else(Text::default, |name| name.as_str().into());
+        User { identity, ..User::default() }
     }
 
     fn authn(&self) -> Option<Authn> {
-        self.0.get().map(|known| match known {
-            Known::As(caller) => authn(caller),
-            Known::Not { refusal, .. } => refused(refusal),
-        })
+        match (self.0.known.get(), self.0.tried.get()) {
+            (Some(Known::As(caller)), _) => Some(authn(caller)),
+            (Some(Known::Not { refusal, .. }), _) => Some(refused(refusal)),
+            (None, Some(_)) => Some(given_up()),
+            (None, None) => None,
+        }
     }
 
     fn succeeded(&self) -> bool {

@@ -312,3 +312,9 @@ fn refused(refusal: &Refusal) -> Authn {
     };
     Authn { kind, outcome, cause: refusal.to_string().into() }
 }
+
+/// Of a password whose answer nobody waited for: it counts as failed, whatever it was.
+fn given_up() -> Authn {
+    let cause = "the call was given up before the login was answered".into();
+    Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause }
+}

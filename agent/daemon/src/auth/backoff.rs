@@ -1,35 +1,42 @@
-//! Slows down those who guess passwords: each failure of a source makes its next attempts wait longer.
+//! Slows down those who guess passwords.
+//!
+//! Attempts to log in are charged before anything is compared: one that is under way counts as a failure until it has
+//! succeeded. Three tables say what that costs:
+//! * a source with a name: five failures are free, then each makes the next attempt wait longer;
+//! * a source alone, whatever the names: free up to a rate that no shared address of honest people reaches;
+//! * a name alone, from wherever: a short delay, never a refusal, so that no stranger locks a user out.
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
     net::{IpAddr, Ipv6Addr},
     time::{Duration, Instant},
 };
 
-/// Failures that cost nothing: people mistype, and tests try a few wrong passwords on purpose.
-const FREE_FAILURES: u32 = 5;
-/// The wait after the first failure beyond these; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait: a mistake must not lock an operator out for long.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// After this long, one failure is forgotten.
-const FORGET_ONE: Duration = Duration::from_secs(30);
-/// Sources remembered at one time. Beyond it the one with the oldest failure is forgotten: filling the table takes
-/// that many addresses, whose owner could guess from each of them anyway.
-const MAX_SOURCES: usize = 4096;
-
-/// Failed logins by source.
-#[derive(Debug, Default)]
-pub(super) struct BackOff {
-    sources: HashMap<IpAddr, Failures>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Failures {
-    count: u32,
-    last: Instant,
-    blocked_until: Instant,
-}
+/// Failures of one source with one name.
+const PAIRS: Rates = Rates {
+    free: 5, // people mistype, and tests try a few wrong passwords on purpose
+    forget_one: Duration::from_secs(30),
+    first_wait: Duration::from_secs(1),
+    longest_wait: Duration::from_secs(60), // a mistake must not lock an operator out for long
+};
+/// Failures of one source with any name: 100 a minute, which many users behind one address do not mistype.
+const SOURCES: Rates = Rates {
+    free: 100,
+    forget_one: Duration::from_millis(600),
+    first_wait: Duration::from_secs(1),
+    longest_wait: Duration::from_secs(60),
+};
+/// Failures with one name from any source. The waits are delays of the answer: who knows the password still gets in.
+const ACCOUNTS: Rates = Rates {
+    free: 5,
+    forget_one: Duration::from_secs(30),
+    first_wait: Duration::from_millis(250),
+    longest_wait: Duration::from_secs(2),
+};
+/// Rows of each table. Beyond it the one with the oldest attempt is forgotten: filling the table takes many addresses,
+/// whose owner could guess from each of them anyway; a single source is slowed down long before.
+const MAX_ROWS: usize = 4096;
 
 /// The unit that is slowed down: an IPv4 address, or the /64 that one IPv6 host can pick its addresses from.
 pub fn source_of(address: IpAddr) -> IpAddr {
@@ -42,52 +49,224 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Stands for a name in the tables: a hash with a random key, because a name may be a password typed in the wrong
+/// place. Two names with one hash would be slowed down together, no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NameKey(u64);
+
+/// Attempts to log in that failed or are under way.
+#[derive(Debug)]
+pub(super) struct BackOff {
+    pairs: Table<(IpAddr, NameKey)>,
+    sources: Table<IpAddr>,
+    accounts: Table<NameKey>,
+    names: RandomState,
+}
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is charged, and may compare after this delay.
+    Charged { delay: Duration },
+    /// As many are under way as may fail for nothing: it has to wait until one of them is decided.
+    Later,
+    /// Earlier failures have to be waited for.
+    Refused { retry: Duration },
+}
+
 impl BackOff {
-    /// How long the source still has to wait, if it has to.
-    pub(super) fn wait(&mut self, source: IpAddr, now: Instant) -> Option<Duration> {
-        let failures = self.sources.get(&source)?;
-        if failures.remaining(now) == 0 && now >= failures.blocked_until {
-            self.sources.remove(&source);
-            return None;
+    pub(super) fn new() -> Self {
+        Self {
+            pairs: Table::new(PAIRS),
+            sources: Table::new(SOURCES),
+            accounts: Table::new(ACCOUNTS),
+            names: RandomState::new(),
         }
-        failures.blocked_until.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
-    pub(super) fn failed(&mut self, source: IpAddr, now: Instant) {
-        let earlier = self.sources.get(&source).map_or(0, |failures| failures.remaining(now));
-        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
+    pub(super) fn key(&self, name: &str) -> NameKey {
+        NameKey(self.names.hash_one(name))
+    }
+
+    /// Charges an attempt, if it may be made now. What is charged has to be settled once: by [`BackOff::failed`] or
+    /// [`BackOff::refund`].
+    pub(super) fn begin(&mut self, source: IpAddr, name: NameKey, now: Instant) -> Verdict {
+        let (pair, alone) = (self.pairs.ask(&(source, name), now), self.sources.ask(&source, now));
+        let retry = [pair, alone].into_iter().filter_map(Answer::wait).max();
+        if let Some(retry) = retry {
+            return Verdict::Refused { retry };
+        }
+        if [pair, alone].contains(&Answer::Full) {
+            return Verdict::Later;
+        }
+        self.pairs.begin((source, name), now);
+        self.sources.begin(source, now);
+        Verdict::Charged { delay: self.accounts.delay(&name, now) }
+    }
+
+    /// An attempt stays charged.
+    pub(super) fn failed(&mut self, source: IpAddr, name: NameKey, now: Instant) {
+        self.pairs.failed((source, name), now);
+        self.sources.failed(source, now);
+        self.accounts.failed(name, now);
+    }
+
+    /// An attempt is charged no longer.
+    pub(super) fn refund(&mut self, source: IpAddr, name: NameKey, now: Instant) {
+        self.pairs.refund(&(source, name), now);
+        self.sources.refund(&source, now);
+    }
+}
+
+/// What failures cost in one table.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    /// Failures that cost nothing, and attempts that may be under way beside each other.
+    free: u32,
+    /// The time in which one failure is forgotten.
+    forget_one: Duration,
+    /// The wait after the first failure beyond the free ones; it doubles with each further one.
+    first_wait: Duration,
+    longest_wait: Duration,
+}
+
+impl Rates {
+    fn wait_after(self, failures: u32) -> Duration {
+        match failures.checked_sub(self.free + 1) {
+            None => Duration::ZERO,
+            Some(doublings) => self
+                .first_wait
+                .saturating_mul(2_u32.saturating_pow(doublings))
+                .min(self.longest_wait),
+        }
+    }
+
+    /// More failures than this cost no more, and would only be remembered for longer.
+    fn most(self) -> u32 {
+        let doublings = self.longest_wait.as_millis() / self.first_wait.as_millis().max(1);
+        self.free + 2 + doublings.max(1).ilog2()
+    }
+}
+
+/// What a table says about an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Free,
+    Full,
+    Wait(Duration),
+}
+
+impl Answer {
+    fn wait(self) -> Option<Duration> {
+        match self {
+            Self::Wait(retry) => Some(retry),
+            Self::Free | Self::Full => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Table<K> {
+    rates: Rates,
+    rows: HashMap<K, Row>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    failures: u32,
+    /// Attempts under way.
+    undecided: u32,
+    /// When the failures were counted: since then, some may be forgotten.
+    counted: Instant,
+    /// When the last attempt began or failed.
+    last: Instant,
+    blocked_until: Instant,
+}
+
+impl<K: Copy + Eq + Hash> Table<K> {
+    fn new(rates: Rates) -> Self {
+        Self { rates, rows: HashMap::new() }
+    }
+
+    fn ask(&self, key: &K, now: Instant) -> Answer {
+        let Some(row) = self.rows.get(key) else { return Answer::Free };
+        let wait = row.blocked_until.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Answer::Wait(wait);
+        }
+        let charged = row.remaining(self.rates, now) + row.undecided;
+        if row.undecided == 0 || charged < self.rates.free { Answer::Free } else { Answer::Full }
+    }
+
+    fn delay(&self, key: &K, now: Instant) -> Duration {
+        let failures = self.rows.get(key).map_or(0, |row| row.remaining(self.rates, now));
+        self.rates.wait_after(failures)
+    }
+
+    fn begin(&mut self, key: K, now: Instant) {
+        let row = self.row(key, now);
+        row.undecided += 1;
+        row.last = now;
+    }
+
+    fn failed(&mut self, key: K, now: Instant) {
+        let rates = self.rates;
+        let row = self.row(key, now);
+        row.undecided = row.undecided.saturating_sub(1);
+        row.failures = (row.failures + 1).min(rates.most());
+        row.last = now;
+        row.blocked_until = row.blocked_until.max(now + rates.wait_after(row.failures));
+    }
+
+    fn refund(&mut self, key: &K, now: Instant) {
+        let Some(row) = self.rows.get_mut(key) else { return };
+        row.undecided = row.undecided.saturating_sub(1);
+        if row.is_empty(self.rates, now) {
+            self.rows.remove(key);
+        }
+    }
+
+    /// The row, with what is forgotten by now taken off.
+    fn row(&mut self, key: K, now: Instant) -> &mut Row {
+        if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&key) {
             self.forget_oldest();
         }
-        let count = earlier.saturating_add(1);
-        self.sources
-            .insert(source, Failures { count, last: now, blocked_until: now + wait_after(count) });
+        let new = Row { failures: 0, undecided: 0, counted: now, last: now, blocked_until: now };
+        let row = self.rows.entry(key).or_insert(new);
+        row.forget(self.rates, now);
+        row
     }
 
     fn forget_oldest(&mut self) {
-        let oldest = self
-            .sources
-            .iter()
-            .min_by_key(|(_, failures)| failures.last)
-            .map(|(source, _)| *source);
-        if let Some(source) = oldest {
-            self.sources.remove(&source);
+        let oldest = self.rows.iter().min_by_key(|(_, row)| row.last).map(|(key, _)| *key);
+        if let Some(key) = oldest {
+            self.rows.remove(&key);
         }
     }
 }
 
-impl Failures {
-    fn remaining(&self, now: Instant) -> u32 {
-        let forgotten = now.saturating_duration_since(self.last).as_secs() / FORGET_ONE.as_secs();
-        self.count.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
+impl Row {
+    fn remaining(&self, rates: Rates, now: Instant) -> u32 {
+        self.failures.saturating_sub(self.forgotten(rates, now))
     }
-}
 
-fn wait_after(failures: u32) -> Duration {
-    match failures.checked_sub(FREE_FAILURES + 1) {
-        None => Duration::ZERO,
-        Some(doublings) => {
-            FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_WAIT)
-        }
+    fn forgotten(&self, rates: Rates, now: Instant) -> u32 {
+        let idle = now.saturating_duration_since(self.counted).as_millis();
+        u32::try_from(idle / rates.forget_one.as_millis().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Takes off what is forgotten by now. A part of the time to the next one goes on to count.
+    fn forget(&mut self, rates: Rates, now: Instant) {
+        let forgotten = self.forgotten(rates, now);
+        self.failures = self.failures.saturating_sub(forgotten);
+        self.counted = match self.failures {
+            0 => now,
+            _ => self.counted + rates.forget_one * forgotten,
+        };
+    }
+
+    fn is_empty(&self, rates: Rates, now: Instant) -> bool {
+        self.undecided == 0 && self.remaining(rates, now) == 0 && now >= self.blocked_until
     }
 }
 
@@ -95,38 +274,168 @@ fn wait_after(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    #[test]
-    fn waits_grow_and_are_forgotten() {
-        let mut back_off = BackOff::default();
-        let start = Instant::now();
-        let [here, there] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-        for _ in 0..FREE_FAILURES {
-            back_off.failed(here, start);
-            assert_eq!(back_off.wait(here, start), None);
+    fn address(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    /// Begins an attempt; what it costs, as text.
+    fn begin(back_off: &mut BackOff, source: u32, name: &str, now: Instant) -> String {
+        let key = back_off.key(name);
+        match back_off.begin(address(source), key, now) {
+            Verdict::Charged { delay } if delay.is_zero() => "charged".to_owned(),
+            Verdict::Charged { delay } => format!("charged after {delay:?}"),
+            Verdict::Later => "later".to_owned(),
+            Verdict::Refused { retry } => format!("refused for {retry:?}"),
         }
-        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            back_off.failed(here, start);
-            assert_eq!(back_off.wait(here, start), Some(Duration::from_secs(seconds)));
+    }
+
+    fn fail(back_off: &mut BackOff, source: u32, name: &str, now: Instant) {
+        back_off.failed(address(source), back_off.key(name), now);
+    }
+
+    /// Begins and fails so many attempts, all of which are charged.
+    #[track_caller]
+    fn guess(back_off: &mut BackOff, source: u32, name: &str, times: u32, now: Instant) {
+        for _ in 0..times {
+            let begun = begin(back_off, source, name, now);
+            assert!(begun.starts_with("charged"), "{begun}");
+            fail(back_off, source, name, now);
         }
-        assert_eq!(back_off.wait(there, start), None);
-        assert_eq!(back_off.wait(here, start + LONGEST_WAIT), None);
-        let later = start + FORGET_ONE * (FREE_FAILURES + 8);
-        assert_eq!(back_off.wait(here, later), None);
-        assert!(back_off.sources.is_empty());
     }
 
     #[test]
-    fn the_table_does_not_grow_without_end() {
-        let mut back_off = BackOff::default();
-        let now = Instant::now();
-        for number in 0..u32::try_from(MAX_SOURCES).unwrap() + 10 {
-            back_off.failed(
-                IpAddr::from(number.to_be_bytes()),
-                now + Duration::from_millis(number.into()),
-            );
+    fn waits_grow_and_are_forgotten() {
+        let mut back_off = BackOff::new();
+        let start = Instant::now();
+        guess(&mut back_off, 1, "ada", PAIRS.free + 1, start);
+        let mut now = start;
+        for seconds in [1, 2, 4, 8, 16] {
+            let refused = format!("refused for {:?}", Duration::from_secs(seconds));
+            assert_eq!(begin(&mut back_off, 1, "ada", now), refused);
+            now += Duration::from_secs(seconds);
+            assert!(begin(&mut back_off, 1, "ada", now).starts_with("charged"));
+            // One at a time from here on.
+            assert_eq!(begin(&mut back_off, 1, "ada", now), "later");
+            fail(&mut back_off, 1, "ada", now);
         }
-        assert_eq!(back_off.sources.len(), MAX_SOURCES);
-        assert!(!back_off.sources.contains_key(&"0.0.0.0".parse().unwrap()));
+        let rates = PAIRS;
+        for (failures, seconds) in [(5, 0), (6, 1), (11, 32), (12, 60), (13, 60), (4000, 60)] {
+            assert_eq!(rates.wait_after(failures), Duration::from_secs(seconds), "{failures}");
+        }
+        assert_eq!(rates.most(), 12);
+        let later = now + rates.forget_one * rates.most();
+        assert_eq!(begin(&mut back_off, 1, "ada", later), "charged");
+    }
+
+    #[test]
+    fn who_waits_is_the_source_with_that_name() {
+        let mut back_off = BackOff::new();
+        let now = Instant::now();
+        guess(&mut back_off, 1, "nobody", PAIRS.free + 1, now);
+        for (source, name, want) in [
+            (1, "nobody", "refused for 1s"),
+            (1, "admin", "charged"),
+            (2, "admin", "charged"),
+            (2, "nobody", "charged after 250ms"), // the account as a whole is only slower
+        ] {
+            assert_eq!(begin(&mut back_off, source, name, now), want, "{source} {name}");
+        }
+    }
+
+    #[test]
+    fn attempts_beside_each_other_are_charged_one_after_the_other() {
+        let mut back_off = BackOff::new();
+        let now = Instant::now();
+        for _ in 0..PAIRS.free {
+            assert_eq!(begin(&mut back_off, 1, "ada", now), "charged");
+        }
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "later");
+        assert_eq!(begin(&mut back_off, 1, "bob", now), "charged");
+        back_off.refund(address(1), back_off.key("ada"), now);
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "charged");
+        for _ in 0..PAIRS.free {
+            fail(&mut back_off, 1, "ada", now);
+        }
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "charged", "the last free one");
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "later");
+        fail(&mut back_off, 1, "ada", now);
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "refused for 1s");
+    }
+
+    #[test]
+    fn a_source_waits_from_a_hundred_failures_a_minute_whatever_the_names() {
+        let start = Instant::now();
+        // Pause between failures, of how many; whether the next attempt waits.
+        for (pause_ms, failures, waits) in [
+            (0, 100, false),
+            (0, 101, true),
+            (500, 1000, true),
+            (600, 1000, false),
+            (700, 1000, false),
+        ] {
+            let mut back_off = BackOff::new();
+            let mut now = start;
+            let mut refused = false;
+            for number in 0..failures {
+                let begun = begin(&mut back_off, 1, &format!("name {number}"), now);
+                refused |= begun.starts_with("refused");
+                if begun == "charged" {
+                    fail(&mut back_off, 1, &format!("name {number}"), now);
+                }
+                now += Duration::from_millis(pause_ms);
+            }
+            refused |= begin(&mut back_off, 1, "ada", now).starts_with("refused");
+            assert_eq!(refused, waits, "{failures} failures, one each {pause_ms} ms");
+            assert_eq!(begin(&mut back_off, 2, "ada", now), "charged", "another source");
+        }
+    }
+
+    #[test]
+    fn a_success_costs_nothing_and_gives_only_its_own_charge_back() {
+        let mut back_off = BackOff::new();
+        let now = Instant::now();
+        let key = back_off.key("ada");
+        for _ in 0..1000 {
+            assert_eq!(begin(&mut back_off, 1, "ada", now), "charged");
+            back_off.refund(address(1), key, now);
+        }
+        assert!(back_off.pairs.rows.is_empty() && back_off.sources.rows.is_empty());
+        guess(&mut back_off, 1, "ada", PAIRS.free, now);
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "charged");
+        back_off.refund(address(1), key, now);
+        guess(&mut back_off, 1, "ada", 1, now);
+        assert_eq!(begin(&mut back_off, 1, "ada", now), "refused for 1s");
+    }
+
+    #[test]
+    fn an_account_is_delayed_by_two_seconds_at_most_and_never_refused() {
+        let mut back_off = BackOff::new();
+        let now = Instant::now();
+        for source in 0..1000 {
+            guess(&mut back_off, source, "ada", 1, now);
+        }
+        assert_eq!(begin(&mut back_off, 5000, "ada", now), "charged after 2s");
+        assert_eq!(begin(&mut back_off, 5000, "bob", now), "charged");
+        let later = now + ACCOUNTS.forget_one * ACCOUNTS.most();
+        assert_eq!(
+            begin(&mut back_off, 5001, "ada", later),
+            "charged",
+            "a flood is forgotten soon"
+        );
+    }
+
+    #[test]
+    fn the_tables_do_not_grow_without_end() {
+        let mut back_off = BackOff::new();
+        let now = Instant::now();
+        for number in 0..u32::try_from(MAX_ROWS).unwrap() + 10 {
+            let now = now + Duration::from_millis(number.into());
+            guess(&mut back_off, number, &format!("name {number}"), 1, now);
+        }
+        let BackOff { pairs, sources, accounts, names: _ } = &back_off;
+        assert_eq!([pairs.rows.len(), sources.rows.len(), accounts.rows.len()], [MAX_ROWS; 3]);
+        assert!(!sources.rows.contains_key(&address(0)), "the oldest is forgotten first");
+        assert!(sources.rows.contains_key(&address(10)));
     }
 
     #[test]

@@ -83,8 +83,20 @@ where
         let authenticator = self.authenticator.clone();
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
+        let login = request.extensions().get::<Login>().cloned().unwrap_or_default();
+        // Before anything is awaited: a call that is given up is recorded with the name that it tried.
+        let credentials = take_credentials(request.headers_mut());
+        match &credentials {
+            Ok(Credentials { name: Some(name), password: Some(_) }) => login.tried(name),
+            Ok(_) => {}
+            Err(refusal) => login.refused(None, refusal),
+        }
         Box::pin(async move {
-            match admit(&authenticator, &mut request).await {
+            let admitted = match credentials {
+                Ok(credentials) => admit(&authenticator, credentials, &login, &mut request).await,
+                Err(refusal) => Err(refusal.into()),
+            };
+            match admitted {
                 Ok(admission) => {
                     request.extensions_mut().insert(admission.caller.clone());
                     request.extensions_mut().insert(admission);
@@ -98,11 +110,10 @@ where
 
 async fn admit(
     authenticator: &Authenticator,
+    credentials: Credentials,
+    login: &Login,
     request: &mut Request<Body>,
 ) -> Result<Admission, Status> {
-    let login = request.extensions().get::<Login>().cloned().unwrap_or_default();
-    let credentials = take_credentials(request.headers_mut());
-    let credentials = credentials.inspect_err(|refusal| login.refused(None, refusal))?;
     // The listener puts a peer on every request. Without one, nothing is known about the connection.
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;

@@ -13,20 +13,23 @@
 //! Absent on purpose: a default user or password.
 
 mod again;
+mod attempts;
 mod backoff;
 mod layer;
 mod password;
+#[cfg(test)]
+mod tests;
 mod users;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use holdfast_security::certz::Rejection;
 use smol_str::SmolStr;
-use tokio::{sync::Semaphore, time::timeout};
 use tracing::{info, warn};
+use zeroize::Zeroizing;
 
 pub use self::{
     again::Admission,
@@ -35,7 +38,11 @@ pub use self::{
     password::{Password, PasswordError},
     users::{ConfiguredRoles, UserError, Users, check_name},
 };
-use self::{backoff::BackOff, password::Tag, users::UserEntry};
+use self::{
+    attempts::{Attempt, Attempts},
+    password::Tag,
+    users::UserEntry,
+};
 use crate::{
     caller::{Caller, Role, Source},
     gnsi::Gnsi,
@@ -44,8 +51,6 @@ use crate::{
 
 /// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
 const MAX_HASHES: usize = 2;
-/// How long a login waits for its turn to be hashed. Logins that are remembered do not wait.
-const HASH_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a request is not let in. The texts go to the client and say nothing about which users exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -117,9 +122,11 @@ pub struct CertificateTrust {
 pub struct Authenticator {
     users: Users,
     certificates: CertificateTrust,
-    back_off: Arc<Mutex<BackOff>>,
-    hashing: Arc<Semaphore>,
+    attempts: Attempts,
     gnsi: Gnsi,
+    /// How often a password was compared.
+    #[cfg(test)]
+    compared: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl Authenticator {
@@ -127,9 +134,10 @@ impl Authenticator {
         Self {
             users,
             certificates,
-            back_off: Arc::default(),
-            hashing: Arc::new(Semaphore::new(MAX_HASHES)),
+            attempts: Attempts::new(MAX_HASHES),
             gnsi,
+            #[cfg(test)]
+            compared: Arc::default(),
         }
     }
 
@@ -174,58 +182,73 @@ impl Authenticator {
         Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
     }
 
+    /// Charges the attempt before anything is compared, but for a login that goes on on a connection where it succeeded
+    /// before: that is no guess.
     async fn by_password(
         &self,
         name: SmolStr,
         password: Password,
         peer: &Peer,
     ) -> Result<Caller, Refusal> {
-        let user = self.users.entry(&name);
         let tag = self.users.tag(&password);
-        let remembered = user.as_ref().filter(|user| user.verified_as(&tag));
-        if let Some(user) = remembered.filter(|_| peer.remembered.is(&name, &tag)) {
-            return Ok(self.password_caller(name, user, peer));
+        if peer.remembered.is(&name, &tag)
+            && let Some(user) = self.users.entry(&name).filter(|user| user.verified_as(&tag))
+        {
+            return Ok(self.password_caller(name, &user, peer));
         }
-        self.check_back_off(peer)?;
-        let verified = remembered.is_some()
-            || self.hash_and_compare(&name, user.clone(), tag.clone(), password, peer).await?;
-        match user.filter(|_| verified) {
-            Some(user) => {
+        let attempt = self.attempts.begin(peer.address, &name, self.shown(&name)).await?;
+        attempt.pause().await;
+        match self.compare(&attempt, &name, &tag, password).await {
+            Ok(Some(user)) => {
+                attempt.succeeded();
                 peer.remembered.keep(&name, tag);
                 Ok(self.password_caller(name, &user, peer))
             }
-            None => Err(self.failed(&name, peer)),
+            Ok(None) => {
+                attempt.failed();
+                self.report(&name, peer);
+                Err(Refusal::WrongPassword)
+            }
+            Err(refusal) => {
+                attempt.not_compared();
+                Err(refusal)
+            }
         }
     }
 
-    /// Does the same work whether or not there is such a user.
-    async fn hash_and_compare(
+    /// The user with this name and password. Does the same work whether or not there is such a user.
+    async fn compare(
         &self,
+        attempt: &Attempt,
         name: &str,
-        user: Option<Arc<UserEntry>>,
-        tag: Tag,
+        tag: &Tag,
         password: Password,
-        peer: &Peer,
-    ) -> Result<bool, Refusal> {
-        let turn = timeout(HASH_WAIT, self.hashing.clone().acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(Refusal::Busy) };
-        if user.as_ref().is_some_and(|user| user.verified_as(&tag)) {
-            return Ok(true); // a login that came in with this one has done the work
+    ) -> Result<Option<Arc<UserEntry>>, Refusal> {
+        #[cfg(test)]
+        self.compared.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let remembered = || self.users.entry(name).filter(|user| user.verified_as(tag));
+        if let Some(user) = remembered() {
+            return Ok(Some(user));
         }
-        self.check_back_off(peer)?; // guesses that were sent all at once count one after the other
-        let nobodys = user.is_none().then(|| self.users.nobodys_hash(name));
-        let checked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            match &user {
-                Some(user) if password.matches(user.password_hash()) => {
-                    user.remember(tag);
-                    true
-                }
-                Some(_) => false,
-                None => nobodys.is_some_and(|hash| password.matches(&hash)),
-            }
+        let place = attempt.place().await?;
+        if let Some(user) = remembered() {
+            return Ok(Some(user)); // a login that came in with this one has done the work
+        }
+        let user = self.users.entry(name);
+        let hash = match &user {
+            Some(user) => Zeroizing::new(user.password_hash().to_owned()),
+            None => self.users.nobodys_hash(name),
+        };
+        let compared = tokio::task::spawn_blocking(move || {
+            let _place = place; // until it is done, whoever still waits for it
+            password.matches(&hash)
         });
-        checked.await.map_err(|_| Refusal::Busy)
+        let right = compared.await.map_err(|_| Refusal::Busy)?;
+        let user = user.filter(|_| right);
+        if let Some(user) = &user {
+            user.remember(tag.clone());
+        }
+        Ok(user)
     }
 
     fn password_caller(&self, name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
@@ -233,25 +256,17 @@ impl Authenticator {
         Caller { name, role, source: Source::Password, peer: Some(peer.address) }
     }
 
-    fn check_back_off(&self, peer: &Peer) -> Result<(), Refusal> {
-        let source_address = source_of(peer.address.ip());
-        let mut back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner);
-        match back_off.wait(source_address, Instant::now()) {
-            None => Ok(()),
-            Some(retry) => Err(Refusal::BackOff { source_address, retry }),
-        }
+    /// A name as the log may show it: one that is no user's may be a password typed in the wrong place.
+    fn shown(&self, name: &SmolStr) -> SmolStr {
+        let known = self.users.role(name).is_some();
+        if known { name.clone() } else { SmolStr::new_static("(unknown)") }
     }
 
-    fn failed(&self, name: &str, peer: &Peer) -> Refusal {
-        let source = source_of(peer.address.ip());
-        self.back_off.lock().unwrap_or_else(PoisonError::into_inner).failed(source, Instant::now());
+    fn report(&self, name: &SmolStr, peer: &Peer) {
         if self.users.is_empty() {
             warn!(peer = %peer.address, "login refused: there are no users yet, make one with `holdfast user set NAME --role admin`");
         } else {
-            // A name that is no user's may be a password typed in the wrong place: it stays out of the log.
-            let name = if self.users.role(name).is_some() { name } else { "(unknown)" };
-            info!(peer = %peer.address, user = name, "login refused");
+            info!(peer = %peer.address, user = %self.shown(name), "login refused");
         }
-        Refusal::WrongPassword
     }
 }

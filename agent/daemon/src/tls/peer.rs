@@ -47,10 +47,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A connection of a test.
+    /// A connection of a test's own, with or without a verified certificate.
     #[cfg(test)]
-    pub(crate) fn of_test(certificate: Option<PeerCertificate>) -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    pub(crate) fn of(address: SocketAddr, certificate: Option<PeerCertificate>) -> Self {
         Self {
             address,
             local: address,

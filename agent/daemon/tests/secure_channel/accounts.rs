@@ -1,5 +1,7 @@
 //! What is taken down of calls, over real TLS connections.
 
+use std::time::Duration;
+
 use holdfast::accounting::Reader;
 use holdfast::auth::SpeaksFor;
 use holdfast::caller::Role;
@@ -11,12 +13,16 @@ use holdfast_proto::gnmi::{
 use holdfast_security::acctz::{Deed, Record, Rpc};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::fixture::{Agent, Authority, request};
 
 const ADA: &str = "username ada\npassword secret";
 const ROB: &str = "username rob\npassword secret";
+
+/// Long enough to be heard, too short to be answered: a debug build hashes for some 100 ms.
+const BEFORE_IT_IS_HASHED: Duration = Duration::from_millis(20);
 
 async fn next(reader: &mut Reader) -> Record {
     Record::clone(&reader.next().await.record)
@@ -113,6 +119,23 @@ async fn every_call_is_taken_down_whatever_becomes_of_it() {
     ends.dedup();
     assert_eq!(ends.len(), 1, "it was one connection");
     assert_eq!(numbers, ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+}
+
+// proves 5.95, 5.102
+#[tokio::test]
+async fn a_login_that_is_given_up_is_taken_down_as_a_failed_one_with_its_name() {
+    let agent = Agent::with_users().await;
+    let mut reader = agent.accounts.read(0);
+    let client = agent.connect(None).await.unwrap();
+    let login = client.get("username ada\npassword guess");
+    timeout(BEFORE_IT_IS_HASHED, login).await.unwrap_err();
+    let record = next(&mut reader).await;
+    assert_eq!(
+        text(&record),
+        "Once ada/ Password Fail; Gnmi /gnmi.gNMI/Get Deny Cancelled",
+        "{record:?}"
+    );
+    assert!(record.account.session.authn.unwrap().cause.as_str().contains("given up"));
 }
 
 // proves 1.6, 5.99

@@ -1,0 +1,248 @@
+//! Attempts to log in with a password, from the charge to its end.
+//!
+//! An attempt is charged before anything is compared, the remembered password included, and only a success that is
+//! still waited for takes the charge back. A request may be dropped at any moment (RST_STREAM); then its [`Attempt`] is
+//! dropped with it, and stays charged as a failure. So it does not matter to a guess whether it is given up:
+//! * a wrong one counts, as if its answer had been waited for;
+//! * a right one counts as well, and leaves nothing else: what was found out about it is forgotten with the request. The
+//!   next attempt with the same password is charged and compared like the first, so there is nothing to come back for.
+//!
+//! A client that gives up all of its right logins is slowed down like one that guesses. That is meant: the two look the
+//! same from here.
+//!
+//! Waiting costs others nothing: who waits for a delay or for the end of another attempt holds no place where
+//! passwords are hashed, and of each source one attempt at a time stands in line there.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use smol_str::SmolStr;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tracing::info;
+
+use super::{
+    Refusal,
+    backoff::{BackOff, NameKey, Verdict, source_of},
+};
+
+/// How long an attempt waits for others: to be charged, and again to be compared. Delays are not counted.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+/// Attempts of one source that wait to be charged. A connection has 256 requests at a time; a few of them may begin at
+/// once behind one address.
+const MAX_WAITING: usize = 1024;
+/// Sources remembered before those are looked for that nobody needs any more.
+const LANES_TO_CLEAN: usize = 1024;
+
+/// Charges attempts; clones share all state.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    back_off: Mutex<BackOff>,
+    /// By source, as long as attempts of it are under way.
+    lanes: Mutex<HashMap<IpAddr, Weak<Lane>>>,
+    /// Places for comparing.
+    places: Arc<Semaphore>,
+}
+
+/// Attempts of one source.
+#[derive(Debug)]
+struct Lane {
+    /// Who of them is in line for a place.
+    turn: Semaphore,
+    /// One of them was settled.
+    settled: Notify,
+    waiting: AtomicUsize,
+}
+
+/// An attempt that is charged. One that is dropped without being settled was given up, and stays charged.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    attempts: Attempts,
+    peer: SocketAddr,
+    source: IpAddr,
+    key: NameKey,
+    /// The name as the log may show it.
+    shown: SmolStr,
+    lane: Arc<Lane>,
+    delay: Duration,
+    settled: bool,
+}
+
+impl Attempts {
+    /// `places` is how many passwords are compared at a time.
+    pub(super) fn new(places: usize) -> Self {
+        Self(Arc::new(Shared {
+            back_off: Mutex::new(BackOff::new()),
+            lanes: Mutex::default(),
+            places: Arc::new(Semaphore::new(places)),
+        }))
+    }
+
+    /// Charges an attempt: at once, before anything is awaited, unless others of its source have to be decided first.
+    ///
+    /// # Errors
+    /// [`Refusal::BackOff`] after failures that have to be waited for, [`Refusal::Busy`] when others take too long.
+    pub(super) async fn begin(
+        &self,
+        peer: SocketAddr,
+        name: &str,
+        shown: SmolStr,
+    ) -> Result<Attempt, Refusal> {
+        let source = source_of(peer.ip());
+        let lane = self.lane(source);
+        let key = self.back_off().key(name);
+        let deadline = Instant::now() + TURN_WAIT;
+        let mut waiter = None;
+        loop {
+            let mut settled = std::pin::pin!(lane.settled.notified());
+            settled.as_mut().enable(); // what is settled from here on is heard of
+            let verdict = self.back_off().begin(source, key, Instant::now().into_std());
+            match verdict {
+                Verdict::Charged { delay } => {
+                    let (attempts, lane, settled) = (self.clone(), lane.clone(), false);
+                    return Ok(Attempt {
+                        attempts,
+                        peer,
+                        source,
+                        key,
+                        shown,
+                        lane,
+                        delay,
+                        settled,
+                    });
+                }
+                Verdict::Refused { retry } => {
+                    return Err(Refusal::BackOff { source_address: source, retry });
+                }
+                Verdict::Later => {}
+            }
+            if waiter.is_none() {
+                waiter = Some(Waiter::new(&lane).ok_or(Refusal::Busy)?);
+            }
+            timeout_at(deadline, settled).await.map_err(|_| Refusal::Busy)?;
+        }
+    }
+
+    /// A failure that no test needs to bring about.
+    #[cfg(test)]
+    pub(super) fn fail_for_tests(&self, source: &str, name: &str) {
+        let source = source_of(source.parse().unwrap());
+        let key = self.back_off().key(name);
+        self.back_off().failed(source, key, Instant::now().into_std());
+    }
+
+    #[cfg(test)]
+    pub(super) fn places(&self) -> Arc<Semaphore> {
+        self.0.places.clone()
+    }
+
+    fn lane(&self, source: IpAddr) -> Arc<Lane> {
+        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get(&source).and_then(Weak::upgrade) {
+            return lane;
+        }
+        if lanes.len() >= LANES_TO_CLEAN {
+            lanes.retain(|_, lane| lane.strong_count() > 0);
+        }
+        let lane = Arc::new(Lane {
+            turn: Semaphore::new(1),
+            settled: Notify::new(),
+            waiting: AtomicUsize::new(0),
+        });
+        lanes.insert(source, Arc::downgrade(&lane));
+        lane
+    }
+
+    fn back_off(&self) -> MutexGuard<'_, BackOff> {
+        self.0.back_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attempt {
+    /// Waits as long as failures of the whole account say.
+    pub(super) async fn pause(&self) {
+        if !self.delay.is_zero() {
+            sleep(self.delay).await;
+        }
+    }
+
+    /// Waits for a place where the password can be compared.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] when others take too long.
+    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let in_line = async {
+            let _turn = self.lane.turn.acquire().await.ok()?;
+            self.attempts.0.places.clone().acquire_owned().await.ok()
+        };
+        timeout(TURN_WAIT, in_line).await.ok().flatten().ok_or(Refusal::Busy)
+    }
+
+    /// The password is right: nothing is owed.
+    pub(super) fn succeeded(self) {
+        self.refund();
+    }
+
+    /// Nothing was compared, and that was not the client's doing.
+    pub(super) fn not_compared(self) {
+        self.refund();
+    }
+
+    /// The password is wrong.
+    pub(super) fn failed(mut self) {
+        self.charge();
+    }
+
+    fn refund(mut self) {
+        self.settled = true;
+        let now = Instant::now().into_std();
+        self.attempts.back_off().refund(self.source, self.key, now);
+        self.lane.settled.notify_waiters();
+    }
+
+    fn charge(&mut self) {
+        self.settled = true;
+        let now = Instant::now().into_std();
+        self.attempts.back_off().failed(self.source, self.key, now);
+        self.lane.settled.notify_waiters();
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.charge();
+            info!(peer = %self.peer, user = %self.shown, "login given up before it was answered, counts as failed");
+        }
+    }
+}
+
+/// One of those that wait to be charged.
+struct Waiter<'l>(&'l Lane);
+
+impl<'l> Waiter<'l> {
+    /// Nothing when too many do.
+    fn new(lane: &'l Lane) -> Option<Self> {
+        let waiting = lane.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiter = Self(lane); // counts down again if it is dropped here
+        (waiting < MAX_WAITING).then_some(waiter)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
