@@ -9,8 +9,8 @@ use holdfast_security::acctz::{
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use super::{Accounts, authn, given_up, refused, user};
-use crate::auth::Refusal;
+use super::{Accounts, Refused, authn, given_up, refused, user};
+use crate::auth::{Refusal, source_of};
 use crate::caller::Caller;
 use crate::northbound::{MAX_PAYLOAD, Method, Methods};
 use crate::tls::Peer;
@@ -68,6 +68,19 @@ impl Login {
             (Some(Known::Not { refusal, .. }), _) => Some(refused(refusal)),
             (None, Some(_)) => Some(given_up()),
             (None, None) => None,
+        }
+    }
+
+    /// Why nobody was identified, in a word; with the name, where there was a password to compare.
+    fn not_identified(&self) -> Option<(&'static str, Option<SmolStr>)> {
+        match (self.0.known.get(), self.0.tried.get()) {
+            (Some(Known::As(_)), _) => None,
+            (Some(Known::Not { name, refusal }), _) => {
+                let compared = matches!(refusal, Refusal::WrongPassword);
+                Some((refusal.word(), name.clone().filter(|_| compared)))
+            }
+            (None, Some(_)) => Some(("given up", None)),
+            (None, None) => Some(("unknown", None)),
         }
     }
 
@@ -205,7 +218,18 @@ impl Call {
         };
         let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
         let deed = Deed::Rpc(Rpc { family, path, payload, authz });
-        self.accounts.record(Account { session, deed });
+        let account = Account { session, deed };
+        match self.refused() {
+            Some(kind) => self.accounts.record_refused(kind, account),
+            None => self.accounts.record(account),
+        }
+    }
+
+    /// Calls of strangers that are counted with this one, unless it was made by somebody who is known.
+    fn refused(&self) -> Option<Refused> {
+        let (reason, name) = self.login.not_identified()?;
+        let source = self.peer.as_ref().map(|peer| source_of(peer.address.ip()));
+        Some(Refused { source, reason, name })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -8,14 +8,16 @@ mod call;
 mod layer;
 mod leaves;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_security::acctz::{
     Account, Authn, AuthnKind, AuthnOutcome, CommandKind, Cursor, Deed, Family, History, Record,
-    Told, User,
+    Repeats, RingName, Told, User,
 };
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
 pub(crate) use self::call::Login;
@@ -31,6 +33,9 @@ pub const DEFAULT_HISTORY: usize = 4 << 20;
 /// Less would not hold a handful of the largest records.
 pub const MIN_HISTORY: usize = 64 << 10;
 
+/// How long the thread of the disk sleeps where nothing is being counted: a record wakes it, so any length would do.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// The accounts of the device; clones share them.
 #[derive(Clone, Debug)]
 pub struct Accounts(Arc<Shared>);
@@ -40,7 +45,7 @@ struct Shared {
     inside: Mutex<Inside>,
     /// Wakes who writes to disk, and who waits for that.
     changed: Condvar,
-    /// How many records of this run may be read: wakes those who read.
+    /// The time up to which records may be read: wakes those who read.
     readable_tx: watch::Sender<u64>,
     counters: Counters,
 }
@@ -48,13 +53,23 @@ struct Shared {
 #[derive(Debug)]
 struct Inside {
     history: History,
-    /// Records of this run.
-    pushed: u64,
-    /// Of those, these may be read. What somebody was told must not be gone after a crash, so that is what is on
+    /// Refused calls of strangers.
+    repeats: Repeats<Refused>,
+    /// Records up to this time may be read. What somebody was told must not be gone after a crash, so that is what is on
     /// disk, while there is one that works.
-    readable: u64,
+    readable_ns: u64,
     on_disk: bool,
     ended: bool,
+}
+
+/// Refused calls that are alike, and counted together when there are many: of one source, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Refused {
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) reason: &'static str,
+    /// The name that was tried, where the reason is a wrong password: how many of these there can be is limited by
+    /// [`crate::auth`].
+    pub(crate) name: Option<SmolStr>,
 }
 
 /// What was counted in this run.
@@ -96,9 +111,9 @@ impl Accounts {
     pub fn new(history: History) -> Self {
         Self(Arc::new(Shared {
             inside: Mutex::new(Inside {
+                readable_ns: history.last_ns(),
                 history,
-                pushed: 0,
-                readable: 0,
+                repeats: Repeats::new(),
                 on_disk: false,
                 ended: false,
             }),
@@ -110,13 +125,35 @@ impl Accounts {
 
     /// Takes down what was done, now.
     pub fn record(&self, account: Account) {
-        let source = SourceKind::of(&account.deed);
-        if let Some(place) = SOURCES.iter().position(|it| *it == source) {
-            self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
-        }
         let mut inside = self.inside();
-        inside.history.push(now_ns(), account);
-        inside.pushed += 1;
+        let due = inside.repeats.due(now_ns());
+        self.keep(inside, due.into_iter().chain([account]));
+    }
+
+    /// Takes down a call that was refused because nobody was identified; of many that are alike, some and their count.
+    pub(crate) fn record_refused(&self, kind: Refused, account: Account) {
+        let mut inside = self.inside();
+        let was_counting = inside.repeats.is_counting();
+        let records = inside.repeats.add(now_ns(), kind, account);
+        let begins_to_count = inside.repeats.is_counting() && !was_counting;
+        self.keep(inside, records);
+        if begins_to_count {
+            self.0.changed.notify_all();
+        }
+    }
+
+    fn keep(&self, mut inside: MutexGuard<'_, Inside>, records: impl IntoIterator<Item = Account>) {
+        let before_ns = inside.history.last_ns();
+        for account in records {
+            let source = SourceKind::of(&account.deed);
+            if let Some(place) = SOURCES.iter().position(|it| *it == source) {
+                self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
+            }
+            inside.history.push(now_ns(), account);
+        }
+        if inside.history.last_ns() == before_ns {
+            return;
+        }
         if !inside.on_disk {
             self.make_readable(&mut inside);
         }
@@ -125,6 +162,7 @@ impl Accounts {
     }
 
     /// Reads all records strictly after a time (nanoseconds since 1970; 0 is all there are), and then those to come.
+    /// Refused calls that are still being counted come when that is done.
     pub fn read(&self, after_ns: u64) -> Reader {
         self.0.counters.requests.fetch_add(1, Ordering::Relaxed);
         let readable_rx = self.0.readable_tx.subscribe();
@@ -152,17 +190,20 @@ impl Accounts {
     /// Waits until everything so far is on disk, or the time is over; then nothing more is kept.
     pub fn end(&self, within: Duration) {
         let mut inside = self.inside();
+        let counted = inside.repeats.all();
+        self.keep(inside, counted);
+        let mut inside = self.inside();
         inside.ended = true;
         self.0.changed.notify_all();
-        let waiting = |inside: &mut Inside| inside.readable < inside.pushed;
+        let waiting = |inside: &mut Inside| inside.readable_ns < inside.history.last_ns();
         // Whether it was in time makes no difference to who goes on.
         let _ = self.0.changed.wait_timeout_while(inside, within, waiting);
     }
 
     /// Everything up to here.
     fn make_readable(&self, inside: &mut Inside) {
-        inside.readable = inside.pushed;
-        self.0.readable_tx.send_replace(inside.readable);
+        inside.readable_ns = inside.history.last_ns();
+        self.0.readable_tx.send_replace(inside.readable_ns);
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -179,18 +220,36 @@ impl Accounts {
         inside.history.tail()
     }
 
-    /// Waits for records after the cursor, and takes at most `max` of them; nothing when no more will come.
+    /// Waits for records after the cursor, and takes at most `max` of them; nothing when no more will come. Takes down
+    /// meanwhile what was counted, when its time has come.
     pub(crate) fn wait(&self, cursor: &mut Cursor, max: usize) -> Option<Batch> {
-        let waiting = |inside: &mut Inside| !inside.ended && inside.history.behind(cursor) == 0;
-        let waited = self.0.changed.wait_while(self.inside(), waiting);
-        let inside = waited.unwrap_or_else(PoisonError::into_inner);
+        let inside = loop {
+            let inside = self.inside();
+            let counting = inside.repeats.is_counting();
+            let due = inside.repeats.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
+            let waiting = |inside: &mut Inside| {
+                let idle = !inside.ended && inside.history.behind(cursor) == 0;
+                idle && inside.repeats.is_counting() == counting
+            };
+            let waited = self.0.changed.wait_timeout_while(inside, due, waiting);
+            let (mut inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if inside.ended || inside.history.behind(cursor) > 0 {
+                break inside;
+            }
+            let counted = inside.repeats.due(now_ns());
+            self.keep(inside, counted);
+        };
         let history = &inside.history;
-        let records: Vec<_> =
-            std::iter::from_fn(|| history.next(cursor)).take(max).map(|told| told.record).collect();
-        let up_to = inside.pushed - history.behind(cursor);
-        let complete_after_ns = history.complete_after_ns();
-        let oldest_ns = history.oldest_ns()?;
-        (!records.is_empty()).then_some(Batch { records, complete_after_ns, oldest_ns, up_to })
+        let next = || history.next(cursor, u64::MAX);
+        let records: Vec<_> = std::iter::from_fn(next).take(max).map(|told| told.record).collect();
+        let up_to_ns = records.last()?.time_ns;
+        Some(Batch {
+            records,
+            complete_after_ns: history.complete_after_ns(),
+            oldest_known_ns: history.oldest_ns(RingName::Known),
+            oldest_stranger_ns: history.oldest_ns(RingName::Strangers),
+            up_to_ns,
+        })
     }
 
     /// Waits for a time; false when nothing more is to be kept.
@@ -203,8 +262,8 @@ impl Accounts {
     pub(crate) fn kept(&self, batch: &Batch) {
         let mut inside = self.inside();
         inside.on_disk = true;
-        inside.readable = inside.readable.max(batch.up_to);
-        self.0.readable_tx.send_replace(inside.readable);
+        inside.readable_ns = inside.readable_ns.max(batch.up_to_ns);
+        self.0.readable_tx.send_replace(inside.readable_ns);
         self.0.changed.notify_all();
     }
 
@@ -222,10 +281,11 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Arc<Record>>,
     /// Every record after this time is in the history.
     pub(crate) complete_after_ns: u64,
-    /// The time of the first record that is there.
-    pub(crate) oldest_ns: u64,
-    /// How many records of this run there are up to the last of these.
-    up_to: u64,
+    /// The times of the first records that are there, of callers and of refused strangers.
+    pub(crate) oldest_known_ns: Option<u64>,
+    pub(crate) oldest_stranger_ns: Option<u64>,
+    /// The time of the last of these.
+    up_to_ns: u64,
 }
 
 /// Somebody who reads records as they come.
@@ -259,8 +319,7 @@ impl Reader {
 
 impl Inside {
     fn next(&self, cursor: &mut Cursor) -> Option<Told> {
-        let unreadable = self.pushed - self.readable;
-        if self.history.behind(cursor) <= unreadable { None } else { self.history.next(cursor) }
+        self.history.next(cursor, self.readable_ns)
     }
 }
 

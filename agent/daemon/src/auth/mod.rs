@@ -77,6 +77,22 @@ pub enum Refusal {
     Certificate(Rejection),
 }
 
+impl Refusal {
+    /// The kind of it in a word, without what differs from call to call.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::NoCredentials => "no credentials",
+            Self::NameAlone => "name alone",
+            Self::Malformed(_) => "malformed",
+            Self::OtherName(_) => "other name",
+            Self::WrongPassword => "wrong password",
+            Self::NamelessCertificate => "nameless certificate",
+            Self::BackOff { .. } => "back-off",
+            Self::Busy => "busy",
+        }
+    }
+}
+
 /// What a client says about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use holdfast_security::acctz::{Cursor, History, Record};
+use holdfast_security::acctz::{Cursor, History, Record, RingName};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tracing::{error, info, warn};
 
@@ -21,7 +21,11 @@ use crate::logging::Chain;
 pub const ACCOUNTS_NAME: &str = "accounts.redb";
 
 /// Records by time, as JSON. Unit of the key: nanoseconds since 1970.
-const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
+type Records = TableDefinition<'static, u64, &'static [u8]>;
+/// Of callers whom the agent knows. Earlier versions kept those of refused strangers here as well.
+const RECORDS: Records = TableDefinition::new("records");
+/// Of strangers who were refused.
+const STRANGERS: Records = TableDefinition::new("strangers");
 /// By [`COMPLETE_AFTER`]: every record after this time is in the file.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("times");
 const COMPLETE_AFTER: &str = "complete-after";
@@ -45,6 +49,7 @@ impl Ledger {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let file = SideFile::open(folder, ACCOUNTS_NAME, |write| {
             write.open_table(RECORDS)?;
+            write.open_table(STRANGERS)?;
             write.open_table(TIMES)?;
             Ok(())
         })?;
@@ -80,13 +85,16 @@ impl Ledger {
         let mut history = History::new(max_octets, began_ns);
         let mut unreadable = 0_u64;
         let read = self.file.read(|redb| {
-            for row in redb.begin_read()?.open_table(RECORDS)?.iter()? {
-                let (time_ns, record) = row?;
-                match serde_json::from_slice::<Record>(record.value()) {
-                    Ok(record) => history.restore(record),
-                    Err(_) => {
-                        unreadable += 1;
-                        history.lose(time_ns.value());
+            let transaction = redb.begin_read()?;
+            for table in [RECORDS, STRANGERS] {
+                for row in transaction.open_table(table)?.iter()? {
+                    let (time_ns, record) = row?;
+                    match serde_json::from_slice::<Record>(record.value()) {
+                        Ok(record) => history.restore(record),
+                        Err(_) => {
+                            unreadable += 1;
+                            history.lose(time_ns.value());
+                        }
                     }
                 }
             }
@@ -128,17 +136,24 @@ impl Keeper {
 
     fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         self.file.write(|write| {
-            let mut table = write.open_table(RECORDS)?;
-            for record in &batch.records {
-                table.insert(record.time_ns, encoded(record).as_slice())?;
-            }
-            // What had to make place in memory makes place here.
-            loop {
-                let first = table.first()?.map(|(time_ns, _)| time_ns.value());
-                if first.is_none_or(|time_ns| time_ns >= batch.oldest_ns) {
-                    break;
+            let rings = [
+                (RECORDS, RingName::Known, batch.oldest_known_ns),
+                (STRANGERS, RingName::Strangers, batch.oldest_stranger_ns),
+            ];
+            for (table, ring, oldest_ns) in rings {
+                let mut table = write.open_table(table)?;
+                let of_ring = |it: &&Arc<Record>| RingName::of(&it.account) == ring;
+                for record in batch.records.iter().filter(of_ring) {
+                    table.insert(record.time_ns, encoded(record).as_slice())?;
                 }
-                table.pop_first()?;
+                // What had to make place in memory makes place here.
+                loop {
+                    let first = table.first()?.map(|(time_ns, _)| time_ns.value());
+                    if first.is_none_or(|first| oldest_ns.is_none_or(|oldest| first >= oldest)) {
+                        break;
+                    }
+                    table.pop_first()?;
+                }
             }
             write.open_table(TIMES)?.insert(COMPLETE_AFTER, batch.complete_after_ns)?;
             Ok(())
@@ -155,10 +170,12 @@ mod tests {
     use std::time::Duration;
 
     use holdfast_security::acctz::{
-        Account, Authz, AuthzOutcome, Command, CommandKind, Deed, Session,
+        Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
+        Family, Rpc, Session,
     };
 
     use super::*;
+    use crate::accounting::{MIN_HISTORY, Refused};
 
     /// Enough for what any test keeps.
     const ROOM: usize = 1 << 20;
@@ -169,6 +186,21 @@ mod tests {
         let command =
             Command { kind: CommandKind::Cli, command: name.into(), arguments: vec![], authz };
         Account { session: Session::default(), deed: Deed::Command(command) }
+    }
+
+    /// A call without credentials, of one of these sources, is refused.
+    fn refuse(accounts: &Accounts, source: u32) {
+        let authn = Authn {
+            kind: AuthnKind::None,
+            outcome: AuthnOutcome::Fail,
+            cause: "no credentials".into(),
+        };
+        let authz = Authz { outcome: AuthzOutcome::Deny, detail: "Unauthenticated".into() };
+        let rpc = Rpc { family: Family::Gnmi, path: "/gnmi.gNMI/Get".into(), payload: None, authz };
+        let session = Session { authn: Some(authn), ..Session::default() };
+        let source = Some(std::net::IpAddr::from(source.to_be_bytes()));
+        let kind = Refused { source, reason: "no credentials", name: None };
+        accounts.record_refused(kind, Account { session, deed: Deed::Rpc(rpc) });
     }
 
     /// Waits until the thread of the last run has closed the file.
@@ -186,8 +218,11 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..count {
             let told = reader.next().await;
-            let Deed::Command(command) = &told.record.account.deed else { unreachable!() };
-            all.push((command.command.as_str().to_owned(), told.truncated));
+            let text = match &told.record.account.deed {
+                Deed::Command(command) => &command.command,
+                Deed::Rpc(rpc) => &rpc.authz.detail,
+            };
+            all.push((text.as_str().to_owned(), told.truncated));
         }
         all
     }
@@ -225,6 +260,42 @@ mod tests {
         let accounts = open(folder.path(), ROOM);
         assert_eq!(told(&accounts, 0, 2).await, plain(&["d", "e"]));
         assert_eq!(told(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
+    }
+
+    // proves 5.98
+    #[tokio::test]
+    async fn strangers_push_out_nothing_that_users_did() {
+        // How many calls, of how many sources; what is told at last after the command of an admin.
+        for (calls, sources, last) in [
+            (42_000, 1, "41995 calls like this one within 60 s; Unauthenticated"),
+            (4200, 4200, "Unauthenticated"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let accounts = open(folder.path(), MIN_HISTORY);
+            accounts.record(command("set"));
+            for call in 0..calls {
+                refuse(&accounts, call % sources);
+            }
+            assert_eq!(told(&accounts, 0, 1).await, [("set".to_owned(), false)]);
+            accounts.end(PATIENCE);
+            drop(accounts);
+
+            let accounts = open(folder.path(), MIN_HISTORY);
+            accounts.record(command("end"));
+            let mut reader = accounts.read(0);
+            let (mut texts, mut octets) = (Vec::new(), 0);
+            while texts.last().is_none_or(|text| text != "end") {
+                let record = reader.next().await.record;
+                octets += record.octets();
+                texts.push(match &record.account.deed {
+                    Deed::Command(command) => command.command.as_str().to_owned(),
+                    Deed::Rpc(rpc) => rpc.authz.detail.as_str().to_owned(),
+                });
+            }
+            assert_eq!((texts[0].as_str(), texts[texts.len() - 2].as_str()), ("set", last));
+            assert!(octets < MIN_HISTORY / 2, "{octets}");
+            accounts.end(PATIENCE);
+        }
     }
 
     #[tokio::test]

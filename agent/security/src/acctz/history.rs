@@ -3,29 +3,52 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::record::{Account, Record};
+use super::record::{Account, AuthnOutcome, Deed, Record, Stage};
 
-/// As many of the latest records as fit a number of octets.
+/// Refused strangers have this part of what the others have, in addition: whoever may connect can fill their ring, and
+/// push out nothing else.
+const STRANGERS_PART: usize = 4;
+
+/// As many of the latest records as fit a number of octets, in two rings: what callers did whom the agent knows, and the
+/// calls of strangers that it refused. To readers they are one history, in the order of their times.
 #[derive(Debug)]
 pub struct History {
-    records: VecDeque<Arc<Record>>,
-    octets: usize,
-    max_octets: usize,
-    /// How many records were dropped: the place of the first one in all that there ever were.
-    dropped: u64,
+    known: Ring,
+    strangers: Ring,
     last_ns: u64,
     /// Every record after this time is here.
     complete_after_ns: u64,
 }
 
+/// Which ring a record is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingName {
+    Known,
+    Strangers,
+}
+
+#[derive(Debug)]
+struct Ring {
+    records: VecDeque<Entry>,
+    octets: usize,
+    max_octets: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    record: Arc<Record>,
+    /// The time of the last record before this one that was dropped; 0 for none.
+    dropped_ns: u64,
+}
+
 /// How far somebody has read.
 #[derive(Debug)]
 pub struct Cursor {
-    /// Place of the next record.
-    next: u64,
     after_ns: u64,
     /// Records that were asked for are gone, and that is not told yet.
     lost: bool,
+    /// What was dropped up to here was told, or not asked for.
+    excused_ns: u64,
     /// Nothing was told so far, of all that there is.
     from_the_beginning: bool,
 }
@@ -39,22 +62,21 @@ pub struct Told {
 }
 
 impl History {
-    /// An empty one that is complete from `began_ns` on.
+    /// An empty one that is complete from `began_ns` on. `max_octets` is for callers whom the agent knows; refused
+    /// strangers have a quarter of that besides.
     pub fn new(max_octets: usize, began_ns: u64) -> Self {
         Self {
-            records: VecDeque::new(),
-            octets: 0,
-            max_octets,
-            dropped: 0,
+            known: Ring::new(max_octets),
+            strangers: Ring::new(max_octets / STRANGERS_PART),
             last_ns: began_ns,
             complete_after_ns: began_ns,
         }
     }
 
-    /// Takes a record of an earlier run. They come in the order of their times.
+    /// Takes a record of an earlier run. Those of one ring come in the order of their times.
     pub fn restore(&mut self, record: Record) {
         self.last_ns = self.last_ns.max(record.time_ns);
-        self.keep(Arc::new(record));
+        self.keep(record);
     }
 
     /// A record of this time cannot be restored.
@@ -68,67 +90,136 @@ impl History {
     pub fn push(&mut self, now_ns: u64, account: Account) {
         let time_ns = now_ns.max(self.last_ns + 1);
         self.last_ns = time_ns;
-        self.keep(Arc::new(Record { time_ns, account }));
+        self.keep(Record { time_ns, account });
     }
 
-    fn keep(&mut self, record: Arc<Record>) {
-        self.octets += record.octets();
-        self.records.push_back(record);
-        while self.octets > self.max_octets && self.records.len() > 1 {
-            let Some(oldest) = self.records.pop_front() else { break };
-            self.octets -= oldest.octets();
-            self.dropped += 1;
-            self.complete_after_ns = self.complete_after_ns.max(oldest.time_ns);
+    fn keep(&mut self, record: Record) {
+        let name = RingName::of(&record.account);
+        let record = Arc::new(record);
+        let ring = self.ring_mut(name);
+        ring.octets += record.octets();
+        ring.records.push_back(Entry { record, dropped_ns: 0 });
+        while let Some(dropped_ns) = self.ring_mut(name).drop_oldest() {
+            self.complete_after_ns = self.complete_after_ns.max(dropped_ns);
+            // Whoever has not read it is told at the next record there is.
+            if let Some((name, place)) = self.next_place(dropped_ns) {
+                let next = &mut self.ring_mut(name).records[place];
+                next.dropped_ns = next.dropped_ns.max(dropped_ns);
+            }
         }
     }
 
     /// For who wants the records strictly after a time; 0 is all there are.
     pub fn cursor(&self, after_ns: u64) -> Cursor {
-        let before = self.records.partition_point(|record| record.time_ns <= after_ns);
         Cursor {
-            next: self.dropped + before as u64,
             after_ns,
             lost: after_ns != 0 && after_ns < self.complete_after_ns,
+            excused_ns: self.complete_after_ns,
             from_the_beginning: after_ns == 0,
         }
     }
 
     /// For who wants what comes from now on.
     pub fn tail(&self) -> Cursor {
-        let next = self.dropped + self.records.len() as u64;
-        Cursor { next, after_ns: 0, lost: false, from_the_beginning: false }
+        let (after_ns, excused_ns) = (self.last_ns, self.complete_after_ns);
+        Cursor { after_ns, lost: false, excused_ns, from_the_beginning: false }
     }
 
     /// How many records a cursor has still to read, those that are gone not counted.
-    pub fn behind(&self, cursor: &Cursor) -> u64 {
-        self.dropped + self.records.len() as u64 - cursor.next.max(self.dropped)
+    pub fn behind(&self, cursor: &Cursor) -> usize {
+        [&self.known, &self.strangers]
+            .map(|ring| ring.records.len() - ring.place_after(cursor.after_ns))
+            .iter()
+            .sum()
     }
 
-    /// The next record for a cursor, unless it has read all.
-    pub fn next(&self, cursor: &mut Cursor) -> Option<Told> {
-        if cursor.next < self.dropped {
-            cursor.next = self.dropped;
-            let missed = self.complete_after_ns > cursor.after_ns;
-            cursor.lost |= missed && !cursor.from_the_beginning;
+    /// The next record for a cursor of those up to a time, unless it has read all.
+    pub fn next(&self, cursor: &mut Cursor, up_to_ns: u64) -> Option<Told> {
+        let (name, place) = self.next_place(cursor.after_ns)?;
+        let Entry { record, dropped_ns } = &self.ring(name).records[place];
+        if record.time_ns > up_to_ns {
+            return None;
         }
-        // A time that is still to come is waited for.
-        let skipped = usize::try_from(cursor.next - self.dropped).unwrap_or(usize::MAX);
-        let mut rest = self.records.iter().skip(skipped);
-        let record =
-            rest.by_ref().inspect(|_| cursor.next += 1).find(|it| it.time_ns > cursor.after_ns);
-        let record = record?.clone();
-        cursor.from_the_beginning = false;
-        Some(Told { record, truncated: std::mem::take(&mut cursor.lost) })
+        if std::mem::take(&mut cursor.from_the_beginning) {
+            cursor.excused_ns = self.complete_after_ns; // all that there is was asked for, and this is where it begins
+        }
+        cursor.lost |= *dropped_ns > cursor.after_ns.max(cursor.excused_ns);
+        cursor.after_ns = record.time_ns;
+        Some(Told { record: record.clone(), truncated: std::mem::take(&mut cursor.lost) })
     }
 
-    /// The time of the first record that is here.
-    pub fn oldest_ns(&self) -> Option<u64> {
-        self.records.front().map(|record| record.time_ns)
+    /// The time of the first record that is in a ring.
+    pub fn oldest_ns(&self, ring: RingName) -> Option<u64> {
+        self.ring(ring).records.front().map(|entry| entry.record.time_ns)
+    }
+
+    /// The time of the last record there was.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
     }
 
     /// Every record after this time is here. Unit: nanoseconds since 1970.
     pub fn complete_after_ns(&self) -> u64 {
         self.complete_after_ns
+    }
+
+    /// Where the first record after a time is.
+    fn next_place(&self, after_ns: u64) -> Option<(RingName, usize)> {
+        let places = [RingName::Known, RingName::Strangers].into_iter().filter_map(|name| {
+            let ring = self.ring(name);
+            let place = ring.place_after(after_ns);
+            Some((ring.records.get(place)?.record.time_ns, (name, place)))
+        });
+        places.min_by_key(|(time_ns, _)| *time_ns).map(|(_, place)| place)
+    }
+
+    fn ring(&self, name: RingName) -> &Ring {
+        match name {
+            RingName::Known => &self.known,
+            RingName::Strangers => &self.strangers,
+        }
+    }
+
+    fn ring_mut(&mut self, name: RingName) -> &mut Ring {
+        match name {
+            RingName::Known => &mut self.known,
+            RingName::Strangers => &mut self.strangers,
+        }
+    }
+}
+
+impl RingName {
+    /// A call that no success of a login belongs to is a stranger's. The end of a stream says nothing of a login.
+    pub fn of(account: &Account) -> Self {
+        let session = &account.session;
+        let succeeded = |outcome| outcome == AuthnOutcome::Success;
+        let known = session.stage == Stage::Logout
+            || session.authn.as_ref().is_some_and(|authn| succeeded(authn.outcome));
+        match &account.deed {
+            Deed::Rpc(_) if !known => Self::Strangers,
+            Deed::Rpc(_) | Deed::Command(_) => Self::Known,
+        }
+    }
+}
+
+impl Ring {
+    fn new(max_octets: usize) -> Self {
+        Self { records: VecDeque::new(), octets: 0, max_octets }
+    }
+
+    /// The place of the first record after a time.
+    fn place_after(&self, after_ns: u64) -> usize {
+        self.records.partition_point(|entry| entry.record.time_ns <= after_ns)
+    }
+
+    /// Drops the oldest record if there is no room for all, and says of which time it was. The newest stays.
+    fn drop_oldest(&mut self) -> Option<u64> {
+        if self.octets <= self.max_octets || self.records.len() <= 1 {
+            return None;
+        }
+        let oldest = self.records.pop_front()?;
+        self.octets -= oldest.record.octets();
+        Some(oldest.record.time_ns)
     }
 }
 
@@ -136,7 +227,9 @@ impl History {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::record::{Authz, AuthzOutcome, Command, CommandKind, Deed, Session};
+    use super::super::record::{
+        Authn, AuthnKind, Authz, AuthzOutcome, Command, CommandKind, Family, Rpc, Session,
+    };
     use super::*;
 
     fn account(command: &str) -> Account {
@@ -144,6 +237,16 @@ mod tests {
         let command =
             Command { kind: CommandKind::Cli, command: command.into(), arguments: vec![], authz };
         Account { session: Session::default(), deed: Deed::Command(command) }
+    }
+
+    /// A call of somebody who was not let in.
+    fn refused() -> Account {
+        let authn =
+            Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause: "".into() };
+        let authz = Authz { outcome: AuthzOutcome::Deny, detail: "".into() };
+        let rpc = Rpc { family: Family::Gnmi, path: "x".into(), payload: None, authz };
+        let session = Session { authn: Some(authn), ..Session::default() };
+        Account { session, deed: Deed::Rpc(rpc) }
     }
 
     /// Octets of a record of these tests.
@@ -161,7 +264,7 @@ mod tests {
 
     /// What is left for a cursor: times, the truncated ones with a `!`.
     fn rest(history: &History, cursor: &mut Cursor) -> String {
-        let told = std::iter::from_fn(|| history.next(cursor));
+        let told = std::iter::from_fn(|| history.next(cursor, u64::MAX));
         let text =
             |it: Told| format!("{}{}", if it.truncated { "!" } else { "" }, it.record.time_ns);
         told.map(text).collect::<Vec<_>>().join(" ")
@@ -218,6 +321,62 @@ mod tests {
         assert_eq!((history.behind(&tail), rest(&history, &mut tail).as_str()), (2, "85 90"));
     }
 
+    /// Room for a known record is `fits`, for strangers a quarter of it; times with an `s` are strangers'.
+    fn mixed(fits: usize, pushed: &str) -> History {
+        let mut history = History::new(fits * size(), 10);
+        for word in pushed.split_whitespace() {
+            let (time, account) = match word.strip_suffix('s') {
+                Some(time) => (time, refused()),
+                None => (word, account("x")),
+            };
+            history.push(time.parse().unwrap(), account);
+        }
+        history
+    }
+
+    // proves 5.97
+    #[test]
+    fn strangers_push_out_strangers_alone_and_what_is_missing_is_said() {
+        // records that fit, pushed; asked after; told
+        for (fits, pushed, after, want) in [
+            (4, "20 30s 40", 0, "20 30 40"),
+            (4, "20 30s 40s 50", 0, "20 40 50"), // all there is: never truncated
+            (4, "20 30s 40s 50", 20, "!40 50"),
+            (4, "20 30s 40s 50", 30, "40 50"),
+            (4, "20 30s 40s 50", 19, "!20 40 50"), // said on the first record, and not again
+            (2, "20s 30 40 50", 0, "20 40 50"),
+            (2, "20s 30 40 50", 15, "!20 40 50"),
+        ] {
+            let history = mixed(fits, pushed);
+            let told = rest(&history, &mut history.cursor(after));
+            assert_eq!(told, want, "after {after} of {pushed:?}, {fits} of which fit");
+        }
+        let flood = format!("20 30 {} 99999999", "40s ".repeat(42_000));
+        let history = mixed(4, &flood);
+        assert_eq!(rest(&history, &mut history.cursor(0)), "20 30 42039 99999999");
+        assert_eq!(history.behind(&history.cursor(0)), 4);
+    }
+
+    #[test]
+    fn whose_ring_a_record_is_in_is_said_by_its_login() {
+        let with = |change: &dyn Fn(&mut Session)| {
+            let mut account = refused();
+            change(&mut account.session);
+            RingName::of(&account)
+        };
+        let outcome = |outcome| with(&move |it| it.authn.as_mut().unwrap().outcome = outcome);
+        for (ring, want) in [
+            (outcome(AuthnOutcome::Fail), RingName::Strangers),
+            (outcome(AuthnOutcome::Error), RingName::Strangers),
+            (outcome(AuthnOutcome::Success), RingName::Known),
+            (with(&|it| it.authn = None), RingName::Strangers), // given up before anything was known
+            (with(&|it| (it.authn, it.stage) = (None, Stage::Logout)), RingName::Known),
+            (RingName::of(&account("x")), RingName::Known),
+        ] {
+            assert_eq!(ring, want);
+        }
+    }
+
     #[test]
     fn a_record_that_is_larger_than_the_bound_is_kept_alone() {
         let mut history = history(10, 1, &[20]);
@@ -229,7 +388,7 @@ mod tests {
         /// Readers at any pace, beside a model that keeps everything.
         #[test]
         fn a_reader_gets_each_record_once_or_is_told(
-            steps in proptest::collection::vec((0..3_u64, 1..30_u64), 1..60),
+            steps in proptest::collection::vec((0..3_u64, 1..30_u64, any::<bool>()), 1..60),
             fits in 1..6_usize,
             after in 0..200_u64,
         ) {
@@ -237,12 +396,12 @@ mod tests {
             let mut cursor = history.cursor(after);
             let (mut now, mut all, mut told) = (10, Vec::new(), Vec::new());
             let mut gap = after != 0 && after < 10;
-            for (reads, later) in steps {
+            for (reads, later, stranger) in steps {
                 now += later;
-                history.push(now, account("x"));
+                history.push(now, if stranger { refused() } else { account("x") });
                 all.push(now);
                 for _ in 0..reads {
-                    let Some(it) = history.next(&mut cursor) else { break };
+                    let Some(it) = history.next(&mut cursor, u64::MAX) else { break };
                     let time = it.record.time_ns;
                     let before = told.last().copied().unwrap_or(after);
                     let missed = all.iter().any(|&it| it > before && it < time);
@@ -252,7 +411,8 @@ mod tests {
                     gap = false;
                     told.push(time);
                 }
-                prop_assert!(history.records.len() <= fits.max(1));
+                prop_assert!(history.known.records.len() <= fits.max(1));
+                prop_assert!(history.strangers.records.len() <= 2);
             }
         }
     }

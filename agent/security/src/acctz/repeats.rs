@@ -1,0 +1,172 @@
+//! Refused calls that are alike: the first ones are taken down one by one, the others are counted.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::record::{Account, Deed};
+
+/// From the first call to the record that says how many came after it.
+const WINDOW_NS: u64 = 60 * 1_000_000_000;
+/// Calls of one kind that are taken down one by one within a window: as many as somebody makes by mistake.
+const SINGLE: u64 = 5;
+/// Kinds that are counted at one time. Beyond it the one that began first is closed before its time.
+const MAX_KINDS: usize = 1024;
+
+/// Counts refused calls by kind, which a key says: from where, why, and whatever else tells them apart.
+#[derive(Debug)]
+pub struct Repeats<K> {
+    windows: HashMap<K, Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    began_ns: u64,
+    calls: u64,
+    /// The last call that was counted.
+    last: Option<Account>,
+}
+
+impl<K: Clone + Eq + Hash> Repeats<K> {
+    pub fn new() -> Self {
+        Self { windows: HashMap::new() }
+    }
+
+    /// What is to be taken down of a call that was refused now: itself, or nothing yet; before that, what is due.
+    pub fn add(&mut self, now_ns: u64, key: K, account: Account) -> Vec<Account> {
+        let mut records = self.due(now_ns);
+        if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&key) {
+            let first = self.windows.iter().min_by_key(|(_, window)| window.began_ns);
+            let first = first.map(|(key, _)| key.clone());
+            records.extend(first.and_then(|key| self.windows.remove(&key)).and_then(Window::close));
+        }
+        let new = Window { began_ns: now_ns, calls: 0, last: None };
+        let window = self.windows.entry(key).or_insert(new);
+        window.calls += 1;
+        match window.calls {
+            ..=SINGLE => records.push(account),
+            _ => window.last = Some(account),
+        }
+        records
+    }
+
+    /// The records of those windows that are over.
+    pub fn due(&mut self, now_ns: u64) -> Vec<Account> {
+        // A clock that was set back ends all of them.
+        let is_over = |window: &Window| now_ns.wrapping_sub(window.began_ns) >= WINDOW_NS;
+        if !self.windows.values().any(is_over) {
+            return Vec::new();
+        }
+        self.close(is_over)
+    }
+
+    /// The records of all windows.
+    pub fn all(&mut self) -> Vec<Account> {
+        self.close(|_| true)
+    }
+
+    fn close(&mut self, which: impl Fn(&Window) -> bool) -> Vec<Account> {
+        let mut closed: Vec<_> =
+            self.windows.extract_if(|_, window| which(window)).map(|(_, window)| window).collect();
+        closed.sort_by_key(|window| window.began_ns);
+        closed.into_iter().filter_map(Window::close).collect()
+    }
+
+    /// True while calls are counted that no record tells of yet.
+    pub fn is_counting(&self) -> bool {
+        self.windows.values().any(|window| window.last.is_some())
+    }
+
+    /// How long it takes until something is due. Unit: nanoseconds. Nothing when there is nothing to wait for.
+    pub fn due_in_ns(&self, now_ns: u64) -> Option<u64> {
+        let counting = self.windows.values().filter(|window| window.last.is_some());
+        let first = counting.map(|window| window.began_ns).min()?;
+        Some(first.saturating_add(WINDOW_NS).saturating_sub(now_ns))
+    }
+}
+
+impl<K: Clone + Eq + Hash> Default for Repeats<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Window {
+    /// The last call that was counted stands for all of them, and says how many there were.
+    fn close(self) -> Option<Account> {
+        let mut account = self.last?;
+        let counted = self.calls - SINGLE;
+        let seconds = WINDOW_NS / 1_000_000_000;
+        account.session.channel = Default::default(); // it was several
+        if let Deed::Rpc(rpc) = &mut account.deed {
+            let detail = rpc.authz.detail.as_str();
+            let repeated = format!("{counted} calls like this one within {seconds} s; {detail}");
+            rpc.authz.detail = repeated.into();
+        }
+        Some(account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Authz, AuthzOutcome, Family, Rpc, Session};
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn call(path: &str) -> Account {
+        let authz = Authz { outcome: AuthzOutcome::Deny, detail: "no".into() };
+        let rpc = Rpc { family: Family::Gnmi, path: path.into(), payload: None, authz };
+        Account {
+            session: Session { channel: "7".into(), ..Session::default() },
+            deed: Deed::Rpc(rpc),
+        }
+    }
+
+    fn text(account: &Account) -> String {
+        let Deed::Rpc(rpc) = &account.deed else { unreachable!() };
+        format!("{}: {}", rpc.path.as_str(), rpc.authz.detail.as_str())
+    }
+
+    fn texts(accounts: &[Account]) -> Vec<String> {
+        accounts.iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_first_are_single_and_the_others_one_record() {
+        let mut repeats = Repeats::new();
+        for _ in 0..SINGLE {
+            assert_eq!(texts(&repeats.add(SECOND, "a", call("/a"))), ["/a: no"]);
+        }
+        assert_eq!(repeats.due_in_ns(SECOND), None);
+        for number in 0..42_000 {
+            assert_eq!(repeats.add(2 * SECOND, "a", call(&format!("/{number}"))), []);
+        }
+        assert_eq!(texts(&repeats.add(2 * SECOND, "b", call("/b"))), ["/b: no"], "another kind");
+        assert_eq!(repeats.due_in_ns(11 * SECOND), Some(50 * SECOND));
+        assert_eq!(repeats.due(60 * SECOND), []);
+        let counted = repeats.due(61 * SECOND);
+        assert_eq!(texts(&counted), ["/41999: 42000 calls like this one within 60 s; no"]);
+        assert_eq!(counted[0].session.channel.as_str(), "");
+        assert_eq!(repeats.due(61 * SECOND), []);
+        assert_eq!(texts(&repeats.add(61 * SECOND, "a", call("/a"))), ["/a: no"], "a new window");
+    }
+
+    #[test]
+    fn what_is_counted_is_told_at_the_end_and_when_there_are_too_many_kinds() {
+        let mut repeats = Repeats::new();
+        for _ in 0..=SINGLE {
+            repeats.add(SECOND, 0, call("/first"));
+        }
+        for kind in 1..MAX_KINDS {
+            repeats.add(2 * SECOND, kind, call("/x"));
+        }
+        let added = texts(&repeats.add(3 * SECOND, MAX_KINDS, call("/new")));
+        assert_eq!(added, ["/first: 1 calls like this one within 60 s; no", "/new: no"]);
+        assert_eq!(repeats.windows.len(), MAX_KINDS);
+        for _ in 0..SINGLE {
+            repeats.add(3 * SECOND, MAX_KINDS, call("/last"));
+        }
+        assert_eq!(texts(&repeats.all()), ["/last: 1 calls like this one within 60 s; no"]);
+        assert!(repeats.windows.is_empty());
+    }
+}
