@@ -2,6 +2,9 @@
 //!
 //! Each limit is checked before the work that it bounds is begun. A request over one is refused by
 //! [`LimitExceeded`], which names the limit and its figure; callers turn that into `RESOURCE_EXHAUSTED`.
+//! Texts of errors are no reason to refuse anything: [`error_text`] cuts them.
+
+use std::fmt::{self, Write};
 
 /// A bound on what one request may ask for, or cost.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +43,22 @@ pub static MESSAGE_SIZE: Limit = Limit {
     reason: "a device with 100 000 routes is a Set of about 15 MB, and a root annotation adds one",
 };
 
+/// For requests that hold no document: [`message_limit`] says which those are.
+pub static READ_MESSAGE_SIZE: Limit = Limit {
+    name: "read-message-size",
+    figure: 1 << 20,
+    unit: "octets in a message of a reader",
+    reason: "room for 10 000 subscriptions of 100 octets; once decoded, a hostile one takes up to 80 times as much memory",
+};
+
+/// For requests of administrators that carry no configuration of a whole device.
+pub static PLAIN_MESSAGE_SIZE: Limit = Limit {
+    name: "plain-message-size",
+    figure: 4 << 20,
+    unit: "octets in a message that holds no configuration",
+    reason: "what gRPC itself allows by default; a package comes in pieces of less",
+};
+
 pub static PATH_ELEMENTS: Limit = Limit {
     name: "path-elements",
     figure: 64,
@@ -75,6 +94,13 @@ pub static SUBSCRIPTIONS: Limit = Limit {
     reason: "a collector that watches every port of a large box by name has a few thousand",
 };
 
+pub static NAMED_NODES: Limit = Limit {
+    name: "named-nodes",
+    figure: 100_000,
+    unit: "schema nodes named by the paths of a request",
+    reason: "a path with wildcards names some hundred at most, and each is kept with its whole path",
+};
+
 pub static LEAF_LIST_ENTRIES: Limit = Limit {
     name: "leaf-list-entries",
     figure: 10_000,
@@ -92,8 +118,8 @@ pub static LIST_ENTRIES: Limit = Limit {
 pub static ANSWER_SIZE: Limit = Limit {
     name: "answer-size",
     figure: 256 << 20,
-    unit: "octets in an answer",
-    reason: "a box with 100 000 routes is a document of about 15 MB, and few readers ask at a time",
+    unit: "octets of memory for an answer while it is made",
+    reason: "a box with 100 000 routes is a document of about 15 MB; leaves one by one take ten times what is sent",
 };
 
 pub static ERROR_TEXT: Limit = Limit {
@@ -104,18 +130,87 @@ pub static ERROR_TEXT: Limit = Limit {
 };
 
 /// Every limit of a request.
-pub static REQUEST_LIMITS: [&Limit; 10] = [
+pub static REQUEST_LIMITS: [&Limit; 13] = [
     &MESSAGE_SIZE,
+    &READ_MESSAGE_SIZE,
+    &PLAIN_MESSAGE_SIZE,
     &PATH_ELEMENTS,
     &PATH_DEPTH_WILDCARDS,
     &ELEMENT_KEYS,
     &REQUEST_PATHS,
     &SUBSCRIPTIONS,
+    &NAMED_NODES,
     &LEAF_LIST_ENTRIES,
     &LIST_ENTRIES,
     &ANSWER_SIZE,
     &ERROR_TEXT,
 ];
+
+/// Methods whose messages may be larger or have to be smaller than [`PLAIN_MESSAGE_SIZE`], as HTTP/2 names them. A
+/// trailing `/` stands for all methods of a service.
+static MESSAGE_LIMITS: &[(&str, &Limit)] = &[
+    ("/gnmi.gNMI/Set", &MESSAGE_SIZE),
+    ("/gnoi.bootconfig.BootConfig/SetBootConfig", &MESSAGE_SIZE),
+    ("/gnoi.bootconfig.BootConfig/SetBootConfigVerified", &MESSAGE_SIZE),
+    // An activation brings a whole boot configuration.
+    ("/gnoi.os.OS/Activate", &MESSAGE_SIZE),
+    // A bundle of 20 000 authorities, a policy of as many rules.
+    ("/gnsi.certz.v1.Certz/Rotate", &MESSAGE_SIZE),
+    ("/gnsi.pathz.v1.Pathz/Rotate", &MESSAGE_SIZE),
+    ("/gnmi.gNMI/", &READ_MESSAGE_SIZE),
+    ("/gnoi.bootconfig.BootConfig/GetBootConfig", &READ_MESSAGE_SIZE),
+    ("/gnoi.os.OS/Verify", &READ_MESSAGE_SIZE),
+    ("/gnoi.system.System/RebootStatus", &READ_MESSAGE_SIZE),
+    ("/gnoi.system.System/Time", &READ_MESSAGE_SIZE),
+    ("/gnsi.authz.v1.Authz/Get", &READ_MESSAGE_SIZE),
+    ("/gnsi.authz.v1.Authz/Probe", &READ_MESSAGE_SIZE),
+    ("/gnsi.certz.v1.Certz/CanGenerateCSR", &READ_MESSAGE_SIZE),
+    ("/gnsi.certz.v1.Certz/GetIntegrityManifest", &READ_MESSAGE_SIZE),
+    ("/gnsi.certz.v1.Certz/GetProfileList", &READ_MESSAGE_SIZE),
+    ("/gnsi.credentialz.v1.Credentialz/CanGenerateKey", &READ_MESSAGE_SIZE),
+    ("/gnsi.credentialz.v1.Credentialz/GetPublicKeys", &READ_MESSAGE_SIZE),
+    ("/gnsi.pathz.v1.Pathz/", &READ_MESSAGE_SIZE),
+    ("/grpc.", &READ_MESSAGE_SIZE),
+];
+
+/// The limit on each message that the client of a method sends: of the first row that fits.
+pub fn message_limit(method: &str) -> &'static Limit {
+    let fits = |row: &str| match row.ends_with(['/', '.']) {
+        true => method.starts_with(row),
+        false => method == row,
+    };
+    MESSAGE_LIMITS.iter().find(|(row, _)| fits(row)).map_or(&PLAIN_MESSAGE_SIZE, |(_, limit)| limit)
+}
+
+/// The end of an error text that was longer than [`ERROR_TEXT`] allows.
+pub const CUT_MARK: &str = "... (cut)";
+
+/// An error in words, no longer than [`ERROR_TEXT`]. What is too long is cut, ends with [`CUT_MARK`], and costs no more
+/// memory than what is kept.
+pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
+    let mut kept = Kept(String::new());
+    // The one thing that can fail is that it is full.
+    if write!(kept, "{error}").is_err() {
+        kept.0.push_str(CUT_MARK);
+    }
+    kept.0
+}
+
+/// The beginning of a text. It always has room for the mark.
+struct Kept(String);
+
+impl Write for Kept {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let whole = ERROR_TEXT.figure - self.0.len();
+        if text.len() <= whole.saturating_sub(CUT_MARK.len()) {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        let room = whole.saturating_sub(CUT_MARK.len());
+        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        Err(fmt::Error)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -132,6 +227,56 @@ mod tests {
                 error.contains(limit.name) && error.contains(&limit.figure.to_string()),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn each_method_has_a_limit_for_its_messages() {
+        for (method, want) in [
+            ("/gnmi.gNMI/Set", &MESSAGE_SIZE),
+            ("/gnmi.gNMI/Get", &READ_MESSAGE_SIZE),
+            ("/gnmi.gNMI/Subscribe", &READ_MESSAGE_SIZE),
+            ("/gnmi.gNMI/Capabilities", &READ_MESSAGE_SIZE),
+            ("/gnsi.pathz.v1.Pathz/Rotate", &MESSAGE_SIZE),
+            ("/gnsi.pathz.v1.Pathz/Probe", &READ_MESSAGE_SIZE),
+            ("/gnsi.certz.v1.Certz/Rotate", &MESSAGE_SIZE),
+            ("/gnoi.os.OS/Install", &PLAIN_MESSAGE_SIZE),
+            ("/gnoi.os.OS/Activate", &MESSAGE_SIZE),
+            ("/grpc.health.v1.Health/Check", &READ_MESSAGE_SIZE),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &READ_MESSAGE_SIZE),
+            ("/gnmi.gNMI/Settle", &READ_MESSAGE_SIZE),
+            ("/of.nobody/Known", &PLAIN_MESSAGE_SIZE),
+        ] {
+            assert_eq!(message_limit(method).name, want.name, "{method}");
+        }
+    }
+
+    #[test]
+    fn error_texts_are_cut_between_characters_and_say_so() {
+        let most = ERROR_TEXT.figure - CUT_MARK.len();
+        for (text, cut) in [
+            ("short".to_owned(), None),
+            (String::new(), None),
+            ("x".repeat(most), None),
+            ("x".repeat(most + 1), Some(most)),
+            ("\u{20ac}".repeat(20 << 20), Some(most / 3 * 3)),
+        ] {
+            let got = error_text(&text);
+            assert!(got.len() <= ERROR_TEXT.figure);
+            match cut {
+                None => assert_eq!(got, text),
+                Some(kept) => assert_eq!(got, format!("{}{CUT_MARK}", &text[..kept])),
+            }
+        }
+    }
+
+    /// The guide has a row `| name | figure | unit | reason |` for each limit.
+    #[test]
+    fn the_guide_lists_every_limit() {
+        let guide = include_str!("../../../packaging/user-guide.md");
+        for Limit { name, figure, unit, reason } in REQUEST_LIMITS {
+            let row = format!("| `{name}` | {figure} | {unit} | {reason} |");
+            assert!(guide.contains(&row), "the guide lacks\n{row}");
         }
     }
 

@@ -2,8 +2,16 @@
 //!
 //! [`crate::resolve`] turns them into nodes of a schema.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
+
+use crate::limits::{ELEMENT_KEYS, LimitExceeded, PATH_DEPTH_WILDCARDS, PATH_ELEMENTS, error_text};
+
+/// Any one name.
+pub const ANY: &str = "*";
+/// Any names, any number of levels down, none included.
+pub const ANY_DEPTH: &str = "...";
 
 /// A path from the root, as a client sends it. No elements is the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,7 +62,7 @@ impl Path {
 
     /// How many elements stand before the first one that leaves the name open (`*`, `...`).
     pub fn literal_len(&self) -> usize {
-        let open = |elem: &Elem| elem.name == "*" || elem.name == "...";
+        let open = |elem: &Elem| elem.name == ANY || elem.name == ANY_DEPTH;
         self.elems.iter().position(open).unwrap_or(self.elems.len())
     }
 
@@ -66,17 +74,50 @@ impl Path {
 
     /// The first `count` elements, for messages that point at one of them.
     pub(crate) fn head(&self, count: usize) -> String {
-        Path { elems: self.elems[..count.min(self.elems.len())].to_vec() }.to_string()
+        error_text(&Elems(&self.elems[..count.min(self.elems.len())]))
+    }
+
+    /// Refuses a path that is larger than any that can be meant.
+    ///
+    /// # Errors
+    /// The limit that it exceeds.
+    pub fn check_limits(&self) -> Result<(), LimitExceeded> {
+        check_limits(self.elems.iter().map(|elem| (elem.name.as_str(), elem.keys.len())))
     }
 }
+
+/// Refuses a path, given as the name of each element and how many keys it has, before any of it is copied.
+///
+/// # Errors
+/// The limit that it exceeds.
+pub fn check_limits<'a>(
+    elements: impl ExactSizeIterator<Item = (&'a str, usize)>,
+) -> Result<(), LimitExceeded> {
+    PATH_ELEMENTS.check(elements.len())?;
+    let mut wildcards = 0;
+    for (name, keys) in elements {
+        ELEMENT_KEYS.check(keys)?;
+        wildcards += usize::from(name == ANY_DEPTH);
+    }
+    PATH_DEPTH_WILDCARDS.check(wildcards)
+}
+
+/// Elements as a path from the root.
+struct Elems<'a>(&'a [Elem]);
 
 /// The form of the gNMI path conventions: keys sorted by name, `]` and `\` escaped, a newline as `\n`.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.elems.is_empty() {
+        Elems(&self.elems).fmt(f)
+    }
+}
+
+impl fmt::Display for Elems<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
             return f.write_str("/");
         }
-        self.elems.iter().try_for_each(|elem| write!(f, "/{elem}"))
+        self.0.iter().try_for_each(|elem| write!(f, "/{elem}"))
     }
 }
 
@@ -112,7 +153,7 @@ impl FromStr for Path {
     type Err = PathSyntaxError;
 
     fn from_str(text: &str) -> Result<Self, PathSyntaxError> {
-        let fail = |reason| PathSyntaxError { text: text.to_owned(), reason };
+        let fail = |reason| PathSyntaxError { text: error_text(text), reason };
         let mut rest = text.strip_prefix('/').unwrap_or(text);
         let mut elems = Vec::new();
         while !rest.is_empty() {
@@ -135,6 +176,7 @@ fn read_elem(text: &str) -> Result<(Elem, &str), &'static str> {
         return Err("an element has no name");
     }
     let mut elem = Elem::new(name);
+    let mut names = HashSet::new();
     while let Some(inside) = rest.strip_prefix('[') {
         let (key, after) = read_until(inside, &['=', ']']);
         let after = after.strip_prefix('=').ok_or("a key has no value")?;
@@ -143,7 +185,7 @@ fn read_elem(text: &str) -> Result<(Elem, &str), &'static str> {
         }
         let (value, after) = read_until(after, &[']']);
         rest = after.strip_prefix(']').ok_or("a key is not closed by `]`")?;
-        if elem.keys.iter().any(|(known, _)| *known == key) {
+        if !names.insert(key.clone()) {
             return Err("a key is given twice");
         }
         elem.keys.push((key, value));
@@ -211,6 +253,24 @@ mod tests {
             ("/a[k=1][k=2]", "a key is given twice"),
         ] {
             assert_eq!(text.parse::<Path>().unwrap_err().reason, reason, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_figure_of_a_limit_is_accepted_and_one_more_is_not() {
+        let many = |count: usize, name: &str| Path { elems: vec![Elem::new(name); count] };
+        let keys = |count: usize| {
+            let elem = (0..count).fold(Elem::new("a"), |elem, at| elem.key(at.to_string(), "v"));
+            Path { elems: vec![elem] }
+        };
+        for (limit, path) in [
+            (&PATH_ELEMENTS, &(|count| many(count, "a")) as &dyn Fn(usize) -> Path),
+            (&PATH_DEPTH_WILDCARDS, &|count| many(count, ANY_DEPTH)),
+            (&ELEMENT_KEYS, &keys),
+        ] {
+            assert_eq!(path(limit.figure).check_limits(), Ok(()), "{}", limit.name);
+            let error = path(limit.figure + 1).check_limits().unwrap_err();
+            assert_eq!(error.limit.name, limit.name);
         }
     }
 

@@ -1,16 +1,20 @@
 //! Textual paths looked up in a schema: concrete ones for writing, patterns for reading and deleting.
 
+mod expand;
+#[cfg(test)]
+mod reference;
+
+use std::collections::HashSet;
+
 use smallvec::SmallVec;
 
+pub use self::expand::{Expansion, Sight};
+use self::expand::Everything;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::path::{Elem, Path};
+use crate::limits::{LimitExceeded, error_text};
+use crate::path::{ANY, ANY_DEPTH, Elem, Path};
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
-
-/// Any one name.
-const ANY: &str = "*";
-/// Any names, any number of levels down, none included.
-const ANY_DEPTH: &str = "...";
 
 /// Nodes to read: a known way through the schema on which keys may be left open.
 ///
@@ -43,6 +47,17 @@ pub enum PathError {
     MissingKey { path: String, at: String, key: String },
     #[error("path `{path}`: no wildcard may stand at `{at}` here")]
     Wildcard { path: String, at: String },
+    #[error(transparent)]
+    TooLarge(LimitExceeded),
+}
+
+/// The beginning of a path, up to the first name that is left open, looked up in a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Literal {
+    /// As far as the schema has it. A key whose value cannot be read is left open.
+    pub steps: Vec<PatternStep>,
+    /// Why the schema does not have all of it.
+    pub error: Option<PathError>,
 }
 
 impl KeyPattern {
@@ -128,25 +143,48 @@ impl From<&InstancePath> for Pattern {
 
 impl Schema {
     /// What a read names: the names `*` and `...`, the key value `*` and left-out keys take everything.
-    /// No pattern lies within another one.
+    /// No pattern lies within another one; they stand in schema order.
     ///
     /// # Errors
     /// When the schema has no such node, an element is malformed, or a key's value is not of its type.
     pub fn resolve_read(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
-        let mut found = vec![Pattern::default()];
-        for (at, elem) in path.elems.iter().enumerate() {
+        path.check_limits().map_err(PathError::TooLarge)?;
+        self.check_form(path)?;
+        let Literal { steps, error } = self.literal(path);
+        match error {
+            Some(error) => Err(error),
+            None => Ok(self.expand(path, steps, &Everything)?.patterns),
+        }
+    }
+
+    /// Refuses a path that no schema can have.
+    ///
+    /// # Errors
+    /// [`PathError::Malformed`] for the first element that is none.
+    pub fn check_form(&self, path: &Path) -> Result<(), PathError> {
+        let place = |at| Place { schema: self, path, at };
+        (0..path.elems.len()).try_for_each(|at| place(at).check_form())
+    }
+
+    /// Looks up the beginning of a path that was found well-formed.
+    pub fn literal(&self, path: &Path) -> Literal {
+        let mut literal = Literal { steps: Vec::new(), error: None };
+        let mut node = self.root();
+        for at in 0..path.literal_len() {
             let place = Place { schema: self, path, at };
-            place.check_form()?;
-            found = match elem.name.as_str() {
-                ANY_DEPTH => place.all_below(found)?,
-                ANY => place.every_child(&found)?,
-                _ => place.named_child(&found)?,
+            let Some(child) = place.child(node) else {
+                literal.error = Some(place.unknown());
+                break;
             };
-            if found.is_empty() {
-                return Err(place.unknown());
+            node = child;
+            let mut keys = place.open_keys(node);
+            literal.error = place.read_keys(node, &mut keys).err();
+            literal.steps.push(PatternStep { node, keys });
+            if literal.error.is_some() {
+                break;
             }
         }
-        Ok(without_included(found))
+        literal
     }
 
     /// What a delete names: like a read, since wildcards and left-out keys are expanded here too.
@@ -199,13 +237,11 @@ impl Place<'_> {
         if elem.name == ANY_DEPTH && !elem.keys.is_empty() {
             return Err(self.malformed("keys on `...`"));
         }
-        match elem
-            .keys
-            .iter()
-            .enumerate()
-            .find(|(i, (name, _))| elem.keys[..*i].iter().any(|(n, _)| n == name))
-        {
-            Some((_, (name, _))) => Err(self.malformed(format!("key `{name}` given twice"))),
+        let mut names = HashSet::new();
+        // One key, which most lists have, cannot be there twice.
+        let several = elem.keys.len() > 1;
+        match elem.keys.iter().find(|(name, _)| several && !names.insert(name)) {
+            Some((name, _)) => Err(self.malformed(format!("key `{name}` given twice"))),
             None => Ok(()),
         }
     }
@@ -215,52 +251,29 @@ impl Place<'_> {
         self.schema.child(parent, module, name)
     }
 
-    fn named_child(&self, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
-        let mut found = Vec::new();
-        for parent in parents {
-            if let Some(node) = self.child(parent.last().unwrap_or(self.schema.root())) {
-                found.push(extend(parent, node, self.keys(node)?));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Keys on `*` pick the lists that have these keys.
-    fn every_child(&self, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
-        let mut found = Vec::new();
-        for parent in parents {
-            for &node in &self.schema.node(parent.last().unwrap_or(self.schema.root())).children {
-                match self.keys(node) {
-                    Ok(keys) => found.push(extend(parent, node, keys)),
-                    Err(_) if !self.elem().keys.is_empty() => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    fn all_below(&self, mut found: Vec<Pattern>) -> Result<Vec<Pattern>, PathError> {
-        let mut next = 0;
-        while next < found.len() {
-            let below = self.every_child(&found[next..=next])?;
-            found.extend(below);
-            next += 1;
-        }
-        Ok(found)
-    }
-
     /// The keys of this element as a pattern for the list `node`; none when it is no list.
     fn keys(&self, node: NodeId) -> Result<Option<KeyPattern>, PathError> {
+        let mut pattern = self.open_keys(node);
+        self.read_keys(node, &mut pattern)?;
+        Ok(pattern)
+    }
+
+    /// Every entry of `node`, where that is a list.
+    fn open_keys(&self, node: NodeId) -> Option<KeyPattern> {
+        match &self.schema.node(node).kind {
+            NodeKind::List { keys } => Some(KeyPattern::any(keys.len())),
+            _ => None,
+        }
+    }
+
+    fn read_keys(&self, node: NodeId, into: &mut Option<KeyPattern>) -> Result<(), PathError> {
         let elem = self.elem();
-        let NodeKind::List { keys } = &self.schema.node(node).kind else {
-            return if elem.keys.is_empty() {
-                Ok(None)
-            } else {
-                Err(self.malformed("keys on a node that is no list"))
+        let (NodeKind::List { keys }, Some(pattern)) = (&self.schema.node(node).kind, into) else {
+            return match elem.keys.is_empty() {
+                true => Ok(()),
+                false => Err(self.malformed("keys on a node that is no list")),
             };
         };
-        let mut pattern = KeyPattern::any(keys.len());
         for (name, text) in &elem.keys {
             let bare = name.rsplit_once(':').map_or(name.as_str(), |(_, bare)| bare);
             let Some(index) = keys.iter().position(|&key| self.schema.node(key).name == bare)
@@ -271,15 +284,15 @@ impl Place<'_> {
                 pattern.0[index] = Some(self.key_value(keys[index], name, text)?);
             }
         }
-        Ok(Some(pattern))
+        Ok(())
     }
 
     fn key_value(&self, key: NodeId, name: &str, text: &str) -> Result<Value, PathError> {
         let ty = &self.schema.leaf(key).ty;
         ty.parse_text(text).map_err(|reason| PathError::BadKey {
-            path: self.path.to_string(),
+            path: error_text(self.path),
             at: self.place(),
-            key: name.to_owned(),
+            key: error_text(name),
             reason,
         })
     }
@@ -296,7 +309,7 @@ impl Place<'_> {
             NodeKind::List { keys } => self.schema.node(keys[open]).name.to_string(),
             _ => String::new(),
         };
-        Err(PathError::MissingKey { path: self.path.to_string(), at: self.place(), key })
+        Err(PathError::MissingKey { path: error_text(self.path), at: self.place(), key })
     }
 
     fn place(&self) -> String {
@@ -304,38 +317,20 @@ impl Place<'_> {
     }
 
     fn unknown(&self) -> PathError {
-        PathError::Unknown { path: self.path.to_string(), at: self.place() }
+        PathError::Unknown { path: error_text(self.path), at: self.place() }
     }
 
     fn wildcard(&self) -> PathError {
-        PathError::Wildcard { path: self.path.to_string(), at: self.place() }
+        PathError::Wildcard { path: error_text(self.path), at: self.place() }
     }
 
     fn malformed(&self, reason: impl Into<String>) -> PathError {
         PathError::Malformed {
-            path: self.path.to_string(),
+            path: error_text(self.path),
             at: self.place(),
-            reason: reason.into(),
+            reason: error_text(&reason.into()),
         }
     }
-}
-
-fn extend(parent: &Pattern, node: NodeId, keys: Option<KeyPattern>) -> Pattern {
-    let mut steps = parent.0.clone();
-    steps.push(PatternStep { node, keys });
-    Pattern(steps)
-}
-
-/// Drops each pattern that an other one includes, so that nothing is read twice.
-fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
-    let mut kept: Vec<Pattern> = Vec::new();
-    for pattern in found {
-        if !kept.iter().any(|k| k.includes(&pattern)) {
-            kept.retain(|k| !pattern.includes(k));
-            kept.push(pattern);
-        }
-    }
-    kept
 }
 
 impl InstancePath {

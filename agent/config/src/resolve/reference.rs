@@ -1,0 +1,79 @@
+//! Wildcards expanded element by element, as anybody would write it down: what [`super::expand`] is held against.
+
+use super::{Literal, PathError, Pattern, PatternStep, Place};
+use crate::path::{ANY, ANY_DEPTH, Path};
+use crate::resolve::KeyPattern;
+use crate::schema::{NodeId, Schema};
+
+pub(super) fn resolve_read(schema: &Schema, path: &Path) -> Result<Vec<Pattern>, PathError> {
+    schema.check_form(path)?;
+    if let Literal { error: Some(error), .. } = schema.literal(path) {
+        return Err(error);
+    }
+    let mut found = vec![Pattern::default()];
+    for (at, elem) in path.elems.iter().enumerate() {
+        let place = Place { schema, path, at };
+        found = match elem.name.as_str() {
+            ANY_DEPTH => all_below(place, found)?,
+            ANY => every_child(place, &found)?,
+            _ => named_child(place, &found)?,
+        };
+        if found.is_empty() {
+            return Err(place.unknown());
+        }
+    }
+    Ok(without_included(found))
+}
+
+fn named_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+    let mut found = Vec::new();
+    for parent in parents {
+        if let Some(node) = place.child(parent.last().unwrap_or(place.schema.root())) {
+            found.push(extend(parent, node, place.keys(node)?));
+        }
+    }
+    Ok(found)
+}
+
+fn every_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+    let mut found = Vec::new();
+    for parent in parents {
+        let above = parent.last().unwrap_or(place.schema.root());
+        for &node in &place.schema.node(above).children {
+            match place.keys(node) {
+                Ok(keys) => found.push(extend(parent, node, keys)),
+                Err(_) if !place.elem().keys.is_empty() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn all_below(place: Place<'_>, mut found: Vec<Pattern>) -> Result<Vec<Pattern>, PathError> {
+    let mut next = 0;
+    while next < found.len() {
+        let below = every_child(place, &found[next..=next])?;
+        found.extend(below);
+        next += 1;
+    }
+    Ok(found)
+}
+
+fn extend(parent: &Pattern, node: NodeId, keys: Option<KeyPattern>) -> Pattern {
+    let mut steps = parent.0.clone();
+    steps.push(PatternStep { node, keys });
+    Pattern(steps)
+}
+
+/// Drops each pattern that an other one includes, so that nothing is read twice.
+fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
+    let mut kept: Vec<Pattern> = Vec::new();
+    for pattern in found {
+        if !kept.iter().any(|k| k.includes(&pattern)) {
+            kept.retain(|k| !pattern.includes(k));
+            kept.push(pattern);
+        }
+    }
+    kept
+}
