@@ -185,30 +185,42 @@ pub fn message_limit(method: &str) -> &'static Limit {
 /// The end of an error text that was longer than [`ERROR_TEXT`] allows.
 pub const CUT_MARK: &str = "... (cut)";
 
+/// Octets of what a client sent that an error text repeats, so that there is room for what is wrong with it.
+const EXCERPT: usize = ERROR_TEXT.figure / 4;
+
 /// An error in words, no longer than [`ERROR_TEXT`]. What is too long is cut, ends with [`CUT_MARK`], and costs no more
 /// memory than what is kept.
 pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
-    let mut kept = Kept(String::new());
-    // The one thing that can fail is that it is full.
-    if write!(kept, "{error}").is_err() {
-        kept.0.push_str(CUT_MARK);
-    }
-    kept.0
+    cut_text(error, ERROR_TEXT.figure)
 }
 
-/// The beginning of a text. It always has room for the mark.
-struct Kept(String);
+/// What an error text repeats of a request: a path, a name, a value.
+pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
+    cut_text(text, EXCERPT)
+}
+
+fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
+    let mut kept = Kept { text: String::new(), most };
+    // The one thing that can fail is that it is full.
+    if write!(kept, "{text}").is_err() {
+        let room = kept.text.floor_char_boundary(most - CUT_MARK.len());
+        kept.text.truncate(room);
+        kept.text.push_str(CUT_MARK);
+    }
+    kept.text
+}
+
+/// The beginning of a text.
+struct Kept {
+    text: String,
+    most: usize,
+}
 
 impl Write for Kept {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let whole = ERROR_TEXT.figure - self.0.len();
-        if text.len() <= whole.saturating_sub(CUT_MARK.len()) {
-            self.0.push_str(text);
-            return Ok(());
-        }
-        let room = whole.saturating_sub(CUT_MARK.len());
-        self.0.push_str(&text[..text.floor_char_boundary(room)]);
-        Err(fmt::Error)
+        let room = self.most - self.text.len();
+        self.text.push_str(&text[..text.floor_char_boundary(room)]);
+        if text.len() <= room { Ok(()) } else { Err(fmt::Error) }
     }
 }
 
@@ -253,13 +265,17 @@ mod tests {
 
     #[test]
     fn error_texts_are_cut_between_characters_and_say_so() {
-        let most = ERROR_TEXT.figure - CUT_MARK.len();
+        let most = ERROR_TEXT.figure;
+        let kept = most - CUT_MARK.len();
+        let pieces: Vec<_> = ["abc"; 2000].to_vec();
+        assert!(error_text(&format_args!("{pieces:?}")).ends_with(CUT_MARK));
+        assert_eq!(excerpt(&"x".repeat(5000)).len(), EXCERPT);
         for (text, cut) in [
             ("short".to_owned(), None),
             (String::new(), None),
             ("x".repeat(most), None),
-            ("x".repeat(most + 1), Some(most)),
-            ("\u{20ac}".repeat(20 << 20), Some(most / 3 * 3)),
+            ("x".repeat(most + 1), Some(kept)),
+            ("\u{20ac}".repeat(20 << 20), Some(kept / 3 * 3)),
         ] {
             let got = error_text(&text);
             assert!(got.len() <= ERROR_TEXT.figure);

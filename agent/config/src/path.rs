@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::{ELEMENT_KEYS, LimitExceeded, PATH_DEPTH_WILDCARDS, PATH_ELEMENTS, error_text};
+use crate::limits::{ELEMENT_KEYS, LimitExceeded, PATH_DEPTH_WILDCARDS, PATH_ELEMENTS, excerpt};
 
 /// Any one name.
 pub const ANY: &str = "*";
@@ -74,7 +74,7 @@ impl Path {
 
     /// The first `count` elements, for messages that point at one of them.
     pub(crate) fn head(&self, count: usize) -> String {
-        error_text(&Elems(&self.elems[..count.min(self.elems.len())]))
+        excerpt(&Elems(&self.elems[..count.min(self.elems.len())]))
     }
 
     /// Refuses a path that is larger than any that can be meant.
@@ -153,7 +153,7 @@ impl FromStr for Path {
     type Err = PathSyntaxError;
 
     fn from_str(text: &str) -> Result<Self, PathSyntaxError> {
-        let fail = |reason| PathSyntaxError { text: error_text(text), reason };
+        let fail = |reason| PathSyntaxError { text: excerpt(text), reason };
         let mut rest = text.strip_prefix('/').unwrap_or(text);
         let mut elems = Vec::new();
         while !rest.is_empty() {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 pub use self::expand::{Expansion, Sight};
 use self::expand::Everything;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::limits::{LimitExceeded, error_text};
+use crate::limits::{LimitExceeded, excerpt};
 use crate::path::{ANY, ANY_DEPTH, Elem, Path};
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
@@ -90,14 +90,6 @@ impl PatternStep {
                 _ => false,
             }
     }
-
-    fn covers(&self, other: &PatternStep) -> bool {
-        self.node == other.node
-            && match (&self.keys, &other.keys) {
-                (Some(mine), Some(theirs)) => mine.covers(theirs),
-                _ => true,
-            }
-    }
 }
 
 impl Pattern {
@@ -124,10 +116,6 @@ impl Pattern {
     /// The schema node this ends at; none for the root.
     pub fn last(&self) -> Option<NodeId> {
         self.0.last().map(|step| step.node)
-    }
-
-    fn includes(&self, other: &Pattern) -> bool {
-        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| a.covers(b))
     }
 }
 
@@ -290,9 +278,9 @@ impl Place<'_> {
     fn key_value(&self, key: NodeId, name: &str, text: &str) -> Result<Value, PathError> {
         let ty = &self.schema.leaf(key).ty;
         ty.parse_text(text).map_err(|reason| PathError::BadKey {
-            path: error_text(self.path),
+            path: excerpt(self.path),
             at: self.place(),
-            key: error_text(name),
+            key: excerpt(name),
             reason,
         })
     }
@@ -309,7 +297,7 @@ impl Place<'_> {
             NodeKind::List { keys } => self.schema.node(keys[open]).name.to_string(),
             _ => String::new(),
         };
-        Err(PathError::MissingKey { path: error_text(self.path), at: self.place(), key })
+        Err(PathError::MissingKey { path: excerpt(self.path), at: self.place(), key })
     }
 
     fn place(&self) -> String {
@@ -317,18 +305,18 @@ impl Place<'_> {
     }
 
     fn unknown(&self) -> PathError {
-        PathError::Unknown { path: error_text(self.path), at: self.place() }
+        PathError::Unknown { path: excerpt(self.path), at: self.place() }
     }
 
     fn wildcard(&self) -> PathError {
-        PathError::Wildcard { path: error_text(self.path), at: self.place() }
+        PathError::Wildcard { path: excerpt(self.path), at: self.place() }
     }
 
     fn malformed(&self, reason: impl Into<String>) -> PathError {
         PathError::Malformed {
-            path: error_text(self.path),
+            path: excerpt(self.path),
             at: self.place(),
-            reason: error_text(&reason.into()),
+            reason: excerpt(&reason.into()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{backtrace::Backtrace, error::Error, fmt, io, panic};
 
+use holdfast_config::limits::error_text;
 use tracing::error;
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, util::SubscriberInitExt};
 
@@ -48,13 +49,22 @@ fn log_panics() {
 #[derive(Debug, Clone, Copy)]
 pub struct Chain<'e>(pub &'e (dyn Error + 'e));
 
+/// No longer than an error text may be, since causes repeat what clients sent.
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
+        f.write_str(&error_text(&Whole(self.0)))
+    }
+}
+
+struct Whole<'e>(&'e (dyn Error + 'e));
+
+impl fmt::Display for Whole<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = error_text(self.0);
         f.write_str(&said)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            let text = error.to_string();
+            let text = error_text(error);
             if !said.ends_with(&text) {
                 write!(f, ": {text}")?;
             }
@@ -67,6 +77,8 @@ impl fmt::Display for Chain<'_> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_config::limits::{CUT_MARK, ERROR_TEXT};
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -86,5 +98,11 @@ mod tests {
         );
         assert_eq!(Chain(&deep).to_string(), "cannot open a.pem: io error");
         assert_eq!(Chain(&failure("alone", None)).to_string(), "alone");
+        let long = "x".repeat(3000).leak();
+        let text = Chain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
+        assert!(text.starts_with("why: xxx") && text.ends_with("x: y"), "{text}");
+        let twice = failure(long, Some(failure("then", Some(failure(long, None)))));
+        let text = Chain(&twice).to_string();
+        assert!(text.len() <= ERROR_TEXT.figure && text.ends_with(CUT_MARK), "{text}");
     }
 }

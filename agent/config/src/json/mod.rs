@@ -14,7 +14,7 @@ mod value;
 use std::fmt;
 
 pub use parse::{Document, Parsed, parse};
-pub use print::{Shown, annotate, print, print_value};
+pub use print::{Shown, annotate, print, print_value, print_while};
 
 use crate::schema::ValueError;
 

@@ -1,5 +1,7 @@
 //! A tree, or a part of it, as JSON.
 
+use std::ops::ControlFlow;
+
 use super::Flavour;
 use super::value::{write, write_text};
 use crate::schema::{ModuleId, Node, NodeId, Schema};
@@ -18,7 +20,22 @@ pub fn print<M>(
     flavour: Flavour,
     shown: Shown<'_>,
 ) -> Option<Vec<u8>> {
-    let mut printer = Printer { schema, flavour, shown, out: Vec::new() };
+    print_while(schema, node, found, flavour, shown, &|_| ControlFlow::Continue(()))
+        .continue_value()
+        .flatten()
+}
+
+/// The same, for as long as `go_on` says so: it is asked for each node, with the octets that there are so far.
+pub fn print_while<M>(
+    schema: &Schema,
+    node: NodeId,
+    found: Found<'_, M>,
+    flavour: Flavour,
+    shown: Shown<'_>,
+    go_on: &dyn Fn(usize) -> ControlFlow<()>,
+) -> ControlFlow<(), Option<Vec<u8>>> {
+    let mut printer =
+        Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
     let node = schema.node(node);
     let printed = match found {
         Found::Leaf(leaf) => printer.leaf(node, &leaf.value),
@@ -26,7 +43,10 @@ pub fn print<M>(
         Found::Branch(branch) => printer.object(node, branch, None),
         Found::List(list) => printer.array(node, list, None),
     };
-    printed.then_some(printer.out)
+    match printer.is_halted {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(printed.then_some(printer.out)),
+    }
 }
 
 /// One value of the leaf `node`.
@@ -55,6 +75,9 @@ struct Printer<'a> {
     schema: &'a Schema,
     flavour: Flavour,
     shown: Shown<'a>,
+    go_on: &'a dyn Fn(usize) -> ControlFlow<()>,
+    /// Nobody wants the rest, so that what is there is worth nothing.
+    is_halted: bool,
     out: Vec<u8>,
 }
 
@@ -75,6 +98,9 @@ impl Printer<'_> {
         let mut first = true;
         self.out.push(b'{');
         for (id, child) in branch.children() {
+            if self.halts() {
+                return false;
+            }
             let before = self.out.len();
             if !first {
                 self.out.push(b',');
@@ -122,6 +148,9 @@ impl Printer<'_> {
         let mut first = true;
         self.out.push(b'[');
         for (_, entry) in list.iter() {
+            if self.halts() {
+                return false;
+            }
             let before = self.out.len();
             if !first {
                 self.out.push(b',');
@@ -137,6 +166,11 @@ impl Printer<'_> {
             self.out.truncate(start);
         }
         !first
+    }
+
+    fn halts(&mut self) -> bool {
+        self.is_halted |= (self.go_on)(self.out.len()).is_break();
+        self.is_halted
     }
 
     fn name(&mut self, node: &Node, outer: Option<ModuleId>) {

@@ -77,3 +77,19 @@ fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
     }
     kept
 }
+
+impl PatternStep {
+    fn covers(&self, other: &PatternStep) -> bool {
+        self.node == other.node
+            && match (&self.keys, &other.keys) {
+                (Some(mine), Some(theirs)) => mine.covers(theirs),
+                _ => true,
+            }
+    }
+}
+
+impl Pattern {
+    fn includes(&self, other: &Pattern) -> bool {
+        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| a.covers(b))
+    }
+}

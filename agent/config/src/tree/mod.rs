@@ -15,12 +15,14 @@ mod list;
 mod select;
 mod share;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
 pub(crate) use diff::beside;
 pub use list::{Difference, List};
+pub use select::Selecting;
 
 use crate::instance::{InstancePath, Step};
 use crate::resolve::Pattern;
@@ -158,13 +160,17 @@ impl<M: Clone + Eq> Tree<M> {
     /// What `pattern` names here, in schema order: each with its concrete path.
     pub fn select(&self, pattern: &Pattern) -> Vec<(InstancePath, Found<'_, M>)> {
         let mut found = Vec::new();
-        select::select(
-            Found::Branch(&self.root),
-            &pattern.0,
-            &mut InstancePath::root(),
-            &mut found,
-        );
+        let _all_of_it = self.select_into(pattern, &mut found);
         found
+    }
+
+    /// Tells `out` what `pattern` names here, in schema order, for as long as it wants to hear.
+    pub fn select_into<'a>(
+        &'a self,
+        pattern: &Pattern,
+        out: &mut impl Selecting<'a, M>,
+    ) -> ControlFlow<()> {
+        select::select(Found::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
 
     /// Tells `visit` of everything in which `new` differs from `old`, in schema order.

@@ -1,29 +1,49 @@
 //! What a pattern names in a tree.
 
+use std::ops::ControlFlow;
+
 use super::{Child, Found};
 use crate::instance::{InstancePath, Step};
 use crate::resolve::{KeyPattern, PatternStep};
 
-/// Adds to `out` all that `steps` name below `found`, in schema order.
+/// Is told of what a pattern names, and of the work to find it. Either can end the search.
+pub trait Selecting<'a, M> {
+    /// A child or an entry is looked at.
+    fn look(&mut self) -> ControlFlow<()>;
+
+    fn found(&mut self, path: &InstancePath, found: Found<'a, M>) -> ControlFlow<()>;
+}
+
+/// Collects all that is named.
+impl<'a, M> Selecting<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
+    fn look(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn found(&mut self, path: &InstancePath, found: Found<'a, M>) -> ControlFlow<()> {
+        self.push((path.clone(), found));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Tells of all that `steps` name below `found`, in schema order.
 pub(super) fn select<'a, M>(
     found: Found<'a, M>,
     steps: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut Vec<(InstancePath, Found<'a, M>)>,
-) {
+    out: &mut impl Selecting<'a, M>,
+) -> ControlFlow<()> {
     let Some((step, rest)) = steps.split_first() else {
-        out.push((path.clone(), found));
-        return;
+        return out.found(path, found);
     };
-    let Found::Branch(branch) = found else { return };
+    out.look()?;
+    let Found::Branch(branch) = found else { return ControlFlow::Continue(()) };
     match (branch.child(step.node), &step.keys) {
         (Some(Child::List(list)), Some(pattern)) => entries(list, step, pattern, rest, path, out),
         (Some(child @ (Child::Leaf(_) | Child::Container(_))), None) => {
-            path.0.push(Step::node(step.node));
-            select(child.into(), rest, path, out);
-            path.0.pop();
+            below(child.into(), Step::node(step.node), rest, path, out)
         }
-        _ => {}
+        _ => ControlFlow::Continue(()),
     }
 }
 
@@ -33,19 +53,35 @@ fn entries<'a, M>(
     pattern: &KeyPattern,
     rest: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut Vec<(InstancePath, Found<'a, M>)>,
-) {
+    out: &mut impl Selecting<'a, M>,
+) -> ControlFlow<()> {
     if let Some(keys) = pattern.concrete() {
-        if let Some(entry) = list.get(&keys) {
-            path.0.push(Step::entry(step.node, keys));
-            select(Found::Branch(entry), rest, path, out);
-            path.0.pop();
+        return match list.get(&keys) {
+            Some(entry) => {
+                below(Found::Branch(entry), Step::entry(step.node, keys), rest, path, out)
+            }
+            None => ControlFlow::Continue(()),
+        };
+    }
+    for (keys, entry) in list.iter() {
+        out.look()?;
+        if pattern.matches(keys) {
+            let step = Step::entry(step.node, keys.clone());
+            below(Found::Branch(entry), step, rest, path, out)?;
         }
-        return;
     }
-    for (keys, entry) in list.iter().filter(|(keys, _)| pattern.matches(keys)) {
-        path.0.push(Step::entry(step.node, keys.clone()));
-        select(Found::Branch(entry), rest, path, out);
-        path.0.pop();
-    }
+    ControlFlow::Continue(())
+}
+
+fn below<'a, M>(
+    found: Found<'a, M>,
+    step: Step,
+    rest: &[PatternStep],
+    path: &mut InstancePath,
+    out: &mut impl Selecting<'a, M>,
+) -> ControlFlow<()> {
+    path.0.push(step);
+    let flow = select(found, rest, path, out);
+    path.0.pop();
+    flow
 }

@@ -3,43 +3,95 @@
 //! A path that names one thing must find it. A path with wildcards or left-out keys gives one
 //! update for each instance it finds, with its concrete path, and may find none.
 
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use holdfast_config::edit::ANNOTATION;
+use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
-use holdfast_config::tree::{Child, Found, Tree};
-use holdfast_config::{InstancePath, Path, json};
+use holdfast_config::tree::{Child, Found, Selecting, Tree};
+use holdfast_config::{InstancePath, Path, Value, json};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
+use prost::Message;
 use smol_str::SmolStr;
 
 use super::datastore::Datastore;
 use super::encoding::Encoding;
 use super::extensions::ReadWishes;
 use super::path::{elems_to_wire, to_wire};
-use super::request::{ReadPath, Reader};
+use super::reads::{PORTION, Reads, Stop, Work};
+use super::request::{AdmittedPath, ReadPath, Reader};
 use super::show;
 use super::status::Refusal;
-use crate::gnsi::pathz::{Rights, visible};
+use crate::gnsi::pathz::{Rights, visible_while};
 use crate::telemetry::view::{now_ns, overlaid};
-use crate::telemetry::{Class, Item, Kind, Selection, Stamp, Walk};
+use crate::telemetry::{
+    Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk,
+};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
-    rights: Option<&Rights>,
+    reads: &Reads,
+    rights: Option<&Arc<Rights>>,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
+    REQUEST_PATHS.check(request.path.len())?;
     let wishes = ReadWishes::of_get(&request.extension)?;
     let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
     let reader = Reader::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
     if joined.iter().any(|path| path.cli) {
-        return show::get(core, &reader, &joined, &request, kind);
+        return show::get(core, reads, reader, joined, &request, kind).await;
     }
     let encoding = Encoding::read(request.encoding)?;
-    let paths = reader.resolved(joined)?;
-    let view = View::take(core, &reader, &paths).await;
-    let answer = |path| Answer { reader: &reader, view: &view, encoding, path }.notification();
-    let notification = paths.iter().map(answer).collect::<Result<_, _>>()?;
-    Ok(gnmi::GetResponse { notification, ..Default::default() })
+    let admitted = reader.admitted(joined).await?;
+    let reader = Arc::new(reader);
+    let asking = Arc::clone(&reader);
+    let asked = reads.run(move |work| Asked::read(&asking, &admitted, work)).await?;
+    let view = View::take(core, asked.polled).await;
+    let answer = move |work: &Work| {
+        let making = Making { work, room: AnswerSize::default(), cache: RefCell::default() };
+        let view = view.complete(&reader);
+        let notification = |path| {
+            let reader = &*reader;
+            Answer { reader, view: &view, encoding, path, making: &making }.notification()
+        };
+        let notification = asked.paths.iter().map(notification).collect::<Result<_, Stop>>()?;
+        Ok(gnmi::GetResponse { notification, ..Default::default() })
+    };
+    reads.run(answer).await
+}
+
+/// What a request asks for, looked up.
+#[derive(Debug)]
+struct Asked {
+    paths: Vec<ReadPath>,
+    /// The origins of which leaves are wanted that are read only when somebody asks.
+    polled: Vec<Origin>,
+}
+
+impl Asked {
+    fn read<D: Datastore>(
+        reader: &Reader<D>,
+        admitted: &[AdmittedPath],
+        work: &Work,
+    ) -> Result<Self, Stop> {
+        let paths = reader.resolved(admitted, work)?;
+        let mut polled = Vec::new();
+        let mut cache = LeavesCache::default();
+        for path in &paths {
+            work.spend(path.patterns.len())?;
+            let origin = path.joined.origin;
+            if !polled.contains(&origin)
+                && reader.selection(&mut cache, path, Class::Polled).is_some()
+            {
+                polled.push(origin);
+            }
+        }
+        Ok(Self { paths, polled })
+    }
 }
 
 fn read_kind(number: i32) -> Result<Kind, Refusal> {
@@ -53,33 +105,40 @@ fn read_kind(number: i32) -> Result<Kind, Refusal> {
 }
 
 /// What all paths of the request are answered from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct View {
     openconfig: Tree<Stamp>,
     native: Tree<Stamp>,
     annotation: Option<SmolStr>,
+    /// Leaves that were read for this request and are not laid over the trees yet.
+    polled: Vec<(Origin, Vec<(InstancePath, Value)>)>,
     time_ns: u64,
 }
 
 impl View {
-    async fn take<D: Datastore>(core: &D, reader: &Reader<'_, D>, paths: &[ReadPath]) -> Self {
+    async fn take<D: Datastore>(core: &D, origins: Vec<Origin>) -> Self {
         let revision = core.current_revision().await;
-        let mut view = Self {
+        let mut polled = Vec::with_capacity(origins.len());
+        for origin in origins {
+            polled.push((origin, core.polled(origin).await));
+        }
+        Self {
             openconfig: revision.openconfig.clone(),
             native: revision.native.clone(),
             annotation: revision.annotation.clone(),
-            time_ns: 0,
-        };
-        for origin in [Origin::OpenConfig, Origin::Native] {
-            let here = |path: &&ReadPath| path.joined.origin == origin;
-            let polled = |path: &ReadPath| reader.selection(path, Class::Polled).is_some();
-            if paths.iter().filter(here).any(polled) {
-                let leaves = core.polled(origin).await;
-                let tree = overlaid(core.schema(origin), view.tree(origin), leaves, now_ns());
-                *view.tree_mut(origin) = tree;
-            }
+            polled,
+            time_ns: now_ns(),
         }
-        view.time_ns = now_ns();
+    }
+
+    /// The trees with all leaves.
+    fn complete<D: Datastore>(&self, reader: &Reader<D>) -> Self {
+        let mut view = Self { polled: Vec::new(), ..self.clone() };
+        for (origin, leaves) in &self.polled {
+            let (schema, tree) = (reader.schema(*origin), view.tree(*origin));
+            let tree = overlaid(schema, tree, leaves.clone(), self.time_ns);
+            *view.tree_mut(*origin) = tree;
+        }
         view
     }
 
@@ -98,27 +157,71 @@ impl View {
     }
 }
 
+/// The size of an answer while it is made, in all its notifications: in memory, and as it will be sent.
+#[derive(Debug, Default)]
+struct AnswerSize {
+    memory: Cell<usize>,
+    message: Cell<usize>,
+}
+
+impl AnswerSize {
+    fn add(&self, update: &gnmi::Update) -> Result<(), LimitExceeded> {
+        self.memory.set(self.memory.get() + memory_of(update));
+        self.message.set(self.message.get() + update.encoded_len());
+        self.check(0)
+    }
+
+    /// Checks what there is, and a document that has come so far.
+    fn check(&self, document: usize) -> Result<(), LimitExceeded> {
+        MESSAGE_SIZE.check(self.message.get() + document)?;
+        ANSWER_SIZE.check(self.memory.get() + document)
+    }
+}
+
+/// Octets that an update takes, about.
+fn memory_of(update: &gnmi::Update) -> usize {
+    /// A map that is not empty has a node with room for eleven.
+    const MAP_NODE: usize = 11 * 2 * size_of::<String>();
+    let elem = |elem: &gnmi::PathElem| {
+        let keys = elem.key.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        let node = if elem.key.is_empty() { 0 } else { MAP_NODE };
+        size_of::<gnmi::PathElem>() + elem.name.len() + node + keys
+    };
+    let path = update.path.iter().flat_map(|path| &path.elem).map(elem).sum::<usize>();
+    let value = update.val.as_ref().map_or(0, Message::encoded_len);
+    size_of::<gnmi::Update>() + path + value
+}
+
 /// One path about to be answered.
 struct Answer<'a, D> {
-    reader: &'a Reader<'a, D>,
+    reader: &'a Reader<D>,
     view: &'a View,
     encoding: Encoding,
     path: &'a ReadPath,
+    making: &'a Making<'a>,
+}
+
+/// What all notifications of an answer have in common while they are made.
+struct Making<'a> {
+    work: &'a Work,
+    room: AnswerSize,
+    cache: RefCell<LeavesCache>,
 }
 
 impl<D: Datastore> Answer<'_, D> {
-    fn notification(&self) -> Result<gnmi::Notification, Refusal> {
+    fn notification(&self) -> Result<gnmi::Notification, Stop> {
+        self.making.work.spend(1)?;
         let update = match self.encoding {
-            Encoding::Proto => self.leaves(),
-            Encoding::Json | Encoding::JsonIetf => self.documents(),
+            Encoding::Proto => self.leaves()?,
+            Encoding::Json | Encoding::JsonIetf => self.documents()?,
         };
         let path = &self.path.joined.path;
         if update.is_empty()
             && self.path.is_concrete()
             && !path.elems.is_empty()
-            && !self.is_cut_off()
+            && !self.is_cut_off()?
         {
-            return Err(Refusal::absent(path, "such data"));
+            return Err(Refusal::absent(path, "such data").into());
         }
         let prefix = match self.prefix_len() {
             0 => self.reader.prefix.root(self.origin()),
@@ -129,55 +232,66 @@ impl<D: Datastore> Answer<'_, D> {
     }
 
     /// There is something, but all of it is deeper than what is wanted.
-    fn is_cut_off(&self) -> bool {
-        let tree = self.view.tree(self.origin());
-        let is_seen = |(path, found): (InstancePath, Found<'_, Stamp>)| {
-            self.seen(&path, found, &mut None).is_some()
-        };
-        let is_there = |pattern| tree.select(pattern).into_iter().any(is_seen);
-        self.reader.filter(self.origin()).depth.is_some() && self.path.patterns.iter().any(is_there)
+    fn is_cut_off(&self) -> Result<bool, Stop> {
+        if self.reader.filter(self.origin()).depth.is_none() {
+            return Ok(false);
+        }
+        let mut found = Finding { answer: self, is_there: false };
+        for pattern in self.path.patterns.iter() {
+            let flow = self.view.tree(self.origin()).select_into(pattern, &mut found);
+            match (flow, found.is_there) {
+                (_, true) => return Ok(true),
+                (ControlFlow::Break(()), false) => return Err(self.making.work.stopped()),
+                (ControlFlow::Continue(()), false) => {}
+            }
+        }
+        Ok(false)
     }
 
     /// One update for each leaf.
-    fn leaves(&self) -> Vec<gnmi::Update> {
-        let Some(selection) = self.reader.selection(self.path, Class::All) else {
-            return Vec::new();
+    fn leaves(&self) -> Result<Vec<gnmi::Update>, Stop> {
+        let cache = &mut self.making.cache.borrow_mut();
+        let Some(selection) = self.reader.selection(cache, self.path, Class::All) else {
+            return Ok(Vec::new());
         };
         let schema = self.reader.schema(self.origin());
         let mut walk = Walk::whole(selection, self.view.tree(self.origin()));
         let mut updates = Vec::new();
-        while let Some(item) = walk.next() {
-            if let Item::Leaf { path, leaf, .. } = item
-                && let Some(step) = path.last()
-            {
-                let value = self.encoding.leaf(schema, step.node, &leaf.value);
-                let path = to_wire(schema, &path[self.prefix_len().min(path.len())..]);
-                updates.push(update(path, value));
+        loop {
+            let before = walk.visited();
+            let update = match walk.next_within(before + PORTION) {
+                Progress::Item(Item::Leaf { path, leaf, .. }) => path.last().map(|step| {
+                    let value = self.encoding.leaf(schema, step.node, &leaf.value);
+                    update(to_wire(schema, &path[self.prefix_len().min(path.len())..]), value)
+                }),
+                Progress::Item(_) | Progress::Paused => None,
+                Progress::Ended => return Ok(updates),
+            };
+            self.making.work.spend(walk.visited() - before)?;
+            if let Some(update) = update {
+                self.making.room.add(&update)?;
+                updates.push(update);
             }
         }
-        updates
     }
 
     /// One update for each thing the path names, with all that is in it.
-    fn documents(&self) -> Vec<gnmi::Update> {
-        let tree = self.view.tree(self.origin());
-        let mut updates = Vec::new();
-        let selection = self.reader.full_selection(self.path, Class::All);
-        for pattern in &self.path.patterns {
-            for (path, found) in tree.select(pattern) {
-                let mut room = None;
-                let Some(found) = self.seen(&path, found, &mut room) else { continue };
-                if let Some(value) = self.document(&path, found, &selection) {
-                    updates.push(update(self.answer_path(&path), value));
-                }
+    fn documents(&self) -> Result<Vec<gnmi::Update>, Stop> {
+        let cache = &mut self.making.cache.borrow_mut();
+        let selection = self.reader.full_selection(cache, self.path, Class::All);
+        let mut documents = Documents { answer: self, selection, updates: Vec::new() };
+        for pattern in self.path.patterns.iter() {
+            if self.view.tree(self.origin()).select_into(pattern, &mut documents).is_break() {
+                return Err(self.making.work.stopped());
             }
         }
+        let mut updates = documents.updates;
         // The root is there even when nothing is in it.
         if updates.is_empty() && self.path.joined.path.elems.is_empty() {
             let empty = self.encoding.document(self.annotated(b"{}".to_vec()));
             updates.push(update(gnmi::Path::default(), empty));
         }
-        updates
+        Ok(updates)
     }
 
     /// What the caller may see of what stands at a path. What had to be cut out goes into `room`.
@@ -186,10 +300,13 @@ impl<D: Datastore> Answer<'_, D> {
         path: &InstancePath,
         found: Found<'f, Stamp>,
         room: &'f mut Option<Child<Stamp>>,
-    ) -> Option<Found<'f, Stamp>> {
-        let Some(view) = self.reader.rights(self.origin()) else { return Some(found) };
-        *room = visible(self.reader.schema(self.origin()), view, path, found);
-        room.as_ref().map(Found::from)
+    ) -> ControlFlow<(), Option<Found<'f, Stamp>>> {
+        let Some(view) = self.reader.rights(self.origin()) else {
+            return ControlFlow::Continue(Some(found));
+        };
+        let schema = self.reader.schema(self.origin());
+        *room = visible_while(schema, view, path, found, &|| self.making.work.look())?;
+        ControlFlow::Continue(room.as_ref().map(Found::from))
     }
 
     /// The document of the root, with what the client noted on it: part of its configuration.
@@ -207,7 +324,7 @@ impl<D: Datastore> Answer<'_, D> {
         path: &InstancePath,
         found: Found<'_, Stamp>,
         selection: &Selection,
-    ) -> Option<gnmi::TypedValue> {
+    ) -> ControlFlow<(), Option<gnmi::TypedValue>> {
         let schema = self.reader.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
@@ -218,9 +335,14 @@ impl<D: Datastore> Answer<'_, D> {
                 && filter.takes(node)
                 && (!filter.is_config_key(schema, node) || entry_is_configured)
         };
-        let text = json::print(schema, at.id, found, self.encoding.flavour(), &shown)?;
-        let text = if path.is_root() { self.annotated(text) } else { text };
-        Some(self.encoding.document(text))
+        let go_on = |octets| {
+            let fits = self.making.room.check(octets).map_err(Stop::from);
+            self.making.work.flow(fits.and_then(|()| self.making.work.spend(1)))
+        };
+        let flavour = self.encoding.flavour();
+        let text = json::print_while(schema, at.id, found, flavour, &shown, &go_on)?;
+        let text = text.map(|text| if path.is_root() { self.annotated(text) } else { text });
+        ControlFlow::Continue(text.map(|text| self.encoding.document(text)))
     }
 
     fn is_in_given_entry(&self, leaf: &InstancePath) -> bool {
@@ -248,6 +370,50 @@ impl<D: Datastore> Answer<'_, D> {
     fn prefix_len(&self) -> usize {
         let len = self.reader.prefix.len();
         if self.path.is_concrete_up_to(len) { len } else { 0 }
+    }
+}
+
+/// Looks for something that the caller may see.
+struct Finding<'a, 'b, D> {
+    answer: &'b Answer<'a, D>,
+    is_there: bool,
+}
+
+impl<'t, D: Datastore> Selecting<'t, Stamp> for Finding<'_, '_, D> {
+    fn look(&mut self) -> ControlFlow<()> {
+        self.answer.making.work.look()
+    }
+
+    fn found(&mut self, path: &InstancePath, found: Found<'t, Stamp>) -> ControlFlow<()> {
+        self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
+        if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Makes an update of each thing that is found.
+struct Documents<'a, 'b, D> {
+    answer: &'b Answer<'a, D>,
+    selection: Selection,
+    updates: Vec<gnmi::Update>,
+}
+
+impl<'t, D: Datastore> Selecting<'t, Stamp> for Documents<'_, '_, D> {
+    fn look(&mut self) -> ControlFlow<()> {
+        self.answer.making.work.look()
+    }
+
+    fn found(&mut self, path: &InstancePath, found: Found<'t, Stamp>) -> ControlFlow<()> {
+        let mut room = None;
+        let Some(found) = self.answer.seen(path, found, &mut room)? else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(value) = self.answer.document(path, found, &self.selection)? {
+            let update = update(self.answer.answer_path(path), value);
+            let fits = self.answer.making.room.add(&update).map_err(Stop::from);
+            self.answer.making.work.flow(fits)?;
+            self.updates.push(update);
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -10,6 +10,7 @@ use holdfast_proto::gnmi::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::datastore::Datastore;
+use super::reads::Reads;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, Subscribing, Updates};
 use super::{capabilities, get, set};
@@ -20,12 +21,13 @@ use crate::gnsi::pathz::{Pathz, Rights};
 #[derive(Debug)]
 pub(super) struct GnmiService<D> {
     sampler: Arc<Sampler<D>>,
+    reads: Reads,
     pathz: Arc<Pathz>,
 }
 
 impl<D: Datastore> GnmiService<D> {
     pub(super) fn new(core: D, pathz: Arc<Pathz>) -> Self {
-        Self { sampler: Arc::new(Sampler::new(core)), pathz }
+        Self { sampler: Arc::new(Sampler::new(core)), reads: Reads::default(), pathz }
     }
 
     fn core(&self) -> &D {
@@ -57,7 +59,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.pathz.rights(&caller.name);
-        let answer = get::get(self.core(), rights.as_deref(), request.into_inner()).await;
+        let answer = get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
         self.show_counted(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }
@@ -78,7 +80,8 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     ) -> Result<Response<Updates>, Status> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
-        let reader = Subscribing { caller, policies: self.pathz.follow() };
+        let (policies, reads) = (self.pathz.follow(), self.reads.clone());
+        let reader = Subscribing { caller, policies, reads };
         Ok(Response::new(subscribe::open(self.sampler.clone(), reader, &extensions, requests)))
     }
 }

@@ -19,6 +19,7 @@ mod gnoi;
 mod gnsi;
 mod outlet;
 mod path;
+mod reads;
 mod request;
 mod set;
 mod show;

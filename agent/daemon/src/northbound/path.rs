@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use holdfast_config::cli;
+use holdfast_config::limits::excerpt;
+use holdfast_config::path::check_limits;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::{Elem, NodeId, Path, Step};
 use holdfast_proto::gnmi;
@@ -74,14 +76,15 @@ impl Prefix {
             (true, Access::Write) => Path::root(),
             _ => self.path.join(&path.map(elements).transpose()?.unwrap_or_default()),
         };
+        joined.check_limits()?;
         if path.is_some_and(|path| !path.target.is_empty()) {
             let reason = "a target belongs into the prefix of a request";
-            return Err(Refusal::malformed(joined.to_string(), reason));
+            return Err(Refusal::malformed(excerpt(&joined), reason));
         }
         if !above.is_empty() && !here.is_empty() {
             let reason =
                 format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
-            return Err(Refusal::malformed(joined.to_string(), reason));
+            return Err(Refusal::malformed(excerpt(&joined), reason));
         }
         let origin = if cli { Origin::Native } else { self.known_origin(name)? };
         Ok(Joined { origin, path: joined, cli })
@@ -92,7 +95,7 @@ impl Prefix {
         let several = joined.windows(2).any(|pair| pair[0].origin_name() != pair[1].origin_name());
         if several && !self.path.elems.is_empty() {
             let reason = "a prefix with elements cannot stand before paths of several origins";
-            return Err(Refusal::malformed(self.path.to_string(), reason));
+            return Err(Refusal::malformed(excerpt(&self.path), reason));
         }
         Ok(())
     }
@@ -151,10 +154,13 @@ impl Prefix {
     }
 }
 
-/// The elements of a wire path, in whichever of the two forms it has them.
+/// The elements of a wire path, in whichever of the two forms it has them. Every path that a client sends comes this way,
+/// and is held against the limits before it is copied.
 pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
+    check_limits(wire.elem.iter().map(|elem| (elem.name.as_str(), elem.key.len())))?;
     #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
     let old = &wire.element;
+    check_limits(old.iter().map(|text| (text.as_str(), 0)))?;
     let path = match (old.is_empty(), wire.elem.is_empty()) {
         (true, _) => Path { elems: wire.elem.iter().map(element).collect() },
         (false, true) => old_elements(old)?,
@@ -164,7 +170,7 @@ pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
         }
     };
     if path.elems.iter().any(|elem| elem.name.is_empty()) {
-        return Err(Refusal::malformed(path.to_string(), "an element has no name"));
+        return Err(Refusal::malformed(excerpt(&path), "an element has no name"));
     }
     Ok(path)
 }
@@ -189,7 +195,9 @@ fn old_elements(old: &[String]) -> Result<Path, Refusal> {
             }
         }
     }
-    Ok(Path { elems })
+    let path = Path { elems };
+    path.check_limits()?;
+    Ok(path)
 }
 
 /// A path that was resolved or found, as it goes into an answer.

@@ -1,41 +1,57 @@
 //! What Get and Subscribe requests have in common: paths to read, in an origin, under a filter.
+//!
+//! Of several mistakes the first in this order is told: a limit ([`Prefix::join`]), syntax, the policy of paths
+//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use holdfast_config::limits::NAMED_NODES;
+use holdfast_config::path::{ANY, ANY_DEPTH};
+use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Elem, Path, Pattern};
+use holdfast_config::{Elem, Path, PathError, Pattern};
 use holdfast_proto::gnmi;
+use tokio::task::yield_now;
 
 use super::capabilities;
 use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
+use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;
-use crate::gnsi::pathz::{NodeView, Rights};
-use crate::telemetry::{Class, Filter, Kind, Selection};
+use crate::gnsi::pathz::{NodeView, ReadSight, Rights};
+use crate::telemetry::{Class, Filter, Kind, LeavesCache, Selection};
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]
-pub(super) struct Reader<'a, D> {
-    core: &'a D,
+pub(super) struct Reader<D> {
+    core: D,
     /// What the caller may read, where there are rules.
-    rights: Option<&'a Rights>,
+    rights: Option<Arc<Rights>>,
     pub(super) prefix: Prefix,
     openconfig: Filter,
     native: Filter,
+}
+
+/// One path of a request that the caller may ask for.
+#[derive(Clone, Debug)]
+pub(super) struct AdmittedPath {
+    joined: Joined,
+    literal: Literal,
 }
 
 /// One path of a request: its text for messages, its nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPath {
     pub(super) joined: Joined,
-    pub(super) patterns: Vec<Pattern>,
+    pub(super) patterns: Arc<[Pattern]>,
 }
 
-impl<'a, D: Datastore> Reader<'a, D> {
+impl<D: Datastore> Reader<D> {
     pub(super) fn new(
-        core: &'a D,
-        rights: Option<&'a Rights>,
+        core: &D,
+        rights: Option<&Arc<Rights>>,
         prefix: Option<gnmi::Path>,
         kind: Kind,
         models: &[gnmi::ModelData],
@@ -47,8 +63,8 @@ impl<'a, D: Datastore> Reader<'a, D> {
             Some(models) => models.map(Some),
         };
         Ok(Self {
-            core,
-            rights,
+            core: core.clone(),
+            rights: rights.cloned(),
             prefix: Prefix::read(prefix, Access::Read)?,
             openconfig: Filter { kind, models: openconfig, depth },
             native: Filter { kind, models: native, depth },
@@ -66,53 +82,100 @@ impl<'a, D: Datastore> Reader<'a, D> {
         Ok(joined)
     }
 
-    /// Looks up paths of the models.
-    pub(super) fn resolved(&self, joined: Vec<Joined>) -> Result<Vec<ReadPath>, Refusal> {
-        joined.into_iter().map(|joined| self.resolve(joined)).collect()
+    /// Asks the policy of paths about each path, as far as it can be looked up without expanding anything.
+    pub(super) async fn admitted(&self, joined: Vec<Joined>) -> Result<Vec<AdmittedPath>, Refusal> {
+        for path in joined.iter().filter(|path| !path.cli) {
+            let malformed = self.schema(path.origin).check_form(&path.path);
+            malformed.map_err(|error| Refusal::path(&error, Access::Read))?;
+        }
+        let mut admitted = Vec::with_capacity(joined.len());
+        for (at, joined) in joined.into_iter().enumerate() {
+            if at % PORTION == PORTION - 1 {
+                yield_now().await;
+            }
+            admitted.push(self.admit(joined)?);
+        }
+        Ok(admitted)
     }
 
-    fn resolve(&self, joined: Joined) -> Result<ReadPath, Refusal> {
+    /// Refuses a path that the caller has no permit for, on it or above. What is denied below it is left out later.
+    fn admit(&self, joined: Joined) -> Result<AdmittedPath, Refusal> {
         if joined.cli {
             let origin = joined.origin_name();
             let reason =
                 format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
             return Err(Refusal::unimplemented(reason));
         }
-        let patterns = self
-            .schema(joined.origin)
-            .resolve_read(&joined.path)
-            .map_err(|error| Refusal::path(&error, Access::Read))?;
-        let path = ReadPath { joined, patterns };
-        self.admit(&path)?;
-        Ok(path)
-    }
-
-    /// Refuses a path that the caller has no permit for, on it or above. What is denied below it is left out later.
-    fn admit(&self, path: &ReadPath) -> Result<(), Refusal> {
-        let Some(rights) = self.rights else { return Ok(()) };
-        // A name that is left open is covered by what may be read above it.
-        let literal = path.joined.path.literal_len();
-        let asked = path.patterns.first().map_or(&[][..], |pattern| &pattern.0);
-        match rights.may_ask(path.joined.origin.into(), &asked[..literal.min(asked.len())]) {
-            true => Ok(()),
-            false => Err(Refusal::unreadable(&path.joined.path)),
+        // A name that is left open is covered by what may be read above it, and so is one that there is not: somebody
+        // who may not read a path is not told whether the models have it.
+        let literal = self.schema(joined.origin).literal(&joined.path);
+        let permitted = |rights: &Rights| match &literal.error {
+            None => rights.may_ask(joined.origin.into(), &literal.steps),
+            Some(_) => rights.may_ask_below(joined.origin.into(), &literal.steps),
+        };
+        match self.rights.as_deref().is_none_or(permitted) {
+            true => Ok(AdmittedPath { joined, literal }),
+            false => Err(Refusal::unreadable(&joined.path)),
         }
     }
 
+    /// Looks up paths of the models. Those that are there several times share what they come to.
+    pub(super) fn resolved(
+        &self,
+        admitted: &[AdmittedPath],
+        work: &Work,
+    ) -> Result<Vec<ReadPath>, Stop> {
+        let mut known: HashMap<(Origin, &Path), Arc<[Pattern]>> = HashMap::new();
+        let mut named = 0;
+        let mut paths = Vec::with_capacity(admitted.len());
+        for AdmittedPath { joined, literal } in admitted {
+            work.spend(1)?;
+            let patterns = match known.get(&(joined.origin, &joined.path)) {
+                Some(patterns) => Arc::clone(patterns),
+                None => {
+                    let patterns = self.expand(joined, literal, work)?;
+                    named += patterns.len();
+                    NAMED_NODES.check(named)?;
+                    known.insert((joined.origin, &joined.path), Arc::clone(&patterns));
+                    patterns
+                }
+            };
+            paths.push(ReadPath { joined: joined.clone(), patterns });
+        }
+        Ok(paths)
+    }
+
+    fn expand(
+        &self,
+        joined: &Joined,
+        literal: &Literal,
+        work: &Work,
+    ) -> Result<Arc<[Pattern]>, Stop> {
+        let refused = |error: &PathError| Stop::from(Refusal::path(error, Access::Read));
+        if let Some(error) = &literal.error {
+            return Err(refused(error));
+        }
+        let sight = ReadSight(self.rights(joined.origin).map(Arc::as_ref));
+        let (schema, steps) = (self.schema(joined.origin), literal.steps.clone());
+        let found = schema.expand(&joined.path, steps, &sight).map_err(|error| refused(&error))?;
+        work.spend(found.visited)?;
+        Ok(found.patterns.into())
+    }
+
     /// What of an origin the caller may read, where there are rules.
-    pub(super) fn rights(&self, origin: Origin) -> Option<&'a Arc<NodeView>> {
-        Some(self.rights?.read(origin.into()))
+    pub(super) fn rights(&self, origin: Origin) -> Option<&Arc<NodeView>> {
+        Some(self.rights.as_ref()?.read(origin.into()))
     }
 
     /// The same for text of the command line, which is shown as a whole or not at all.
     pub(super) fn admit_text(&self, path: &Path) -> Result<(), Refusal> {
-        match self.rights {
+        match &self.rights {
             Some(rights) if !rights.may_ask_text() => Err(Refusal::unreadable(path)),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn schema(&self, origin: Origin) -> &'a Schema {
+    pub(super) fn schema(&self, origin: Origin) -> &Schema {
         self.core.schema(origin)
     }
 
@@ -124,15 +187,26 @@ impl<'a, D: Datastore> Reader<'a, D> {
     }
 
     /// The leaves of one class below a path; none when the models have no such leaf there.
-    pub(super) fn selection(&self, path: &ReadPath, class: Class) -> Option<Arc<Selection>> {
-        let selection = self.full_selection(path, class);
+    pub(super) fn selection(
+        &self,
+        cache: &mut LeavesCache,
+        path: &ReadPath,
+        class: Class,
+    ) -> Option<Arc<Selection>> {
+        let selection = self.full_selection(cache, path, class);
         (!selection.is_empty(self.schema(path.joined.origin))).then(|| Arc::new(selection))
     }
 
     /// The same, also when it is empty.
-    pub(super) fn full_selection(&self, path: &ReadPath, class: Class) -> Selection {
+    pub(super) fn full_selection(
+        &self,
+        cache: &mut LeavesCache,
+        path: &ReadPath,
+        class: Class,
+    ) -> Selection {
         let origin = path.joined.origin;
-        Selection::new(self.schema(origin), path.patterns.clone(), self.filter(origin), class)
+        let (schema, patterns) = (self.schema(origin), Arc::clone(&path.patterns));
+        Selection::with(cache, schema, patterns, self.filter(origin), class)
             .through(self.rights(origin).cloned())
     }
 }
@@ -145,7 +219,7 @@ impl ReadPath {
 
     /// The same for the first `count` elements.
     pub(super) fn is_concrete_up_to(&self, count: usize) -> bool {
-        let wildcard = |elem: &Elem| elem.name == "*" || elem.name == "...";
+        let wildcard = |elem: &Elem| elem.name == ANY || elem.name == ANY_DEPTH;
         let Some(pattern) = self.patterns.first() else { return false };
         !self.joined.path.elems.iter().take(count).any(wildcard)
             && pattern

@@ -2,42 +2,55 @@
 
 use holdfast_config::Path;
 use holdfast_config::cli;
+use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
 
 use super::datastore::Datastore;
-use super::path::{Joined, elems_to_wire};
+use super::path::{Joined, Prefix, elems_to_wire};
+use super::reads::{Reads, Work};
 use super::request::Reader;
 use super::status::Refusal;
 use crate::telemetry::Kind;
 use crate::telemetry::view::now_ns;
 
-/// Answers a Get that asks for command texts, one notification for each.
-pub(super) fn get<D: Datastore>(
+/// Answers a Get that asks for command texts, one notification for each. Each is about the whole configuration.
+pub(super) async fn get<D: Datastore>(
     core: &D,
-    reader: &Reader<'_, D>,
-    paths: &[Joined],
+    reads: &Reads,
+    reader: Reader<D>,
+    paths: Vec<Joined>,
     request: &gnmi::GetRequest,
     kind: Kind,
 ) -> Result<gnmi::GetResponse, Refusal> {
-    check(paths, request, kind)?;
+    check(&paths, request, kind)?;
     paths.iter().try_for_each(|path| reader.admit_text(&path.path))?;
-    let prefix = &reader.prefix;
-    let (configuration, timestamp) = (core.configuration(), now_ns().cast_signed());
-    let answer = |path: &Joined| {
-        let text = cli::show(&configuration, &command(&path.path)?)
-            .map_err(|unknown| Refusal::unimplemented(unknown.to_string()))?;
-        let own = Path { elems: path.path.elems[prefix.len()..].to_vec() };
-        let update = gnmi::Update {
-            path: Some(elems_to_wire(&own)),
-            val: Some(TypedValue { value: Some(Wire::AsciiVal(text)) }),
-            ..Default::default()
-        };
-        let prefix = prefix.echo(Some(path.origin_name()));
-        Ok(gnmi::Notification { timestamp, prefix, update: vec![update], ..Default::default() })
+    let (configuration, prefix) = (core.configuration(), reader.prefix);
+    let answer = move |work: &Work| {
+        let mut octets = 0;
+        let mut notification = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let text = cli::show(&configuration, &command(&path.path)?)
+                .map_err(|unknown| Refusal::unimplemented(unknown.to_string()))?;
+            work.spend(text.len())?;
+            octets += text.len();
+            MESSAGE_SIZE.check(octets)?;
+            notification.push(text_of(&prefix, path, text));
+        }
+        Ok(gnmi::GetResponse { notification, ..Default::default() })
     };
-    let notification = paths.iter().map(answer).collect::<Result<_, Refusal>>()?;
-    Ok(gnmi::GetResponse { notification, ..Default::default() })
+    reads.run_beside(answer).await
+}
+
+fn text_of(prefix: &Prefix, path: &Joined, text: String) -> gnmi::Notification {
+    let own = Path { elems: path.path.elems[prefix.len()..].to_vec() };
+    let update = gnmi::Update {
+        path: Some(elems_to_wire(&own)),
+        val: Some(TypedValue { value: Some(Wire::AsciiVal(text)) }),
+        ..Default::default()
+    };
+    let (timestamp, prefix) = (now_ns().cast_signed(), prefix.echo(Some(path.origin_name())));
+    gnmi::Notification { timestamp, prefix, update: vec![update], ..Default::default() }
 }
 
 /// Text has one encoding, and a command says itself what it shows.

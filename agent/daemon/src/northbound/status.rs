@@ -7,8 +7,9 @@
 use std::fmt;
 
 use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
+use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Path, PathError};
+use holdfast_config::{LimitExceeded, Path, PathError};
 use holdfast_proto::google::rpc;
 use holdfast_security::certz::{CertzError, Kind};
 use prost::Message;
@@ -44,7 +45,7 @@ pub(super) struct Offender {
 
 impl Refusal {
     fn new(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), offenders: Vec::new(), more: None }
+        Self { code, text: cut(text.into()), offenders: Vec::new(), more: None }
     }
 
     /// The request contradicts the protocol or itself.
@@ -54,7 +55,7 @@ impl Refusal {
 
     /// A path that cannot be read, or stands where it must not.
     pub(super) fn malformed(path: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::invalid(format!("path `{}`: {}", path.into(), reason.into()))
+        Self::invalid(format!("path `{}`: {}", excerpt(&path.into()), reason.into()))
     }
 
     /// The protocol has it, this agent does not.
@@ -64,12 +65,13 @@ impl Refusal {
 
     /// The models have it, the box does not.
     pub(super) fn absent(path: impl fmt::Display, what: &str) -> Self {
-        Self::new(Code::NotFound, format!("path `{path}`: there is no {what}"))
+        Self::new(Code::NotFound, format!("path `{}`: there is no {what}", excerpt(&path)))
     }
 
     /// The policy of paths has no permit for the reader, on the path or above it.
     pub(super) fn unreadable(path: &Path) -> Self {
-        Self::denied(format!("path `{path}`: the policy of paths does not permit reading it"))
+        let why = "the policy of paths does not permit reading it";
+        Self::denied(format!("path `{}`: {why}", excerpt(path)))
     }
 
     /// The caller may not.
@@ -161,6 +163,7 @@ impl Refusal {
         let code = match (error, access) {
             (PathError::Unknown { .. }, Access::Read) => Code::Unimplemented,
             (PathError::Unknown { .. }, Access::Write) => Code::NotFound,
+            (PathError::TooLarge(_), _) => Code::ResourceExhausted,
             _ => Code::InvalidArgument,
         };
         Self::new(code, error.to_string())
@@ -168,12 +171,12 @@ impl Refusal {
 
     /// The same, in a rule of a policy.
     pub(super) fn in_rule(self, id: &str) -> Self {
-        Self { text: format!("rule `{id}`: {}", self.text), ..self }
+        Self { text: cut(format!("rule `{}`: {}", excerpt(id), self.text)), ..self }
     }
 
     /// What is wrong, with the path at which it is.
     pub(super) fn at(self, path: &Path) -> Self {
-        Self { text: format!("path `{path}`: {}", self.text), ..self }
+        Self { text: cut(format!("path `{}`: {}", excerpt(path), self.text)), ..self }
     }
 
     fn details(&self) -> Vec<u8> {
@@ -219,10 +222,17 @@ impl From<&EditErrors> for Refusal {
                 Operation::Seed(Origin::Native) => "boot_config.dynamic_vendor_config".to_owned(),
                 Operation::Seed(Origin::OpenConfig) => "boot_config.dynamic_oc_config".to_owned(),
             };
-            Offender { place, reason: error.to_string() }
+            Offender { place, reason: error_text(error) }
         };
-        let offenders = errors.iter().map(offender).collect();
-        Self { code, text: errors.to_string(), offenders, more: None }
+        let offenders = errors.iter().take(MAX_OFFENDERS).map(offender).collect();
+        Self { code, text: error_text(errors), offenders, more: None }
+    }
+}
+
+/// Nothing was begun of what the request asks for.
+impl From<LimitExceeded> for Refusal {
+    fn from(error: LimitExceeded) -> Self {
+        Self::new(Code::ResourceExhausted, error.to_string())
     }
 }
 
@@ -275,6 +285,10 @@ impl From<Refusal> for Status {
         }
         Self::with_details(refusal.code, refusal.text.clone(), refusal.details().into())
     }
+}
+
+fn cut(text: String) -> String {
+    if ERROR_TEXT.check(text.len()).is_ok() { text } else { error_text(&text) }
 }
 
 fn shortened(text: &str) -> String {

@@ -106,6 +106,15 @@ enum Pair {
     List(List<Stamp>, List<Stamp>),
 }
 
+/// What a part of a walk came to.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    Item(Item<'a>),
+    /// The walk has looked at as much as it was to look at, and is not at its end.
+    Paused,
+    Ended,
+}
+
 /// An [`Item`] without its path.
 #[derive(Debug)]
 enum Told {
@@ -164,12 +173,24 @@ impl Walk {
     /// The next thing to tell, in schema order. None at the end.
     #[expect(clippy::should_implement_trait, reason = "an item borrows the path of the walk")]
     pub fn next(&mut self) -> Option<Item<'_>> {
+        match self.next_within(usize::MAX) {
+            Progress::Item(item) => Some(item),
+            Progress::Paused | Progress::Ended => None,
+        }
+    }
+
+    /// The same, but the walk pauses when it has looked at as much as `until` says in all, as [`Walk::visited`] counts.
+    pub fn next_within(&mut self, until: usize) -> Progress<'_> {
         if std::mem::take(&mut self.loose) {
             self.path.pop();
         }
         let told = loop {
+            if self.visited >= until {
+                return Progress::Paused;
+            }
             self.visited += 1;
-            let told = match self.frames.last_mut()? {
+            let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
+            let told = match frame {
                 Frame::Branch { old, new, old_at, new_at, .. } => {
                     let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
                     match next {
@@ -203,7 +224,7 @@ impl Walk {
             }
         };
         let path = self.path.as_slice();
-        Some(match told {
+        Progress::Item(match told {
             Told::Gone => Item::Gone(path),
             Told::Reborn { time_ns } => Item::Reborn { path, time_ns },
             Told::Leaf { leaf, missed } => Item::Leaf { path, leaf, missed },

@@ -14,6 +14,6 @@ mod tests;
 pub mod view;
 
 pub use commits::{Boundaries, Boundary, BoundarySender};
-pub use cursor::{Compare, Cursor, Item, Walk};
+pub use cursor::{Compare, Cursor, Item, Progress, Walk};
 pub use revision::{Change, Draft, DraftTree, Place, Plane, Revision, Stamp, What};
-pub use selection::{Class, Filter, Kind, Selection};
+pub use selection::{Class, Filter, Kind, LeavesCache, Selection};

@@ -1,6 +1,6 @@
 //! Which leaves of a tree a request asked for.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// How a leaf's changes become known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     All,
     /// By an event: what a revision holds.
@@ -46,16 +46,32 @@ pub struct Filter {
 #[derive(Clone, Debug)]
 pub struct Selection {
     pub origin: Origin,
-    pub(super) patterns: Vec<Pattern>,
+    pub(super) patterns: Arc<[Pattern]>,
+    leaves: Arc<Leaves>,
+    /// What of it the reader may see; all where there are no rules.
+    pub(super) rights: Option<Arc<NodeView>>,
+}
+
+/// The leaves that a filter takes, wherever they stand: the same for all patterns where depth is not limited.
+#[derive(Debug)]
+pub struct Leaves {
     /// By node: a leaf that is wanted, or something with such a leaf below it.
     wanted: Box<[bool]>,
     /// By node, where depth is limited: a leaf that is not too deep, or something whose own leaves are not.
     reach: Option<Box<[bool]>>,
     /// The key leaves of entries, where configuration alone is wanted.
     config_keys: HashSet<NodeId>,
-    /// What of it the reader may see; all where there are no rules.
-    pub(super) rights: Option<Arc<NodeView>>,
 }
+
+/// The leaves of the selections of one request: what several of them have in common is made once.
+#[derive(Debug, Default)]
+pub struct LeavesCache {
+    known: HashMap<(Origin, Class, Ends), Arc<Leaves>>,
+    made: usize,
+}
+
+/// The nodes at which patterns end, where that matters.
+type Ends = Option<BTreeSet<NodeId>>;
 
 impl Filter {
     pub fn takes(&self, node: &Node) -> bool {
@@ -85,10 +101,34 @@ impl Class {
     }
 }
 
-impl Selection {
-    pub fn new(schema: &Schema, patterns: Vec<Pattern>, filter: &Filter, class: Class) -> Self {
+impl LeavesCache {
+    /// The leaves of one class that a filter takes at patterns, or below them.
+    fn leaves(
+        &mut self,
+        schema: &Schema,
+        patterns: &[Pattern],
+        filter: &Filter,
+        class: Class,
+    ) -> Arc<Leaves> {
+        let ends = filter.depth.map(|_| ends(schema, patterns).collect());
+        let made = &mut self.made;
+        let leaves = self.known.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
+            *made += 1;
+            Arc::new(Leaves::new(schema, key.2.as_ref(), filter, class))
+        });
+        Arc::clone(leaves)
+    }
+
+    /// How often all nodes of a schema were looked at.
+    pub fn made(&self) -> usize {
+        self.made
+    }
+}
+
+impl Leaves {
+    fn new(schema: &Schema, ends: Option<&BTreeSet<NodeId>>, filter: &Filter, class: Class) -> Self {
         let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
-        let reach = filter.depth.map(|depth| within(schema, &patterns, depth));
+        let reach = filter.depth.zip(ends).map(|(depth, ends)| within(schema, ends, depth));
         // Parents come before their children, so that from behind each node is complete in its turn.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
@@ -100,7 +140,32 @@ impl Selection {
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { origin: schema.origin(), patterns, wanted, reach, config_keys, rights: None }
+        Self { wanted, reach, config_keys }
+    }
+}
+
+impl Selection {
+    #[cfg(test)]
+    pub fn new(
+        schema: &Schema,
+        patterns: impl Into<Arc<[Pattern]>>,
+        filter: &Filter,
+        class: Class,
+    ) -> Self {
+        Self::with(&mut LeavesCache::default(), schema, patterns, filter, class)
+    }
+
+    /// One of several selections with the same filter.
+    pub fn with(
+        cache: &mut LeavesCache,
+        schema: &Schema,
+        patterns: impl Into<Arc<[Pattern]>>,
+        filter: &Filter,
+        class: Class,
+    ) -> Self {
+        let patterns = patterns.into();
+        let leaves = cache.leaves(schema, &patterns, filter, class);
+        Self { origin: schema.origin(), patterns, leaves, rights: None }
     }
 
     /// The same, as far as these rules permit.
@@ -111,17 +176,17 @@ impl Selection {
 
     /// True when a leaf that is wanted stands at the node or below it.
     pub fn wants(&self, node: NodeId) -> bool {
-        self.wanted.get(index(node)).copied().unwrap_or_default()
+        self.leaves.wanted.get(index(node)).copied().unwrap_or_default()
     }
 
     /// True for a leaf that is not too deep, and for what may have such leaves of its own.
     pub fn reaches(&self, node: NodeId) -> bool {
-        reaches(self.reach.as_deref(), node)
+        reaches(self.leaves.reach.as_deref(), node)
     }
 
     /// True for a key leaf of an entry that only its state keeps, where configuration is wanted.
     pub(super) fn hides<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
-        !entry.given && self.config_keys.contains(&node)
+        !entry.given && self.leaves.config_keys.contains(&node)
     }
 
     /// True when no tree can hold a leaf that this selects.
@@ -148,9 +213,13 @@ impl Selection {
 
     /// The nodes at which the patterns end.
     pub fn ends(&self, schema: &Schema) -> impl Iterator<Item = NodeId> {
-        let root = schema.root();
-        self.patterns.iter().map(move |pattern| pattern.last().unwrap_or(root))
+        ends(schema, &self.patterns)
     }
+}
+
+fn ends(schema: &Schema, patterns: &[Pattern]) -> impl Iterator<Item = NodeId> {
+    let root = schema.root();
+    patterns.iter().map(move |pattern| pattern.last().unwrap_or(root))
 }
 
 fn reaches(reach: Option<&[bool]>, node: NodeId) -> bool {
@@ -158,10 +227,8 @@ fn reaches(reach: Option<&[bool]>, node: NodeId) -> bool {
 }
 
 /// By node: a leaf no more than `depth` levels below the end of a pattern, or something whose leaves are.
-fn within(schema: &Schema, patterns: &[Pattern], depth: NonZeroU32) -> Box<[bool]> {
+fn within(schema: &Schema, ends: &BTreeSet<NodeId>, depth: NonZeroU32) -> Box<[bool]> {
     let mut levels: Vec<Option<u32>> = vec![None; schema.nodes().len()];
-    let ends: HashSet<NodeId> =
-        patterns.iter().map(|pattern| pattern.last().unwrap_or(schema.root())).collect();
     let mut within = vec![false; schema.nodes().len()].into_boxed_slice();
     // Parents come before their children.
     for node in schema.nodes() {

@@ -5,7 +5,7 @@
 //! cost, whatever the size of the policy; where no rule lies further down, a position is settled, and what is below needs
 //! no steps at all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -65,6 +65,10 @@ pub struct Position {
 struct Trie<N, K, V> {
     /// The first is the root. One that has neither an action nor edges is not there.
     nodes: Vec<TrieNode<N, K, V>>,
+    /// The names on the paths of rules that permit.
+    leading: HashSet<N>,
+    /// The names at which rules end that permit some entries only.
+    partial: HashSet<N>,
 }
 
 #[derive(Debug)]
@@ -170,6 +174,17 @@ where
         self.position(reached, from.best)
     }
 
+    /// Whether a rule that permits ends at a name, or leads through it. Names tell places apart where each stands in one
+    /// place of a schema.
+    pub fn leads_to_permit(&self, name: &N) -> bool {
+        self.tries.iter().any(|ranked| ranked.trie.leading.contains(name))
+    }
+
+    /// Whether a rule ends at a name that permits some entries only.
+    pub fn permits_some(&self, name: &N) -> bool {
+        self.tries.iter().any(|ranked| ranked.trie.partial.contains(name))
+    }
+
     /// How many steps were taken so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
@@ -215,7 +230,11 @@ impl Position {
 
 impl<N, K, V> Default for Trie<N, K, V> {
     fn default() -> Self {
-        Self { nodes: vec![TrieNode::default()] }
+        Self {
+            nodes: vec![TrieNode::default()],
+            leading: HashSet::new(),
+            partial: HashSet::new(),
+        }
     }
 }
 
@@ -232,6 +251,11 @@ where
     V: Clone + Eq + Hash,
 {
     fn add(&mut self, path: Vec<Step<N, K, V>>, action: Action) {
+        if action == Action::Permit {
+            self.leading.extend(path.iter().map(|step| step.name.clone()));
+            let some = path.iter().any(|step| !step.keys.is_empty());
+            self.partial.extend(path.last().filter(|_| some).map(|step| step.name.clone()));
+        }
         let end = path.into_iter().fold(0, |at, step| self.child(at, step));
         let held = &mut self.nodes[end].action;
         // Of two rules with the same path and principal the one that denies counts.

@@ -24,8 +24,10 @@ use tracing::error;
 pub(crate) use self::counters::Counters;
 pub use self::judge::{Judge, Misfit, Scope};
 use self::leaves::Leaves;
+#[cfg(test)]
 pub use self::prune::visible;
-pub use self::rights::{NodeView, Rights};
+pub use self::prune::visible_while;
+pub use self::rights::{NodeView, ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
 use super::{ModelError, Switch, Turn};
 use crate::core::{Polled, ServiceState};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_config::cli::{Act, Statement};
 use holdfast_config::edit::{Admission, Forms};
+use holdfast_config::resolve::Sight;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Change, Found, Leaf, Tree};
 use holdfast_config::{
@@ -70,6 +71,12 @@ impl Rights {
         permitted
     }
 
+    /// The same for steps below which the models do not have what is asked for: a permit is none for anything then, and
+    /// is not counted.
+    pub fn may_ask_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
+        permits_pattern(self.read(scope), asked) || self.may_ask(scope, asked)
+    }
+
     /// Notes what became of an operation that names this node.
     pub fn count_write(&self, scope: Scope, node: NodeId, permitted: bool) {
         self.counters.count((scope, node), Mode::Write, permitted);
@@ -101,6 +108,35 @@ impl Rights {
     #[cfg(test)]
     pub(crate) fn write_steps(&self) -> u64 {
         self.write.iter().map(|view| view.steps()).sum()
+    }
+}
+
+/// How far down the schema a reader's wildcards are expanded: nowhere in what it may read nothing of, whatever the entry.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadSight<'a>(pub Option<&'a NodeView>);
+
+/// What rules say of all that stands at one schema node.
+#[derive(Debug)]
+pub struct Readable {
+    /// Where no key is known.
+    position: Position,
+    /// Of some entries on the way more may be read.
+    some: bool,
+}
+
+impl Sight for ReadSight<'_> {
+    type At = Option<Readable>;
+
+    fn root(&self) -> Self::At {
+        self.0.map(|view| Readable { position: view.root(), some: false })
+    }
+
+    fn below(&self, at: &Self::At, child: NodeId) -> Option<Self::At> {
+        let (Some(view), Some(above)) = (self.0, at) else { return Some(None) };
+        let position = view.step(&above.position, &child, |_| None);
+        let some = above.some || view.permits_some(&child);
+        let readable = some || permits(&position) || view.leads_to_permit(&child);
+        readable.then_some(Some(Readable { position, some }))
     }
 }
 

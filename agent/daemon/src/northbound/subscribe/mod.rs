@@ -31,6 +31,7 @@ use self::stream::Subscriber;
 use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::outlet::{End, channel};
+use super::reads::Reads;
 use super::status::Refusal;
 use crate::caller::Caller;
 use crate::gnsi::pathz::Policies;
@@ -50,6 +51,7 @@ const POLICY_REPLACED: &str =
 pub(super) struct Subscribing {
     pub(super) caller: Caller,
     pub(super) policies: Policies,
+    pub(super) reads: Reads,
 }
 
 /// Starts the task of one Subscribe RPC. It ends with the stream it feeds.
@@ -87,7 +89,7 @@ where
 {
     let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
     let rights = reader.policies.rights(&reader.caller.name);
-    let plan = Plan::read(sampler.core(), rights.as_deref(), first);
+    let plan = Plan::read(sampler.core(), &reader.reads, rights.as_ref(), first).await;
     let fresh = rights.map(|_| reader.policies.fresh_state()).unwrap_or_default();
     if !fresh.is_empty() {
         sampler.core().show_state(fresh).await;
@@ -98,7 +100,7 @@ where
     }
     let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
     let mode = plan.mode;
-    let subscriber = Subscriber::new(sampler, plan, outlet);
+    let subscriber = Subscriber::new(sampler, plan, outlet, reader.reads.clone());
     tokio::select! {
         end = subscriber.run(poll_rx) => end,
         end = watch_requests(requests, mode, poll_tx) => Err(end),

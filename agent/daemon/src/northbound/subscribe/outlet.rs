@@ -12,7 +12,8 @@ use prost::Message;
 use super::super::encoding::Encoding;
 use super::super::outlet::{self, End};
 use super::super::path::to_wire;
-use crate::telemetry::{Boundary, Item, Walk};
+use super::super::reads::Portions;
+use crate::telemetry::{Boundary, Item, Progress, Walk};
 
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.
@@ -80,6 +81,8 @@ pub(super) struct Teller<'a> {
     pub(super) time: Time,
     pending: gnmi::Notification,
     octets: usize,
+    /// Complete, and not yet sent.
+    complete: Vec<gnmi::Notification>,
 }
 
 impl<'a> Teller<'a> {
@@ -90,41 +93,74 @@ impl<'a> Teller<'a> {
         prefix: gnmi::Path,
         time: Time,
     ) -> Self {
-        let pending = gnmi::Notification::default();
-        Self { outlet, schema, encoding, prefix, time, pending, octets: 0 }
+        let (pending, complete) = (gnmi::Notification::default(), Vec::new());
+        Self { outlet, schema, encoding, prefix, time, pending, octets: 0, complete }
     }
 
-    pub(super) async fn tell(&mut self, mut walk: Walk, tell: Tell) -> Result<(), End> {
-        while let Some(item) = walk.next() {
-            let (time_ns, item) = self.to_wire(item);
+    /// Tells a walk to its end, portion by portion. No turn is held while something is sent.
+    pub(super) async fn tell(
+        &mut self,
+        mut walk: Walk,
+        tell: Tell,
+        portions: &mut Portions,
+    ) -> Result<(), End> {
+        loop {
+            let portion = portions.next().await;
+            let before = walk.visited();
+            let is_ended = self.tell_portion(&mut walk, tell, before + portion.nodes);
+            portions.done(portion, walk.visited() - before);
+            for notification in std::mem::take(&mut self.complete) {
+                self.outlet.notify(notification).await?;
+            }
+            if is_ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True at the end of the walk.
+    fn tell_portion(&mut self, walk: &mut Walk, tell: Tell, until: usize) -> bool {
+        loop {
+            let (time_ns, item) = match walk.next_within(until) {
+                Progress::Item(item) => self.to_wire(item),
+                Progress::Paused => return false,
+                Progress::Ended => return true,
+            };
             let wanted = match &item {
                 Wire::Delete(_) => tell != Tell::Updates,
                 Wire::Update(_) => tell != Tell::Deletes,
             };
             if wanted {
-                self.add(time_ns, item).await?;
+                self.add(time_ns, item);
             }
         }
-        Ok(())
     }
 
     /// Sends what was told and is not yet sent.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.finish();
+        for notification in std::mem::take(&mut self.complete) {
+            self.outlet.notify(notification).await?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
         self.octets = 0;
         let notification = std::mem::take(&mut self.pending);
         if notification.update.is_empty() && notification.delete.is_empty() {
-            return Ok(());
+            return;
         }
         let prefix = Some(self.prefix.clone());
-        self.outlet.notify(gnmi::Notification { prefix, ..notification }).await
+        self.complete.push(gnmi::Notification { prefix, ..notification });
     }
 
-    async fn add(&mut self, time_ns: u64, item: Wire) -> Result<(), End> {
+    fn add(&mut self, time_ns: u64, item: Wire) {
         let timestamp = time_ns.cast_signed();
         let full = self.pending.update.len() + self.pending.delete.len() >= MAX_LEAVES
             || self.octets >= MAX_OCTETS;
         if full || self.pending.timestamp != timestamp {
-            self.flush().await?;
+            self.finish();
         }
         self.pending.timestamp = timestamp;
         match item {
@@ -134,7 +170,6 @@ impl<'a> Teller<'a> {
                 self.pending.update.push(update);
             }
         }
-        Ok(())
     }
 
     fn to_wire(&self, item: Item<'_>) -> (u64, Wire) {

@@ -1,8 +1,10 @@
 //! What a subscription list asks for, checked and split by how each leaf becomes known.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_config::limits::SUBSCRIPTIONS;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -11,10 +13,11 @@ use super::super::datastore::Datastore;
 use super::super::encoding::Encoding;
 use super::super::extensions::ReadWishes;
 use super::super::path::Prefix;
-use super::super::request::{ReadPath, Reader};
+use super::super::reads::{Reads, Stop, Work};
+use super::super::request::{AdmittedPath, ReadPath, Reader};
 use super::super::status::Refusal;
 use crate::gnsi::pathz::Rights;
-use crate::telemetry::{Class, Kind, Selection};
+use crate::telemetry::{Class, Kind, LeavesCache, Selection};
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
 /// of a box takes milliseconds, and a client that needs more than this wants a packet capture.
@@ -63,9 +66,10 @@ pub(super) enum Pace {
 }
 
 impl Plan {
-    pub(super) fn read(
-        core: &impl Datastore,
-        rights: Option<&Rights>,
+    pub(super) async fn read<D: Datastore>(
+        core: &D,
+        reads: &Reads,
+        rights: Option<&Arc<Rights>>,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
         let Some(Asked::Subscribe(list)) = request.request else {
@@ -74,6 +78,7 @@ impl Plan {
         if list.subscription.is_empty() {
             return Err(Refusal::invalid("the SubscriptionList has no subscription"));
         }
+        SUBSCRIPTIONS.check(list.subscription.len())?;
         let mode = Mode::try_from(list.mode)
             .map_err(|_| Refusal::invalid(format!("there is no mode {}", list.mode)))?;
         let wishes = ReadWishes::of_subscribe(&request.extension, mode)?;
@@ -81,20 +86,37 @@ impl Plan {
         let kind = if wishes.configuration { Kind::Config } else { Kind::All };
         let reader = Reader::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?;
         let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
-        let paths = reader.resolved(joined)?;
-        let mut parts = Vec::new();
-        for (wire, path) in list.subscription.iter().zip(&paths) {
-            let split = Split { reader: &reader, path };
-            match mode {
-                Mode::Once | Mode::Poll => parts.extend(split.at_once()),
-                Mode::Stream => parts.extend(split.stream(wire)?),
-            }
-        }
+        let admitted = reader.admitted(joined).await?;
+        let prefix = reader.prefix.clone();
+        let subscriptions = list.subscription;
+        let split =
+            move |work: &Work| split_all(&reader, &admitted, &subscriptions, mode, work);
+        let parts = reads.run(split).await?;
         let encoding = Encoding::read(list.encoding)?;
         let (updates_only, configuration) = (list.updates_only, wishes.configuration);
-        let prefix = reader.prefix;
         Ok(Self { mode, encoding, updates_only, configuration, prefix, parts, marking })
     }
+}
+
+fn split_all<D: Datastore>(
+    reader: &Reader<D>,
+    admitted: &[AdmittedPath],
+    subscriptions: &[gnmi::Subscription],
+    mode: Mode,
+    work: &Work,
+) -> Result<Vec<Part>, Stop> {
+    let paths = reader.resolved(admitted, work)?;
+    let cache = RefCell::default();
+    let mut parts = Vec::new();
+    for (wire, path) in subscriptions.iter().zip(&paths) {
+        work.spend(path.patterns.len())?;
+        let split = Split { reader, path, cache: &cache };
+        match mode {
+            Mode::Once | Mode::Poll => parts.extend(split.at_once()),
+            Mode::Stream => parts.extend(split.stream(wire)?),
+        }
+    }
+    Ok(parts)
 }
 
 fn marking(marking: u32) -> Result<u8, Refusal> {
@@ -105,8 +127,9 @@ fn marking(marking: u32) -> Result<u8, Refusal> {
 
 /// One subscription about to be split into parts.
 struct Split<'a, D> {
-    reader: &'a Reader<'a, D>,
+    reader: &'a Reader<D>,
     path: &'a ReadPath,
+    cache: &'a RefCell<LeavesCache>,
 }
 
 impl<D: Datastore> Split<'_, D> {
@@ -173,8 +196,9 @@ impl<D: Datastore> Split<'_, D> {
     }
 
     fn part(&self, class: Class, pace: Pace) -> Option<Part> {
-        let selection = self.reader.selection(self.path, class)?;
-        let polled = self.reader.selection(self.path, Class::Polled).is_some();
+        let cache = &mut self.cache.borrow_mut();
+        let selection = self.reader.selection(cache, self.path, class)?;
+        let polled = self.reader.selection(cache, self.path, Class::Polled).is_some();
         Some(Part { selection, polled: polled && class != Class::Event, pace })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_config::schema::Origin;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -9,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::datastore::Datastore;
 use super::super::outlet::End;
+use super::super::reads::{Portions, Reads};
 use super::super::status::Refusal;
 use super::outlet::{Outlet, Tell, Teller, Time};
 use super::plan::{Pace, Part, Plan};
@@ -23,6 +25,14 @@ pub(super) struct Subscriber<'a, D> {
     sampler: &'a Sampler<D>,
     plan: Plan,
     outlet: Outlet,
+    reads: Reads,
+}
+
+/// The samples that the parts of one answer have in common, by origin.
+#[derive(Debug, Default)]
+struct Samples {
+    openconfig: Option<Sample>,
+    native: Option<Sample>,
 }
 
 /// A part of a stream, how far it is told, and when it is due again.
@@ -37,74 +47,88 @@ struct Live {
 }
 
 impl<'a, D: Datastore> Subscriber<'a, D> {
-    pub(super) fn new(sampler: &'a Sampler<D>, plan: Plan, outlet: Outlet) -> Self {
-        Self { sampler, plan, outlet }
+    pub(super) fn new(
+        sampler: &'a Sampler<D>,
+        plan: Plan,
+        outlet: Outlet,
+        reads: Reads,
+    ) -> Self {
+        Self { sampler, plan, outlet, reads }
     }
 
     pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), End> {
+        let portions = &mut self.reads.walks();
         match self.plan.mode {
-            Mode::Once => self.tell_once().await,
+            Mode::Once => self.tell_once(portions).await,
             Mode::Poll => {
-                self.tell_once().await?;
+                self.tell_once(portions).await?;
                 while poll_rx.recv().await.is_some() {
-                    self.tell_once().await?;
+                    portions.rested();
+                    self.tell_once(portions).await?;
                 }
                 Ok(())
             }
-            Mode::Stream => self.stream().await,
+            Mode::Stream => self.stream(portions).await,
         }
     }
 
     /// Everything as it is now, then sync; nothing but sync for a client that wants updates only.
-    async fn tell_once(&self) -> Result<(), End> {
+    async fn tell_once(&self, portions: &mut Portions) -> Result<(), End> {
         if !self.plan.updates_only {
             let revision = self.sampler.core().current_revision().await;
+            let mut samples = Samples::default();
             for part in &self.plan.parts {
-                let sample = self.sample_now(part, &revision).await;
+                let sample = self.sample_now(part, &revision, &mut samples).await;
                 let time = Time::OfReading { time_ns: sample.time_ns };
                 let mut teller = self.teller(part, time);
                 let walk = Walk::whole(part.selection.clone(), &sample.tree);
-                teller.tell(walk, Tell::All).await?;
+                teller.tell(walk, Tell::All, portions).await?;
                 teller.flush().await?;
             }
         }
         self.outlet.sync().await
     }
 
-    async fn stream(&self) -> Result<(), End> {
+    async fn stream(&self, portions: &mut Portions) -> Result<(), End> {
         // Before the first look, so that no commit falls between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
         self.sampler.core().current_revision().await;
         let revision = revision_rx.borrow_and_update().clone();
-        let mut lives = self.begin(&revision).await?;
+        let mut lives = self.begin(&revision, portions).await?;
         drop(revision);
         self.outlet.sync().await?;
         loop {
+            portions.rested();
             let due = lives.iter().filter_map(Live::due).min();
             tokio::select! {
                 changed = revision_rx.changed(), if commits.is_none() => {
                     changed.map_err(|_| Refusal::stopping())?;
                     let revision = revision_rx.borrow_and_update().clone();
-                    self.tell_changes(&mut lives, &revision).await?;
+                    self.tell_changes(&mut lives, &revision, portions).await?;
                 }
                 boundary = next_commit(commits.as_mut()) => {
                     let boundary = boundary?;
-                    self.tell_changes(&mut lives, &boundary.revision).await?;
+                    self.tell_changes(&mut lives, &boundary.revision, portions).await?;
                     if lives.iter().any(Live::follows_changes) {
                         self.outlet.sync_done(&boundary).await?;
                     }
                 }
-                () = wait_until(due) => self.tell_due(&mut lives).await?,
+                () = wait_until(due) => self.tell_due(&mut lives, portions).await?,
             }
         }
     }
 
     /// The initial values of all parts.
-    async fn begin(&self, revision: &Arc<Revision>) -> Result<Vec<Live>, End> {
+    async fn begin(
+        &self,
+        revision: &Arc<Revision>,
+        portions: &mut Portions,
+    ) -> Result<Vec<Live>, End> {
+        let mut samples = Samples::default();
         let mut lives = Vec::with_capacity(self.plan.parts.len());
         for part in &self.plan.parts {
-            let sample = self.sample_now(part, revision).await;
+            let sample = self.sample_now(part, revision, &mut samples).await;
             let mut cursor = Cursor::new(part.selection.clone(), sample.tree.clone());
             if !self.plan.updates_only {
                 let time = match part.pace {
@@ -112,7 +136,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                     Pace::Samples { .. } => Time::OfReading { time_ns: sample.time_ns },
                 };
                 let mut teller = self.teller(part, time);
-                teller.tell(cursor.whole(&sample.tree), Tell::All).await?;
+                teller.tell(cursor.whole(&sample.tree), Tell::All, portions).await?;
                 teller.flush().await?;
             }
             let part = part.clone();
@@ -124,25 +148,35 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         Ok(lives)
     }
 
-    async fn tell_changes(&self, lives: &mut [Live], revision: &Revision) -> Result<(), End> {
+    async fn tell_changes(
+        &self,
+        lives: &mut [Live],
+        revision: &Revision,
+        portions: &mut Portions,
+    ) -> Result<(), End> {
         for live in lives.iter_mut().filter(|live| live.follows_changes()) {
-            self.tell_news(live, revision).await?;
+            self.tell_news(live, revision, portions).await?;
         }
         Ok(())
     }
 
-    async fn tell_news(&self, live: &mut Live, revision: &Revision) -> Result<(), End> {
+    async fn tell_news(
+        &self,
+        live: &mut Live,
+        revision: &Revision,
+        portions: &mut Portions,
+    ) -> Result<(), End> {
         if revision.number <= live.told {
             return Ok(()); // a heartbeat was ahead of the commit
         }
         live.told = revision.number;
         let tree = revision.tree(live.part.selection.origin);
         let mut teller = self.teller(&live.part, Time::OfEvent { revision_ns: revision.time_ns });
-        teller.tell(live.cursor.next(tree, Compare::Events), Tell::All).await?;
+        teller.tell(live.cursor.next(tree, Compare::Events), Tell::All, portions).await?;
         teller.flush().await
     }
 
-    async fn tell_due(&self, lives: &mut [Live]) -> Result<(), End> {
+    async fn tell_due(&self, lives: &mut [Live], portions: &mut Portions) -> Result<(), End> {
         let now = Instant::now();
         for live in lives {
             let heartbeat = live.heartbeat_due.is_some_and(|due| due <= now);
@@ -150,19 +184,25 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             if heartbeat || tick.is_some() {
                 let tick = tick.or(live.heartbeat_due).unwrap_or(now);
                 live.schedule(self.sampler, now);
-                self.tell_again(live, tick, heartbeat).await?;
+                self.tell_again(live, tick, heartbeat, portions).await?;
             }
         }
         Ok(())
     }
 
     /// A sample, or a heartbeat of whichever kind.
-    async fn tell_again(&self, live: &mut Live, tick: Instant, heartbeat: bool) -> Result<(), End> {
+    async fn tell_again(
+        &self,
+        live: &mut Live,
+        tick: Instant,
+        heartbeat: bool,
+        portions: &mut Portions,
+    ) -> Result<(), End> {
         let (suppress, deletes) = match live.part.pace {
             Pace::Changes { .. } => {
                 // Removals that nobody was told of yet must not get lost under the repetition.
                 let revision = self.sampler.core().revision();
-                self.tell_news(live, &revision).await?;
+                self.tell_news(live, &revision, portions).await?;
                 (false, false)
             }
             Pace::Samples { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
@@ -171,25 +211,36 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let mut teller = self.teller(&live.part, Time::OfReading { time_ns: sample.time_ns });
         if suppress {
             let tell = if deletes { Tell::All } else { Tell::Updates };
-            teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell).await?;
+            teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell, portions).await?;
         } else {
             if deletes {
                 let walk = live.cursor.next(&sample.tree, Compare::Values);
-                teller.tell(walk, Tell::Deletes).await?;
+                teller.tell(walk, Tell::Deletes, portions).await?;
             }
-            teller.tell(live.cursor.whole(&sample.tree), Tell::All).await?;
+            teller.tell(live.cursor.whole(&sample.tree), Tell::All, portions).await?;
         }
         teller.flush().await
     }
 
-    /// The leaves of a part on top of this very revision, read now if they have to be.
-    async fn sample_now(&self, part: &Part, revision: &Revision) -> Sample {
+    /// The leaves of a part on top of this very revision, read now if they have to be and nobody did.
+    async fn sample_now(
+        &self,
+        part: &Part,
+        revision: &Revision,
+        samples: &mut Samples,
+    ) -> Sample {
         let origin = part.selection.origin;
-        if part.polled {
-            self.sampler.read(origin, revision, Instant::now()).await
-        } else {
-            Sample::of(revision.tree(origin).clone(), now_ns())
+        if !part.polled {
+            return Sample::of(revision.tree(origin).clone(), now_ns());
         }
+        let known = match origin {
+            Origin::OpenConfig => &mut samples.openconfig,
+            Origin::Native => &mut samples.native,
+        };
+        if let Some(sample) = known {
+            return sample.clone();
+        }
+        known.insert(self.sampler.read(origin, revision, Instant::now()).await).clone()
     }
 
     /// The leaves of a part at an instant that it shares with other streams.

@@ -1,0 +1,268 @@
+//! Reading that may be large: how much of it runs where, and when it ends before its time.
+//!
+//! A reading is a pure function of a snapshot that counts what it looks at. It begins where the request is served, since
+//! most are small and a detour costs more than they do. One that turns out to be large is given up there and begun
+//! again beside the runtime's threads, where it waits for its turn; what the first attempt cost is bounded by
+//! [`IN_PLACE`]. A reading whose client is gone ends at the next node that it looks at.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+
+use holdfast_config::LimitExceeded;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{spawn_blocking, yield_now};
+
+use super::status::Refusal;
+
+/// Nodes that one reading may look at on a thread that serves connections. That is some milliseconds; a Get of a box
+/// with a hundred ports stays below.
+pub(super) const IN_PLACE: usize = 20_000;
+/// Nodes of a walk between two looks at what else there is to do: below a millisecond.
+pub(super) const PORTION: usize = 1024;
+
+/// All readings of one service.
+#[derive(Clone, Debug)]
+pub(super) struct Reads {
+    /// Turns of large readings. All processors but one, so that the core task and the connections always have one.
+    turns: Arc<Semaphore>,
+}
+
+/// Why a reading ended without a result.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It is too large for where it runs.
+    Large,
+    /// Nobody wants the result any more.
+    Abandoned,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<LimitExceeded> for Stop {
+    fn from(error: LimitExceeded) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// The work of one reading, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Work {
+    looked_at: Cell<usize>,
+    most: usize,
+    abandoned: Arc<AtomicBool>,
+    /// Why it has to end.
+    stop: RefCell<Option<Stop>>,
+}
+
+impl Work {
+    fn new(most: usize, abandoned: Arc<AtomicBool>) -> Self {
+        Self { looked_at: Cell::new(0), most, abandoned, stop: RefCell::default() }
+    }
+
+    /// Counts nodes that are looked at.
+    pub(super) fn spend(&self, nodes: usize) -> Result<(), Stop> {
+        self.looked_at.set(self.looked_at.get().saturating_add(nodes));
+        if self.looked_at.get() > self.most {
+            return Err(Stop::Large);
+        }
+        match self.abandoned.load(Ordering::Relaxed) {
+            true => Err(Stop::Abandoned),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for walks that know nothing of refusals; [`Work::stopped`] tells why one ended.
+    pub(super) fn look(&self) -> ControlFlow<()> {
+        self.flow(self.spend(1))
+    }
+
+    /// Keeps why a walk has to end.
+    pub(super) fn flow(&self, result: Result<(), Stop>) -> ControlFlow<()> {
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(stop) => {
+                self.stop.borrow_mut().get_or_insert(stop);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Why the last walk ended.
+    pub(super) fn stopped(&self) -> Stop {
+        self.stop.take().unwrap_or(Stop::Abandoned)
+    }
+
+    #[cfg(test)]
+    pub(super) fn looked_at(&self) -> usize {
+        self.looked_at.get()
+    }
+}
+
+/// Tells a reading beside the runtime that its request is gone.
+struct AbandonOnDrop(Arc<AtomicBool>);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+        Self { turns: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))) }
+    }
+}
+
+impl Reads {
+    /// Carries out a reading, which has no effects: it may be begun twice.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        read: impl Fn(&Work) -> Result<T, Stop> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        match read(&Work::new(IN_PLACE, Arc::default())) {
+            Ok(result) => Ok(result),
+            Err(Stop::Refused(refusal)) => Err(refusal),
+            Err(Stop::Large | Stop::Abandoned) => self.run_beside(read).await,
+        }
+    }
+
+    /// Carries out a reading that is known to be large.
+    pub(super) async fn run_beside<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Work) -> Result<T, Stop> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let _until_the_end = AbandonOnDrop(abandoned.clone());
+        let turn = self.turn().await;
+        let task = spawn_blocking(move || {
+            let _turn = turn;
+            read(&Work::new(usize::MAX, abandoned))
+        });
+        match task.await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(Stop::Refused(refusal))) => Err(refusal),
+            // The agent stops: nobody else gives a reading up whose request is still there.
+            Ok(Err(Stop::Large | Stop::Abandoned)) => Err(Refusal::stopping()),
+            Err(panic) => Err(Refusal::internal(panic.to_string())),
+        }
+    }
+
+    async fn turn(&self) -> OwnedSemaphorePermit {
+        self.turns.clone().acquire_owned().await.expect("nobody closes it")
+    }
+
+    /// For walks that rest between portions.
+    pub(super) fn walks(&self) -> Portions {
+        Portions { reads: self.clone(), left: IN_PLACE }
+    }
+}
+
+/// How much the walks of one task may look at before it is the turn of others.
+#[derive(Debug)]
+pub(super) struct Portions {
+    reads: Reads,
+    left: usize,
+}
+
+/// One portion of a walk. Others wait while it lasts, unless it is of the first, which need no turn.
+#[derive(Debug)]
+pub(super) struct Portion {
+    /// Nodes that it may look at.
+    pub(super) nodes: usize,
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Portions {
+    /// A task that had nothing to do for a while begins anew.
+    pub(super) fn rested(&mut self) {
+        self.left = IN_PLACE;
+    }
+
+    /// The next portion, when it is its turn.
+    pub(super) async fn next(&mut self) -> Portion {
+        if self.left > 0 {
+            return Portion { nodes: self.left.min(PORTION), turn: None };
+        }
+        yield_now().await;
+        Portion { nodes: PORTION, turn: Some(self.reads.turn().await) }
+    }
+
+    /// Counts what was looked at.
+    pub(super) fn done(&mut self, portion: Portion, nodes: usize) {
+        self.left = self.left.saturating_sub(nodes);
+        drop(portion.turn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn small_readings_run_in_place_and_large_ones_beside() {
+        for (nodes, begun) in [(IN_PLACE, 1), (IN_PLACE + 1, 2)] {
+            let here = std::thread::current().id();
+            let begins = Arc::new(AtomicUsize::new(0));
+            let count = begins.clone();
+            let elsewhere = Reads::default()
+                .run(move |work| {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    (0..nodes).try_for_each(|_| work.spend(1))?;
+                    assert_eq!(work.looked_at(), nodes);
+                    Ok(std::thread::current().id() != here)
+                })
+                .await
+                .unwrap();
+            assert_eq!((begins.load(Ordering::SeqCst), elsewhere), (begun, begun == 2));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reading_without_a_client_ends_and_gives_its_turn_back() {
+        let reads = Reads { turns: Arc::new(Semaphore::new(1)) };
+        let endless = reads.run_beside(|work| -> Result<(), Stop> {
+            loop {
+                work.spend(1)?;
+            }
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(20), endless).await.is_err());
+        // It has the only turn, so this waits for its end.
+        assert_eq!(reads.run_beside(|_| Ok(7)).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn portions_need_a_turn_when_the_first_are_used_up() {
+        let reads = Reads { turns: Arc::new(Semaphore::new(1)) };
+        let mut portions = reads.walks();
+        let mut free = 0;
+        let portion = loop {
+            let portion = portions.next().await;
+            if portion.turn.is_some() {
+                break portion;
+            }
+            free += portion.nodes;
+            let nodes = portion.nodes;
+            portions.done(portion, nodes);
+        };
+        assert_eq!(free, IN_PLACE);
+        let mut others = reads.walks();
+        others.left = 0;
+        let waiting = tokio::time::timeout(Duration::from_millis(20), others.next());
+        assert!(waiting.await.is_err(), "there is one turn");
+        portions.done(portion, PORTION);
+        assert!(others.next().await.turn.is_some());
+    }
+}
