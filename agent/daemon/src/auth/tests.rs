@@ -20,7 +20,7 @@ use crate::caller::{Caller, Role};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::settings::TlsSettings;
 use crate::store::Store;
-use crate::tls::{Peer, PeerCertificate};
+use crate::tls::{LastStanding, Peer, PeerCertificate};
 
 /// Attempts that are compared before one has to wait: five for nothing, and the one that costs the first wait.
 const COMPARED: usize = 6;
@@ -161,6 +161,8 @@ async fn nobody_is_locked_out_by_others() {
         identity: Some("collector".into()),
         principals: vec!["collector".into()],
         der: CertificateDer::from(Vec::new()),
+        intermediates: Vec::new(),
+        standing: LastStanding::default(),
     };
     let colleague = peer("192.0.2.1");
     assert!(rig.login(&colleague, "bob", "secret").await.is_ok());
