@@ -7,6 +7,7 @@ use crate::document;
 use crate::edit::{Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::layer::{LayerKey, Layers};
 use crate::path::Path;
+use crate::progress::Cancel;
 use crate::schema::Origin;
 
 /// A boot configuration as its owner set it. All of it replaces all of what was set before.
@@ -63,7 +64,11 @@ impl Configuration {
             *layers.tree_mut(layer) = pair.tree(from).clone();
         }
         layers.boot = boot.cloned();
-        self.with_layers(layers, &Attribution::of_trees(self.models(), Operation::Boot))
+        self.with_layers(
+            layers,
+            &Attribution::of_trees(self.models(), Operation::Boot),
+            &Cancel::default(),
+        )
     }
 
     /// The same for a change that may be tried first.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::edit::{Attribution, Edit, EditErrors, Session};
+use crate::edit::{Attribution, Cause, Edit, EditErrors, Session};
 use crate::layer::{LayerKey, Layers, Mark, Service};
+use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
+use crate::progress::Cancel;
 use crate::schema::Origin;
 use crate::tree::Tree;
-use crate::union::{Images, Prov, Work, unite};
+use crate::union::{Images, Problem, Prov, Work, unite};
 
 /// The layers with their union. A clone shares everything.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Configuration {
     factory: Tree<Mark>,
     /// Some leaf of client native may have come with the box. Once true it stays true.
     has_factory: bool,
+    /// List entries of all layers but what is leased.
+    entries: usize,
     work: Work,
 }
 
@@ -28,12 +32,13 @@ impl Configuration {
     /// bring about, count in the order of [`LayerKey::ALL`].
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
-        let (images, _, work) = unite(&models, nothing, &layers);
+        let (images, _, work) = unite(&models, nothing, &layers, &Cancel::default());
+        let entries = entries_after(0, nothing.0, &layers);
         let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
             has_factory |= leaf.meta == Mark::Factory;
         });
-        Self { models, layers, images, factory: Tree::new(), has_factory, work }
+        Self { models, layers, images, factory: Tree::new(), has_factory, entries, work }
     }
 
     /// The same on a box that left the factory with this native configuration. The layers are as
@@ -47,10 +52,11 @@ impl Configuration {
     /// What this would be after a Set. Costs in proportion to what the Set changes.
     ///
     /// # Errors
-    /// All operations that cannot be done, and all conflicts between the origins.
+    /// All operations that cannot be done, and all conflicts between the origins; or that it is more than a
+    /// configuration may have, or that nobody waits for it any more.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
         let (layers, attribution) = Session::new(self).run(edit)?;
-        self.with_layers(layers, &attribution)
+        self.with_layers(layers, &attribution, &edit.cancel)
     }
 
     /// What this would be with a service's layers switched on or off. Client and boot pairs agree
@@ -59,7 +65,7 @@ impl Configuration {
     pub fn switched(&self, service: Service, on: bool) -> Self {
         let mut layers = self.layers.clone();
         layers.switch(service, on);
-        let (images, _, work) = unite(&self.models, (&self.layers, &self.images), &layers);
+        let (images, _, work) = self.united(&layers, &Cancel::default());
         Self { layers, images, work, ..self.clone() }
     }
 
@@ -68,12 +74,23 @@ impl Configuration {
         &self,
         layers: Layers,
         attribution: &Attribution<'_>,
+        cancel: &Cancel,
     ) -> Result<Self, EditErrors> {
-        let (images, problems, work) = unite(&self.models, (&self.layers, &self.images), &layers);
+        let refused = |cause: Cause| EditErrors(vec![attribution.implied(cause)]);
+        let entries = entries_after(self.entries, &self.layers, &layers);
+        if entries > self.entries {
+            LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
+        }
+        let (images, problems, work) = self.united(&layers, cancel);
+        cancel.check().map_err(|stop| refused(stop.into()))?;
         if !problems.is_empty() {
             return Err(attribution.errors(problems));
         }
-        Ok(Self { layers, images, work, ..self.clone() })
+        Ok(Self { layers, images, entries, work, ..self.clone() })
+    }
+
+    fn united(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, Work) {
+        unite(&self.models, (&self.layers, &self.images), layers, cancel)
     }
 
     pub(crate) fn layers_mut(&mut self) -> &mut Layers {
@@ -94,8 +111,9 @@ impl Configuration {
             *layers.tree_mut(client) = other.tree(client).clone();
         }
         layers.annotation = other.annotation.clone();
-        let (images, _, work) = unite(&self.models, (&self.layers, &self.images), &layers);
-        Self { layers, images, work, ..self.clone() }
+        let (images, _, work) = self.united(&layers, &Cancel::default());
+        let entries = entries_after(self.entries, &self.layers, &layers);
+        Self { layers, images, entries, work, ..self.clone() }
     }
 
     pub fn models(&self) -> &Models {
@@ -130,7 +148,21 @@ impl Configuration {
         self.work
     }
 
+    /// List entries of all layers but what is leased.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
     pub(crate) fn has_factory(&self) -> bool {
         self.has_factory
     }
+}
+
+/// The list entries of `new`, when `old` has so many. What is leased is not the doing of who is refused.
+fn entries_after(entries: usize, old: &Layers, new: &Layers) -> usize {
+    let counted = LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::LEASE);
+    counted.fold(entries, |entries, layer| {
+        let (gained, lost) = Tree::entries_changed(old.tree(layer), new.tree(layer));
+        entries + gained - lost
+    })
 }

@@ -3,6 +3,7 @@
 //! The text is a JSON document, or text of the command line: a document begins with a brace, and no
 //! line of the command line does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cli::{self, Act, CliError, Statement};
@@ -15,6 +16,7 @@ use crate::json::{self, Flavour, Parsed};
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::models::Models;
 use crate::path::Path;
+use crate::progress::Cancel;
 use crate::schema::{Origin, Schema};
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
@@ -55,7 +57,11 @@ pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErr
         let mut layers = Layers::new();
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = tree.clone();
         let empty = Configuration::new(models.clone(), Layers::new());
-        empty.with_layers(layers, &Attribution::of_trees(models, |_| Operation::Factory))?;
+        empty.with_layers(
+            layers,
+            &Attribution::of_trees(models, |_| Operation::Factory),
+            &Cancel::default(),
+        )?;
         return Ok(tree);
     }
     client(models, &[(Origin::Native, given)], &|_| Operation::Factory)?;
@@ -143,21 +149,33 @@ fn carry_out(
     mark: Mark,
 ) -> (Tree<Mark>, Vec<(usize, InstancePath)>) {
     let mut tree = Tree::new();
-    let mut absent: Vec<(usize, InstancePath)> = Vec::new();
+    let mut absent: BTreeMap<InstancePath, usize> = BTreeMap::new();
     for Statement { line, path, act } in statements {
         match act {
             Act::No => {
                 tree.remove(schema, &path);
-                absent.retain(|(_, other)| !other.starts_with(&path));
-                absent.push((line, path));
+                let below = absent.range(path.clone()..).map(|(other, _)| other);
+                let below: Vec<_> =
+                    below.take_while(|other| other.starts_with(&path)).cloned().collect();
+                for other in below {
+                    absent.remove(&other);
+                }
+                absent.insert(path, line);
                 continue;
             }
             Act::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
             Act::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
         }
         // The last word counts.
-        absent.retain(|(_, other)| !path.starts_with(other));
+        for length in 0..=path.0.len() {
+            if absent.is_empty() {
+                break;
+            }
+            absent.remove(&InstancePath(path.0[..length].to_vec()));
+        }
     }
+    let mut absent: Vec<_> = absent.into_iter().map(|(path, line)| (line, path)).collect();
+    absent.sort_unstable();
     (tree, absent)
 }
 

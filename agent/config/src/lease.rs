@@ -10,6 +10,7 @@ use crate::edit::{Attribution, Cause, EditError, EditErrors, Operation};
 use crate::layer::{LayerKey, Mark};
 use crate::models::Models;
 use crate::path::{Elem, Path};
+use crate::progress::Cancel;
 use crate::resolve::PathError;
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
@@ -55,7 +56,11 @@ impl Configuration {
         }
         let mut layers = self.layers().clone();
         *layers.tree_mut(LayerKey::LEASE) = tree;
-        self.with_layers(layers, &Attribution::of_trees(self.models(), |_| Operation::Lease))
+        self.with_layers(
+            layers,
+            &Attribution::of_trees(self.models(), |_| Operation::Lease),
+            &Cancel::default(),
+        )
     }
 }
 

@@ -87,6 +87,27 @@ pub static REQUEST_PATHS: Limit = Limit {
     reason: "a controller that names more leaves than this asks for what is above them",
 };
 
+pub static SET_OPERATIONS: Limit = Limit {
+    name: "set-operations",
+    figure: 1_000_000,
+    unit: "operations in a Set",
+    reason: "controllers send a box leaf by leaf; this many small updates take 2 s, and each is answered by itself",
+};
+
+pub static JOINED_PATHS: Limit = Limit {
+    name: "joined-paths",
+    figure: 256 << 20,
+    unit: "octets of copies of the prefix",
+    reason: "each path is looked up with the prefix before it; 100 000 of them with the longest of the models are 50 MiB",
+};
+
+pub static WILDCARD_DELETES: Limit = Limit {
+    name: "wildcard-deletes",
+    figure: 256,
+    unit: "deletes with a wildcard in a Set",
+    reason: "each looks through all entries of a list, whatever the others have removed already",
+};
+
 pub static SUBSCRIPTIONS: Limit = Limit {
     name: "subscriptions",
     figure: 10_000,
@@ -110,9 +131,9 @@ pub static LEAF_LIST_ENTRIES: Limit = Limit {
 
 pub static LIST_ENTRIES: Limit = Limit {
     name: "list-entries",
-    figure: 2_000_000,
+    figure: 1_000_000,
     unit: "list entries in a configuration",
-    reason: "ten full tables of today's largest static configurations; each entry takes about 1 KiB",
+    reason: "five times the largest static configurations in use (100 000 routes have 200 000); an entry takes 2 to 3 KiB",
 };
 
 pub static ANSWER_SIZE: Limit = Limit {
@@ -130,7 +151,7 @@ pub static ERROR_TEXT: Limit = Limit {
 };
 
 /// Every limit of a request.
-pub static REQUEST_LIMITS: [&Limit; 13] = [
+pub static REQUEST_LIMITS: [&Limit; 16] = [
     &MESSAGE_SIZE,
     &READ_MESSAGE_SIZE,
     &PLAIN_MESSAGE_SIZE,
@@ -138,6 +159,9 @@ pub static REQUEST_LIMITS: [&Limit; 13] = [
     &PATH_DEPTH_WILDCARDS,
     &ELEMENT_KEYS,
     &REQUEST_PATHS,
+    &SET_OPERATIONS,
+    &JOINED_PATHS,
+    &WILDCARD_DELETES,
     &SUBSCRIPTIONS,
     &NAMED_NODES,
     &LEAF_LIST_ENTRIES,
@@ -185,8 +209,8 @@ pub fn message_limit(method: &str) -> &'static Limit {
 /// The end of an error text that was longer than [`ERROR_TEXT`] allows.
 pub const CUT_MARK: &str = "... (cut)";
 
-/// Octets of what a client sent that an error text repeats, so that there is room for what is wrong with it.
-const EXCERPT: usize = ERROR_TEXT.figure / 4;
+/// Octets that an error text repeats of one path or value, so that there is room for what is wrong with it.
+pub const EXCERPT: usize = ERROR_TEXT.figure / 4;
 
 /// An error in words, no longer than [`ERROR_TEXT`]. What is too long is cut, ends with [`CUT_MARK`], and costs no more
 /// memory than what is kept.
@@ -194,9 +218,9 @@ pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(error, ERROR_TEXT.figure)
 }
 
-/// What an error text repeats of a request: a path, a name, a value.
-pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
-    cut_text(text, EXCERPT)
+/// A path, a name or a value for an error text, at most [`EXCERPT`] octets of it.
+pub fn excerpt(of: impl fmt::Display) -> String {
+    cut_text(&of, EXCERPT)
 }
 
 fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
+use crate::progress::Stop;
+
 /// One line with something to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
@@ -18,6 +21,35 @@ pub(super) struct Token {
     pub(super) quoted: bool,
 }
 
+/// Why a line cannot be read.
+#[derive(Debug)]
+pub(super) struct Misread {
+    pub(super) reason: String,
+    /// Why the text is read no further, if it is for that.
+    pub(super) stop: Option<Stop>,
+}
+
+impl From<String> for Misread {
+    fn from(reason: String) -> Self {
+        Self { reason, stop: None }
+    }
+}
+
+impl From<Stop> for Misread {
+    fn from(stop: Stop) -> Self {
+        Self { reason: stop.to_string(), stop: Some(stop) }
+    }
+}
+
+impl From<LimitExceeded> for Misread {
+    fn from(limit: LimitExceeded) -> Self {
+        Stop::from(limit).into()
+    }
+}
+
+/// Words of a line that are no entries of a leaf-list: names and keys on the way to it. The models are not nearly so
+/// deep.
+const MAX_NAMES: usize = 100;
 const BLANK: [char; 2] = [' ', '\t'];
 const COMMENT: [char; 2] = ['!', '#'];
 
@@ -32,7 +64,10 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 }
 
 /// Splits a line at its blanks; a word that is `!` or `#` ends it.
-pub(super) fn words(line: &str) -> Result<Vec<Token>, String> {
+///
+/// # Errors
+/// When a quote or an escape is wrong, or when there are more words than the longest leaf-list has entries.
+pub(super) fn words(line: &str) -> Result<Vec<Token>, Misread> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(BLANK);
     while !rest.is_empty() {
@@ -41,7 +76,10 @@ pub(super) fn words(line: &str) -> Result<Vec<Token>, String> {
             break;
         }
         if !after.is_empty() && !after.starts_with(BLANK) {
-            return Err("a blank is missing after a closing quote".to_owned());
+            return Err("a blank is missing after a closing quote".to_owned().into());
+        }
+        if words.len() == MAX_NAMES + LEAF_LIST_ENTRIES.figure {
+            return Err(LimitExceeded { limit: &LEAF_LIST_ENTRIES }.into());
         }
         words.push(token);
         rest = after.trim_start_matches(BLANK);

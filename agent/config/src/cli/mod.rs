@@ -23,7 +23,7 @@ mod running;
 mod show;
 
 pub use grammar::Grammar;
-pub use parse::parse;
+pub use parse::{parse, parse_counted};
 pub use print::{line, print, print_every};
 pub use running::running;
 pub use show::{SHOWS, Show, UnknownCommand, show};
@@ -31,6 +31,7 @@ pub use show::{SHOWS, Show, UnknownCommand, show};
 use std::fmt;
 
 use crate::instance::InstancePath;
+use crate::progress::Stop;
 use crate::value::Value;
 
 /// What gNMI calls the origin of these texts. Answers carry the first name, the second is what
@@ -65,6 +66,8 @@ pub struct CliError {
     /// The line as it was given, without what surrounds it.
     pub text: String,
     pub reason: String,
+    /// Why the text is read no further, if it is for that.
+    pub stop: Option<Stop>,
 }
 
 impl fmt::Display for CliError {

@@ -5,9 +5,11 @@
 //! since nobody knows where it belongs.
 
 use super::grammar::{Grammar, NO, Word};
-use super::lines::{Line, Token, lines, words};
+use super::lines::{Line, Misread, Token, lines, words};
 use super::{Act, CliError, Statement};
 use crate::instance::{InstancePath, Step};
+use crate::limits;
+use crate::progress::Progress;
 use crate::schema::types::Base;
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
@@ -20,11 +22,25 @@ const MAX_ERRORS: usize = 100;
 /// # Errors
 /// All lines that cannot be read, the first [`MAX_ERRORS`] of them.
 pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError>> {
+    parse_counted(schema, text, &Progress::default())
+}
+
+/// The same of a text that is part of a request, for as long as somebody waits for it. Each line that opens a list
+/// entry counts.
+///
+/// # Errors
+/// As [`parse`]; the text is read no further than to where it is too large, or nobody waits any more.
+pub fn parse_counted(
+    schema: &Schema,
+    text: &str,
+    progress: &Progress,
+) -> Result<Vec<Statement>, Vec<CliError>> {
     let grammar = Grammar::new(schema);
     let mut reader = Reader::new(&grammar);
     for line in lines(text) {
-        reader.line(&line);
-        if reader.errors.len() == MAX_ERRORS {
+        reader.line(&line, progress);
+        let stopped = reader.errors.last().is_some_and(|error| error.stop.is_some());
+        if stopped || reader.errors.len() == MAX_ERRORS {
             break;
         }
     }
@@ -76,9 +92,9 @@ impl<'a> Reader<'a> {
         Self { grammar, statements, errors, levels, last: Below::Skipped }
     }
 
-    fn line(&mut self, line: &Line<'a>) {
+    fn line(&mut self, line: &Line<'a>, progress: &Progress) {
         if let Err(reason) = self.find_level(line.indent) {
-            self.fail(line, reason);
+            self.fail(line, reason.into());
             self.levels.push(Level { indent: Some(line.indent), block: None });
         }
         let innermost = self.levels.last().expect("the outermost level stays");
@@ -86,21 +102,28 @@ impl<'a> Reader<'a> {
             self.last = Below::Skipped;
             return;
         };
-        match self.read(block, line.text) {
+        let read = self.read(block, line.text).and_then(|read| {
+            let entries = usize::from(matches!(read.0, Some((_, Act::Enter))));
+            progress.count_entries(entries)?;
+            Ok(read)
+        });
+        match read {
             Ok((said, below)) => {
                 let statement = |(path, act)| Statement { line: line.number, path, act };
                 self.statements.extend(said.map(statement));
                 self.last = below;
             }
-            Err(reason) => {
-                self.fail(line, reason);
+            Err(misread) => {
+                self.fail(line, misread);
                 self.last = Below::Skipped;
             }
         }
     }
 
-    fn fail(&mut self, line: &Line<'_>, reason: String) {
-        self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason });
+    fn fail(&mut self, line: &Line<'_>, misread: Misread) {
+        let Misread { reason, stop } = misread;
+        let reason = limits::excerpt(reason);
+        self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason, stop });
     }
 
     /// Opens or closes blocks until the innermost has this indentation.
@@ -137,10 +160,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&self, block: Block, text: &str) -> Result<Read, String> {
+    fn read(&self, block: Block, text: &str) -> Result<Read, Misread> {
         let tokens = words(text)?;
         match tokens.split_first() {
-            Some((first, rest)) if first.text == NO && !first.quoted => self.negation(block, rest),
+            Some((first, rest)) if first.text == NO && !first.quoted => {
+                Ok(self.negation(block, rest)?)
+            }
             _ => self.statement(block, &tokens),
         }
     }
@@ -157,10 +182,11 @@ impl<'a> Reader<'a> {
         Ok((Some((block.path, Act::No)), Below::Nothing(format!("a line with `{NO}`"))))
     }
 
-    fn statement(&self, block: Block, tokens: &[Token]) -> Result<Read, String> {
+    fn statement(&self, block: Block, tokens: &[Token]) -> Result<Read, Misread> {
         let (block, word, rest) = self.walk(block, tokens)?;
         match &self.grammar.schema().node(block.at).kind {
             NodeKind::Leaf | NodeKind::LeafList => {
+                limits::LEAF_LIST_ENTRIES.check(rest.len())?;
                 let word = word.map(|word| word.text.clone()).unwrap_or_default();
                 let value =
                     self.value(block.at, rest).map_err(|reason| format!("`{word}`: {reason}"))?;
@@ -284,7 +310,14 @@ impl<'a> Reader<'a> {
     fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
         /// Letters that may be wrong, missing or swapped.
         const TYPING_MISTAKES: usize = 2;
+        /// Of UTF-8.
+        const MAX_OCTETS_OF_A_LETTER: usize = 4;
         let words = || self.grammar.proposed(at).map(|it| it.text.as_str());
+        // The distance of two words is found in a table of all pairs of their letters.
+        let longest = words().map(str::len).max().unwrap_or_default();
+        if word.len() > MAX_OCTETS_OF_A_LETTER * (longest + TYPING_MISTAKES) {
+            return None;
+        }
         let distance = |known: &&str| strsim::damerau_levenshtein(known, word);
         let close = words().min_by_key(distance).filter(|known| {
             distance(known) <= TYPING_MISTAKES && distance(known) < word.chars().count()

@@ -1,11 +1,13 @@
 //! Carries the operations of one Set out on a copy of the layers.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use super::admission::{Forms, Gate};
 use super::blame::Attribution;
-use super::merge::{joined, merge};
-use super::payload::{self, Supplied};
+use super::errors::MAX_ERRORS;
+use super::merge::{Additions, Merge};
+use super::payload::{self, Misfit, Supplied};
 use super::ports::{FactoryPorts, Port};
 use super::reconcile::{Reconciler, check_supported};
 use super::text::Negation;
@@ -13,7 +15,9 @@ use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark};
+use crate::limits::{WILDCARD_DELETES, excerpt};
 use crate::models::Models;
+use crate::progress::{Progress, Stop};
 use crate::resolve::Pattern;
 use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, Found, Leaf, is_key};
@@ -28,11 +32,16 @@ pub(crate) struct Session<'a> {
     /// What the operations named, to tell which one a later problem is about.
     pub(super) attribution: Attribution<'a>,
     pub(super) ports: FactoryPorts<'a>,
+    /// What is added to leaf-lists, which the layers do not hold yet.
+    pub(super) additions: Additions,
     /// What texts of the command line said is to be gone.
     pub(super) negations: Vec<Negation>,
     /// What the author of the request may write.
     pub(super) gate: Gate,
     pub(super) forms: Forms,
+    pub(super) progress: Progress,
+    /// Deletes so far that had to look through lists.
+    wildcard_deletes: usize,
     /// The request writes both origins.
     mixed: bool,
     /// Units that were sent back as Get showed them, when the request writes both origins.
@@ -47,9 +56,12 @@ impl<'a> Session<'a> {
             errors: Vec::new(),
             attribution: Attribution::new(before.models()),
             ports: FactoryPorts::of(before.models(), before.factory()),
+            additions: Additions::default(),
             negations: Vec::new(),
             gate: Gate::default(),
             forms: Forms::default(),
+            progress: Progress::default(),
+            wildcard_deletes: 0,
             mixed: false,
             kept: Vec::new(),
         }
@@ -59,6 +71,7 @@ impl<'a> Session<'a> {
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
         self.gate = edit.gate.clone();
         self.attribution.gate = edit.gate.clone();
+        self.progress = Progress::new(edit.cancel.clone());
         self.forms = edit.forms();
         if edit.union_replace.is_empty() {
             self.plain(edit);
@@ -79,19 +92,37 @@ impl<'a> Session<'a> {
     fn plain(&mut self, edit: &Edit) {
         self.mixed = edit.origins().count() > 1;
         for (at, target) in edit.deletes.iter().enumerate() {
+            if self.must_stop(Operation::Delete(at)) {
+                return;
+            }
             self.delete(Operation::Delete(at), target);
         }
         self.admit_texts(edit);
-        for (at, (target, payload)) in edit.replaces.iter().enumerate() {
-            self.write(Operation::Replace(at), target, payload);
+        let replaces = edit.replaces.iter().enumerate();
+        let replaces = replaces.map(|(at, it)| (Operation::Replace(at), it));
+        let updates = edit.updates.iter().enumerate();
+        let updates = updates.map(|(at, it)| (Operation::Update(at), it));
+        for (operation, (target, payload)) in replaces.chain(updates) {
+            if self.must_stop(operation) {
+                return;
+            }
+            self.write(operation, target, payload);
         }
-        for (at, (target, payload)) in edit.updates.iter().enumerate() {
-            self.write(Operation::Update(at), target, payload);
-        }
+        self.settle_additions();
         self.check_negations(false);
         let (before, attribution) = (self.before, &self.attribution);
         let conflicts = super::kept::conflicts(before, &self.layers, &self.kept, attribution);
         self.errors.extend(conflicts);
+    }
+
+    /// True when the rest of the request is not looked at: it is too large already, or nobody waits for it any more,
+    /// which is noted.
+    pub(super) fn must_stop(&mut self, operation: Operation) -> bool {
+        let stop = self.progress.check().err();
+        if stop == Some(Stop::Abandoned) {
+            self.refuse(operation, "/".to_owned(), Cause::Abandoned);
+        }
+        stop.is_some()
     }
 
     pub(super) fn models(&self) -> &'a Models {
@@ -104,6 +135,12 @@ impl<'a> Session<'a> {
             Ok(patterns) => patterns,
             Err(error) => return self.fail(operation, target, Cause::from(&error)),
         };
+        if patterns.iter().any(|pattern| pattern.concrete().is_none()) {
+            self.wildcard_deletes += 1;
+            if let Err(error) = WILDCARD_DELETES.check(self.wildcard_deletes) {
+                return self.fail(operation, target, Cause::Limit(error));
+            }
+        }
         let writable = |pattern: &&Pattern| node_at(schema, pattern.last()).config;
         if !patterns.iter().any(|pattern| writable(&pattern)) {
             return self.fail(operation, target, Cause::ReadOnly);
@@ -173,8 +210,9 @@ impl<'a> Session<'a> {
     fn clear_factory(&mut self, at: &InstancePath, found: Found<'_, Mark>, kept: &[InstancePath]) {
         let map = &self.models().map;
         let mut natives = Vec::new();
+        let kept = outermost(kept);
         found.walk(&mut at.clone(), &mut |path, _| {
-            if !kept.iter().any(|unit| path.starts_with(unit)) {
+            if !is_within(path, &kept) {
                 natives.extend(map.down_path(path));
             }
         });
@@ -216,7 +254,7 @@ impl<'a> Session<'a> {
             return;
         }
         self.attribution.path(operation, target.origin, named);
-        let supplied = match payload::read(schema, &path, payload) {
+        let supplied = match payload::read(schema, &path, payload, &self.progress) {
             Ok(supplied) => supplied,
             Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
         };
@@ -271,11 +309,16 @@ impl<'a> Session<'a> {
         }
         let tree = self.layers.tree_mut(LayerKey::client(target.origin));
         let node = schema.node(step.node);
-        let value = match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
-            (true, Some(held)) => joined(node, &held.value, &value),
-            _ => value,
-        };
-        tree.set_leaf(schema, path, Leaf::new(value, Mark::Explicit));
+        let leaf = Leaf::new(value, Mark::Explicit);
+        match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
+            (true, Some(held)) => {
+                let added = self.additions.add((target.origin, path), &held.value, &leaf);
+                if let Err(error) = added {
+                    return self.fail(operation, target, Cause::Limit(error));
+                }
+            }
+            _ => tree.set_leaf(schema, path, leaf),
+        }
         self.fill_mirrors(target.origin, path);
         if replace {
             self.clear_factory_below(target.origin, path, &[]);
@@ -300,8 +343,8 @@ impl<'a> Session<'a> {
         if let Some(held) = held.filter(|held| *held != value) {
             let cause = Cause::KeyMismatch {
                 key: name.to_string(),
-                entry: held.to_string(),
-                given: value.to_string(),
+                entry: excerpt(held),
+                given: excerpt(value),
             };
             return self.fail(operation, target, cause);
         }
@@ -327,7 +370,11 @@ impl<'a> Session<'a> {
         }
         match replace {
             true => self.replace_branch(operation, origin, path, &branch),
-            false => self.merge_branch(origin, path, &branch),
+            false => {
+                if let Err(misfit) = self.merge_branch(origin, path, &branch) {
+                    return self.refuse(operation, misfit.path, misfit.cause);
+                }
+            }
         }
         self.fill_mirrors(origin, path);
     }
@@ -349,8 +396,8 @@ impl<'a> Session<'a> {
             if let Some(given) = given.filter(|given| container == inside && *given != held) {
                 return Err(Cause::KeyMismatch {
                     key: self.models().schema(origin).node(*leaf).name.to_string(),
-                    entry: held.to_string(),
-                    given: given.to_string(),
+                    entry: excerpt(held),
+                    given: excerpt(given),
                 });
             }
         }
@@ -393,16 +440,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn merge_branch(&mut self, origin: Origin, path: &InstancePath, branch: &Arc<Branch<Mark>>) {
+    fn merge_branch(
+        &mut self,
+        origin: Origin,
+        path: &InstancePath,
+        branch: &Arc<Branch<Mark>>,
+    ) -> Result<(), Misfit> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
         if tree.get(path).is_none() {
             if branch.given || !branch.children().is_empty() {
                 tree.put(schema, path, Child::Container(branch.clone()), &Mark::Explicit);
             }
-            return;
+            return Ok(());
         }
-        merge(schema, tree.branch_mut(schema, &path.0, &Mark::Explicit), branch);
+        let mut merge = Merge::new(schema, (origin, path), &mut self.additions);
+        merge.branch(tree.branch_mut(schema, &path.0, &Mark::Explicit), branch)
+    }
+
+    pub(super) fn settle_additions(&mut self) {
+        let models = self.models();
+        self.additions.settle(models, &mut self.layers);
     }
 
     /// Restores the leaves that repeat keys in the entries on the way to `path`.
@@ -425,11 +483,13 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn fail(&mut self, operation: Operation, target: &Target, cause: Cause) {
-        self.refuse(operation, target.path.to_string(), cause);
+        self.refuse(operation, &target.path, cause);
     }
 
-    pub(super) fn refuse(&mut self, operation: Operation, path: String, cause: Cause) {
-        self.errors.push(EditError { operation, path, cause });
+    pub(super) fn refuse(&mut self, operation: Operation, path: impl Display, cause: Cause) {
+        if self.errors.len() < MAX_ERRORS || cause == Cause::Denied {
+            self.errors.push(EditError::new(operation, path, cause));
+        }
     }
 }
 
@@ -454,6 +514,21 @@ fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
     for (config, leaf, value) in mirrors {
         entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
     }
+}
+
+/// The units that are in no other one, ascending.
+fn outermost(units: &[InstancePath]) -> Vec<&InstancePath> {
+    let mut sorted: Vec<&InstancePath> = units.iter().collect();
+    sorted.sort_unstable();
+    // What is in a unit stands right behind it.
+    sorted.dedup_by(|inner, unit| inner.starts_with(unit));
+    sorted
+}
+
+/// True when a path is one of the `outermost` units, or in one: if it is, then in the last that does not come behind it.
+fn is_within(path: &InstancePath, outermost: &[&InstancePath]) -> bool {
+    let behind = outermost.partition_point(|unit| *unit <= path);
+    behind.checked_sub(1).is_some_and(|at| path.starts_with(outermost[at]))
 }
 
 fn node_at(schema: &Schema, node: Option<NodeId>) -> &Node {

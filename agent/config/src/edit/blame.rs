@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::admission::Gate;
-use super::errors::Side;
+use super::errors::{MAX_CONFLICTS, Side};
 use super::{Cause, Conflict, EditError, EditErrors, Operation};
 use crate::cli::{self, Act, Statement};
 use crate::instance::InstancePath;
 use crate::layer::LayerKey;
+use crate::limits::excerpt;
 use crate::models::Models;
 use crate::resolve::Pattern;
 use crate::schema::{NodeId, Origin, Schema};
@@ -83,9 +84,10 @@ impl<'a> Attribution<'a> {
         self.named.push(Named::Text(text));
     }
 
-    /// All problems of the union, in the order of the operations that they are about.
+    /// The problems of the union, the first [`MAX_CONFLICTS`] of them, in the order of the operations that they are about.
     pub(crate) fn errors(&self, problems: Vec<Problem>) -> EditErrors {
-        let mut errors: Vec<_> = problems.into_iter().map(|it| self.problem(it)).collect();
+        let problems = problems.into_iter().take(MAX_CONFLICTS);
+        let mut errors: Vec<_> = problems.map(|it| self.problem(it)).collect();
         errors.sort_by_key(|error| error.operation);
         EditErrors(errors)
     }
@@ -127,7 +129,7 @@ impl<'a> Attribution<'a> {
     pub(super) fn error(&self, subject: Subject<'_>, cause: Cause) -> EditError {
         let culprit = self.named.iter().rev().find_map(|named| self.culprit(named, subject));
         let culprit = culprit.unwrap_or_else(|| self.last(subject));
-        EditError { operation: culprit.operation, path: culprit.place, cause }
+        EditError::new(culprit.operation, culprit.place, cause)
     }
 
     fn culprit(&self, named: &Named, subject: Subject<'_>) -> Option<Culprit> {
@@ -160,7 +162,7 @@ impl<'a> Attribution<'a> {
     }
 
     /// The error of the last operation, about something that is not to be named.
-    pub(super) fn implied(&self, cause: Cause) -> EditError {
+    pub(crate) fn implied(&self, cause: Cause) -> EditError {
         let (operation, place) = match self.named.last() {
             Some(Named::Path { operation, origin, pattern }) => {
                 let path = pattern.concrete().unwrap_or_default();
@@ -169,7 +171,7 @@ impl<'a> Attribution<'a> {
             Some(Named::Text(text)) => (text.operation, "/".to_owned()),
             None => (Operation::Update(0), "/".to_owned()),
         };
-        EditError { operation, path: place, cause }
+        EditError::new(operation, place, cause)
     }
 
     /// What one layer has to say of `subject`, in the words of its own model. No value: it is to
@@ -180,11 +182,12 @@ impl<'a> Attribution<'a> {
         subject: Subject<'_>,
         value: Option<&Value>,
     ) -> Side {
-        let said = value.map_or_else(|| "to be absent".to_owned(), |value| format!("`{value}`"));
+        let said =
+            value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", excerpt(it)));
         let side = self.side_saying(layer, subject, said);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
         let line = native.filter(|path| self.gate.may_read(Origin::Native, path));
-        Side { line: line.and_then(|path| self.line(path, value)), ..side }
+        Side { line: line.and_then(|path| self.line(path, value)).map(excerpt), ..side }
     }
 
     /// The same in other words. What the author of the request may not read is not told.
@@ -241,7 +244,7 @@ impl Text {
     /// A line with its number.
     pub(super) fn quoted(&self, line: usize) -> String {
         let said = line.checked_sub(1).and_then(|at| self.lines().said.get(at));
-        format!("line {line}: {}", said.map_or("", String::as_str))
+        excerpt(format_args!("line {line}: {}", said.map_or("", String::as_str)))
     }
 
     fn lines(&self) -> &Lines {
@@ -253,5 +256,5 @@ impl Text {
 }
 
 fn shown(schema: &Schema, path: &InstancePath) -> String {
-    path.to_path(schema).to_string()
+    excerpt(path.to_path(schema))
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use crate::layer::{LayerKey, Service};
+use crate::limits::{LimitExceeded, excerpt};
+use crate::progress::Stop;
 use crate::resolve::PathError;
 use crate::schema::Origin;
 
@@ -85,6 +87,12 @@ pub enum Cause {
     Incomplete,
     #[error("it means nothing without `{0}`")]
     NoneOf(String),
+    /// It is more than one request, or one configuration, may have.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// Its author has gone.
+    #[error("nobody waits for it any more")]
+    Abandoned,
 }
 
 /// Both sides of a conflict.
@@ -103,6 +111,36 @@ pub struct Side {
     pub value: String,
     /// The same as a line of the command line's text, where that is how it is written.
     pub line: Option<String>,
+}
+
+/// Errors that one refusal tells of, beside those of a policy: whoever sent more mistakes than this has one to find.
+pub(super) const MAX_ERRORS: usize = 1000;
+/// Conflicts that one refusal tells of: each is looked up in all that the request named, to be told in its words.
+pub(super) const MAX_CONFLICTS: usize = 100;
+
+impl EditError {
+    /// An error with no more text of the request than a message is to repeat.
+    pub(super) fn new(operation: Operation, path: impl fmt::Display, cause: Cause) -> Self {
+        Self { operation, path: excerpt(path), cause: cause.in_excerpts() }
+    }
+}
+
+impl Cause {
+    fn in_excerpts(self) -> Self {
+        match self {
+            Self::Malformed(text) => Self::Malformed(excerpt(text)),
+            Self::BadValue(text) => Self::BadValue(excerpt(text)),
+            Self::MissingKeys(text) => Self::MissingKeys(excerpt(text)),
+            Self::Unsupported(text) => Self::Unsupported(excerpt(text)),
+            Self::KeyMismatch { key, entry, given } => {
+                Self::KeyMismatch { key, entry: excerpt(entry), given: excerpt(given) }
+            }
+            Self::Contradiction { held, given } => {
+                Self::Contradiction { held: excerpt(held), given: excerpt(given) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl EditErrors {
@@ -160,6 +198,15 @@ impl fmt::Display for Operation {
             Self::Seed(Origin::Native) => "begin with dynamic_vendor_config at",
             Self::Seed(Origin::OpenConfig) => "begin with dynamic_oc_config at",
         })
+    }
+}
+
+impl From<Stop> for Cause {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Limit(error) => Self::Limit(error),
+            Stop::Abandoned => Self::Abandoned,
+        }
     }
 }
 

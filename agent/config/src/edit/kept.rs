@@ -2,6 +2,7 @@
 //! the other origin is written in the same request.
 
 use super::blame::{Attribution, Subject};
+use super::errors::MAX_CONFLICTS;
 use super::{Cause, Conflict, EditError, Operation};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
@@ -20,7 +21,7 @@ pub(super) fn conflicts(
     for (operation, origin, unit) in kept {
         let Some(found) = before.config_view(*origin).get(unit) else { continue };
         found.walk(&mut unit.clone(), &mut |path, leaf| {
-            if leaf.meta == Mark::Explicit {
+            if leaf.meta == Mark::Explicit || errors.len() == MAX_CONFLICTS {
                 return;
             }
             let Some((other, held)) = other_side(before, layers, *origin, path, &leaf.value) else {
@@ -38,11 +39,9 @@ pub(super) fn conflicts(
                 attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(values.0)),
                 attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, Some(values.1)),
             ];
-            errors.push(EditError {
-                operation: *operation,
-                path: path.to_path(before.models().schema(*origin)).to_string(),
-                cause: Cause::Conflict(Box::new(Conflict { sides })),
-            });
+            let cause = Cause::Conflict(Box::new(Conflict { sides }));
+            let path = path.to_path(before.models().schema(*origin));
+            errors.push(EditError::new(*operation, path, cause));
         });
     }
     errors

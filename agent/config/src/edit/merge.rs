@@ -1,70 +1,167 @@
 //! What an update adds to what is there.
 
-use crate::layer::Mark;
-use crate::schema::{Node, NodeKind, Schema};
-use crate::tree::{Branch, Child};
+use std::collections::BTreeMap;
+
+use super::Cause;
+use super::payload::Misfit;
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::{LayerKey, Layers, Mark};
+use crate::leaf_list::Entries;
+use crate::limits::LimitExceeded;
+use crate::models::Models;
+use crate::schema::{NodeId, NodeKind, Origin, Schema};
+use crate::tree::{Branch, Child, Leaf};
 use crate::value::Value;
 
-/// Adds all of `from` to `into`: leaves in place of those there, leaf-lists joined.
-pub(super) fn merge(schema: &Schema, into: &mut Branch<Mark>, from: &Branch<Mark>) {
-    into.given |= from.given;
-    for (node, child) in from.children() {
-        match child {
-            Child::Leaf(leaf) => {
-                let of = schema.node(*node);
-                let value = match into.value(*node) {
-                    Some(held) if of.kind == NodeKind::LeafList => joined(of, held, &leaf.value),
-                    _ => leaf.value.clone(),
-                };
-                into.put_leaf(*node, value, leaf.meta);
+/// Leaf-lists that operations of one request add to. Their trees get them when all has been added: a request may add
+/// ten thousand entries one by one.
+#[derive(Debug, Default)]
+pub(super) struct Additions {
+    lists: BTreeMap<Origin, BTreeMap<InstancePath, Addition>>,
+}
+
+#[derive(Debug)]
+struct Addition {
+    entries: Entries<Value>,
+    mark: Mark,
+}
+
+impl Additions {
+    /// Adds `more` to the leaf-list at a path, of which the tree holds `held`.
+    ///
+    /// # Errors
+    /// When that makes more entries than a leaf-list may have.
+    pub(super) fn add(
+        &mut self,
+        (origin, path): (Origin, &InstancePath),
+        held: &Value,
+        more: &Leaf<Mark>,
+    ) -> Result<(), LimitExceeded> {
+        let lists = self.lists.entry(origin).or_default();
+        if !lists.contains_key(path) {
+            let addition = Addition { entries: Entries::of(entries(held)), mark: more.meta };
+            lists.insert(path.clone(), addition);
+        }
+        let Some(addition) = lists.get_mut(path) else { return Ok(()) };
+        addition.mark = more.meta;
+        addition.entries.add(entries(&more.value))
+    }
+
+    /// True when something was added at a path.
+    pub(super) fn has(&self, origin: Origin, path: &InstancePath) -> bool {
+        self.lists.get(&origin).is_some_and(|lists| lists.contains_key(path))
+    }
+
+    /// Forgets what was added at a path and below it: something else stands there now, or nothing.
+    pub(super) fn forget(&mut self, origin: Origin, path: &InstancePath) {
+        let Some(lists) = self.lists.get_mut(&origin) else { return };
+        let below = lists.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
+        let below: Vec<InstancePath> = below.map(|(path, _)| path.clone()).collect();
+        below.iter().for_each(|path| drop(lists.remove(path)));
+    }
+
+    /// Puts all that was added into the client's layers.
+    pub(super) fn settle(&mut self, models: &Models, layers: &mut Layers) {
+        for (origin, lists) in std::mem::take(&mut self.lists) {
+            let schema = models.schema(origin);
+            let tree = layers.tree_mut(LayerKey::client(origin));
+            for (path, Addition { entries, mark }) in lists {
+                let node = path.last().map_or(schema.root(), |step| step.node);
+                let all = entries.all(schema.node(node).user_ordered);
+                tree.set_leaf(schema, &path, Leaf::new(Value::List(all.into()), mark));
             }
-            Child::Container(branch) => match into.container(*node).is_some() {
-                true => merge(schema, into.container_mut(*node), branch),
-                false => drop(into.put(*node, Child::Container(branch.clone()))),
-            },
-            Child::List(list) => {
-                let entries = into.list_mut(*node);
-                for (keys, entry) in list.iter() {
-                    match entries.get(keys).is_some() {
-                        true => merge(schema, entries.entry_mut(keys, Branch::default), entry),
-                        false => drop(entries.put(keys.clone(), entry.clone())),
+        }
+    }
+}
+
+fn entries(value: &Value) -> &[Value] {
+    match value {
+        Value::List(entries) => entries,
+        one => std::slice::from_ref(one),
+    }
+}
+
+/// Adds subtrees to what the client's layer of one origin holds: leaves in place of those there, leaf-lists joined.
+pub(super) struct Merge<'a, 'f> {
+    schema: &'a Schema,
+    origin: Origin,
+    additions: &'f mut Additions,
+    /// Where the walk is.
+    way: Vec<(NodeId, Option<&'f Keys>)>,
+}
+
+impl<'a, 'f> Merge<'a, 'f> {
+    /// For subtrees that stand at `path`.
+    pub(super) fn new(
+        schema: &'a Schema,
+        (origin, path): (Origin, &'f InstancePath),
+        additions: &'f mut Additions,
+    ) -> Self {
+        let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
+        Self { schema, origin, additions, way }
+    }
+
+    /// Adds all of `from` to `into`.
+    ///
+    /// # Errors
+    /// When a leaf-list gets more entries than it may have.
+    pub(super) fn branch(
+        &mut self,
+        into: &mut Branch<Mark>,
+        from: &'f Branch<Mark>,
+    ) -> Result<(), Misfit> {
+        into.given |= from.given;
+        for (node, child) in from.children() {
+            self.way.push((*node, None));
+            match child {
+                Child::Leaf(leaf) => self.leaf(*node, into, leaf)?,
+                Child::Container(branch) => match into.container(*node).is_some() {
+                    true => self.branch(into.container_mut(*node), branch)?,
+                    false => drop(into.put(*node, Child::Container(branch.clone()))),
+                },
+                Child::List(list) => {
+                    let entries = into.list_mut(*node);
+                    for (keys, entry) in list.iter() {
+                        if entries.get(keys).is_none() {
+                            entries.put(keys.clone(), entry.clone());
+                            continue;
+                        }
+                        self.way.pop();
+                        self.way.push((*node, Some(keys)));
+                        self.branch(entries.entry_mut(keys, Branch::default), entry)?;
                     }
                 }
             }
+            self.way.pop();
+        }
+        Ok(())
+    }
+
+    fn leaf(
+        &mut self,
+        node: NodeId,
+        into: &mut Branch<Mark>,
+        leaf: &Leaf<Mark>,
+    ) -> Result<(), Misfit> {
+        match into.value(node) {
+            Some(held) if self.schema.node(node).kind == NodeKind::LeafList => {
+                let path = self.path();
+                let added = self.additions.add((self.origin, &path), held, leaf);
+                added.map_err(|error| Misfit {
+                    path: path.to_path(self.schema).to_string(),
+                    cause: Cause::Limit(error),
+                })
+            }
+            _ => {
+                into.put_leaf(node, leaf.value.clone(), leaf.meta);
+                Ok(())
+            }
         }
     }
-}
 
-/// The entries of two leaf-lists together, each once.
-pub(super) fn joined(node: &Node, held: &Value, more: &Value) -> Value {
-    let (Value::List(held), Value::List(more)) = (held, more) else { return more.clone() };
-    let mut all = held.to_vec();
-    all.extend(more.iter().filter(|value| !held.contains(value)).cloned());
-    if !node.user_ordered {
-        all.sort();
-    }
-    Value::List(all.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leaf_lists_are_joined() {
-        let schema = Schema::native().expect("the model is part of the agent");
-        let mut node = schema.node(schema.find("/system/hostname").expect("it exists")).clone();
-        let list = |text: &str| {
-            Value::List(text.chars().map(|it| Value::Str(it.to_string().into())).collect())
-        };
-        for (user_ordered, held, more, want) in [
-            (false, "bc", "ab", "abc"),
-            (true, "cb", "ab", "cba"),
-            (false, "", "b", "b"),
-            (true, "b", "", "b"),
-        ] {
-            node.user_ordered = user_ordered;
-            assert_eq!(joined(&node, &list(held), &list(more)), list(want), "{held} and {more}");
-        }
+    fn path(&self) -> InstancePath {
+        let step =
+            |(node, keys): &(NodeId, Option<&Keys>)| Step { node: *node, keys: keys.cloned() };
+        InstancePath(self.way.iter().map(step).collect())
     }
 }

@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::path::Path;
+use crate::progress::Cancel;
 use crate::schema::Origin;
 use crate::value::Scalar;
 
@@ -41,6 +42,8 @@ pub struct Edit {
     pub union_replace: Vec<(Target, Payload)>,
     /// What its author may write.
     pub gate: Gate,
+    /// Called when its author waits no more.
+    pub cancel: Cancel,
 }
 
 /// What an operation names. Wildcards are for deletes only.

@@ -8,9 +8,11 @@ use super::{Cause, Payload};
 use crate::instance::InstancePath;
 use crate::json::{self, Fault, Flavour, JsonError, Parsed};
 use crate::layer::Mark;
+use crate::limits;
+use crate::progress::Progress;
 use crate::schema::Schema;
 use crate::tree::Branch;
-use crate::value::Value;
+use crate::value::{Scalar, Value};
 
 /// The annotation that openconfig-metadata defines for the root.
 pub const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
@@ -41,11 +43,16 @@ pub(super) fn read(
     schema: &Schema,
     target: &InstancePath,
     payload: &Payload,
+    progress: &Progress,
 ) -> Result<Supplied, Misfit> {
     let here = |cause| Misfit { path: target.to_path(schema).to_string(), cause };
     match payload {
         Payload::Scalar(scalar) => {
             let node = schema.node(target.last().map_or(schema.root(), |step| step.node));
+            if let Scalar::List(items) = scalar {
+                let fits = limits::LEAF_LIST_ENTRIES.check(items.len());
+                fits.map_err(|error| here(Cause::Limit(error)))?;
+            }
             let value = node.parse_scalar(scalar).map(Supplied::Leaf);
             value.map_err(|error| here(Cause::BadValue(error.to_string())))
         }
@@ -54,7 +61,8 @@ pub(super) fn read(
         }
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
-            let document = json::parse(schema, target, text, flavour, true, Mark::Explicit)?;
+            let document =
+                json::parse_counted(schema, target, text, flavour, true, Mark::Explicit, progress)?;
             let annotation = annotation(document.annotations).map_err(here)?;
             match document.content {
                 Parsed::Leaf(value) => Ok(Supplied::Leaf(value)),
@@ -106,6 +114,7 @@ impl From<JsonError> for Misfit {
             Fault::ReadOnly => Cause::ReadOnly,
             Fault::Null => Cause::Empty,
             Fault::MissingKey(key) => Cause::MissingKeys(key),
+            Fault::Stop(stop) => Cause::from(stop),
             Fault::KeyMismatch { key, path, payload } => {
                 Cause::KeyMismatch { key, entry: path, given: payload }
             }

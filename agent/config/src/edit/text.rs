@@ -2,11 +2,12 @@
 
 use super::apply::Session;
 use super::blame::{Subject, Text};
-use super::merge::joined;
+use super::errors::MAX_CONFLICTS;
 use super::{Cause, Conflict, Edit, Operation, Payload, Target};
 use crate::cli::{self, Act, Statement};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Mark};
+use crate::limits::excerpt;
 use crate::resolve::Pattern;
 use crate::schema::{NodeKind, Origin};
 use crate::tree::{Branch, Child, Found, Leaf};
@@ -38,12 +39,13 @@ impl Session<'_> {
         if !self.may_send_text(operation, target) {
             return;
         }
-        let statements = match cli::parse(&self.models().native, text) {
+        let statements = match cli::parse_counted(&self.models().native, text, &self.progress) {
             Ok(statements) => statements,
             Err(errors) => {
                 let text = Text::new(operation, text, Vec::new());
                 for error in errors {
-                    self.refuse(operation, text.quoted(error.line), Cause::BadValue(error.reason));
+                    let cause = error.stop.map_or(Cause::BadValue(error.reason), Cause::from);
+                    self.refuse(operation, text.quoted(error.line), cause);
                 }
                 return;
             }
@@ -53,13 +55,17 @@ impl Session<'_> {
         }
         let text = Text::new(operation, text, statements);
         for statement in &text.statements {
-            match self.admit(statement) {
-                Ok(()) => self.statement(statement),
-                Err(cause) => self.refuse(operation, text.quoted(statement.line), cause),
+            if self.must_stop(operation) {
+                return;
+            }
+            let done = self.admit(statement).and_then(|()| self.statement(statement));
+            if let Err(cause) = done {
+                self.refuse(operation, text.quoted(statement.line), cause);
             }
         }
         self.attribution.text(text);
         if !matches!(operation, Operation::Update(_)) {
+            self.settle_additions();
             self.share_memory(LayerKey::CLIENT_NATIVE);
         }
     }
@@ -76,20 +82,25 @@ impl Session<'_> {
         }
     }
 
-    fn statement(&mut self, statement: &Statement) {
+    fn statement(&mut self, statement: &Statement) -> Result<(), Cause> {
         let schema = &self.models().native;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
         let Statement { path, act, .. } = statement;
         match act {
             Act::Set(value) => {
-                let Some(node) = path.last().map(|step| schema.node(step.node)) else { return };
-                let value = match tree.leaf(path).filter(|held| held.meta == Mark::Explicit) {
-                    Some(held) if node.kind == NodeKind::LeafList => {
-                        joined(node, &held.value, value)
-                    }
-                    _ => value.clone(),
+                let Some(node) = path.last().map(|step| schema.node(step.node)) else {
+                    return Ok(());
                 };
-                tree.set_leaf(schema, path, Leaf::new(value, Mark::Explicit));
+                let leaf = Leaf::new(value.clone(), Mark::Explicit);
+                let is_asked_for = |held: &&Leaf<Mark>| {
+                    held.meta == Mark::Explicit || self.additions.has(Origin::Native, path)
+                };
+                match tree.leaf(path).filter(is_asked_for) {
+                    Some(held) if node.kind == NodeKind::LeafList => {
+                        self.additions.add((Origin::Native, path), &held.value, &leaf)?;
+                    }
+                    _ => tree.set_leaf(schema, path, leaf),
+                }
             }
             Act::Enter => tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true,
             Act::No => {
@@ -99,9 +110,11 @@ impl Session<'_> {
                 self.ports.give_back(tree, (Origin::Native, &named), |port| {
                     held && !port.is_in(Origin::Native, &left)
                 });
+                self.additions.forget(Origin::Native, path);
                 self.negations.push(Negation { path: path.clone(), held });
             }
         }
+        Ok(())
     }
 
     /// `no X` beside an explicit OpenConfig X: never in a union_replace; elsewhere it must have
@@ -115,13 +128,16 @@ impl Session<'_> {
             if *held && !union || native.get(path).is_some_and(is_asked_for) {
                 continue;
             }
+            if errors.len() == MAX_CONFLICTS {
+                break;
+            }
             let above = models.map.up_path(path);
             let standing = above.iter().find_map(|it| openconfig.get(it).map(|found| (it, found)));
             let Some((above, found)) = standing else { continue };
             let subject = Subject { native: Some(path), openconfig: Some(above) };
             let absent = self.attribution.side(LayerKey::CLIENT_NATIVE, subject, None);
             let value = match found {
-                Found::Leaf(leaf) => format!("`{}`", leaf.value),
+                Found::Leaf(leaf) => format!("`{}`", excerpt(&leaf.value)),
                 Found::Branch(_) | Found::List(_) => "there".to_owned(),
             };
             let there = self.attribution.side_saying(LayerKey::CLIENT_OPENCONFIG, subject, value);

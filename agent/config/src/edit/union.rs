@@ -4,15 +4,19 @@
 //! what the box left the factory with; with paths of the native model it is what runs, cleared of
 //! what the paths name in either model.
 
+use std::fmt::Display;
+
 use super::apply::Session;
 use super::blame::Subject;
+use super::errors::MAX_CONFLICTS;
 use super::image::{self, Overlap};
-use super::merge::merge;
+use super::merge::Merge;
 use super::payload::Supplied;
 use super::text::is_text;
 use super::{Cause, Conflict, Edit, Operation, Payload, Target};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, Mark};
+use crate::limits::excerpt;
 use crate::resolve::Pattern;
 use crate::schema::Origin;
 use crate::tree::Tree;
@@ -27,11 +31,15 @@ impl Session<'_> {
         *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
         self.layers.annotation = None;
         for (at, (target, payload)) in entries.iter().enumerate() {
+            if self.must_stop(Operation::UnionReplace(at)) {
+                return;
+            }
             self.write(Operation::UnionReplace(at), target, payload);
         }
         if !self.errors.is_empty() {
             return;
         }
+        self.settle_additions();
         if entries.iter().any(is_native_path) {
             self.put_onto_running(entries);
         } else if !entries.iter().any(|(_, payload)| is_text(payload)) {
@@ -80,26 +88,28 @@ impl Session<'_> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree(LayerKey::client(origin));
         let mut found = Vec::new();
-        let mut note = |path: &InstancePath, held: String, given: String| {
-            let cause = Cause::Contradiction { held, given };
-            found.push((path.to_path(schema).to_string(), cause));
+        let mut note = |path: &InstancePath, held: &dyn Display, given: &dyn Display| {
+            if found.len() < MAX_CONFLICTS {
+                let cause = Cause::Contradiction { held: excerpt(held), given: excerpt(given) };
+                found.push((path.to_path(schema), cause));
+            }
         };
         match supplied {
             Supplied::Leaf(value) => {
                 if let Some(held) = tree.leaf(path).filter(|held| held.value != *value) {
-                    note(path, held.value.to_string(), value.to_string());
+                    note(path, &held.value, value);
                 }
             }
             Supplied::Branch { branch, annotation, .. } => {
                 if let Some(held) = tree.branch(path) {
                     image::differing(path, held, branch, &mut |path, held, given| {
-                        note(path, held.to_string(), given.to_string());
+                        note(path, held, given);
                     });
                 }
                 if let (Some(held), Some(given)) = (&self.layers.annotation, annotation)
                     && held != given
                 {
-                    note(path, held.to_string(), given.to_string());
+                    note(path, held, given);
                 }
             }
         }
@@ -123,8 +133,15 @@ impl Session<'_> {
         }
         for origin in [Origin::OpenConfig, Origin::Native] {
             let (layer, schema) = (LayerKey::client(origin), self.models().schema(origin));
-            merge(schema, self.layers.tree_mut(layer).root_mut(), supplied.tree(layer).root());
+            let root = InstancePath::root();
+            let mut merge = Merge::new(schema, (origin, &root), &mut self.additions);
+            let merged =
+                merge.branch(self.layers.tree_mut(layer).root_mut(), supplied.tree(layer).root());
+            if let Err(misfit) = merged {
+                self.refuse(Operation::UnionReplace(0), misfit.path, misfit.cause);
+            }
         }
+        self.settle_additions();
         if supplied.annotation.is_some() {
             self.layers.annotation = supplied.annotation.clone();
         }
@@ -179,7 +196,8 @@ impl Session<'_> {
     fn check_overlaps(&mut self, supplied: &Layers) {
         let native = supplied.tree(LayerKey::CLIENT_NATIVE);
         let openconfig = supplied.tree(LayerKey::CLIENT_OPENCONFIG);
-        for Overlap { native, openconfig } in image::overlaps(self.models(), native, openconfig) {
+        let overlaps = image::overlaps(self.models(), native, openconfig);
+        for Overlap { native, openconfig } in overlaps.into_iter().take(MAX_CONFLICTS) {
             let subject = Subject { native: Some(&native.0), openconfig: Some(&openconfig.0) };
             let sides = [
                 self.attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(&native.1)),

@@ -13,9 +13,10 @@ mod value;
 
 use std::fmt;
 
-pub use parse::{Document, Parsed, parse};
+pub use parse::{Document, Parsed, parse, parse_counted};
 pub use print::{Shown, annotate, print, print_value, print_while};
 
+use crate::progress::Stop;
 use crate::schema::ValueError;
 
 /// How names and values are written.
@@ -59,6 +60,8 @@ pub enum Fault {
     Annotation,
     #[error("it is no JSON document: {0}")]
     Syntax(String),
+    #[error(transparent)]
+    Stop(#[from] Stop),
 }
 
 impl fmt::Display for JsonError {

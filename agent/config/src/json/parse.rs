@@ -13,7 +13,9 @@ use self::list::ListSeed;
 use super::value::{from_float, from_int, from_str, from_uint};
 use super::{Fault, Flavour, JsonError};
 use crate::instance::{InstancePath, Keys};
+use crate::limits::{self, excerpt};
 use crate::path::Elem;
+use crate::progress::Progress;
 use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
 use crate::tree::{Branch, Child, List};
 use crate::value::Value;
@@ -80,12 +82,32 @@ pub fn parse<M: Clone + Send + Sync>(
     writable: bool,
     meta: M,
 ) -> Result<Document<M>, JsonError> {
-    let reader =
-        Reader { schema, flavour, writable, meta, failure: RefCell::default(), split: false };
-    if text.len() >= LARGE_DOCUMENT_OCTETS
-        && let Ok(document) = read(&Reader { split: true, ..reader.again() }, target, text)
-    {
-        return Ok(document);
+    parse_counted(schema, target, text, flavour, writable, meta, &Progress::default())
+}
+
+/// The same of one of several documents that are counted together, for as long as somebody waits for them.
+///
+/// # Errors
+/// As [`parse`]; and when all of them bring more than a configuration may have, or nobody waits any more.
+pub fn parse_counted<M: Clone + Send + Sync>(
+    schema: &Schema,
+    target: &InstancePath,
+    text: &[u8],
+    flavour: Flavour,
+    writable: bool,
+    meta: M,
+    progress: &Progress,
+) -> Result<Document<M>, JsonError> {
+    let failure = RefCell::default();
+    let reader = Reader { schema, flavour, writable, meta, failure, split: false, progress };
+    let counted = progress.entries();
+    if text.len() >= LARGE_DOCUMENT_OCTETS {
+        match read(&Reader { split: true, ..reader.again() }, target, text) {
+            Err(JsonError { fault, .. }) if !matches!(fault, Fault::Stop(_)) => {
+                progress.rewind(counted);
+            }
+            read => return read,
+        }
     }
     // In one go, which is what tells at which line and column a document goes wrong.
     read(&reader, target, text)
@@ -114,6 +136,7 @@ struct Reader<'a, M> {
     failure: RefCell<Failure>,
     /// The entries of lists are told apart first, and those of a long list read side by side.
     split: bool,
+    progress: &'a Progress,
 }
 
 /// Documents from this size on are looked through twice, to read the entries of their long lists side by side.
@@ -185,6 +208,11 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         E::custom("")
     }
 
+    /// Counts entries of a list that come next.
+    fn count<E: serde::de::Error>(&self, entries: usize) -> Result<(), E> {
+        self.progress.count_entries(entries).map_err(|stop| self.fail(Fault::Stop(stop)))
+    }
+
     fn value<E: serde::de::Error>(&self, value: Result<Value, ValueError>) -> Result<Value, E> {
         value.map_err(|error| self.fail(Fault::Value(error)))
     }
@@ -217,10 +245,8 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         let is_root = parent.kind == NodeKind::Root;
         let changes = is_root || child.module != parent.module;
         if self.flavour == Flavour::Ietf && module.is_none() && changes && (is_root || !top) {
-            return Err(Fault::Unqualified(format!(
-                "{}:{name}",
-                self.schema.module(child.module).name
-            )));
+            let module = &self.schema.module(child.module).name;
+            return Err(Fault::Unqualified(excerpt(format_args!("{module}:{name}"))));
         }
         if self.writable && !self.schema.node(id).config {
             return Err(Fault::ReadOnly);
@@ -276,7 +302,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         for key in keys {
             match branch.value(*key) {
                 Some(value) => {
-                    elem.keys.push((self.schema.node(*key).name.to_string(), value.to_string()))
+                    elem.keys.push((self.schema.node(*key).name.to_string(), excerpt(value)))
                 }
                 None => return format!("{} (entry {})", node.name, position + 1),
             }
@@ -286,11 +312,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
 }
 
 fn mismatch(key: &Node, path: &Value, payload: &Value) -> Fault {
-    Fault::KeyMismatch {
-        key: key.name.to_string(),
-        path: path.to_string(),
-        payload: payload.to_string(),
-    }
+    Fault::KeyMismatch { key: key.name.to_string(), path: excerpt(path), payload: excerpt(payload) }
 }
 
 fn new_branch<M>(node: &Node) -> Branch<M> {
@@ -464,7 +486,7 @@ impl<M: Clone + Send + Sync> Visitor<'_> for MemberSeed<'_, '_, M> {
             return Ok(Member::Annotations);
         }
         self.reader.member(self.parent, self.top, name).map(Member::Child).map_err(|fault| {
-            self.reader.at(|| name.to_owned());
+            self.reader.at(|| excerpt(name));
             self.reader.fail(fault)
         })
     }
@@ -570,6 +592,8 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafListSeed<'_, '_, M> {
         while let Some(value) =
             seq.next_element_seed(LeafSeed { reader: self.reader, node: self.node })?
         {
+            let room = limits::LEAF_LIST_ENTRIES.check(values.len() + 1);
+            room.map_err(|error| self.reader.fail(Fault::Stop(error.into())))?;
             values.push(value);
         }
         self.reader.value(self.node.leaf_list(values))

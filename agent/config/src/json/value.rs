@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::Flavour;
+use crate::leaf_list::first_repeated;
 use crate::schema::types::{Base, Type, decimal_digits};
 use crate::schema::{Node, NodeKind, ValueError};
 use crate::value::{Value, bare_identity};
@@ -90,8 +91,7 @@ impl Node {
     /// When a value is there twice, which configuration must not have (RFC 7950 7.7).
     pub fn leaf_list(&self, mut values: Vec<Value>) -> Result<Value, ValueError> {
         if self.user_ordered {
-            let twice = values.iter().enumerate().find(|(i, value)| values[..*i].contains(value));
-            if let (Some((_, value)), true) = (twice, self.config) {
+            if let Some(value) = first_repeated(&values).filter(|_| self.config) {
                 return Err(ValueError(format!("`{value}` is there twice")));
             }
             return Ok(Value::List(values.into()));

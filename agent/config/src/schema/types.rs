@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use regex::Regex;
 use smol_str::SmolStr;
 
+use crate::leaf_list::first_repeated;
+use crate::limits::excerpt;
 use crate::name::Name;
 use crate::value::{Value, bare_identity};
 
@@ -272,7 +274,7 @@ impl Type {
         if !text.chars().all(is_yang_char) {
             return Err(ValueError(format!(
                 "{} has a character that no YANG text may have",
-                Quoted(text)
+                excerpt(Quoted(text))
             )));
         }
         match patterns.iter().find(|p| !p.accepts(text)) {
@@ -303,9 +305,13 @@ impl Type {
 
     fn bits(&self, text: &str) -> Result<Value, ValueError> {
         let Base::Bits(known) = &self.base else { return Err(self.misfit(text)) };
-        let given: Vec<&str> = text.split_ascii_whitespace().collect();
-        let twice = given.iter().enumerate().any(|(i, name)| given[..i].contains(name));
-        if twice || given.iter().any(|name| !known.iter().any(|k| k == name)) {
+        let given: Vec<&str> = text.split_ascii_whitespace().take(known.len() + 1).collect();
+        let is_known = |name: &&str| known.iter().any(|it| it == name);
+        // More than there are: one at least is there twice, or none of these.
+        if given.len() > known.len()
+            || !given.iter().all(is_known)
+            || first_repeated(&given).is_some()
+        {
             return Err(self.misfit(text));
         }
         Ok(Value::Bits(known.iter().filter(|k| given.contains(&k.as_str())).cloned().collect()))
@@ -337,7 +343,7 @@ impl Type {
     }
 
     fn misfit(&self, given: impl fmt::Display) -> ValueError {
-        ValueError(format!("`{given}` is not {self}"))
+        ValueError(format!("`{}` is not {self}", excerpt(given)))
     }
 }
 

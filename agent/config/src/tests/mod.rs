@@ -7,6 +7,7 @@
 
 mod boot;
 mod changes;
+mod limits;
 mod map;
 mod model;
 mod origins;

@@ -41,6 +41,58 @@ pub(crate) fn beside<'b, M>(
     })
 }
 
+/// How many list entries a tree has gained and lost, in this order. Costs what the two do not share.
+pub(super) fn entries<M>(old: &Arc<Branch<M>>, new: &Arc<Branch<M>>) -> (usize, usize) {
+    let mut count = EntryCount::default();
+    count.branches(Some(old), Some(new));
+    (count.gained, count.lost)
+}
+
+#[derive(Default)]
+struct EntryCount {
+    gained: usize,
+    lost: usize,
+}
+
+impl EntryCount {
+    fn branches<M>(&mut self, old: Option<&Arc<Branch<M>>>, new: Option<&Arc<Branch<M>>>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && Arc::ptr_eq(old, new)
+        {
+            return;
+        }
+        for (_, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
+            match old.or(new) {
+                Some(Child::Container(_)) => self.branches(container(old), container(new)),
+                Some(Child::List(_)) => {
+                    let empty = List::default();
+                    let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+                    for it in List::differences(old, new) {
+                        self.gained += usize::from(it.old.is_none());
+                        self.lost += usize::from(it.new.is_none());
+                        self.branches(it.old, it.new);
+                    }
+                }
+                Some(Child::Leaf(_)) | None => {}
+            }
+        }
+    }
+}
+
+fn container<M>(child: Option<&Child<M>>) -> Option<&Arc<Branch<M>>> {
+    match child? {
+        Child::Container(branch) => Some(branch),
+        Child::Leaf(_) | Child::List(_) => None,
+    }
+}
+
+fn list<M>(child: Option<&Child<M>>) -> Option<&List<M>> {
+    match child? {
+        Child::List(list) => Some(list),
+        Child::Leaf(_) | Child::Container(_) => None,
+    }
+}
+
 type Visit<'v, M> = &'v mut dyn FnMut(&InstancePath, Change<'_, M>);
 
 pub(super) fn branches<M: Eq>(

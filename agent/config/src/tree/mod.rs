@@ -173,6 +173,11 @@ impl<M: Clone + Eq> Tree<M> {
         select::select(Found::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
 
+    /// How many list entries `new` has that `old` lacks, and the other way round. Costs what the two do not share.
+    pub fn entries_changed(old: &Self, new: &Self) -> (usize, usize) {
+        diff::entries(&old.root, &new.root)
+    }
+
     /// Tells `visit` of everything in which `new` differs from `old`, in schema order.
     pub fn diff(old: &Self, new: &Self, visit: &mut dyn FnMut(&InstancePath, Change<'_, M>)) {
         diff::branches(&old.root, &new.root, &mut InstancePath::root(), visit);

@@ -27,7 +27,7 @@ impl<'a> Union<'a> {
         inputs: &[Pair<'a>],
         old: &Outputs,
     ) -> Outputs {
-        if inputs.iter().all(Pair::is_same) {
+        if inputs.iter().all(Pair::is_same) || self.cancel.is_cancelled() {
             return old.clone();
         }
         self.work.entries += 1;

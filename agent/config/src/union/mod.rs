@@ -17,6 +17,7 @@ use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 use crate::map::AnchorId;
 use crate::models::Models;
+use crate::progress::Cancel;
 use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
@@ -72,11 +73,12 @@ pub(crate) enum Problem {
     MissingAll { native: InstancePath, one_of: Vec<NodeId> },
 }
 
-/// Computes the images of `new`, given those of `old`.
+/// Computes the images of `new`, given those of `old`. When it is cancelled on the way, they are of no use.
 pub(crate) fn unite(
     models: &Models,
     old: (&Layers, &Images),
     new: &Layers,
+    cancel: &Cancel,
 ) -> (Images, Vec<Problem>, Work) {
     let (nothing, no_images) = (Layers::new(), Images::default());
     // A switch changes the rank of everything a layer holds: begin anew.
@@ -84,7 +86,7 @@ pub(crate) fn unite(
     let empty = List::default();
     let (old, new) = (lease::visible(models, old), lease::visible(models, new));
     let (old, new) = (&*old, &*new);
-    let mut union = Union::new(models, old, new, &empty);
+    let mut union = Union::new((models, cancel), old, new, &empty);
     let inputs = union.roots(old, new);
     let outputs = union.entry(0, &inputs, &Outputs::of(images));
     let images = outputs.into_images();
@@ -133,6 +135,7 @@ struct Union<'a> {
     client_openconfig: Option<usize>,
     client_native: Option<usize>,
     empty: &'a List<Mark>,
+    cancel: &'a Cancel,
     /// The entries that the walk is in.
     place: Vec<(AnchorId, Keys)>,
     problems: Vec<Problem>,
@@ -140,7 +143,12 @@ struct Union<'a> {
 }
 
 impl<'a> Union<'a> {
-    fn new(models: &'a Models, old: &Layers, new: &Layers, empty: &'a List<Mark>) -> Self {
+    fn new(
+        (models, cancel): (&'a Models, &'a Cancel),
+        old: &Layers,
+        new: &Layers,
+        empty: &'a List<Mark>,
+    ) -> Self {
         let holds = |layer: &LayerKey| !old.tree(*layer).is_empty() || !new.tree(*layer).is_empty();
         let slot = |layer: LayerKey| Slot { layer, off: new.off.contains(layer) };
         let slots: Vec<_> = LayerKey::ALL.into_iter().filter(holds).map(slot).collect();
@@ -153,6 +161,7 @@ impl<'a> Union<'a> {
             client_native: at(LayerKey::CLIENT_NATIVE),
             slots,
             empty,
+            cancel,
             place: Vec::new(),
             problems: Vec::new(),
             work: Work::default(),

@@ -49,6 +49,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
             if read.inspect_err(|_| segment(&branch))?.is_none() {
                 break;
             }
+            reader.count(1)?;
             let keys = reader.keys(node, &mut branch).map_err(|fault| {
                 segment(&branch);
                 reader.fail(fault)
@@ -77,20 +78,23 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
         while let Some(entry) = seq.next_element::<&RawValue>()? {
             texts.push(entry.get());
         }
+        self.reader.count(texts.len())?;
         // Within a short list there may be a long one, within a long one there is enough to do.
         let split = texts.len() <= parallel::FEW;
         let (schema, flavour, writable) =
             (self.reader.schema, self.reader.flavour, self.reader.writable);
-        let (node, meta) = (self.node, &self.reader.meta);
+        let (node, meta, progress) = (self.node, &self.reader.meta, self.reader.progress);
         let reader = || {
             let (meta, failure) = (meta.clone(), RefCell::default());
-            Reader { schema, flavour, writable, meta, failure, split }
+            Reader { schema, flavour, writable, meta, failure, split, progress }
         };
         let (mut list, mut sound) = (List::default(), true);
         let take = |entry: Option<(Keys, _)>| {
             sound &= entry.is_some_and(|(keys, branch)| list.put(keys, branch).is_none());
         };
         parallel::in_order(texts, reader, |reader, text| reader.entry(node, text), take);
+        // Why an entry was not read is known to its reader alone, but for this.
+        self.reader.count(0)?;
         if sound { Ok(list) } else { Err(A::Error::custom("")) }
     }
 }
@@ -98,6 +102,7 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
 impl<M: Clone + Send + Sync> Reader<'_, M> {
     /// One entry of a list that was split.
     fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
+        self.progress.check().ok()?;
         let mut branch = new_branch(node);
         let seed = BranchSeed { reader: self, node, branch: &mut branch, top: None, keys: None };
         seed.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()?;

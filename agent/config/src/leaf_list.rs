@@ -1,0 +1,145 @@
+//! Entries of leaf-lists: each once, found by order and not by comparing every pair.
+
+use std::collections::BTreeSet;
+
+use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
+
+/// The entries of a leaf-list that is added to. An addition of `m` entries to `n` takes O(m log(n + m)).
+#[derive(Debug)]
+pub(crate) struct Entries<T> {
+    in_order: Vec<T>,
+    known: BTreeSet<T>,
+}
+
+impl<T: Ord + Clone> Entries<T> {
+    pub(crate) fn of(held: &[T]) -> Self {
+        Self { in_order: held.to_vec(), known: held.iter().cloned().collect() }
+    }
+
+    /// Adds those that are not there yet, behind the others.
+    ///
+    /// # Errors
+    /// When that makes more than a leaf-list may have. Those that fit are there then.
+    pub(crate) fn add(&mut self, more: &[T]) -> Result<(), LimitExceeded> {
+        for value in more {
+            if self.known.contains(value) {
+                continue;
+            }
+            LEAF_LIST_ENTRIES.check(self.in_order.len() + 1)?;
+            self.known.insert(value.clone());
+            self.in_order.push(value.clone());
+        }
+        Ok(())
+    }
+
+    /// All of them, in the order in which they came where that means something, else sorted.
+    pub(crate) fn all(&self, user_ordered: bool) -> Vec<T> {
+        let mut all = self.in_order.clone();
+        if !user_ordered {
+            all.sort_unstable();
+        }
+        all
+    }
+}
+
+/// The first value that stands before its place as well.
+pub(crate) fn first_repeated<T: Ord>(values: &[T]) -> Option<&T> {
+    let mut known = BTreeSet::new();
+    values.iter().find(|value| !known.insert(*value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
+    use super::*;
+
+    thread_local! {
+        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A number that counts how often it is compared.
+    #[derive(Clone, Debug)]
+    struct Counted(usize);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+
+    impl Eq for Counted {}
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    /// The comparisons that `act` makes, for each value there is.
+    fn comparisons_each(count: usize, act: impl FnOnce(&[Counted])) -> usize {
+        // Neither ascending nor descending: 7919 is a prime that divides no power of ten.
+        let values: Vec<_> = (0..count).map(|at| Counted(at * 7919 % count)).collect();
+        COMPARISONS.set(0);
+        act(&values);
+        COMPARISONS.get() / count
+    }
+
+    #[test]
+    fn a_long_leaf_list_takes_no_more_for_each_entry_than_its_logarithm() {
+        const MOST: usize = LEAF_LIST_ENTRIES.figure;
+        /// Twice the logarithm of what there may be, for each of three steps.
+        const FOR_EACH: usize = 3 * 2 * MOST.ilog2() as usize;
+        let repeated = |values: &[Counted]| assert!(first_repeated(values).is_none());
+        let in_halves = |values: &[Counted]| {
+            let (first, second) = values.split_at(values.len() / 2);
+            let mut all = Entries::of(first);
+            all.add(second).unwrap();
+            assert_eq!(all.all(false).len(), values.len());
+        };
+        let one_by_one = |values: &[Counted]| {
+            let mut all = Entries::of(&[]);
+            values.iter().for_each(|value| all.add(std::slice::from_ref(value)).unwrap());
+            assert_eq!(all.all(true).len(), values.len());
+        };
+        for (name, each) in [
+            ("repeated", comparisons_each(MOST, repeated)),
+            ("in halves", comparisons_each(MOST, in_halves)),
+            ("one by one", comparisons_each(MOST, one_by_one)),
+        ] {
+            assert!(each <= FOR_EACH, "{name}: {each} comparisons for each of {MOST}");
+        }
+    }
+
+    #[test]
+    fn leaf_lists_are_joined() {
+        for (user_ordered, held, more, want) in [
+            (false, "bc", "ab", "abc"),
+            (true, "cb", "ab", "cba"),
+            (false, "", "b", "b"),
+            (true, "b", "", "b"),
+        ] {
+            let mut all = Entries::of(held.as_bytes());
+            all.add(more.as_bytes()).unwrap();
+            assert_eq!(all.all(user_ordered), want.as_bytes(), "{held} and {more}");
+        }
+    }
+
+    #[test]
+    fn no_more_are_added_than_a_leaf_list_may_have() {
+        const MOST: usize = LEAF_LIST_ENTRIES.figure;
+        let held: Vec<usize> = (0..MOST).collect();
+        let mut all = Entries::of(&held);
+        assert_eq!(all.add(&[0, 1]), Ok(()));
+        assert_eq!(all.add(&[MOST]), Err(LimitExceeded { limit: &LEAF_LIST_ENTRIES }));
+        assert_eq!(all.all(true), held);
+    }
+}
