@@ -10,6 +10,7 @@
 pub mod access;
 pub mod accounting;
 pub mod auth;
+mod blocking;
 pub mod bootz;
 pub mod caller;
 pub mod command;

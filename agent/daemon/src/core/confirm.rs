@@ -66,6 +66,9 @@ enum Admitted {
 impl CoreTask {
     /// Whether the caller is the master of its role, and the request fits to the commit that waits.
     pub(super) fn admit(&mut self, request: CommitRequest) {
+        if request.intent.cancel().is_cancelled() {
+            return Ticket::of(request).0.answer(Err(CommitError::Abandoned));
+        }
         let (admitted, received) = (self.admitted(&request), request.received);
         let (mut ticket, intent, options) = Ticket::of(request);
         match admitted {

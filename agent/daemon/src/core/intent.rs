@@ -3,7 +3,7 @@
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
 use holdfast_config::schema::Origin;
-use holdfast_config::{BootChange, Configuration, EditErrors, Layers, LeasedPort};
+use holdfast_config::{BootChange, Cancel, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
 
 use crate::store::{ArtefactChange, Change};
@@ -43,6 +43,16 @@ impl Intent {
     /// A boot configuration alone.
     pub fn boot(change: BootChange) -> Self {
         Self::Boot { change, artefacts: Vec::new() }
+    }
+
+    /// Called when nobody waits for it any more: until it is recorded, it ends then. What is no Set is carried out all
+    /// the same.
+    pub(super) fn cancel(&self) -> Cancel {
+        match self {
+            Self::Edit(edit) => edit.cancel.clone(),
+            Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => Cancel::default(),
+            Self::Logins(_) | Self::Lease(_) | Self::FactoryReset { .. } => Cancel::default(),
+        }
     }
 
     /// What the log calls it.

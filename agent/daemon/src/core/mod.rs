@@ -7,6 +7,7 @@
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
 
+mod abandon;
 mod access;
 mod binding;
 mod confirm;
@@ -41,6 +42,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::abandon::CancelOnDrop;
 use crate::caller::Caller;
 use crate::local::Statuses;
 use crate::northbound::Datastore;
@@ -135,6 +137,9 @@ pub enum CommitError {
     PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error("too many changes wait already")]
     Overloaded,
+    /// Before anything of it was recorded.
+    #[error("nobody waits for it any more")]
+    Abandoned,
     #[error("the change could not be examined: {reason}")]
     Internal { reason: String },
     #[error("the agent is stopping")]
@@ -321,6 +326,7 @@ impl Datastore for CoreHandle {
         edit: Edit,
         options: CommitOptions,
     ) -> Result<Committed, CommitError> {
+        let _waiting = CancelOnDrop(edit.cancel.clone());
         self.change_with(caller, Intent::Edit(edit), options).await
     }
 
@@ -330,6 +336,7 @@ impl Datastore for CoreHandle {
         edit: Edit,
         options: CommitOptions,
     ) -> Result<Preview, CommitError> {
+        let _waiting = CancelOnDrop(edit.cancel.clone());
         let (answer, answered) = oneshot::channel();
         self.send(caller, Intent::Edit(edit), options, Answer::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))

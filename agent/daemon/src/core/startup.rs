@@ -8,7 +8,9 @@ use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, LayerKey, Layers, Models, Tree, parallel};
+use holdfast_config::{
+    Cancel, Configuration, InstancePath, LayerKey, Layers, Models, ObjectChange, Tree, parallel,
+};
 use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
@@ -281,15 +283,32 @@ impl Objects {
         shown: bool,
     ) -> Result<Candidate, CommitError> {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
+        let cancel = intent.cancel();
         let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,
-            || self.changes(old, &configuration, intent.is_admitted()),
+            || self.changes_until(&cancel, old, &configuration, intent.is_admitted()),
             || layer_rows_diff(&self.models, old.layers(), configuration.layers()),
         );
+        let changes = changes.ok_or(CommitError::Abandoned)?;
         let changes = changes.map_err(|error| self.refused(&error, intent.origin()))?;
         let rows = rows.into_iter().map(store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
         Ok(Candidate { configuration, changes, rows, differences })
+    }
+
+    /// The values that differ, unless nobody waits for them any more.
+    fn changes_until(
+        &self,
+        cancel: &Cancel,
+        old: &Configuration,
+        new: &Configuration,
+        admitted: bool,
+    ) -> Option<Result<Vec<Changed>, ObjectError>> {
+        let changed = changed_objects(old, new);
+        let changed = parallel::map(changed, |change| {
+            (!cancel.is_cancelled()).then(|| self.changed(change, admitted))
+        });
+        changed.into_iter().collect()
     }
 
     /// The values that differ. With `admitted`, one that cannot be made any more is left out instead of refused.
@@ -299,21 +318,23 @@ impl Objects {
         new: &Configuration,
         admitted: bool,
     ) -> Result<Vec<Changed>, ObjectError> {
-        let changed = parallel::map(changed_objects(old, new), |change| {
-            let (key, value) = match &change.new {
-                None => (self.registry.key(&change.path)?, None),
-                Some(branch) => match self.registry.value(&change.path, branch) {
-                    Ok((key, value)) => (key, Some(value)),
-                    // Another origin holds what is missing, or will: the object waits, the request is fine.
-                    Err(error) if error.incomplete || admitted => {
-                        (self.registry.key(&change.path)?, None)
-                    }
-                    Err(error) => return Err(error),
-                },
-            };
-            Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
-        });
-        changed.into_iter().collect()
+        let changed = self.changes_until(&Cancel::default(), old, new, admitted);
+        changed.unwrap_or_else(|| Ok(Vec::new())) // nobody calls it off
+    }
+
+    fn changed(&self, change: ObjectChange, admitted: bool) -> Result<Changed, ObjectError> {
+        let (key, value) = match &change.new {
+            None => (self.registry.key(&change.path)?, None),
+            Some(branch) => match self.registry.value(&change.path, branch) {
+                Ok((key, value)) => (key, Some(value)),
+                // Another origin holds what is missing, or will: the object waits, the request is fine.
+                Err(error) if error.incomplete || admitted => {
+                    (self.registry.key(&change.path)?, None)
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
     }
 
     /// The refusal of an object, in the words of a request in this model.

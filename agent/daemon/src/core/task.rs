@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use holdfast_config::Configuration;
 use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, parallel};
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Delta, Engine, Key, Now, Outcome, Plan, PlanError, Scope, SharedValue, Step,
@@ -30,6 +30,7 @@ use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
+use crate::blocking::beside_others;
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
 use crate::telemetry::view::now_ns;
@@ -178,6 +179,7 @@ impl CoreTask {
         let shown = ticket.is_dry_run();
         let mut transaction = Transaction::new(number, ticket, options);
         transaction.is_rollback = intent.is_rollback();
+        transaction.cancel = intent.cancel();
         transaction.is_unrecorded = matches!(intent, Intent::Logins(_));
         transaction.logins = match &intent {
             Intent::Logins(logins) => logins.clone(),
@@ -204,7 +206,10 @@ impl CoreTask {
 
     fn go_on(&mut self, work: Work) {
         match work {
-            Work::Examined(Ok(candidate)) => self.record(*candidate),
+            Work::Examined(Ok(candidate)) => {
+                let much = candidate.changes.len() > parallel::FEW;
+                beside_others(much, || self.record(*candidate));
+            }
             Work::Examined(Err(error)) => self.refuse(error),
             Work::Recorded(Ok(())) => self.execute(),
             Work::Recorded(Err(error)) => self.call_off(error),
@@ -219,6 +224,9 @@ impl CoreTask {
     fn record(&mut self, candidate: Candidate) {
         let Candidate { configuration, changes, rows, differences } = candidate;
         let Some(transaction) = &self.transaction else { return };
+        if transaction.cancel.is_cancelled() {
+            return self.refuse(CommitError::Abandoned);
+        }
         let is_recorded = differences.is_none() && !transaction.is_unrecorded;
         let mut recorded = None;
         let record =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath};
+use holdfast_config::{Cancel, Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, Outcome, SharedValue, TxnId, sort_keys};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
@@ -106,6 +106,8 @@ pub(super) struct Transaction {
     pub(super) number: u64,
     pub(super) ticket: Ticket,
     pub(super) options: CommitOptions,
+    /// Called when nobody waits for it any more, of which it takes notice until it is recorded.
+    pub(super) cancel: Cancel,
     /// It takes back the commit that waits to be confirmed, alone or with everything else.
     pub(super) is_rollback: bool,
     /// What of no layer it changes.
@@ -161,6 +163,7 @@ impl Transaction {
             number,
             ticket,
             options,
+            cancel: Cancel::default(),
             is_rollback: false,
             origin: Origin::OpenConfig,
             logins: Logins::default(),

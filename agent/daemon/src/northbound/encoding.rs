@@ -1,6 +1,7 @@
 //! Values on the wire: the three encodings of models. ASCII is for text of the command line.
 
 use holdfast_config::json::{self, Flavour};
+use holdfast_config::limits::LEAF_LIST_ENTRIES;
 use holdfast_config::schema::Schema;
 use holdfast_config::value::bare_identity;
 use holdfast_config::{NodeId, Scalar, Value};
@@ -134,6 +135,15 @@ impl Supplied {
     }
 }
 
+/// One entry of a leaf-list.
+fn read_entry(entry: &TypedValue) -> Result<Scalar, Refusal> {
+    match &entry.value {
+        Some(Wire::LeaflistVal(_)) => Err(Refusal::invalid("a leaf-list inside a leaf-list")),
+        Some(value) => read_scalar(value),
+        None => Err(Refusal::invalid("a leaf-list with a value of no type")),
+    }
+}
+
 fn read_scalar(value: &Wire) -> Result<Scalar, Refusal> {
     #[expect(
         deprecated,
@@ -150,19 +160,10 @@ fn read_scalar(value: &Wire) -> Result<Scalar, Refusal> {
         Wire::DecimalVal(value) => {
             Scalar::Decimal { digits: value.digits, precision: value.precision }
         }
-        Wire::LeaflistVal(values) => Scalar::List(
-            values
-                .element
-                .iter()
-                .map(|element| match &element.value {
-                    Some(Wire::LeaflistVal(_)) => {
-                        Err(Refusal::invalid("a leaf-list inside a leaf-list"))
-                    }
-                    Some(value) => read_scalar(value),
-                    None => Err(Refusal::invalid("a leaf-list with a value of no type")),
-                })
-                .collect::<Result<_, _>>()?,
-        ),
+        Wire::LeaflistVal(values) => {
+            LEAF_LIST_ENTRIES.check(values.element.len())?;
+            Scalar::List(values.element.iter().map(read_entry).collect::<Result<_, _>>()?)
+        }
         Wire::JsonVal(_) | Wire::JsonIetfVal(_) => {
             return Err(Refusal::invalid("JSON inside a leaf-list"));
         }

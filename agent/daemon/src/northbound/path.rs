@@ -100,6 +100,14 @@ impl Prefix {
         Ok(())
     }
 
+    /// The octets that each joined path takes for the prefix.
+    pub(super) fn size(&self) -> usize {
+        let text = |text: &String| size_of::<String>() + text.len();
+        let key = |(name, value): &(String, String)| text(name) + text(value);
+        let elem = |it: &Elem| text(&it.name) + it.keys.iter().map(key).sum::<usize>();
+        self.path.elems.iter().map(elem).sum()
+    }
+
     /// How many elements of a joined path are the prefix's.
     pub(super) fn len(&self) -> usize {
         self.path.elems.len()

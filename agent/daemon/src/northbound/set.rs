@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
+use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
+use holdfast_config::parallel;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation as Done;
 
@@ -12,6 +14,7 @@ use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
+use crate::blocking::beside_others;
 use crate::caller::Caller;
 use crate::core::CommitError;
 use crate::gnsi::pathz::{Rights, Scope};
@@ -25,7 +28,8 @@ pub(super) async fn set(
 ) -> Result<gnmi::SetResponse, Refusal> {
     let wishes = SetWishes::read(&request.extension)?;
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
-    let (mut edit, origins) = read_edit(&prefix, &request)?;
+    let much = count(&request) > parallel::FEW;
+    let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
     let SetWishes { options, dry_run } = wishes;
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;
@@ -38,13 +42,21 @@ pub(super) async fn set(
     }
     let committed = core.commit(caller, edit, options).await;
     if let Some(rights) = &rights {
-        count(core, rights, &request, &origins, committed.as_ref().err());
+        let error = committed.as_ref().err();
+        beside_others(much, || note_decisions(core, rights, &request, &origins, error));
     }
-    Ok(answer(&prefix, request, &origins, committed?.time_ns))
+    let committed = committed?;
+    Ok(beside_others(much, || answer(&prefix, request, &origins, committed.time_ns)))
+}
+
+/// The operations of a request.
+fn count(request: &gnmi::SetRequest) -> usize {
+    let gnmi::SetRequest { delete, replace, update, union_replace, .. } = request;
+    delete.len() + replace.len() + update.len() + union_replace.len()
 }
 
 /// Notes what the policy of paths said of each operation: of those that it refused where it refused any, else of all.
-fn count(
+fn note_decisions(
     core: &impl Datastore,
     rights: &Rights,
     request: &gnmi::SetRequest,
@@ -86,8 +98,11 @@ fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
 
 /// The edit, and the whole path of each operation in the order of the answer.
 fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<Joined>), Refusal> {
+    let count = count(request);
+    SET_OPERATIONS.check(count)?;
+    JOINED_PATHS.check(prefix.size().saturating_mul(count))?;
     let mut edit = Edit::default();
-    let mut joined = Vec::new();
+    let mut joined = Vec::with_capacity(count);
     let mut target = |path: Option<&gnmi::Path>| {
         let path = prefix.join(path)?;
         joined.push(path.clone());

@@ -197,6 +197,13 @@ impl Refusal {
     }
 }
 
+/// The request asks for more than one request may.
+impl From<LimitExceeded> for Refusal {
+    fn from(error: LimitExceeded) -> Self {
+        Self::new(Code::ResourceExhausted, error.to_string())
+    }
+}
+
 /// The code of the first operation that cannot be done; the details have all of them.
 impl From<&EditErrors> for Refusal {
     fn from(errors: &EditErrors) -> Self {
@@ -206,6 +213,8 @@ impl From<&EditErrors> for Refusal {
             (Cause::UnknownPath, Operation::Boot(_) | Operation::Seed(_)) => Code::InvalidArgument,
             (Cause::UnknownPath, _) => Code::NotFound,
             (Cause::Unconfirmed, _) => Code::FailedPrecondition,
+            (Cause::Limit(_), _) => Code::ResourceExhausted,
+            (Cause::Abandoned, _) => Code::Cancelled,
             (Cause::Reserved { .. } | Cause::Denied, _) => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
@@ -254,6 +263,7 @@ impl From<CommitError> for Refusal {
             CommitError::Election(_) => Self::new(Code::ResourceExhausted, text),
             // A test-and-set that failed: the client starts again by asking what would happen.
             CommitError::PlanDiffers { .. } => Self::new(Code::Aborted, text),
+            CommitError::Abandoned => Self::new(Code::Cancelled, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),
             CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),

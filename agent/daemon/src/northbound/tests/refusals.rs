@@ -1,5 +1,6 @@
 //! Every bad input gets its code, and a text that says what is wrong with it.
 
+use holdfast_config::limits;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
@@ -99,6 +100,73 @@ async fn bad_gets_get_their_codes() {
         let status = client.get(request).await.expect_err(&asked);
         check(&status, code, word, &asked);
     }
+}
+
+#[tokio::test]
+async fn sets_over_a_limit_are_refused_by_its_name() {
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    set(&mut client, ETH0).await;
+    let before = crate::northbound::Datastore::revision(&core).number;
+    let search = "/system/dns/config/search";
+    let of = |path_of: &str, value: Wire| {
+        let val = Some(TypedValue { value: Some(value) });
+        let update = gnmi::Update { path: Some(path(path_of)), val, ..Default::default() };
+        gnmi::SetRequest { update: vec![update], ..Default::default() }
+    };
+    let domain = |at| Wire::StringVal(format!("d{at}"));
+    let domains = (0..=limits::LEAF_LIST_ENTRIES.figure).map(domain);
+    let element: Vec<_> = domains.map(|value| TypedValue { value: Some(value) }).collect();
+    let array = "[".to_owned() + &r#""a","#.repeat(limits::LEAF_LIST_ENTRIES.figure) + r#""a"]"#;
+    let entries =
+        r#"{"interface":["#.to_owned() + &"{},".repeat(limits::LIST_ENTRIES.figure) + "{}]}";
+    let words = " d".repeat(limits::LEAF_LIST_ENTRIES.figure + 1);
+    let lines = "interface a\n".repeat(limits::LIST_ENTRIES.figure + 1);
+    let long = format!("/interfaces/interface[name={}]", "x".repeat(1 << 20));
+    let rows = [
+        (
+            of(search, Wire::LeaflistVal(gnmi::ScalarArray { element })),
+            &limits::LEAF_LIST_ENTRIES,
+            search,
+        ),
+        (of(search, Wire::JsonIetfVal(array.into())), &limits::LEAF_LIST_ENTRIES, search),
+        (
+            of("cli:/", Wire::AsciiVal(format!("system search-domain{words}"))),
+            &limits::LEAF_LIST_ENTRIES,
+            "line 1: system search-domain",
+        ),
+        (
+            of("/interfaces", Wire::JsonIetfVal(entries.into())),
+            &limits::LIST_ENTRIES,
+            "/interfaces/interface",
+        ),
+        (of("cli:/", Wire::AsciiVal(lines)), &limits::LIST_ENTRIES, "line "),
+        (
+            gnmi::SetRequest {
+                delete: vec![gnmi::Path::default(); limits::SET_OPERATIONS.figure + 1],
+                ..Default::default()
+            },
+            &limits::SET_OPERATIONS,
+            "",
+        ),
+        (
+            gnmi::SetRequest {
+                prefix: Some(path(&long)),
+                delete: vec![gnmi::Path::default(); limits::JOINED_PATHS.figure >> 20],
+                ..Default::default()
+            },
+            &limits::JOINED_PATHS,
+            "",
+        ),
+    ];
+    for (request, limit, place) in rows {
+        let status = client.set(request).await.expect_err(limit.name);
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+        for part in [limit.name, &limit.figure.to_string(), place] {
+            assert!(status.message().contains(part), "{part}: {}", status.message());
+        }
+    }
+    assert_eq!(crate::northbound::Datastore::revision(&core).number, before);
 }
 
 // proves 1.15, 1.22, 1.23, 1.28, 1.42, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
