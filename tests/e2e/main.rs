@@ -7,6 +7,7 @@ mod accounts;
 mod attacks_certz;
 mod attacks_pathz;
 mod attacks_rights;
+mod attacks_writing;
 mod authz;
 mod boot;
 mod bootz;

@@ -121,10 +121,9 @@ mod tests {
 
     /// The MTU of the port, of which OpenConfig counts the Ethernet header too.
     fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
-        kernel
-            .contents()
-            .iter()
-            .any(|it| it.contains("eth0") && it.contains(&format!("mtu {}", openconfig - 14)))
+        kernel.contents().iter().any(|it| {
+            it.contains("eth0") && it.contains(&format!("mtu: Some({})", openconfig - 14))
+        })
     }
 
     #[tokio::test]

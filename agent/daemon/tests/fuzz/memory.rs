@@ -1,0 +1,64 @@
+//! What the process has allocated, and the most it had.
+#![expect(
+    unsafe_code,
+    reason = "an allocator is unsafe by its trait; each call is handed on as it came"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The allocator of the system, counted.
+struct Counted;
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn taken(octets: usize) {
+    let held = HELD.fetch_add(octets, Ordering::Relaxed) + octets;
+    MOST.fetch_max(held, Ordering::Relaxed);
+}
+
+fn given_back(octets: usize) {
+    HELD.fetch_sub(octets, Ordering::Relaxed);
+}
+
+// SAFETY: every method hands its arguments to the system's allocator and returns what that returns.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        taken(layout.size());
+        // SAFETY: the caller's promise is the one that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        given_back(layout.size());
+        // SAFETY: as above; the pointer came from there.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        taken(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // For a while there may be both.
+        taken(size);
+        // SAFETY: as above; the pointer came from there.
+        let moved = unsafe { System.realloc(pointer, layout, size) };
+        given_back(layout.size());
+        moved
+    }
+}
+
+/// What `act` returns, and how many octets more than before it the process had at most.
+pub(crate) fn most_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
+    let before = HELD.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let result = act();
+    (result, MOST.load(Ordering::Relaxed).saturating_sub(before))
+}

@@ -1,0 +1,161 @@
+//! The services of an agent on a simulated box, called with octets as HTTP/2 would hand them over.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use holdfast::auth::Users;
+use holdfast::caller::{Caller, Role, Source};
+use holdfast::core::{Core, Parts};
+use holdfast::device::Device;
+use holdfast::gnsi::{Gnsi, TlsProfiles};
+use holdfast::northbound;
+use holdfast::packages::Packages;
+use holdfast::reboot::Reboots;
+use holdfast::settings::TlsSettings;
+use holdfast::slots::Slots;
+use holdfast::software::{Running, Software};
+use holdfast::store::Store;
+use holdfast_config::{Models, Service};
+use holdfast_platform::objects::Listening;
+use holdfast_platform::probe::Probes;
+use holdfast_platform::transport::{SimulatedKernel, Transport};
+use http_body_util::{BodyExt, Full};
+use tempfile::TempDir;
+use tokio::runtime::{self, Runtime};
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::ServiceExt;
+
+use crate::memory;
+
+/// How long any answer may take: the largest requests on a busy machine, in a build without optimisation.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Silence after which a stream that has begun to answer is left.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Frames of a stream that are read.
+const FRAMES: usize = 256;
+/// What a call may take of memory, whatever it asks for: an answer of the largest size while it is made, and room.
+const BOUND: usize = 512 << 20;
+/// What it may take besides, for each octet of its request: messages of two octets each become structures.
+const BOUND_FOR_EACH_OCTET: usize = 100;
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+/// One call at a time: what it takes is measured.
+static RIG: LazyLock<Mutex<Rig>> = LazyLock::new(|| Mutex::new(Rig::start()));
+
+struct Rig {
+    runtime: Runtime,
+    routes: Routes,
+    _core: Core,
+    _folder: TempDir,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, Ordering::SeqCst);
+            told(info);
+        }));
+        let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.unwrap();
+        let folder = TempDir::new().unwrap();
+        let (core, routes) = runtime.block_on(agent(&folder));
+        Self { runtime, routes, _core: core, _folder: folder }
+    }
+
+    /// Sends a call and reads its answer, or a part of it.
+    async fn answer(&self, method: &str, body: Bytes) {
+        let mut request = http::Request::post(format!("http://box{method}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Body::new(Full::new(body)))
+            .unwrap();
+        let (name, source) = ("fuzz".into(), Source::Password);
+        request.extensions_mut().insert(Caller { name, role: Role::Admin, source, peer: None });
+        let answer = timeout(ANSWER_TIMEOUT, self.routes.clone().oneshot(request)).await;
+        let response = answer.expect("an answer begins in time").unwrap();
+        let mut is_told = response.headers().contains_key("grpc-status");
+        let mut body = response.into_body();
+        for frame in 0..FRAMES {
+            let patience = if frame == 0 { ANSWER_TIMEOUT } else { SILENCE };
+            match timeout(patience, body.frame()).await {
+                Ok(None) => break,
+                Ok(Some(frame)) => {
+                    frame.unwrap();
+                    is_told = true;
+                }
+                Err(_) if is_told => break,
+                Err(_) => panic!("{method}: no answer within {ANSWER_TIMEOUT:?}"),
+            }
+        }
+        assert!(is_told, "{method}: neither an answer nor a status");
+    }
+}
+
+async fn agent(folder: &TempDir) -> (Core, Routes) {
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    kernel.install("usr/sbin/sshd");
+    kernel.add_account("alice", "!");
+    let (store, loaded) = Store::open(folder.path()).unwrap();
+    let (mut transport, events) = kernel.connect();
+    transport.retrieve();
+    let models = Arc::new(Models::load().unwrap());
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let profiles = TlsProfiles::new(
+        TlsSettings::default(),
+        folder.path().to_owned(),
+        &[address],
+        &BTreeMap::new(),
+    )
+    .unwrap();
+    let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
+    let artefacts = loaded.artefacts.clone();
+    let gnsi =
+        Gnsi::new(&models, &users, &store, &artefacts, folder.path(), profiles.clone()).unwrap();
+    let (slots, reboots) = (Slots::default(), Reboots::new(&loaded.notes, store.clone()));
+    let running = Running::given("1.0");
+    let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
+    let parts = Parts {
+        models,
+        transport: Box::new(transport),
+        events,
+        collector: None,
+        polled: gnsi.polled(),
+        profiles: Some(Arc::new(profiles)),
+        store,
+        loaded,
+        listening: Listening::default(),
+        factory: None,
+        software_version: "1.0".into(),
+        logins: Vec::new(),
+    };
+    let core = Core::start(parts).await.unwrap();
+    gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+    let packages = Packages::new(folder.path(), slots);
+    let device = Device { reboots, probes: Probes::here(), packages, software };
+    let routes = northbound::routes(core.handle(), device, &gnsi).await.unwrap();
+    (core, routes)
+}
+
+/// Calls a method with these messages. It answers without a panic, and takes no more memory than it may.
+pub(crate) fn call(method: &str, messages: &[Vec<u8>]) {
+    let mut body = BytesMut::new();
+    for message in messages {
+        body.put_u8(0); // not compressed
+        body.put_u32(u32::try_from(message.len()).unwrap());
+        body.put_slice(message);
+    }
+    let (octets, body) = (body.len(), body.freeze());
+    // A call that failed an assertion left nothing half done here.
+    let rig = RIG.lock().unwrap_or_else(PoisonError::into_inner);
+    let ((), most) = memory::most_during(|| rig.runtime.block_on(rig.answer(method, body)));
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "{method}: a task panicked");
+    let bound = BOUND + octets * BOUND_FOR_EACH_OCTET;
+    assert!(most <= bound, "{method}: {most} octets of memory for a request of {octets}");
+}
