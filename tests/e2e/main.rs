@@ -5,6 +5,7 @@
 
 mod accounts;
 mod attacks_certz;
+mod attacks_listener;
 mod attacks_pathz;
 mod attacks_rights;
 mod attacks_writing;

@@ -16,6 +16,7 @@ pub mod eventually;
 pub mod gnmi;
 pub mod monitor;
 pub mod netns;
+pub mod raw_http2;
 pub mod rotation;
 pub mod sshd;
 pub mod subscription;

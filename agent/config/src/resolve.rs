@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use smallvec::SmallVec;
 
-pub use self::expand::{Expansion, Sight};
 use self::expand::Everything;
+pub use self::expand::{Expansion, Sight};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::limits::{LimitExceeded, excerpt};
 use crate::path::{ANY, ANY_DEPTH, Elem, Path};

@@ -99,7 +99,8 @@ mod tests {
         assert_eq!(Chain(&deep).to_string(), "cannot open a.pem: io error");
         assert_eq!(Chain(&failure("alone", None)).to_string(), "alone");
         let long = "x".repeat(3000).leak();
-        let text = Chain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
+        let text =
+            Chain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
         assert!(text.starts_with("why: xxx") && text.ends_with("x: y"), "{text}");
         let twice = failure(long, Some(failure("then", Some(failure(long, None)))));
         let text = Chain(&twice).to_string();

@@ -75,7 +75,7 @@ pub struct RunSettings {
     /// Serve what `holdfast show` shows, a page and metrics on this address of the loopback device, too
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = loopback_address)]
     pub introspect: Option<SocketAddr>,
-    /// What the token in the state folder is asked for on that address
+    /// Requests on that address that need the token in the state folder
     #[arg(long, value_enum, default_value_t = IntrospectToken::Changes, requires = "introspect")]
     pub introspect_token: IntrospectToken,
     /// File whose first line becomes the password of the user `admin` at start
@@ -102,12 +102,12 @@ pub struct RunSettings {
     pub bootz: BootzSettings,
 }
 
-/// What the token of introspection is asked for.
+/// Requests on TCP that need the token of introspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IntrospectToken {
-    /// What changes something
+    /// Those that change something
     Changes,
-    /// Reading, too
+    /// Those that only read, too
     All,
 }
 

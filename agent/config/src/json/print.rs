@@ -34,8 +34,7 @@ pub fn print_while<M>(
     shown: Shown<'_>,
     go_on: &dyn Fn(usize) -> ControlFlow<()>,
 ) -> ControlFlow<(), Option<Vec<u8>>> {
-    let mut printer =
-        Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
+    let mut printer = Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
     let node = schema.node(node);
     let printed = match found {
         Found::Leaf(leaf) => printer.leaf(node, &leaf.value),

@@ -325,8 +325,19 @@ mod tests {
     }
 
     fn elems() -> impl Strategy<Value = Vec<Elem>> {
-        let name = select(vec!["top", "item", "part", "name", "size", "*", "*", "...", "...", "no"]);
-        let keys = select(vec!["", "", "", "name=a", "name=b", "name=*", "size=1", "size=x", "name=a size=1"]);
+        let name =
+            select(vec!["top", "item", "part", "name", "size", "*", "*", "...", "...", "no"]);
+        let keys = select(vec![
+            "",
+            "",
+            "",
+            "name=a",
+            "name=b",
+            "name=*",
+            "size=1",
+            "size=x",
+            "name=a size=1",
+        ]);
         let elem = (name, keys).prop_map(|(name, keys)| {
             let keys = if name == ANY_DEPTH { "" } else { keys };
             let pairs = keys.split(' ').filter_map(|key| key.split_once('='));
@@ -377,7 +388,10 @@ mod tests {
         // As many states as can be.
         let mixed: Vec<Elem> =
             (0..60).map(|at| Elem::new(if at % 15 == 0 { ANY_DEPTH } else { ANY })).collect();
-        assert!(matches!(schema.resolve_read(&Path { elems: mixed }), Err(PathError::Unknown { .. })));
+        assert!(matches!(
+            schema.resolve_read(&Path { elems: mixed }),
+            Err(PathError::Unknown { .. })
+        ));
         let deep = [any_depth(1), vec![Elem::new(ANY); 3], any_depth(3), vec![Elem::new("mtu")]];
         assert!(visited(deep.concat()).unwrap() < nodes);
     }

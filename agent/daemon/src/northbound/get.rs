@@ -27,9 +27,7 @@ use super::show;
 use super::status::Refusal;
 use crate::gnsi::pathz::{Rights, visible_while};
 use crate::telemetry::view::{now_ns, overlaid};
-use crate::telemetry::{
-    Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk,
-};
+use crate::telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,

@@ -59,7 +59,8 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.pathz.rights(&caller.name);
-        let answer = get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
+        let answer =
+            get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
         self.show_counted(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }

@@ -126,7 +126,12 @@ impl LeavesCache {
 }
 
 impl Leaves {
-    fn new(schema: &Schema, ends: Option<&BTreeSet<NodeId>>, filter: &Filter, class: Class) -> Self {
+    fn new(
+        schema: &Schema,
+        ends: Option<&BTreeSet<NodeId>>,
+        filter: &Filter,
+        class: Class,
+    ) -> Self {
         let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
         let reach = filter.depth.zip(ends).map(|(depth, ends)| within(schema, ends, depth));
         // Parents come before their children, so that from behind each node is complete in its turn.

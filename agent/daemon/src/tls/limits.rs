@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 
 /// How long a stranger may stay. Clients connect when they have something to ask.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// The same when half of all places are taken: enough for a login over a slow line.
+/// How long a stranger may stay when half of all places are taken: enough for a login over a slow line.
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long ago a source may have logged in to be served before strangers: an operator who comes once a day, a
 /// collector that was away for a night.

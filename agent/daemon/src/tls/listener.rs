@@ -210,7 +210,8 @@ impl Stream for Incoming {
 }
 
 impl Connection {
-    /// Every operation begins with it: a stranger that reads nothing is waited for in writes alone.
+    /// Lets an operation begin, as long as the connection may go on. Writes need it as well as reads: the connection of
+    /// a stranger that reads nothing waits in a write.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         self.probation.check(context).inspect_err(|over| {
             debug!(peer = %self.peer.address, %over, "connection closed: nobody said who they are");

@@ -230,11 +230,7 @@ impl Position {
 
 impl<N, K, V> Default for Trie<N, K, V> {
     fn default() -> Self {
-        Self {
-            nodes: vec![TrieNode::default()],
-            leading: HashSet::new(),
-            partial: HashSet::new(),
-        }
+        Self { nodes: vec![TrieNode::default()], leading: HashSet::new(), partial: HashSet::new() }
     }
 }
 

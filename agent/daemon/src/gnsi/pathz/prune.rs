@@ -54,7 +54,11 @@ struct Pruning<'a> {
 type Pruned<T> = ControlFlow<(), Option<T>>;
 
 impl Pruning<'_> {
-    fn branch<M: Clone + Eq>(&self, at: &Position, branch: &Arc<Branch<M>>) -> Pruned<Arc<Branch<M>>> {
+    fn branch<M: Clone + Eq>(
+        &self,
+        at: &Position,
+        branch: &Arc<Branch<M>>,
+    ) -> Pruned<Arc<Branch<M>>> {
         (self.go_on)()?;
         let whole = at.action() == Action::Permit;
         if at.is_settled() {

@@ -89,8 +89,7 @@ impl Plan {
         let admitted = reader.admitted(joined).await?;
         let prefix = reader.prefix.clone();
         let subscriptions = list.subscription;
-        let split =
-            move |work: &Work| split_all(&reader, &admitted, &subscriptions, mode, work);
+        let split = move |work: &Work| split_all(&reader, &admitted, &subscriptions, mode, work);
         let parts = reads.run(split).await?;
         let encoding = Encoding::read(list.encoding)?;
         let (updates_only, configuration) = (list.updates_only, wishes.configuration);

@@ -47,12 +47,7 @@ struct Live {
 }
 
 impl<'a, D: Datastore> Subscriber<'a, D> {
-    pub(super) fn new(
-        sampler: &'a Sampler<D>,
-        plan: Plan,
-        outlet: Outlet,
-        reads: Reads,
-    ) -> Self {
+    pub(super) fn new(sampler: &'a Sampler<D>, plan: Plan, outlet: Outlet, reads: Reads) -> Self {
         Self { sampler, plan, outlet, reads }
     }
 
@@ -223,12 +218,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     /// The leaves of a part on top of this very revision, read now if they have to be and nobody did.
-    async fn sample_now(
-        &self,
-        part: &Part,
-        revision: &Revision,
-        samples: &mut Samples,
-    ) -> Sample {
+    async fn sample_now(&self, part: &Part, revision: &Revision, samples: &mut Samples) -> Sample {
         let origin = part.selection.origin;
         if !part.polled {
             return Sample::of(revision.tree(origin).clone(), now_ns());

@@ -1,0 +1,227 @@
+//! Attacks on the sockets of the agent by those who cannot log in: what they cost it, and who is served meanwhile.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream as Blocking};
+use std::time::Duration;
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::{PATIENCE, eventually, eventually_async};
+use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::raw_http2::{
+    client_config, connect_from, connect_tls_from, flood_malformed_streams, is_closed,
+};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+
+const INTROSPECTION: &str = "127.0.0.1:9190";
+
+/// How long streams are sent, over how many connections, and what the agent may hold meanwhile: it has some 50 MB at
+/// rest, and without a limit it had 683 after 2.5 s.
+const FLOOD: Duration = Duration::from_secs(10);
+const FLOOD_CONNECTIONS: usize = 8;
+const MOST_BYTES: u64 = 100_000_000;
+
+#[tokio::test]
+async fn malformed_streams_cost_no_memory_and_others_are_served() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let config = client_config(&ca(&agent));
+    let at_rest = agent.resident_bytes();
+
+    let attack = flood_malformed_streams(agent.address(), config, FLOOD_CONNECTIONS, FLOOD);
+    let (mut most, mut served) = (0, 0);
+    while !attack.is_finished() {
+        client.capabilities().await.unwrap();
+        served += 1;
+        most = most.max(agent.resident_bytes());
+        assert!(most < MOST_BYTES, "{most} octets are held, {at_rest} at rest");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let sent = attack.join().unwrap();
+    assert!(sent > 10_000, "{sent} streams are no attack");
+    assert!(served > 10, "{served} calls were served");
+    // New connections are taken as well.
+    agent.gnmi().await.capabilities().await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_connections_of_four_sources_leave_room_for_a_fifth() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let config = client_config(&ca(&agent));
+    let mut held = Vec::new();
+    for source in 1..=4 {
+        for _ in 0..256 {
+            let source = IpAddr::from([127, 0, 0, source]);
+            held.push(connect_tls_from(source, agent.address(), &config).await.unwrap());
+        }
+    }
+    for source in 5..=9 {
+        served(&agent, IpAddr::from([127, 0, 0, source])).await;
+    }
+    served(&agent, IpAddr::from([127, 0, 0, 1])).await; // beside 256 strangers of its own
+}
+
+#[tokio::test]
+async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let operator = IpAddr::from([127, 0, 9, 1]);
+    served(&agent, operator).await;
+
+    // Seventeen sources with 64 silent connections each fill all places.
+    let address = agent.address();
+    let sources = (1..=17).map(|last| IpAddr::from([127, 0, 1, last]));
+    let mut held = Vec::new();
+    for source in sources.clone() {
+        for _ in 0..64 {
+            held.push(connect_from(source, address).await.unwrap());
+        }
+    }
+    eventually("the places of the oldest strangers are given away", || {
+        held.iter().filter(|stream| is_closed(stream)).count() >= held.len() - 1024
+    })
+    .await;
+    served(&agent, operator).await;
+    served(&agent, IpAddr::from([127, 0, 9, 2])).await;
+
+    // They go on knocking, so that a stranger's place is gone after some hundred others.
+    let knocking = tokio::spawn(async move {
+        for source in sources.cycle() {
+            held.remove(0);
+            held.extend(connect_from(source, address).await);
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..5 {
+        served(&agent, operator).await;
+    }
+    assert!(!knocking.is_finished(), "strangers knocked all the while");
+    knocking.abort();
+}
+
+#[tokio::test]
+async fn a_source_of_ipv6_is_a_64() {
+    let net = Netns::enter();
+    net.ip("address add 2001:db8::1/64 dev lo nodad");
+    net.ip("address add 2001:db8::2/64 dev lo nodad");
+    let agent = AgentProcess::start_with(&net, &["--listen", "[2001:db8::1]:9339"]).await;
+    let server: SocketAddr = "[2001:db8::1]:9339".parse().unwrap();
+    let config = client_config(&ca(&agent));
+    let mut held = Vec::new();
+    for number in 0..300 {
+        let source = if number % 2 == 0 { "2001:db8::1" } else { "2001:db8::2" };
+        held.push(connect_tls_from(source.parse().unwrap(), server, &config).await.unwrap());
+    }
+    let open = || held.iter().filter(|stream| !is_closed(stream.get_ref().0)).count();
+    // Long before their time is over.
+    let left = eventually("64 strangers of the network are left", || open() <= 64);
+    timeout(PATIENCE / 3, left).await.unwrap();
+    served_at(&agent, server, "2001:db8::2".parse().unwrap()).await;
+    served(&agent, IpAddr::from([127, 0, 0, 1])).await;
+}
+
+#[tokio::test]
+async fn introspection_leaves_the_agent_to_its_clients() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start_with(&net, &["--introspect", INTROSPECTION]).await;
+    let client = agent.gnmi().await;
+    let address: SocketAddr = INTROSPECTION.parse().unwrap();
+
+    // Two hundred who say nothing: 64 are let in, and not for long.
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        held.push(TcpStream::connect(address).await.unwrap());
+    }
+    let open = |held: &[TcpStream]| held.iter().filter(|stream| !is_closed(stream)).count();
+    let mut left = held.len();
+    eventually("136 connections are closed", || {
+        left = open(&held);
+        left <= 64
+    })
+    .await;
+    assert_eq!(left, 64, "the others have some seconds to ask");
+    client.capabilities().await.unwrap();
+    agent.gnmi().await.capabilities().await.unwrap();
+    eventually("who says nothing is closed", || open(&held) == 0).await;
+
+    // One who says something now and then, and never all of it.
+    let slow = TcpStream::connect(address).await.unwrap();
+    let mut head =
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".iter().chain([b'x'; 4096].iter());
+    let mut closed = false;
+    eventually("who never gets to the end of a head is closed", || {
+        closed = closed || is_closed(&slow);
+        let _refused_when_closed = slow.try_write(&[*head.next().unwrap()]);
+        closed
+    })
+    .await;
+
+    // Seventeen readers of events.
+    let ask = || ask(address, "/scheduler/events", None);
+    let readers: Vec<_> = (0..16).map(|_| ask()).collect();
+    for (_, answer) in &readers {
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let (_, refused) = ask();
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("16 readers of events are connected"), "{refused}");
+    client.capabilities().await.unwrap();
+    drop(readers);
+    eventually_async("the places of readers who went are free", async || {
+        ask().1.starts_with("HTTP/1.1 200 ")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reading_may_need_the_token() {
+    let net = Netns::enter();
+    let options = ["--introspect", INTROSPECTION, "--introspect-token", "all"];
+    let agent = AgentProcess::start_with(&net, &options).await;
+    let token = fs::read_to_string(agent.state_dir().join("introspect.token")).unwrap();
+    let address = INTROSPECTION.parse().unwrap();
+    for path in ["/", "/health", "/metrics", "/scheduler/status", "/scheduler/events"] {
+        let (_, refused) = ask(address, path, None);
+        assert!(refused.starts_with("HTTP/1.1 401 "), "{path}: {refused}");
+        let (_, answer) = ask(address, path, Some(&token));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    }
+}
+
+/// Logs in from an address on a connection of its own.
+async fn served(agent: &AgentProcess, source: IpAddr) {
+    served_at(agent, agent.address(), source).await;
+}
+
+async fn served_at(agent: &AgentProcess, server: SocketAddr, source: IpAddr) {
+    let ca = Certificate::from_pem(ca(agent));
+    let tls = ClientTlsConfig::new().ca_certificate(ca).domain_name("localhost");
+    let endpoint = Endpoint::from_shared(format!("https://{server}")).unwrap();
+    let endpoint = endpoint.tls_config(tls).unwrap().local_address(Some(source)).timeout(PATIENCE);
+    let channel = endpoint.connect().await;
+    let channel = channel.unwrap_or_else(|error| panic!("{source}: {error:?}"));
+    let client = GnmiClient::over(channel, agent.credentials());
+    let answer = client.capabilities().await;
+    answer.unwrap_or_else(|refusal| panic!("{source}: {refusal}"));
+}
+
+fn ca(agent: &AgentProcess) -> String {
+    fs::read_to_string(agent.ca_file()).unwrap()
+}
+
+/// Asks for a path, and reads the first part of the answer. The connection stays open as long as what is returned.
+fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (Blocking, String) {
+    let mut stream = Blocking::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n").unwrap();
+    let mut answer = vec![0; 4096];
+    let read = stream.read(&mut answer).unwrap();
+    answer.truncate(read);
+    (stream, String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,139 @@
+//! HTTP/2 by hand, for what no library sends: connections that say nothing, and frames that break the protocol.
+//!
+//! Everything ends by itself after the time that it was given.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// RFC 9113, 3.4; then the settings that have to follow, none of them changed.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+/// `:method POST`, `:scheme https`, `:path /`, and a `connection: close`, which HTTP/2 forbids (RFC 9113, 8.2.2).
+const MALFORMED: &[u8] = b"\x83\x87\x84\x00\x0aconnection\x05close";
+/// Streams that are written at a time.
+const BATCH: u32 = 256;
+/// Before the next connection of an attacker whose connection was ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A client that trusts `ca` (PEM) and offers HTTP/2.
+///
+/// # Panics
+/// When that is no certificate.
+pub fn client_config(ca: &str) -> Arc<ClientConfig> {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    let mut roots = RootCertStore::empty();
+    let ca = CertificateDer::from_pem_slice(ca.as_bytes()).expect("a certificate");
+    roots.add(ca).expect("a certificate of an authority");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the library supports its own defaults")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
+/// A TCP connection from one address of this host.
+///
+/// # Errors
+/// When it is refused.
+pub async fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(SocketAddr::new(source, 0))?;
+    socket.connect(server).await
+}
+
+/// A TLS connection from one address of this host.
+///
+/// # Errors
+/// When the connection is refused, or the handshake fails.
+pub async fn connect_tls_from(
+    source: IpAddr,
+    server: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
+    let stream = connect_from(source, server).await?;
+    let name = "localhost".try_into().expect("a name");
+    TlsConnector::from(config.clone()).connect(name, stream).await
+}
+
+/// True when the other end has closed it.
+pub fn is_closed(stream: &TcpStream) -> bool {
+    match stream.try_read(&mut [0; 1024]) {
+        Ok(octets) => octets == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Sends malformed streams over `connections` at a time until the time is over, and reads nothing. A connection that
+/// is ended by the server is followed by another one.
+///
+/// Returns how many streams were sent. It has a thread of its own, born in the namespace of the caller.
+pub fn flood_malformed_streams(
+    server: SocketAddr,
+    config: Arc<ClientConfig>,
+    connections: usize,
+    time: Duration,
+) -> std::thread::JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime of this thread").block_on(async {
+            let end = Instant::now() + time;
+            let attackers: Vec<_> = (0..connections)
+                .map(|_| tokio::spawn(send_malformed_streams(server, config.clone(), end)))
+                .collect();
+            let mut sent = 0;
+            for attacker in attackers {
+                sent += attacker.await.expect("it does not panic");
+            }
+            sent
+        })
+    })
+}
+
+async fn send_malformed_streams(
+    server: SocketAddr,
+    config: Arc<ClientConfig>,
+    end: Instant,
+) -> u64 {
+    let mut sent = 0;
+    while Instant::now() < end {
+        let connection = connect_tls_from(server.ip(), server, &config);
+        if let Ok(Ok(mut stream)) = timeout_at(end, connection).await {
+            let writing = async {
+                stream.write_all(PREFACE).await?;
+                for first in (0..).step_by(BATCH as usize) {
+                    stream.write_all(&malformed_streams(first)).await?;
+                    stream.flush().await?;
+                    sent += u64::from(BATCH);
+                }
+                io::Result::Ok(())
+            };
+            // Ended by the time, or by the server, as it should be.
+            let _ = timeout_at(end, writing).await;
+        }
+        sleep(PAUSE).await;
+    }
+    sent
+}
+
+/// HEADERS frames (RFC 9113, 6.2) that end their streams; `first` is the number of the first stream, from 0.
+fn malformed_streams(first: u32) -> Vec<u8> {
+    const END_STREAM_AND_HEADERS: u8 = 0x5;
+    let length = u8::try_from(MALFORMED.len()).expect("a few octets");
+    let frame = |number: u32| {
+        let stream = (2 * number + 1).to_be_bytes();
+        let head = [0, 0, length, 0x1, END_STREAM_AND_HEADERS];
+        head.into_iter().chain(stream).chain(MALFORMED.iter().copied())
+    };
+    (first..first + BATCH).flat_map(frame).collect()
+}
