@@ -79,7 +79,7 @@ impl Login {
                 let compared = matches!(refusal, Refusal::WrongPassword);
                 Some((refusal.word(), name.clone().filter(|_| compared)))
             }
-            (None, Some(_)) => Some(("given up", None)),
+            (None, Some(name)) => Some(("given up", Some(name.clone()))),
             (None, None) => Some(("unknown", None)),
         }
     }

@@ -67,8 +67,7 @@ struct Inside {
 pub(crate) struct Refused {
     pub(crate) source: Option<IpAddr>,
     pub(crate) reason: &'static str,
-    /// The name that was tried, where the reason is a wrong password: how many of these there can be is limited by
-    /// [`crate::auth`].
+    /// The name that was tried, where a password was wrong or given up: [`crate::auth`] limits how many there can be.
     pub(crate) name: Option<SmolStr>,
 }
 
