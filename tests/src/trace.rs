@@ -44,6 +44,8 @@ pub struct Deviation {
     pub id: String,
     pub what: String,
     pub why: String,
+    /// The option with which we do it as required. Where there is one, a test has to prove it.
+    pub option: Option<String>,
 }
 
 /// One row of `partial.tsv`: a requirement that has tests, which leave something out.
@@ -126,7 +128,10 @@ impl Trace {
     /// One line for each tag, deviation or exemption that cannot stand.
     pub fn problems(&self) -> Vec<String> {
         let known: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
-        let (deviating, exempt) = (self.deviating(), self.exempt());
+        let exempt = self.exempt();
+        let optional = |row: &&Deviation| row.option.is_some();
+        let (optional, always): (Vec<_>, Vec<_>) = self.deviations.iter().partition(optional);
+        let deviating: BTreeSet<&str> = always.into_iter().map(|row| row.id.as_str()).collect();
         let mut problems = Vec::new();
         for Tag { id, file, line } in &self.tags {
             let place = format!("{}:{line}", file.display());
@@ -141,6 +146,13 @@ impl Trace {
         }
         for deviation in self.deviations.iter().filter(|row| !known.contains(row.id.as_str())) {
             problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
+        }
+        let tagged = self.tagged();
+        for Deviation { id, .. } in optional.iter().filter(|row| !tagged.contains(row.id.as_str()))
+        {
+            problems.push(format!(
+                "tests/deviations.tsv: {id} is done with an option, which no test proves"
+            ));
         }
         problems.extend(self.unfounded(&known));
         problems.extend(self.impartial());
@@ -237,8 +249,10 @@ impl Trace {
             all = all.plus(count);
         }
         row("all", all);
-        for Deviation { id, what, why } in &self.deviations {
-            report.line(format_args!("deviates {id}: {what} ({why})"));
+        for Deviation { id, what, why, option } in &self.deviations {
+            let option = option.iter().map(|option| format!("; proven with {option}"));
+            let option: String = option.collect();
+            report.line(format_args!("deviates {id}: {what} ({why}){option}"));
         }
         for Partial { id, missing } in &self.partial {
             report.line(format_args!("partly {id}: without {missing}"));
@@ -401,8 +415,10 @@ fn requirement(columns: &[&str]) -> Option<Requirement> {
 }
 
 fn deviation(columns: &[&str]) -> Option<Deviation> {
-    let &[id, what, why, ..] = columns else { return None };
-    Some(Deviation { id: id.into(), what: what.into(), why: why.into() })
+    let &[id, what, why, ref option @ ..] = columns else { return None };
+    let option = option.first().filter(|option| !option.is_empty());
+    let option = option.map(|&option| option.to_owned());
+    Some(Deviation { id: id.into(), what: what.into(), why: why.into(), option })
 }
 
 fn partial(columns: &[&str]) -> Option<Partial> {
@@ -445,6 +461,19 @@ mod tests {
             Count { proven: 1, deviating: 1, must_proven: 1, must_total: 1, ..Count::default() };
         let second = Count { open: 2, must_total: 2, ..Count::default() };
         assert_eq!(trace.counts(), [("1A", first), ("kv 2", second)]);
+    }
+
+    #[test]
+    fn what_is_done_with_an_option_is_proven_with_it() {
+        for (tags, want) in [
+            (&["1.2"][..], &[][..]),
+            (&[], &["tests/deviations.tsv: 1.2 is done with an option, which no test proves"]),
+        ] {
+            let mut trace = trace(tags, &[]);
+            trace.deviations = deviation(&["1.2", "not", "so", "--so"]).into_iter().collect();
+            assert_eq!(trace.problems(), want);
+            assert!(trace.report(true, &[]).contains("deviates 1.2: not (so); proven with --so"));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     accounting::Accounts,
-    auth::{Authenticator, CertificateTrust, Password, PasswordError, UserError, Users},
+    auth::{Authenticator, CertificateTrust, Password, PasswordError, SpeaksFor, UserError, Users},
     bootz::{self, BootzError},
     core::{Core, CoreHandle, Parts, StartError},
     device::Device,
@@ -163,7 +163,13 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
     if let Some(file) = &settings.admin_password_file {
         let refused = |source| RunError::AdminPassword { file: file.clone(), source };
+        warn_of_readable_password(file);
         users.set_admin(Password::from_file(file).map_err(refused)?).await?;
+    }
+    if settings.certificate_speaks_for == SpeaksFor::Anyone {
+        warn!(
+            "--certificate-speaks-for anyone: every client certificate may act as any user without a password, whatever its role"
+        );
     }
     if users.is_empty() {
         warn!(

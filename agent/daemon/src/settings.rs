@@ -93,8 +93,8 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
-    /// Whose names a client certificate may give as `username` without a password: anyone's, as gNMI has it, or those that stand in it
-    #[arg(long, value_enum, default_value_t = SpeaksFor::Anyone)]
+    /// Whose names a client certificate may give as `username` without a password: those that stand in it, or anyone's, as gNMI has it
+    #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
     pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]
     pub image: ImageSettings,
@@ -378,7 +378,8 @@ mod tests {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.listen, ["[::]:9339".parse().unwrap()]);
         assert_eq!(run.certificate_role, Role::Admin);
-        assert_eq!(run.certificate_speaks_for, SpeaksFor::Anyone);
+        assert_eq!(run.certificate_speaks_for, SpeaksFor::Itself);
+        assert_eq!(SpeaksFor::default(), SpeaksFor::Itself);
     }
 
     #[test]

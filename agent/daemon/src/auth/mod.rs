@@ -2,8 +2,8 @@
 //!
 //! [`Layer`] wraps all services of the listener. In this order:
 //! 1. a name and a password that check out: that user;
-//! 2. a name without a password, on a connection with a verified client certificate that speaks for that name: that
-//!    user;
+//! 2. a name without a password, on a connection with a verified client certificate that speaks for that name
+//!    ([`SpeaksFor`]): that user;
 //! 3. a verified client certificate alone: its SPIFFE id, else its common name;
 //! 4. anything else is refused, health and reflection included.
 //!
@@ -51,6 +51,9 @@ use crate::{
 
 /// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
 const MAX_HASHES: usize = 2;
+
+/// Stands behind the scheme of a URI, as in `spiffe://`.
+const URI_MARK: &str = "://";
 
 /// Why a request is not let in. The texts go to the client and say nothing about which users exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,9 +122,9 @@ impl Remembered {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SpeaksFor {
     /// Its own: those that stand in it.
+    #[default]
     Itself,
     /// Everybody's. For clients that have checked their users themselves, and have no other certificates than those.
-    #[default]
     Anyone,
 }
 
@@ -179,11 +182,15 @@ impl Authenticator {
             return self.by_certificate(peer);
         }
         let is_own = certificate.principals.contains(&name);
-        if !is_own && self.certificates.speaks_for == SpeaksFor::Itself {
+        let role = self.users.role(&name);
+        // What is a URI is the name of a certificate's holder, to whom a policy may allow what it allows nobody else.
+        let is_holders = role.is_none() && name.contains(URI_MARK);
+        let may_speak = self.certificates.speaks_for == SpeaksFor::Anyone && !is_holders;
+        if !is_own && !may_speak {
             return Err(Refusal::OtherName(name));
         }
         // The user need not exist here: then it may only read.
-        let role = self.users.role(&name).unwrap_or(Role::ReadOnly);
+        let role = role.unwrap_or(Role::ReadOnly);
         let source = Source::NamedByCertificateHolder;
         Ok(Caller { name, role, source, peer: Some(peer.address) })
     }

@@ -232,6 +232,7 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
     let authority = Authority::new("ours");
     let agent = Agent::with_clients(&authority, Role::Admin, SpeaksFor::Anyone).await;
     let spiffe = "spiffe://example.org/collector";
+    let named = format!("username {spiffe}");
     for (common_name, uris, metadata, get, set) in [
         // the certificate alone
         ("collector", &[spiffe][..], "", Ok("spiffe://example.org/collector admin"), true),
@@ -245,7 +246,10 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
         ("collector", &[spiffe], "username rob", Ok("rob read-only"), false),
         ("collector", &[spiffe], "username stranger", Ok("stranger read-only"), false),
         ("collector", &[spiffe], "username rob\npassword secret", Ok("rob read-only"), false),
-        // but a password that is sent must be right
+        // but the URI of another certificate is not claimed
+        ("collector", &[spiffe], "username spiffe://example.org/b", Err(Unauthenticated), false),
+        ("collector", &[spiffe], &named, Ok("spiffe://example.org/collector admin"), true),
+        // and a password that is sent must be right
         ("collector", &[spiffe], "username ada\npassword wrong", Err(Unauthenticated), false),
     ] {
         let client = agent.connect(Some(authority.client(common_name, uris))).await.unwrap();
@@ -260,7 +264,7 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
     }
 }
 
-// proves 1.4, 1.6
+// proves 1.6
 #[tokio::test]
 async fn a_certificate_gives_its_own_names_alone_unless_it_may_speak_for_others() {
     let authority = Authority::new("ours");
@@ -344,6 +348,18 @@ async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata
         // The policy says what a certificate may do, whatever the setting says.
         assert_eq!(client.set(metadata).await.map(drop), want, "{row}");
     }
+    // Clients may speak for anyone here, but a name of a policy that only a certificate can have is not for the asking.
+    let controller = "spiffe://example.org/controller/1";
+    let policy = format!(
+        r#"{{"name":"p","allow_rules":[{{"name":"r","source":{{"principals":["{controller}","stranger"]}}}}]}}"#
+    );
+    let agent = Agent::with_policy(&authority, &policy).await;
+    let client = agent.connect(Some(authority.client("collector", &[spiffe]))).await.unwrap();
+    assert_eq!(client.get(&format!("username {controller}")).await, Err(Unauthenticated));
+    assert_eq!(client.get("username stranger").await.unwrap(), "stranger read-only");
+    assert_eq!(client.set("username stranger").await, Err(PermissionDenied));
+    let client = agent.connect(Some(authority.client("x", &[controller]))).await.unwrap();
+    assert_eq!(client.set(&format!("username {controller}")).await.map(drop), Ok(()));
     // A role goes on to count beside the policy.
     let all = r#"{"name":"p","allow_rules":[{"name":"all"}]}"#;
     let agent = Agent::with_policy(&authority, all).await;
