@@ -25,7 +25,6 @@ const READING_METHODS: &[&str] = &[
     "/gnmi.gNMI/Capabilities",
     "/gnmi.gNMI/Get",
     "/gnmi.gNMI/Subscribe",
-    "/gnoi.bootconfig.BootConfig/GetBootConfig",
     "/gnsi.credentialz.v1.Credentialz/CanGenerateKey",
     "/gnsi.credentialz.v1.Credentialz/GetPublicKeys",
     "/gnoi.os.OS/Verify",
@@ -192,6 +191,7 @@ mod tests {
             ("/grpc.health.v1.Health/Watch", true),
             ("/gnmi.gNMI/Set", false),
             ("/gnmi.gNMI/Getter", false),
+            ("/gnoi.bootconfig.BootConfig/GetBootConfig", false), // a Get of it would be asked of pathz
             ("/gnmi.gNMI/", false),
             ("/gnoi.os.OS/Verify", true),
             ("/gnoi.os.OS/Activate", false),

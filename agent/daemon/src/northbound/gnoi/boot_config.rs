@@ -59,7 +59,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         &self,
         request: Request<GetBootConfigRequest>,
     ) -> Result<Response<GetBootConfigResponse>, Status> {
-        Caller::authenticated(&request)?;
+        Caller::authenticated(&request)?.require_admin("gNOI GetBootConfig")?;
         let boot = self.core.configuration().layers().boot.clone();
         let decoded = boot.map(|boot| bootz::BootConfig::decode(&boot.record[..])).transpose();
         let boot_config = decoded.map_err(|error| Refusal::internal(error.to_string()))?;
