@@ -10,6 +10,7 @@ use holdfast_bootz::{
 };
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Mark, Service, Tree};
+use holdfast_security::acctz::secrets;
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 use tokio::{
@@ -163,7 +164,7 @@ impl<D: Datastore> Driver<D> {
                 self.show().await; // each status is seen, however short it lasts
             }
             Action::Tell(what) => {
-                info!(target: "holdfast::bootz", "{what}");
+                info!(target: "holdfast::bootz", "{}", secrets::message(&what));
                 self.shown_tx.send_modify(|shown| shown.tell(&what));
             }
             Action::Abandon => {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Cancel, Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, Outcome, SharedValue, TxnId, sort_keys};
+use holdfast_security::acctz::secrets;
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
@@ -14,6 +15,7 @@ use super::making::Told;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
+use crate::logging::Chain;
 use crate::store::{ArtefactChange, StoreError, Unconfirmed};
 
 /// The answer channel of a request, and what logs call it.
@@ -223,10 +225,14 @@ impl Ticket {
                 trace = format_args!("{:016x}", self.trace),
                 caller = %self.caller, what = self.what, revision = done.revision, ?elapsed, "committed"
             ),
-            Err(error) => tracing::info!(
-                trace = format_args!("{:016x}", self.trace),
-                caller = %self.caller, what = self.what, error = %crate::logging::Chain(error), ?elapsed, "refused"
-            ),
+            Err(error) => {
+                // It may repeat what the client sent, which the accounts withhold as well.
+                let error = secrets::message(&Chain(error).to_string());
+                tracing::info!(
+                    trace = format_args!("{:016x}", self.trace),
+                    caller = %self.caller, what = self.what, error, ?elapsed, "refused"
+                );
+            }
         }
         match (answer, result) {
             (Answer::Commit(answer), result) => drop(answer.send(result)),

@@ -83,6 +83,12 @@ pub fn text(lines: &str) -> String {
     kept
 }
 
+/// Words that may repeat what was sent, such as an error: nothing stays behind the name of a secret.
+pub fn message(words: &str) -> String {
+    let line = words.replace(['\n', '\r'], " "); // what follows a line end belongs to the secret as well
+    text(&line).trim_end().to_owned()
+}
+
 /// Where the first word that is a secret name ends.
 fn end_of_secret_name(line: &str) -> Option<usize> {
     let words = line.split(|letter: char| !letter.is_alphanumeric() && !"-_:.".contains(letter));
@@ -150,6 +156,23 @@ mod tests {
             ("secret=x", "secret (withheld)\n"),
         ] {
             assert_eq!(text(lines), want);
+        }
+    }
+
+    #[test]
+    fn an_error_repeats_no_secret() {
+        for (words, want) in [
+            (
+                "line 1: `system hostnam x`: no such word",
+                "line 1: `system hostnam x`: no such word",
+            ),
+            (
+                "line 1: `system user op password X`: no such word",
+                "line 1: `system user op password (withheld)",
+            ),
+            ("`/a/password`: `X\nY` is no value", "`/a/password (withheld)"),
+        ] {
+            assert_eq!(message(words), want);
         }
     }
 

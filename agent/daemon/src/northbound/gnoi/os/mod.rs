@@ -17,6 +17,7 @@ use holdfast_proto::gnoi::os::{
     ActivateError as WireError, ActivateOk, ActivateRequest, ActivateResponse, InstallRequest,
     StandbyState, VerifyRequest, VerifyResponse, VerifyStandby,
 };
+use holdfast_security::acctz::secrets;
 use nix::unistd::geteuid;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -177,7 +178,7 @@ pub(in crate::northbound) async fn begin<D: Datastore>(
         Err(refusal) => {
             let why = format!(
                 "version {version} runs, without the boot configuration that came with it: {}",
-                refusal.text()
+                secrets::message(refusal.text()) // readers see it
             );
             error!(why, "what came with the software is dropped");
             software.incomplete(why).await
