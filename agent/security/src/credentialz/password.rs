@@ -109,8 +109,14 @@ impl CryptHash {
         if text.starts_with("$1$") { Self::md5(text) } else { Self::sha512(text) }
     }
 
-    /// True when it was made from this password. Compares in constant time.
+    /// True when it was made from this password. Compares in constant time. One that is longer than any that can be set
+    /// costs what the longest costs, and never matches.
     pub fn matches(&self, password: &[u8]) -> bool {
+        let possible = password.get(..MAX_PASSWORD_OCTETS).unwrap_or(password);
+        self.fits(possible) && possible.len() == password.len()
+    }
+
+    fn fits(&self, password: &[u8]) -> bool {
         match self.0.strip_prefix("$1$").and_then(|rest| rest.split_once('$')) {
             Some((salt, hash)) => {
                 let found = Zeroizing::new(md5_crypt::hash(password, salt.as_bytes()));

@@ -242,6 +242,17 @@ fn hashes_of_crypt_are_checked_and_compared() {
     assert_eq!(CryptHash::of(&[b'x'; 512], [0; SALT_OCTETS]), Err(CryptError::TooLong));
 }
 
+#[test]
+fn a_password_that_is_too_long_to_be_set_fits_no_hash() {
+    for (octets, want) in [(511, true), (512, false), (1024, false)] {
+        let password = vec![b'x'; octets];
+        let hash = format!("$1$saltsalt${}", super::md5_crypt::hash(&password, b"saltsalt"));
+        assert_eq!(CryptHash::parse(&hash).unwrap().matches(&password), want, "{octets} octets");
+    }
+    let longest = CryptHash::of(&[b'x'; 511], [3; SALT_OCTETS]).unwrap();
+    assert!(longest.matches(&[b'x'; 511]) && !longest.matches(&[b'x'; 512]));
+}
+
 // proves 5.85
 #[test]
 fn what_is_no_hash_is_refused() {
