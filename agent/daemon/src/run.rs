@@ -7,6 +7,7 @@
 use std::{
     io,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -384,6 +385,13 @@ async fn start_core(
         core,
         gnsi,
     })
+}
+
+fn warn_of_readable_password(file: &Path) {
+    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        warn!(file = %file.display(), mode = format!("{:o}", mode & 0o777), "other users of this box can read the password of `admin`");
+    }
 }
 
 fn read_factory(path: &Path) -> Result<Vec<u8>, RunError> {
