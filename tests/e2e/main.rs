@@ -6,6 +6,7 @@
 mod accounts;
 mod attacks_certz;
 mod attacks_listener;
+mod attacks_logins;
 mod attacks_pathz;
 mod attacks_rights;
 mod attacks_writing;
