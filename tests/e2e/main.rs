@@ -8,6 +8,7 @@ mod attacks_certz;
 mod attacks_listener;
 mod attacks_logins;
 mod attacks_pathz;
+mod attacks_reading;
 mod attacks_rights;
 mod attacks_writing;
 mod authz;

@@ -320,12 +320,23 @@ impl AgentProcess {
     /// # Panics
     /// When it does not run.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that it held at any time since it began, in octets.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn peak_resident_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// A line of `/proc/PID/status`, see proc(5).
+    fn memory(&self, name: &str) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent runs");
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .expect("every process has a size");
+        let line =
+            status.lines().find(|line| line.starts_with(name)).expect("every process has a size");
         let kib: u64 = line
             .split_whitespace()
             .nth(1)

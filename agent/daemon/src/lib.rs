@@ -23,6 +23,7 @@ pub mod image;
 mod introspect;
 pub mod local;
 pub mod logging;
+pub mod messages;
 pub mod network;
 pub mod northbound;
 pub mod packages;

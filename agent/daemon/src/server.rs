@@ -1,5 +1,5 @@
-//! The gRPC server: HTTP/2 over the connections of the listener, with accounting, authentication and authorization in
-//! front of every service.
+//! The gRPC server: HTTP/2 over the connections of the listener, with accounting, authentication, authorization and the
+//! limits of messages in front of every service.
 
 use std::{future::Future, time::Duration};
 
@@ -9,6 +9,7 @@ use crate::{
     access, accounting,
     auth::{Authenticator, Layer},
     gnsi::{self, Gnsi},
+    messages,
     tls::Incoming,
 };
 
@@ -62,6 +63,7 @@ pub async fn serve(
         .layer(Layer(authenticator.clone()))
         .layer(gnsi::Layer(gnsi.clone()))
         .layer(access::Layer::new(authenticator, gnsi))
+        .layer(messages::Layer)
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop)
         .await

@@ -25,7 +25,7 @@ pub fn print<M>(
         .flatten()
 }
 
-/// The same, for as long as `go_on` says so: it is asked for each node, with the octets that there are so far.
+/// Prints for as long as `go_on` says so, which is asked for each node, with the octets that there are so far.
 pub fn print_while<M>(
     schema: &Schema,
     node: NodeId,
@@ -75,7 +75,7 @@ struct Printer<'a> {
     flavour: Flavour,
     shown: Shown<'a>,
     go_on: &'a dyn Fn(usize) -> ControlFlow<()>,
-    /// Nobody wants the rest, so that what is there is worth nothing.
+    /// Printing was broken off, so that what is there is worth nothing.
     is_halted: bool,
     out: Vec<u8>,
 }

@@ -34,7 +34,7 @@ impl Sight for Everything {
     }
 }
 
-/// What the wildcards of a path came to.
+/// The nodes that a path with wildcards names.
 #[derive(Debug, Default)]
 pub struct Expansion {
     /// In schema order; no pattern lies within another one.
@@ -44,7 +44,7 @@ pub struct Expansion {
 }
 
 impl Schema {
-    /// What the rest of a path names below its literal beginning, which was found to be `literal`. Where the walk was
+    /// Looks up the rest of a path below its literal beginning, which was found to be `literal`. Where the walk was
     /// kept out of something, that may have been what the path names, so finding nothing is no error then.
     ///
     /// # Errors
@@ -159,11 +159,11 @@ struct Walk<'a, S> {
     /// The steps to where the walk is, with every entry of each list below the literal beginning.
     way: Vec<PatternStep>,
     found: Vec<Pattern>,
-    /// What the patterns found on the way to here have picked: they include all that is below.
+    /// The entries picked by the patterns that were found on the way to here: these include all that is below.
     ended: Vec<Picked>,
     /// The last element that may come next anywhere.
     furthest: usize,
-    /// What is wrong with the first element about which something is.
+    /// The first element that is wrong, and why.
     error: Option<(usize, PathError)>,
     is_kept_out: bool,
     visited: usize,
@@ -248,7 +248,7 @@ impl<S: Sight> Walk<'_, S> {
         }
     }
 
-    /// What comes of a state when its element meets a child; none where it does not fit.
+    /// The state after its element met a child; none where it does not fit.
     fn step(
         &self,
         place: Place<'_>,
@@ -279,7 +279,7 @@ impl<S: Sight> Walk<'_, S> {
     }
 }
 
-/// Whether all entries that `narrow` picked are among those of `wide`.
+/// True when all entries that `narrow` picked are among those of `wide`.
 fn includes(wide: &Picked, narrow: &Picked) -> bool {
     wide.iter().all(|(depth, keys)| {
         narrow.iter().any(|(other, others)| other == depth && keys.covers(others))

@@ -13,7 +13,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::{Admission, Authenticator, Credentials, Password, Refusal, check_name};
-use crate::{accounting::Login, caller::Caller, tls::Peer};
+use crate::{accounting::Login, caller::Caller, messages, tls::Peer};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
 const USERNAME: &str = "username";
@@ -101,7 +101,7 @@ where
                     request.extensions_mut().insert(admission);
                     inner.call(request).await
                 }
-                Err(status) => Ok(status.into_http()),
+                Err(status) => Ok(messages::cut(status).into_http()),
             }
         })
     }

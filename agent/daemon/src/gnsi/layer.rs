@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::Either;
+use holdfast_config::limits::error_text;
 use http::{Request, Response};
 use tonic::Status;
 use tonic::body::Body;
@@ -17,6 +18,7 @@ use tracing::info;
 
 use super::{Authz, Gnsi};
 use crate::caller::Caller;
+use crate::messages;
 use crate::telemetry::view::now_ns;
 use crate::tls::Peer;
 
@@ -54,7 +56,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         match admit(&self.authz, &request) {
             Ok(()) => Either::Left(self.inner.call(request)),
-            Err(status) => Either::Right(ready(Ok(status.into_http()))),
+            Err(status) => Either::Right(ready(Ok(messages::cut(status).into_http()))),
         }
     }
 }
@@ -64,7 +66,8 @@ fn admit(authz: &Authz, request: &Request<Body>) -> Result<(), Status> {
     let peer = request.extensions().get::<Peer>();
     let rpc = request.uri().path();
     authz.judge(caller, peer, rpc, request.headers(), now_ns()).map_err(|denied| {
-        info!(caller = %caller.name, rpc, reason = %denied, "a call is denied");
-        Status::permission_denied(denied.to_string())
+        let reason = error_text(&denied);
+        info!(caller = %caller.name, rpc, reason, "a call is denied");
+        Status::permission_denied(reason)
     })
 }

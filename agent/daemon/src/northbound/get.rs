@@ -51,7 +51,7 @@ pub(super) async fn get<D: Datastore>(
     let view = View::take(core, asked.polled).await;
     let answer = move |work: &Work| {
         let making = Making { work, room: AnswerSize::default(), cache: RefCell::default() };
-        let view = view.complete(&reader);
+        let view = view.complete(&reader, work)?;
         let notification = |path| {
             let reader = &*reader;
             Answer { reader, view: &view, encoding, path, making: &making }.notification()
@@ -62,7 +62,7 @@ pub(super) async fn get<D: Datastore>(
     reads.run(answer).await
 }
 
-/// What a request asks for, looked up.
+/// The paths of a request, looked up.
 #[derive(Debug)]
 struct Asked {
     paths: Vec<ReadPath>,
@@ -102,6 +102,9 @@ fn read_kind(number: i32) -> Result<Kind, Refusal> {
     })
 }
 
+/// Nodes that a leaf costs which is laid over a tree: those on the way to it are copied.
+const OVERLAY: usize = 4;
+
 /// What all paths of the request are answered from.
 #[derive(Clone, Debug)]
 struct View {
@@ -130,14 +133,15 @@ impl View {
     }
 
     /// The trees with all leaves.
-    fn complete<D: Datastore>(&self, reader: &Reader<D>) -> Self {
+    fn complete<D: Datastore>(&self, reader: &Reader<D>, work: &Work) -> Result<Self, Stop> {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
         for (origin, leaves) in &self.polled {
+            work.spend(leaves.len() * OVERLAY)?;
             let (schema, tree) = (reader.schema(*origin), view.tree(*origin));
             let tree = overlaid(schema, tree, leaves.clone(), self.time_ns);
             *view.tree_mut(*origin) = tree;
         }
-        view
+        Ok(view)
     }
 
     fn tree(&self, origin: Origin) -> &Tree<Stamp> {
@@ -199,7 +203,7 @@ struct Answer<'a, D> {
     making: &'a Making<'a>,
 }
 
-/// What all notifications of an answer have in common while they are made.
+/// The parts that all notifications of an answer share while they are made.
 struct Making<'a> {
     work: &'a Work,
     room: AnswerSize,

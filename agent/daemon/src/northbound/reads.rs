@@ -34,9 +34,9 @@ pub(super) struct Reads {
 /// Why a reading ended without a result.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It is too large for where it runs.
+    /// The reading is too large for where it runs.
     Large,
-    /// Nobody wants the result any more.
+    /// The request is gone.
     Abandoned,
     Refused(Refusal),
 }
@@ -80,7 +80,7 @@ impl Work {
         }
     }
 
-    /// The same for walks that know nothing of refusals; [`Work::stopped`] tells why one ended.
+    /// Counts one node of a walk that knows nothing of refusals; [`Work::stopped`] tells why one ended.
     pub(super) fn look(&self) -> ControlFlow<()> {
         self.flow(self.spend(1))
     }

@@ -26,6 +26,9 @@ const MAX_OFFENDERS: usize = 16;
 /// Octets of text kept of one offender, for the same reason.
 const MAX_OFFENDER_TEXT: usize = 400;
 
+/// Octets of a status, text and offenders together.
+const MAX_STATUS: usize = 6 * 1024;
+
 /// Why a request is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -184,13 +187,19 @@ impl Refusal {
             field: shortened(&offender.place),
             description: shortened(&offender.reason),
         };
-        let field_violations: Vec<_> =
-            self.offenders.iter().take(MAX_OFFENDERS).map(violation).collect();
+        let mut room = MAX_STATUS.saturating_sub(self.text.len());
+        let fits = |violation: &rpc::bad_request::FieldViolation| {
+            let left = room.checked_sub(violation.encoded_len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        let listed = self.offenders.iter().take(MAX_OFFENDERS).map(violation);
+        let field_violations: Vec<_> = listed.take_while(fits).collect();
         let all = prost_types::Any {
             type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
             value: rpc::BadRequest { field_violations }.encode_to_vec(),
         };
-        let (code, message) = (self.code as i32, self.text.clone());
+        let (code, message) = (self.code as i32, shortened(&self.text));
         let violations = (!self.offenders.is_empty()).then_some(all);
         let details = violations.into_iter().chain(self.more.clone()).collect();
         rpc::Status { code, message, details }.encode_to_vec()

@@ -106,7 +106,7 @@ enum Pair {
     List(List<Stamp>, List<Stamp>),
 }
 
-/// What a part of a walk came to.
+/// The outcome of a part of a walk.
 #[derive(Debug)]
 pub enum Progress<'a> {
     Item(Item<'a>),
@@ -179,7 +179,8 @@ impl Walk {
         }
     }
 
-    /// The same, but the walk pauses when it has looked at as much as `until` says in all, as [`Walk::visited`] counts.
+    /// The next thing to tell; the walk pauses when it has looked at as much as `until` says in all, as
+    /// [`Walk::visited`] counts.
     pub fn next_within(&mut self, until: usize) -> Progress<'_> {
         if std::mem::take(&mut self.loose) {
             self.path.pop();

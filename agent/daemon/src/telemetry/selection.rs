@@ -48,7 +48,7 @@ pub struct Selection {
     pub origin: Origin,
     pub(super) patterns: Arc<[Pattern]>,
     leaves: Arc<Leaves>,
-    /// What of it the reader may see; all where there are no rules.
+    /// The reader's view of it; all where there are no rules.
     pub(super) rights: Option<Arc<NodeView>>,
 }
 

@@ -1,6 +1,7 @@
 //! Cursors against a naive reader: whoever does what he is told must hold what is there.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::schema::{Origin, Schema};
@@ -8,7 +9,8 @@ use holdfast_config::{Child, InstancePath, NodeId, Path, Pattern, Step};
 use proptest::prelude::*;
 
 use super::{
-    Change, Class, Compare, Cursor, Filter, Item, Plane, Revision, Selection, Stamp, Walk, What,
+    Change, Class, Compare, Cursor, Filter, Item, LeavesCache, Plane, Progress, Revision,
+    Selection, Stamp, Walk, What,
 };
 
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
@@ -234,4 +236,57 @@ fn instance(path: &str) -> InstancePath {
 
 fn text(path: &[Step]) -> String {
     InstancePath(path.to_vec()).to_path(&OPENCONFIG).to_string()
+}
+
+/// Selections of one request share what does not depend on their paths.
+#[test]
+fn selections_share_their_leaves() {
+    let paths = ["/", "/interfaces", "/interfaces/interface/config/mtu", "/.../hostname"];
+    let patterns = paths.map(|path| OPENCONFIG.resolve_read(&path.parse().unwrap()).unwrap());
+    for (depth, made) in [(None, 2), (NonZeroU32::new(2), 2 * paths.len())] {
+        let filter = Filter { depth, ..Filter::default() };
+        let mut cache = LeavesCache::default();
+        for _ in 0..100 {
+            for patterns in &patterns {
+                for class in [Class::Event, Class::Polled] {
+                    Selection::with(&mut cache, &OPENCONFIG, patterns.clone(), &filter, class);
+                }
+            }
+        }
+        assert_eq!(cache.made(), made, "{depth:?}");
+    }
+}
+
+/// A walk that pauses tells what one does that does not.
+#[test]
+fn a_walk_pauses_and_goes_on() {
+    let revision = Revision::default();
+    let mut draft = revision.draft(&OPENCONFIG, &NATIVE, 1);
+    for port in 0..50 {
+        let path = instance(&format!("/interfaces/interface[name=p{port}]/state/mtu"));
+        let what = What::Set(holdfast_config::Value::Uint(1500));
+        draft.apply(Change { origin: Origin::OpenConfig, path, what });
+    }
+    let tree = draft.publish().openconfig;
+    let walk = || {
+        let filter = Filter::default();
+        let selection = Selection::new(&OPENCONFIG, vec![Pattern::default()], &filter, Class::All);
+        Walk::whole(Arc::new(selection), &tree)
+    };
+    let (mut whole, mut wanted) = (walk(), 0);
+    while whole.next().is_some() {
+        wanted += 1;
+    }
+    let (mut paused, mut told, mut pauses) = (walk(), 0, 0);
+    loop {
+        let until = paused.visited() + 3;
+        match paused.next_within(until) {
+            Progress::Item(_) => told += 1,
+            Progress::Paused => pauses += 1,
+            Progress::Ended => break,
+        }
+        assert!(paused.visited() <= until);
+    }
+    assert_eq!((told, paused.visited()), (wanted, whole.visited()));
+    assert!(wanted >= 100 && pauses > 0, "{wanted} told, {pauses} pauses");
 }

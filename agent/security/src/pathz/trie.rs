@@ -174,13 +174,13 @@ where
         self.position(reached, from.best)
     }
 
-    /// Whether a rule that permits ends at a name, or leads through it. Names tell places apart where each stands in one
+    /// True when a rule that permits ends at a name, or leads through it. Names tell places apart where each stands in one
     /// place of a schema.
     pub fn leads_to_permit(&self, name: &N) -> bool {
         self.tries.iter().any(|ranked| ranked.trie.leading.contains(name))
     }
 
-    /// Whether a rule ends at a name that permits some entries only.
+    /// True when a rule ends at a name that permits some entries only.
     pub fn permits_some(&self, name: &N) -> bool {
         self.tries.iter().any(|ranked| ranked.trie.partial.contains(name))
     }

@@ -10,9 +10,7 @@ use holdfast_security::pathz::{Action, Position};
 
 use super::rights::{NodeView, position, step};
 
-/// `found`, which stands at `path`, without what may not be read; none when nothing is left of it. What is settled is
-/// shared, so this costs what lies near the rules, and no more than reading all of it. The keys of an entry stay as long
-/// as anything else in it: they are a part of its path.
+/// Prunes to the end, as [`visible_while`] does.
 #[cfg(test)]
 pub fn visible<M: Clone + Eq>(
     schema: &Schema,
@@ -24,7 +22,9 @@ pub fn visible<M: Clone + Eq>(
     pruned.continue_value().flatten()
 }
 
-/// The same, for as long as `go_on` says so, which is asked for each node that has to be judged.
+/// `found`, which stands at `path`, without what may not be read; none when nothing is left of it. What is settled is
+/// shared, so this costs what lies near the rules, and no more than reading all of it. The keys of an entry stay as long
+/// as anything else in it: they are a part of its path. `go_on` is asked for each node that has to be judged.
 pub fn visible_while<M: Clone + Eq>(
     schema: &Schema,
     view: &NodeView,
@@ -50,7 +50,7 @@ struct Pruning<'a> {
     go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
-/// What is left of something, unless nobody wants to know any more.
+/// The rest of something; a break when pruning was broken off.
 type Pruned<T> = ControlFlow<(), Option<T>>;
 
 impl Pruning<'_> {

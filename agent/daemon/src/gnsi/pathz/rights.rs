@@ -71,8 +71,7 @@ impl Rights {
         permitted
     }
 
-    /// The same for steps below which the models do not have what is asked for: a permit is none for anything then, and
-    /// is not counted.
+    /// Asks for something below these steps that the models do not have: a permit says nothing then, and is not counted.
     pub fn may_ask_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
         permits_pattern(self.read(scope), asked) || self.may_ask(scope, asked)
     }
@@ -115,7 +114,7 @@ impl Rights {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadSight<'a>(pub Option<&'a NodeView>);
 
-/// What rules say of all that stands at one schema node.
+/// The rules' word on all that stands at one schema node.
 #[derive(Debug)]
 pub struct Readable {
     /// Where no key is known.

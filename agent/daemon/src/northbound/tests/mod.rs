@@ -10,6 +10,7 @@ mod extensions;
 mod fake;
 mod gnoi;
 mod harness;
+mod limits;
 mod native;
 mod os;
 mod pathz;

@@ -35,6 +35,17 @@ const RULES: [&str; 9] = [
     "/system/config/hostname",
 ];
 const PORTS: [&str; 2] = ["eth0", "eth1"];
+const WILDCARDS: [&str; 9] = [
+    "/...",
+    "/.../mtu",
+    "/.../name",
+    "/*/*/name",
+    "/*/*/*/mtu",
+    "/interfaces/*[name=eth0]/*/name",
+    "/interfaces/interface[name=eth1]/*",
+    "/interfaces/.../in-octets",
+    "/system/*/hostname",
+];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -63,6 +74,28 @@ proptest! {
         let keys = want.iter().filter_map(|leaf| key_of(leaf));
         let printed: BTreeSet<String> = want.iter().cloned().chain(keys).collect();
         prop_assert_eq!(leaves_of(cut), printed);
+    }
+
+    /// Wildcards that are expanded only where something may be read name all that may be read.
+    #[test]
+    fn wildcards_are_expanded_as_far_as_is_permitted(
+        rules in vec(rule(), 0..8),
+        leaves in leaves(),
+        wanted in proptest::sample::select(&WILDCARDS[..]),
+    ) {
+        let judge = judge(&rules.join("; "));
+        let (rights, tree) = (rights(&judge, "ada"), tree(&leaves, 1));
+        let (schema, view) = (&MODELS.openconfig, rights.read(Scope::OpenConfig));
+        let path: Path = wanted.parse().unwrap();
+        let literal = schema.literal(&path).steps;
+        let seen_of = |patterns| {
+            let selection = Selection::new(schema, patterns, &Filter::default(), Class::All);
+            seen(&mut Walk::whole(Arc::new(selection.through(Some(view.clone()))), &tree)).told
+        };
+        let some = schema.expand(&path, literal, &ReadSight(Some(view))).unwrap();
+        let all = schema.resolve_read(&path).unwrap();
+        prop_assert!(some.patterns.iter().all(|pattern| all.contains(pattern)));
+        prop_assert_eq!(seen_of(some.patterns), seen_of(all));
     }
 
     /// Whatever comes and goes, the reader ends up with what it may see of the present.
