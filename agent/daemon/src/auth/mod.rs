@@ -92,6 +92,8 @@ impl Refusal {
             Self::NamelessCertificate => "nameless certificate",
             Self::BackOff { .. } => "back-off",
             Self::Busy => "busy",
+            Self::PasswordReplaced => "password replaced",
+            Self::Certificate(_) => "certificate",
         }
     }
 }

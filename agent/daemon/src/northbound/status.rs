@@ -247,13 +247,6 @@ impl From<&EditErrors> for Refusal {
     }
 }
 
-/// Nothing was begun of what the request asks for.
-impl From<LimitExceeded> for Refusal {
-    fn from(error: LimitExceeded) -> Self {
-        Self::new(Code::ResourceExhausted, error.to_string())
-    }
-}
-
 /// Nothing of the request is in effect, whichever it is.
 impl From<CommitError> for Refusal {
     fn from(error: CommitError) -> Self {
