@@ -1,5 +1,6 @@
 //! Whoever is removed is out: open streams, rotations and connections of callers that lose their right.
 
+use std::future::Future;
 use std::time::Duration;
 
 use holdfast_proto::bootz;
@@ -13,8 +14,11 @@ use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
     Package, PingRequest, SetPackageRequest, set_package_request::Request as Part,
 };
-use holdfast_proto::gnsi::acctz::v1::RecordRequest;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::v1::authz_detail::AuthzStatus;
+use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
+use holdfast_proto::gnsi::acctz::v1::session_info::SessionStatus;
+use holdfast_proto::gnsi::acctz::v1::{AuthzDetail, RecordRequest, RecordResponse};
 use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
 use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
 use holdfast_proto::gnsi::authz::v1::{
@@ -22,12 +26,13 @@ use holdfast_proto::gnsi::authz::v1::{
 };
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::certificates::{Authority, Certz, connect};
-use holdfast_tests::eventually::eventually_async;
+use holdfast_tests::eventually::{PATIENCE, eventually_async};
 use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::Rotation;
 use holdfast_tests::subscription::{Event, Subscription, notification_lines, subscribe_to};
 use serde_json::json;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -91,15 +96,34 @@ async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     }
 }
 
+/// What something comes to, for which nobody waits for ever.
+async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, coming).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
 /// How a stream of answers ends.
 async fn end_of<T>(mut stream: Streaming<T>) -> Code {
-    loop {
-        match stream.message().await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Code::Ok,
-            Err(status) => return status.code(),
+    let end = async {
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Code::Ok,
+                Err(status) => return status.code(),
+            }
         }
-    }
+    };
+    in_time("the stream ends", end).await
+}
+
+/// How a rotation ends that its client does not end.
+async fn end_of_rotation(rotation: &mut AuthzRotation) -> Code {
+    let end = in_time("the rotation ends", rotation.answer()).await;
+    end.expect_err("it ends badly").code()
+}
+
+async fn records(channel: Channel, credentials: Credentials) -> Streaming<RecordResponse> {
+    let mut client = AcctzStreamClient::with_interceptor(channel, credentials);
+    client.record_subscribe(RecordRequest { timestamp: None }).await.unwrap().into_inner()
 }
 
 /// A policy of rules: who, and which RPCs.
@@ -167,6 +191,9 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
     assert_eq!(eve.capabilities().await.unwrap_err().code(), Code::Unauthenticated);
     of_bob.until("after").await;
+    let recorded = logout_of(&agent, "eve").await;
+    assert_eq!(recorded.status(), AuthzStatus::Deny, "{recorded:?}");
+    assert!(recorded.detail.contains("Unauthenticated"), "{recorded:?}");
 
     // Another password is another login.
     let made = agent.user(&["set", "bob", "--role", "read-only"], "something new");
@@ -174,6 +201,20 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
     admin.update(HOSTNAME, "later").await.unwrap();
     let ended = end_without(&mut of_bob, "later").await;
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+}
+
+/// What accounting says of the end of a user's stream.
+async fn logout_of(agent: &AgentProcess, name: &str) -> AuthzDetail {
+    let mut all = records(agent.channel().await, agent.credentials()).await;
+    loop {
+        let record = in_time("the end is recorded", all.message()).await.unwrap().unwrap();
+        let session = record.session_info.unwrap();
+        let Some(ServiceRequest::GrpcService(rpc)) = record.service_request else { continue };
+        let is_it = session.status() == SessionStatus::Logout;
+        if is_it && session.user.is_some_and(|user| user.identity == name) {
+            return rpc.authz.unwrap();
+        }
+    }
 }
 
 #[tokio::test]
@@ -196,8 +237,7 @@ async fn a_deleted_administrator_finalizes_nothing() {
             assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
         } else {
             delete_user(&agent, "mallory");
-            let ended = rotation.close().await.unwrap_err();
-            assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+            assert_eq!(end_of_rotation(&mut rotation).await, Code::Unauthenticated);
         }
         eventually_async("the earlier version is back", || async { version(&agent).await == "v1" })
             .await;
@@ -242,9 +282,7 @@ async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
         let channel = agent.channel().await;
         let eve = GnmiClient::over(channel.clone(), credentials("eve"));
         let mut names = watch(&eve).await;
-        let mut records = AcctzStreamClient::with_interceptor(channel.clone(), credentials("eve"));
-        let records =
-            records.record_subscribe(RecordRequest { timestamp: None }).await.unwrap().into_inner();
+        let records = records(channel.clone(), credentials("eve")).await;
         let mut system = SystemClient::with_interceptor(channel.clone(), credentials("eve"));
         let ping =
             PingRequest { destination: "127.0.0.1".into(), count: 1000, ..Default::default() };
@@ -267,8 +305,9 @@ async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
         let denied = Code::PermissionDenied;
         assert_eq!(end_of(records).await, denied);
         assert_eq!(end_of(pongs).await, denied);
-        assert_eq!(rotation.close().await.unwrap_err().code(), denied);
-        assert_eq!(packaged.await.unwrap().unwrap_err().code(), denied);
+        assert_eq!(end_of_rotation(&mut rotation).await, denied);
+        let packaged = in_time("the package is refused", packaged).await.unwrap();
+        assert_eq!(packaged.unwrap_err().code(), denied);
         let name = format!("still-told-{by_configuration}");
         agent.gnmi().await.update(HOSTNAME, name.clone()).await.unwrap();
         names.until(&name).await;
@@ -312,6 +351,33 @@ async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
     assert_eq!(ended.code(), Code::PermissionDenied, "{ended}");
     assert!(ended.message().contains("eve"), "it says who: {ended}");
     of_bob.until("final").await;
+}
+
+#[tokio::test]
+async fn the_switch_of_gnsi_counts_in_open_streams() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let switch = |to: &str| {
+        let output = agent.command("switch").args(["gnsi", to]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    set_user(&agent, "eve", "read-only");
+    install(&agent, "v1", &policy(&[(ADMIN, &["*"])])).await;
+    let told = records(agent.channel().await, agent.credentials()).await;
+    let mut of_admin = watch(&agent.gnmi().await).await;
+    switch("off");
+    assert_eq!(end_of(told).await, Code::FailedPrecondition);
+    let mut of_eve = watch(&gnmi_of(&agent, "eve").await).await; // nobody asks the policy
+    let admin = agent.gnmi().await;
+    admin.update(HOSTNAME, "off").await.unwrap();
+    of_admin.until("off").await;
+    of_eve.until("off").await;
+
+    switch("on");
+    let ended = of_eve.until_refused().await;
+    assert_eq!(ended.code(), Code::PermissionDenied, "{ended}");
+    admin.update(HOSTNAME, "on").await.unwrap();
+    of_admin.until("on").await;
 }
 
 #[tokio::test]

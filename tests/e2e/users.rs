@@ -73,9 +73,8 @@ async fn a_reader_reads_and_does_not_write() {
     assert_eq!(watcher.read("/interfaces").await.unwrap_err().code(), Code::Unauthenticated);
 }
 
-// proves 1.8
 #[tokio::test]
-async fn a_stream_goes_on_when_its_user_goes() {
+async fn a_stream_ends_when_its_user_goes() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     succeeded(&agent.user(&["set", "watcher", "--role", "read-only"], "a password to watch with"));
@@ -85,9 +84,10 @@ async fn a_stream_goes_on_when_its_user_goes() {
     let mut told = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
     told.until_sync().await;
 
-    succeeded(&agent.user(&["delete", "watcher"], ""));
     net.ip("link set eth0 mtu 1400");
     told.until("state/mtu = 1414").await;
+    succeeded(&agent.user(&["delete", "watcher"], ""));
+    assert_eq!(told.until_refused().await.code(), Code::Unauthenticated);
     let again = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.map(|_| ());
     assert_eq!(again.unwrap_err().code(), Code::Unauthenticated);
 }

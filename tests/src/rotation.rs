@@ -66,6 +66,14 @@ impl<Q, A> Rotation<Q, A> {
         self.answers.message().await
     }
 
+    /// The next answer, to nothing that was asked: the end, as a rule.
+    ///
+    /// # Errors
+    /// With which the stream ended.
+    pub async fn answer(&mut self) -> Result<Option<A>, Status> {
+        self.answers.message().await
+    }
+
     /// Says nothing more and waits for the end: after it, another rotation may begin.
     ///
     /// # Errors
