@@ -56,7 +56,7 @@ impl Peer {
             calls: Arc::default(),
             certificate: certificate.map(Arc::new),
             remembered: Arc::default(),
-            known: Known::default(),
+            known: Known::unbound(),
             dscp: Dscp::default(),
         }
     }

@@ -111,6 +111,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// The word about a connection of a test, which has no place in the table.
+    #[cfg(test)]
+    pub(crate) fn unbound() -> Self {
+        Self { set: Arc::default(), permit: Weak::new() }
+    }
+
     pub(crate) fn set(&self) {
         let first = !self.set.swap(true, Ordering::AcqRel);
         if let (true, Some(permit)) = (first, self.permit.upgrade()) {
