@@ -186,7 +186,7 @@ async fn a_flood_of_strangers_leaves_the_accounts_of_users() {
     let refused: Vec<_> = records.iter().filter(|record| failed(record)).collect();
     assert!(refused.len() < 50, "{} records of one source", refused.len());
     let counted = |record: &&RecordResponse| name_and_detail(record).1.contains("calls like this");
-    assert!(refused.iter().any(|record| counted(record)), "{:?}", refused.last());
+    assert!(refused.iter().any(counted), "{:?}", refused.last());
 }
 
 #[tokio::test]

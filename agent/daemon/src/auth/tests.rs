@@ -194,6 +194,21 @@ async fn nobody_is_locked_out_by_others() {
 }
 
 #[tokio::test]
+async fn users_behind_one_address_mistype_without_locking_each_other_out() {
+    let rig = Rig::new().await;
+    for user in 0..99 {
+        rig.authenticator.attempts.fail_for_tests("192.0.2.1", &format!("user {user}"));
+    }
+    assert_eq!(rig.answer("192.0.2.1", "ada", "secret").await, "ada");
+    // From a hundred a minute on it is an attack.
+    for guess in 0..2 {
+        assert_eq!(rig.answer("192.0.2.1", &format!("name{guess}"), "guess").await, "wrong");
+    }
+    assert_eq!(rig.answer("192.0.2.1", "ada", "secret").await, "wait");
+    assert_eq!(rig.answer("192.0.2.2", "ada", "secret").await, "ada");
+}
+
+#[tokio::test]
 async fn a_source_of_ipv6_is_a_64() {
     let rig = Rig::new().await;
     for number in 1..=COMPARED {
