@@ -29,7 +29,12 @@ pub(super) const PORTION: usize = 1024;
 pub(super) struct Reads {
     /// Turns of large readings. All processors but one, so that the core task and the connections always have one.
     turns: Arc<Semaphore>,
+    /// Turns of walks that rest between portions. They do not wait for readings, which last a thousand times as long.
+    portions: Arc<Semaphore>,
 }
+
+/// Walks that look at a portion of their nodes at the same time, on threads that serve connections.
+const WALKS: usize = 1;
 
 /// Why a reading ended without a result.
 #[derive(Debug)]
@@ -119,11 +124,18 @@ impl Drop for AbandonOnDrop {
 impl Default for Reads {
     fn default() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { turns: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))) }
+        Self::with_turns(processors.saturating_sub(1).max(1))
     }
 }
 
 impl Reads {
+    fn with_turns(readings: usize) -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(readings)),
+            portions: Arc::new(Semaphore::new(WALKS)),
+        }
+    }
+
     /// Carries out a reading, which has no effects: it may be begun twice.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -143,7 +155,7 @@ impl Reads {
     ) -> Result<T, Refusal> {
         let abandoned = Arc::new(AtomicBool::new(false));
         let _until_the_end = AbandonOnDrop(abandoned.clone());
-        let turn = self.turn().await;
+        let turn = turn_of(&self.turns).await;
         let task = spawn_blocking(move || {
             let _turn = turn;
             read(&Work::new(usize::MAX, abandoned))
@@ -157,20 +169,20 @@ impl Reads {
         }
     }
 
-    async fn turn(&self) -> OwnedSemaphorePermit {
-        self.turns.clone().acquire_owned().await.expect("nobody closes it")
-    }
-
     /// For walks that rest between portions.
     pub(super) fn walks(&self) -> Portions {
-        Portions { reads: self.clone(), left: IN_PLACE }
+        Portions { turns: self.portions.clone(), left: IN_PLACE }
     }
+}
+
+async fn turn_of(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    turns.clone().acquire_owned().await.expect("nobody closes it")
 }
 
 /// How much the walks of one task may look at before it is the turn of others.
 #[derive(Debug)]
 pub(super) struct Portions {
-    reads: Reads,
+    turns: Arc<Semaphore>,
     left: usize,
 }
 
@@ -194,7 +206,7 @@ impl Portions {
             return Portion { nodes: self.left.min(PORTION), turn: None };
         }
         yield_now().await;
-        Portion { nodes: PORTION, turn: Some(self.reads.turn().await) }
+        Portion { nodes: PORTION, turn: Some(turn_of(&self.turns).await) }
     }
 
     /// Counts what was looked at.
@@ -232,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reading_without_a_client_ends_and_gives_its_turn_back() {
-        let reads = Reads { turns: Arc::new(Semaphore::new(1)) };
+        let reads = Reads::with_turns(1);
         let endless = reads.run_beside(|work| -> Result<(), Stop> {
             loop {
                 work.spend(1)?;
@@ -245,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn portions_need_a_turn_when_the_first_are_used_up() {
-        let reads = Reads { turns: Arc::new(Semaphore::new(1)) };
+        let reads = Reads::with_turns(1);
         let mut portions = reads.walks();
         let mut free = 0;
         let portion = loop {

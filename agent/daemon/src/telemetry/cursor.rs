@@ -67,6 +67,9 @@ impl Cursor {
     }
 }
 
+/// Entries of a list are collected when the walk comes to it; so many cost what one node does.
+const ENTRIES_PER_NODE: usize = 8;
+
 type Shared = Option<Arc<Branch<Stamp>>>;
 
 /// A walk through two trees, or through one.
@@ -179,7 +182,7 @@ impl Walk {
         }
     }
 
-    /// The next thing to tell; the walk pauses when it has looked at as much as `until` says in all, as
+    /// The next thing to tell; the walk pauses when it has looked at about as much as `until` says in all, as
     /// [`Walk::visited`] counts.
     pub fn next_within(&mut self, until: usize) -> Progress<'_> {
         if std::mem::take(&mut self.loose) {
@@ -256,6 +259,7 @@ impl Walk {
         let reach = self.reach().towards(&self.selection, depth, node)?;
         if let Pair::List(old, new) = pair {
             let left = reach.entries(&self.selection, depth, &old, &new).into_iter();
+            self.visited += left.len() / ENTRIES_PER_NODE;
             // Rules are about entries, so what is seen of the list is what is seen of what it stands in.
             let sight = self.sight().clone();
             self.frames.push(Frame::Entries { node, left, reach, sight });
