@@ -307,6 +307,7 @@ mod tests {
         namespace "urn:nested"; prefix n; yang-version 1.1;
         container top {
             leaf name { type string; }
+            container item-of { list top { key "name"; leaf name { type string; } } }
             list item {
                 key "name"; leaf name { type string; }
                 container top { leaf name { type string; } leaf size { type uint8; } }
@@ -315,7 +316,6 @@ mod tests {
                     list part { key "size"; leaf size { type uint8; } leaf name { type string; } }
                 }
             }
-            container item-of { list top { key "name"; leaf name { type string; } } }
         }
         container size { leaf name { type string; } container top { leaf size { type uint8; } } }
     }"#;
@@ -367,6 +367,17 @@ mod tests {
             let got = schema.resolve_read(&path);
             let want = reference::resolve_read(&schema, &path);
             prop_assert_eq!(outcome(got), outcome(want), "{}", path);
+        }
+    }
+
+    /// Also when the walk meets another one sooner.
+    #[test]
+    fn the_first_element_that_is_wrong_is_told() {
+        for path in ["/top/*/top[name=a]/name[size=1]", "/.../top[name=a]/name[size=1]/..."] {
+            let (schema, path) = (nested(), path.parse().unwrap());
+            let got = outcome(schema.resolve_read(&path));
+            assert_eq!(got, outcome(reference::resolve_read(&schema, &path)), "{path}");
+            assert!(matches!(got, Err((false, at)) if at.ends_with("top[name=a]")), "{path}");
         }
     }
 
