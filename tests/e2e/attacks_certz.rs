@@ -78,7 +78,7 @@ fn attacks(root: &Authority) -> Vec<Attack> {
     .collect()
 }
 
-/// What readers see of the server, without what is counted.
+/// State of the server that readers see, without what is counted.
 async fn shown(admin: &GnmiClient) -> Value {
     let mut state = admin.read(&format!("{SERVER}/state")).await.unwrap();
     let leaves = state.as_object_mut().unwrap();

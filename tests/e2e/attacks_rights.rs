@@ -1,4 +1,4 @@
-//! Whoever is removed is out: open streams, rotations and connections of callers that lose their right.
+//! Attacks by callers that lose their right: with open streams, rotations and connections.
 
 use std::future::Future;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn watch(client: &GnmiClient) -> Subscription {
     stream
 }
 
-/// How a stream ends; no line that it told until then contains `never`.
+/// The status that a stream ends with; no line that it told until then contains `never`.
 async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     loop {
         match stream.next().await {
@@ -96,12 +96,12 @@ async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     }
 }
 
-/// What something comes to, for which nobody waits for ever.
+/// Waits in bounded time.
 async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
     timeout(PATIENCE, coming).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
-/// How a stream of answers ends.
+/// The code that a stream of answers ends with.
 async fn end_of<T>(mut stream: Streaming<T>) -> Code {
     let end = async {
         loop {
@@ -115,7 +115,7 @@ async fn end_of<T>(mut stream: Streaming<T>) -> Code {
     in_time("the stream ends", end).await
 }
 
-/// How a rotation ends that its client does not end.
+/// The code of a rotation that its client does not end.
 async fn end_of_rotation(rotation: &mut AuthzRotation) -> Code {
     let end = in_time("the rotation ends", rotation.answer()).await;
     end.expect_err("it ends badly").code()
@@ -203,7 +203,7 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
 }
 
-/// What accounting says of the end of a user's stream.
+/// The record of the end of a user's stream.
 async fn logout_of(agent: &AgentProcess, name: &str) -> AuthzDetail {
     let mut all = records(agent.channel().await, agent.credentials()).await;
     loop {

@@ -28,7 +28,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-/// What credentialz puts in front of the box's own configuration, and where the server's process id stands.
+/// The configuration that credentialz puts in front of the box's own, and the file of the server's process id.
 const FRAGMENT: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
 const PID_FILE: &str = "run/sshd.pid";
 

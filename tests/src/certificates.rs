@@ -57,7 +57,7 @@ impl Authority {
         self.pair(name, &[], None)
     }
 
-    /// The same with a serial number, which a revocation list may name.
+    /// A client with a serial number, which a revocation list may name.
     pub fn numbered_client(&self, name: &str, serial: u64) -> Pair {
         self.pair(name, &[], Some(serial))
     }

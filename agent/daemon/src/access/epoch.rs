@@ -1,4 +1,4 @@
-//! When rights are looked at again: after a change, and when a certificate expires.
+//! The moments at which rights are asked for again: changes, and the expiry of a certificate.
 
 use std::fmt;
 use std::sync::Arc;

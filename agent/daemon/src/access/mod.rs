@@ -1,4 +1,4 @@
-//! Whether a call may still go on: a stream ends when its caller could not begin it any more.
+//! Rights of calls that are under way: a stream ends when its caller could not begin it any more.
 //!
 //! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`AccessEpoch`]. [`Layer`]
 //! stands behind authentication and authorization, in front of every service, and gives each call a [`Right`]. As long

@@ -27,7 +27,7 @@ pub(crate) struct Right(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     epoch: AccessEpoch,
-    /// None of a call that nobody can take a right from: in tests, without an authenticator.
+    /// Absent in tests without an authenticator, where a right is never lost.
     call: Option<Call>,
     state: Mutex<State>,
 }
@@ -48,9 +48,9 @@ pub(super) struct Call {
 struct State {
     /// The epoch of the last answer.
     epoch: u64,
-    /// When that has to be asked again without a change: a certificate expires.
+    /// The time at which that has to be asked again without a change: a certificate expires.
     until: Option<UnixTime>,
-    /// Set for good when the right is gone.
+    /// The status that the call was cut with; it stays.
     lost: Option<Status>,
     /// The handler ends the call by itself.
     is_ending: bool,
@@ -65,7 +65,7 @@ impl Right {
         Self(Arc::new(Shared { epoch, call: Some(call), state: Mutex::new(state) }))
     }
 
-    /// Nobody takes it.
+    /// A right that is never lost.
     #[cfg(test)]
     pub(crate) fn for_good() -> Self {
         let state = State { epoch: 0, until: None, lost: None, is_ending: false };

@@ -12,7 +12,7 @@ use super::{Authenticator, Credentials, Refusal};
 use crate::caller::{Caller, Source};
 use crate::tls::{Peer, Standing};
 
-/// How a call was let in. The authentication layer puts it into the extensions of each request.
+/// The login of a call, with enough to ask again. The authentication layer puts it into the extensions of each request.
 #[derive(Clone, Debug)]
 pub struct Admission {
     pub(crate) caller: Caller,
@@ -22,7 +22,7 @@ pub struct Admission {
     user: Option<Arc<UserEntry>>,
 }
 
-/// What is noted before credentials are looked at.
+/// Notes that are taken before credentials are looked at.
 #[derive(Debug)]
 pub(super) struct Entrance {
     epoch: u64,
@@ -38,7 +38,7 @@ impl Entrance {
 }
 
 impl Authenticator {
-    /// How a call of a test is let in.
+    /// Lets a call of a test in.
     ///
     /// # Errors
     /// When it is not.
@@ -99,7 +99,7 @@ impl Authenticator {
         }
     }
 
-    /// When a certificate of this connection has to be looked at again though nothing has changed.
+    /// The time at which a certificate of this connection has to be looked at again though nothing has changed.
     pub(crate) fn certificate_until(&self, peer: &Peer) -> Option<UnixTime> {
         self.gnsi.profiles().standing_until(peer.certificate.as_ref()?)
     }

@@ -1,4 +1,4 @@
-//! What of the configuration decides who may do what.
+//! The part of the configuration that decides who may do what.
 
 use holdfast_config::schema::NodeId;
 use holdfast_config::{Configuration, InstancePath, List, Models, Prov, Service, Step};

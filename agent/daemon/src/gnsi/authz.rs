@@ -129,8 +129,8 @@ impl Authz {
         verdict
     }
 
-    /// Whether a call that is under way may go on: by the policy in force, or by the final one while another is tried.
-    /// That is no call, and is not counted.
+    /// Judges a call that is under way: by the policy in force, or by the final one while another is tried. That is no
+    /// call, and is not counted.
     ///
     /// # Errors
     /// `PERMISSION_DENIED` with the reason, when it may not.
@@ -291,7 +291,7 @@ fn installed(artefact: &Artefact) -> Installed {
     })
 }
 
-/// What a policy, if there is one, says about a call.
+/// The answer of a policy, if there is one, to a call.
 fn verdict(
     state: &State,
     (caller, peer): (&Caller, Option<&Peer>),

@@ -161,7 +161,7 @@ impl TlsProfiles {
         })))
     }
 
-    /// Of a test that trusts the clients of an authority, by a clock of its own.
+    /// Profiles of a test that trusts the clients of an authority, by a clock of its own.
     #[cfg(test)]
     pub(crate) fn of_clients(state_dir: &std::path::Path, ca: PathBuf, clock: Clock) -> Self {
         let files = TlsSettings { tls_client_ca: Some(ca), ..TlsSettings::default() };
@@ -234,8 +234,8 @@ impl TlsProfiles {
         self.0.clock.now()
     }
 
-    /// What the box thinks by now of a certificate that came through a handshake: by the profile in force, or by the
-    /// final one while another is tried. It is looked at once for each change.
+    /// The standing of a certificate that came through a handshake: by the profile in force, or by the final one while
+    /// another is tried. It is looked at once for each change.
     pub(crate) fn standing(&self, certificate: &PeerCertificate) -> Standing {
         let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
         let clients = || {
@@ -250,7 +250,7 @@ impl TlsProfiles {
         certificate.standing.at(epoch, now, || tls::judge(certificate, clients(), now))
     }
 
-    /// When that has to be looked at again without a change.
+    /// The time at which that has to be looked at again without a change.
     pub(crate) fn standing_until(&self, certificate: &PeerCertificate) -> Option<UnixTime> {
         self.standing(certificate);
         certificate.standing.until()

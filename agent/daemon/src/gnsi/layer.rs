@@ -1,7 +1,7 @@
 //! The tower layer that asks the policy about every call, before any service sees it.
 //!
 //! It stands behind authentication, which says who calls, and in front of all services: health, reflection, and paths
-//! that no service has. A stream is asked about when it begins.
+//! that no service has. A stream is asked about when it begins; [`crate::access`] asks again after each change.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

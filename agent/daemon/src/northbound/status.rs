@@ -82,7 +82,7 @@ impl Refusal {
         Self::new(Code::PermissionDenied, text)
     }
 
-    /// Whoever began it could not begin it any more.
+    /// The caller could not begin the call any more.
     pub(super) fn lost_right(status: Status) -> Self {
         Self::new(status.code(), status.message())
     }

@@ -61,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// The same connection of somebody who did not show a certificate.
+    /// A copy of this connection as of somebody who showed no certificate.
     pub(crate) fn without_certificate(&self) -> Self {
         Self { certificate: None, ..self.clone() }
     }
@@ -81,12 +81,12 @@ pub struct PeerCertificate {
     pub der: CertificateDer<'static>,
     /// Those that came with it, which may lead to an authority.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
-    /// What the box thinks of it by now.
+    /// The last look at it, while the connection is open.
     pub(crate) standing: LastStanding,
 }
 
 impl PeerCertificate {
-    /// Of the certificates of a handshake, the client's own first; nothing when there are none.
+    /// Takes the certificates of a handshake, the client's own first; nothing when there are none.
     pub(crate) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let mut chain = chain.iter().map(|der| der.clone().into_owned());
         let der = chain.next()?;

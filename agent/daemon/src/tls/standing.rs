@@ -1,4 +1,4 @@
-//! What the box thinks of a client's certificate after the handshake, while its connection is open.
+//! The standing of a client's certificate after the handshake, while its connection is open.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,11 +7,11 @@ use rustls_pki_types::UnixTime;
 
 use super::{PeerCertificate, parse};
 
-/// Whether a client could come with its certificate now.
+/// The answer that a certificate would get in a handshake now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Taken,
-    /// Nobody is asked for a certificate, so nobody can come by one.
+    /// The box asks for no certificates, so a client cannot come by one.
     NotAsked,
     Refused(Rejection),
 }
