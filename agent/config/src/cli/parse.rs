@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
 
     fn fail(&mut self, line: &Line<'_>, misread: Misread) {
         let Misread { reason, stop } = misread;
-        let reason = limits::excerpt(reason);
+        let reason = limits::excerpt(&reason);
         self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason, stop });
     }
 

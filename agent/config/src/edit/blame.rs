@@ -187,7 +187,10 @@ impl<'a> Attribution<'a> {
         let side = self.side_saying(layer, subject, said);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
         let line = native.filter(|path| self.gate.may_read(Origin::Native, path));
-        Side { line: line.and_then(|path| self.line(path, value)).map(excerpt), ..side }
+        Side {
+            line: line.and_then(|path| self.line(path, value)).map(|line| excerpt(&line)),
+            ..side
+        }
     }
 
     /// The same in other words. What the author of the request may not read is not told.
@@ -244,7 +247,7 @@ impl Text {
     /// A line with its number.
     pub(super) fn quoted(&self, line: usize) -> String {
         let said = line.checked_sub(1).and_then(|at| self.lines().said.get(at));
-        excerpt(format_args!("line {line}: {}", said.map_or("", String::as_str)))
+        excerpt(&format_args!("line {line}: {}", said.map_or("", String::as_str)))
     }
 
     fn lines(&self) -> &Lines {
@@ -256,5 +259,5 @@ impl Text {
 }
 
 fn shown(schema: &Schema, path: &InstancePath) -> String {
-    excerpt(path.to_path(schema))
+    excerpt(&path.to_path(schema))
 }

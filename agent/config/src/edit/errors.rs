@@ -121,22 +121,22 @@ pub(super) const MAX_CONFLICTS: usize = 100;
 impl EditError {
     /// An error with no more text of the request than a message is to repeat.
     pub(super) fn new(operation: Operation, path: impl fmt::Display, cause: Cause) -> Self {
-        Self { operation, path: excerpt(path), cause: cause.in_excerpts() }
+        Self { operation, path: excerpt(&path), cause: cause.in_excerpts() }
     }
 }
 
 impl Cause {
     fn in_excerpts(self) -> Self {
         match self {
-            Self::Malformed(text) => Self::Malformed(excerpt(text)),
-            Self::BadValue(text) => Self::BadValue(excerpt(text)),
-            Self::MissingKeys(text) => Self::MissingKeys(excerpt(text)),
-            Self::Unsupported(text) => Self::Unsupported(excerpt(text)),
+            Self::Malformed(text) => Self::Malformed(excerpt(&text)),
+            Self::BadValue(text) => Self::BadValue(excerpt(&text)),
+            Self::MissingKeys(text) => Self::MissingKeys(excerpt(&text)),
+            Self::Unsupported(text) => Self::Unsupported(excerpt(&text)),
             Self::KeyMismatch { key, entry, given } => {
-                Self::KeyMismatch { key, entry: excerpt(entry), given: excerpt(given) }
+                Self::KeyMismatch { key, entry: excerpt(&entry), given: excerpt(&given) }
             }
             Self::Contradiction { held, given } => {
-                Self::Contradiction { held: excerpt(held), given: excerpt(given) }
+                Self::Contradiction { held: excerpt(&held), given: excerpt(&given) }
             }
             other => other,
         }

@@ -246,7 +246,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         let changes = is_root || child.module != parent.module;
         if self.flavour == Flavour::Ietf && module.is_none() && changes && (is_root || !top) {
             let module = &self.schema.module(child.module).name;
-            return Err(Fault::Unqualified(excerpt(format_args!("{module}:{name}"))));
+            return Err(Fault::Unqualified(excerpt(&format_args!("{module}:{name}"))));
         }
         if self.writable && !self.schema.node(id).config {
             return Err(Fault::ReadOnly);

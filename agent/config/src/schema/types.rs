@@ -274,7 +274,7 @@ impl Type {
         if !text.chars().all(is_yang_char) {
             return Err(ValueError(format!(
                 "{} has a character that no YANG text may have",
-                excerpt(Quoted(text))
+                excerpt(&Quoted(text))
             )));
         }
         match patterns.iter().find(|p| !p.accepts(text)) {
@@ -343,7 +343,7 @@ impl Type {
     }
 
     fn misfit(&self, given: impl fmt::Display) -> ValueError {
-        ValueError(format!("`{}` is not {self}", excerpt(given)))
+        ValueError(format!("`{}` is not {self}", excerpt(&given)))
     }
 }
 

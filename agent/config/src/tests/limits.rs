@@ -85,7 +85,10 @@ fn entries_that_come_one_by_one_are_all_there_in_their_order() {
     });
     let want = format!("{SEARCH}={}", domains(0, SOME, " ", |it| it));
     for request in [each, merged] {
-        assert_eq!(lines_view(&after(&[&request]), Origin::OpenConfig), [want.clone()]);
+        assert_eq!(
+            lines_view(&after(&[&request]), Origin::OpenConfig),
+            std::slice::from_ref(&want)
+        );
     }
     let lines = domains(0, SOME, "\n", |it| format!("system search-domain {it}"));
     let want = format!("/system/search-domain={}", domains(0, SOME, " ", |it| it));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_config::changes::changed_objects;
 use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
+use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{
@@ -339,7 +340,8 @@ impl Objects {
 
     /// The refusal of an object, in the words of a request in this model.
     pub(super) fn refused(&self, error: &ObjectError, origin: Origin) -> CommitError {
-        CommitError::Object { path: self.shown(&error.path, origin), reason: error.reason.clone() }
+        let (path, reason) = (self.shown(&error.path, origin), excerpt(&error.reason));
+        CommitError::Object { path, reason }
     }
 
     /// The refusal of a plan: of two values that exclude one another, at the entry that brings one of them.
@@ -359,18 +361,18 @@ impl Objects {
         match changes.iter().find(brings) {
             Some(change) => {
                 let path = self.shown(&change.path, origin);
-                CommitError::Object { path, reason: error.to_string() }
+                CommitError::Object { path, reason: excerpt(error) }
             }
             None => refused,
         }
     }
 
-    /// A native path; for who speaks OpenConfig, its counterpart where there is one.
+    /// A native path, as much of it as a message repeats; for who speaks OpenConfig, its counterpart where there is one.
     fn shown(&self, native: &InstancePath, origin: Origin) -> String {
         let models = &self.models;
         match models.map.up_path(native).first().filter(|_| origin == Origin::OpenConfig) {
-            Some(path) => path.to_path(models.schema(Origin::OpenConfig)).to_string(),
-            None => native.to_path(models.schema(Origin::Native)).to_string(),
+            Some(path) => excerpt(&path.to_path(models.schema(Origin::OpenConfig))),
+            None => excerpt(&native.to_path(models.schema(Origin::Native))),
         }
     }
 

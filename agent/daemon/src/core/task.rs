@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, parallel};
 use holdfast_platform::transport::{self, Events, Transport};
@@ -508,10 +509,10 @@ impl CommitError {
             PlanError::Invalid { label, .. }
             | PlanError::Unimplemented { label, .. }
             | PlanError::Twice { label, .. }
-            | PlanError::Conflict { label, .. } => label.clone(),
+            | PlanError::Conflict { label, .. } => excerpt(label),
             _ => "the change".to_owned(),
         };
-        Self::Object { path: object, reason: error.to_string() }
+        Self::Object { path: object, reason: excerpt(error) }
     }
 }
 

@@ -6,6 +6,7 @@ use holdfast_proto::gnsi::authz::v1 as authz;
 use holdfast_proto::gnsi::certz::v1 as certz;
 use holdfast_proto::gnsi::credentialz::v1 as credentialz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
+use prost::Message;
 
 /// Octets that decide. When they are used up, all decisions are the first choice.
 pub(crate) struct Source {
@@ -13,6 +14,8 @@ pub(crate) struct Source {
     used: usize,
 }
 
+/// Octets of all paths of a request: larger ones take long to be written and read, and find nothing that these do not.
+const LARGEST: usize = 2 << 20;
 const NAMES: [&str; 16] = [
     "interfaces",
     "interface",
@@ -107,7 +110,9 @@ impl Source {
 
     fn paths(&mut self, most: usize) -> Vec<gnmi::Path> {
         let some: Vec<_> = (0..1 + self.below(4)).map(|_| self.path()).collect();
-        some.iter().cycle().take(self.many(most)).cloned().collect()
+        let octets: usize = some.iter().map(|path| path.encoded_len()).sum();
+        let count = self.many(most).min(some.len() * LARGEST / octets.max(1));
+        some.iter().cycle().take(count).cloned().collect()
     }
 
     fn prefix(&mut self) -> Option<gnmi::Path> {
@@ -162,7 +167,7 @@ impl Source {
     fn updates(&mut self) -> Vec<gnmi::Update> {
         let some: Vec<_> = (0..1 + self.below(4)).map(|_| self.update()).collect();
         // Of what is long already there is not more.
-        let is_long = some.iter().any(|it| prost::Message::encoded_len(it) > 1 << 12);
+        let is_long = some.iter().any(|it| it.encoded_len() > 1 << 12);
         let count = if is_long { some.len() } else { self.many(1 << 12).max(some.len()) };
         some.iter().cycle().take(count).cloned().collect()
     }
