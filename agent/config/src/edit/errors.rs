@@ -222,7 +222,7 @@ impl From<&PathError> for Cause {
             PathError::Malformed { at, reason, .. } => {
                 Self::Malformed(format!("{reason} at `{at}`"))
             }
-            PathError::TooLarge(limit) => Self::Malformed(limit.to_string()),
+            PathError::TooLarge(limit) => Self::Limit(*limit),
         }
     }
 }
