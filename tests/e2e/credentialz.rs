@@ -81,7 +81,8 @@ impl Asked for Accounts {
 
     async fn finalize(mut self) {
         let request = of_account(Account::Finalize(wire::FinalizeRequest {}));
-        assert!(self.send(request).await.unwrap().is_none(), "the stream ends");
+        assert_eq!(self.send(request).await.unwrap(), Some(Default::default()));
+        self.close().await.expect("the stream ends with OK");
     }
 }
 
@@ -97,7 +98,8 @@ impl Asked for Hosts {
     async fn finalize(mut self) {
         let request = Some(Host::Finalize(wire::FinalizeRequest {}));
         let request = wire::RotateHostParametersRequest { request };
-        assert!(self.send(request).await.unwrap().is_none(), "the stream ends");
+        assert_eq!(self.send(request).await.unwrap(), Some(Default::default()));
+        self.close().await.expect("the stream ends with OK");
     }
 }
 

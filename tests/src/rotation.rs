@@ -101,8 +101,9 @@ impl<Q, A> Rotation<Q, A> {
         match cut {
             Cut::Finalizing => self.ask(finalize).await,
             Cut::Finalized => {
-                // That of pathz is answered, and may go on; the others end.
-                self.send(finalize).await.expect("the end is good");
+                // That of pathz may go on; the others end.
+                let answer = self.send(finalize).await.expect("the end is good");
+                assert!(answer.is_some(), "a finalize is answered");
             }
             Cut::Opened | Cut::Uploading | Cut::Tried => {}
         }

@@ -187,11 +187,6 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     fn answer((): ()) -> Self::Response {
         wire::RotateResponse { response: Some(Told::Upload(wire::UploadResponse {})) }
     }
-
-    /// The stream goes on, so its end cannot say that it is done: an empty message does.
-    fn finalized() -> Option<Self::Response> {
-        Some(wire::RotateResponse { response: None })
-    }
 }
 
 /// A policy as it is stored: what was uploaded, in the same octets.

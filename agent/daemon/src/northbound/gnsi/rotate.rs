@@ -78,7 +78,8 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
 /// The messages of a stream that rotates, from wire to domain and back.
 pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
     type Request: Send + 'static;
-    type Response: Send + 'static;
+    /// Empty, it says that a finalize is carried out.
+    type Response: Default + Send + 'static;
     /// Whether the stream goes on after a finalize.
     const GOES_ON: bool = false;
 
@@ -92,11 +93,6 @@ pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
 
     /// What the client is told when its upload is in force.
     fn answer(reply: Reply<S>) -> Self::Response;
-
-    /// What the client is told when its finalize is carried out; most services say nothing.
-    fn finalized() -> Option<Self::Response> {
-        None
-    }
 }
 
 /// All that a service rotates.
@@ -132,10 +128,10 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
         let mut client = Client { requests, answers, right, rotations: &own, idle };
-        let status = driver.follow::<M>(&mut client).await;
+        let last = driver.follow::<M>(&mut client).await;
         // All is done or taken back. Who learns of the end may begin the next one at once.
         drop(held);
-        client.end(status);
+        client.end(last).await;
     };
     if rotations.spawn(stream_task) {
         Ok(ReceiverStream::new(stream))
@@ -244,6 +240,7 @@ impl<Request, Response> Client<'_, Request, Response> {
     async fn next(&mut self) -> Result<Request, Gone> {
         let message = async {
             tokio::select! {
+                biased; // what a client said before it went counts
                 message = self.requests.message() => match message {
                     Ok(Some(request)) => Ok(request),
                     Ok(None) => Err(Gone::Closed),
@@ -256,18 +253,21 @@ impl<Request, Response> Client<'_, Request, Response> {
         timeout(self.idle, message).await.unwrap_or(Err(Gone::Silent(self.idle)))
     }
 
-    async fn tell(&self, answer: Option<Response>) -> Result<(), Gone> {
-        let Some(answer) = answer else { return Ok(()) };
+    async fn tell(&self, answer: Response) -> Result<(), Gone> {
         match timeout(self.idle, self.answers.send(Ok(answer))).await {
             Ok(sent) => sent.map_err(|_| Gone::Broken),
             Err(_) => Err(Gone::Silent(self.idle)),
         }
     }
 
-    /// A client that does not listen any more is told nothing.
-    fn end(self, status: Option<Status>) {
-        if let Some(status) = status {
-            let _client_is_gone = self.answers.try_send(Err(status));
+    /// Sends the last answer, or the error with which the stream ends. A client that does not listen any more is told
+    /// nothing, and holds up no stop.
+    async fn end(self, last: Option<Result<Response, Status>>) {
+        let Some(last) = last else { return };
+        tokio::select! {
+            biased;
+            _client_is_gone = timeout(self.idle, self.answers.send(last)) => {}
+            () = self.rotations.stopping() => {}
         }
     }
 }
@@ -315,29 +315,26 @@ impl<S: Rotated> Driver<'_, S> {
     async fn follow<M: Messages<S>>(
         &self,
         client: &mut Client<'_, M::Request, M::Response>,
-    ) -> Option<Status> {
+    ) -> Option<Result<M::Response, Status>> {
         info!(service = S::NAME, caller = %self.caller.name, "a rotation begins");
         let mut rotation = Rotation::open(self.service.last());
         loop {
             let request = match client.next().await {
                 Ok(request) => request,
-                Err(gone) => return self.gone(rotation, &gone).await,
+                Err(gone) => return self.gone(rotation, &gone).await.map(Err),
             };
             let done = match self.step::<M>(rotation, request, &client.right).await {
                 Ok(done) => done,
-                Err(fallen) => return Some(self.fall(fallen).await.into()),
+                Err(fallen) => return Some(Err(self.fall(fallen).await.into())),
             };
             rotation = done.next;
-            let (answer, is_end) = match done.outcome {
-                Outcome::Tried(reply) => (Some(M::answer(reply)), false),
-                Outcome::Final => (M::finalized(), !M::GOES_ON),
+            let answer = match done.outcome {
+                Outcome::Tried(reply) => M::answer(reply),
+                Outcome::Final if M::GOES_ON => M::Response::default(),
+                Outcome::Final => return Some(Ok(M::Response::default())),
             };
-            let told = client.tell(answer).await;
-            if is_end {
-                return None;
-            }
-            if let Err(gone) = told {
-                return self.gone(rotation, &gone).await;
+            if let Err(gone) = client.tell(answer).await {
+                return self.gone(rotation, &gone).await.map(Err);
             }
         }
     }

@@ -112,7 +112,22 @@ impl Rotation {
 
 async fn install(client: &mut Authz, version: &str, policy: &str) {
     let mut rotation = Rotation::trying(client, version, policy).await;
-    assert!(!rotation.say(finalize()).await.unwrap(), "the stream ends");
+    assert!(rotation.say(finalize()).await.unwrap(), "a finalize is answered");
+    rotation.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_finalize_is_answered_and_ends_the_stream() {
+    let folder = TempDir::new().unwrap();
+    let agent = agent(&folder).await;
+    let mut client = authz(&agent).await;
+    for kind in FinalizingClient::ALL {
+        let version_now = format!("{kind:?}");
+        let Rotation { request_tx, responses } =
+            Rotation::trying(&mut client, &version_now, ADA).await;
+        kind.finalizes(request_tx, responses, finalize(), Afterwards::Ends).await;
+        assert_eq!(version(&mut client).await, version_now);
+    }
 }
 
 async fn get(client: &mut Authz) -> Result<GetResponse, Code> {

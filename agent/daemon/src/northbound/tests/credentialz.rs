@@ -114,7 +114,8 @@ impl Rig {
         let mut rotation = self.accounts().await?;
         rotation.ask(asks(request)).await?;
         let finalize = Account::Finalize(wire::FinalizeRequest {});
-        assert!(rotation.ask(asks(finalize)).await?.is_none());
+        assert_eq!(rotation.ask(asks(finalize)).await?, Some(Default::default()));
+        assert_eq!(rotation.answers.message().await?, None, "the stream ends");
         Ok(())
     }
 }
@@ -198,6 +199,26 @@ async fn what_is_final_stays_over_a_restart() {
     assert_eq!(rig.kernel.contents(), made);
 }
 
+#[tokio::test]
+async fn a_finalize_is_answered_and_ends_the_stream() {
+    let mut rig = Rig::new(&[SSHD]).await;
+    for kind in FinalizingClient::ALL {
+        let mut rotation = rig.accounts().await.unwrap();
+        rotation.ask(asks(password("alice", &format!("{kind:?}")))).await.unwrap();
+        let finalize = asks(Account::Finalize(wire::FinalizeRequest {}));
+        let Stream { requests, answers } = rotation;
+        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+
+        let mut rotation = rig.hosts().await.expect("the one before is over");
+        let authentication_types = vec![wire::AuthenticationType::Pubkey.into()];
+        let request = wire::AllowedAuthenticationRequest { authentication_types };
+        rotation.ask(host(Host::AuthenticationAllowed(request))).await.unwrap();
+        let finalize = host(Host::Finalize(wire::FinalizeRequest {}));
+        let Stream { requests, answers } = rotation;
+        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+    }
+}
+
 // proves 5.81, 5.6
 #[tokio::test]
 async fn one_rotation_at_a_time_whichever_it_is() {
@@ -207,7 +228,7 @@ async fn one_rotation_at_a_time_whichever_it_is() {
     assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
     assert_eq!(rig.hosts().await.err().unwrap().code(), Code::Unavailable);
     let finalize = asks(Account::Finalize(wire::FinalizeRequest {}));
-    assert!(first.ask(finalize).await.unwrap().is_none(), "the first one is not disturbed");
+    assert!(first.ask(finalize).await.unwrap().is_some(), "the first one is not disturbed");
     let mut second = rig.hosts().await.unwrap();
     let ways = vec![wire::AuthenticationType::Pubkey.into()];
     let request = wire::AllowedAuthenticationRequest { authentication_types: ways };

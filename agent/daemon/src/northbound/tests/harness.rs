@@ -322,3 +322,44 @@ pub(super) fn list(
 pub(super) fn subscribe(list: gnmi::SubscriptionList) -> SubscribeRequest {
     SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() }
 }
+
+/// How a client goes on once it has sent the finalize of a rotation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FinalizingClient {
+    /// It closes its side of the stream without waiting for anything.
+    Closes,
+    /// It waits for another message first.
+    Waits,
+}
+
+/// What becomes of the stream of a rotation after its finalize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    Ends,
+    GoesOn,
+}
+
+impl FinalizingClient {
+    pub(super) const ALL: [Self; 2] = [Self::Closes, Self::Waits];
+
+    /// Sends `finalize`, which is answered by one empty message, and reads on to the good end.
+    pub(super) async fn finalizes<Q, A>(
+        self,
+        requests: mpsc::Sender<Q>,
+        mut answers: Streaming<A>,
+        finalize: Q,
+        afterwards: Afterwards,
+    ) where
+        Q: std::fmt::Debug,
+        A: Default + PartialEq + std::fmt::Debug,
+    {
+        requests.send(finalize).await.unwrap();
+        let mut open = Some(requests).filter(|_| matches!(self, Self::Waits));
+        assert_eq!(answers.message().await.unwrap(), Some(A::default()), "{self:?}");
+        if afterwards == Afterwards::GoesOn {
+            open = None;
+        }
+        assert_eq!(answers.message().await.unwrap(), None, "{self:?}");
+        drop(open);
+    }
+}

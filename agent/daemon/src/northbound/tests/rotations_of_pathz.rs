@@ -14,7 +14,8 @@ use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
 use super::harness::{
-    Client, Subscription, channel, client, get_request, list, path, set, subscribe, value,
+    Afterwards, Client, FinalizingClient, Subscription, channel, client, get_request, list, path,
+    set, subscribe, value,
 };
 use crate::caller::Role;
 use crate::core::tests::Agent;
@@ -143,6 +144,21 @@ async fn box_with_a_name() -> (Fake, Client, Pathz) {
 }
 
 use wire::PolicyInstance::{Active, Sandbox, Unspecified};
+
+#[tokio::test]
+async fn a_finalize_is_answered_and_the_stream_goes_on() {
+    let (_core, _gnmi, mut pathz) = box_with_a_name().await;
+    for kind in FinalizingClient::ALL {
+        let mut rotation = Rotation::open(&mut pathz).await;
+        let version = format!("{kind:?}");
+        assert_eq!(rotation.upload(upload(&version, false)).await, "uploaded");
+        let rotate_request = Some(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+        let finalize = wire::RotateRequest { rotate_request, force_overwrite: false };
+        let Rotation { request_tx, responses } = rotation;
+        kind.finalizes(request_tx, responses, finalize, Afterwards::GoesOn).await;
+        assert_eq!(probe(&mut pathz, Active).await, format!("Permit {version}"));
+    }
+}
 
 // proves 5.1, 5.2, 5.36, 5.37, 5.38, 5.39, 5.40, 5.56, 5.57
 #[tokio::test]

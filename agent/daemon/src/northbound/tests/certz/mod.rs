@@ -10,6 +10,7 @@ use holdfast_proto::gnsi::certz::v1::certificate::{
     CertificateType as Shown, KeySource, PrivateKeyType as Secret,
 };
 use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
+use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
 use holdfast_security::certz::{ChainSource, Content, Entity, Freshness, OfBox, Upload};
 use rcgen::{CertificateParams, SubjectPublicKeyInfo};
 use rustls_pki_types::UnixTime;
@@ -21,6 +22,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use self::rig::*;
+use super::harness::{Afterwards, FinalizingClient};
 use crate::gnsi::TlsProfiles;
 use crate::gnsi::certz::differences;
 use crate::settings::TlsSettings;
@@ -89,6 +91,26 @@ async fn profiles_come_and_go() {
     assert_eq!(ada.list().await, Err(Code::Unavailable));
     assert_eq!(first.finalize("p").await, Ok(()));
     assert_eq!(ada.delete("p").await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_finalize_is_answered_and_ends_the_stream() {
+    let folder = TempDir::new().unwrap();
+    let root = Authority::new("root");
+    let (_running, ada) = bound(&folder, &root).await;
+    ada.add("new").await.unwrap();
+    for kind in FinalizingClient::ALL {
+        let mut rotation = ada.rotate().await;
+        rotation.upload("new", vec![trust(&format!("{kind:?}"), &[&root])]).await.unwrap();
+        let finalize = wire::RotateCertificateRequest {
+            ssl_profile_id: "new".to_owned(),
+            rotate_request: Some(Asked::FinalizeRotation(wire::FinalizeRequest {})),
+            ..wire::RotateCertificateRequest::default()
+        };
+        let Rotation { requests, answers, .. } = rotation;
+        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+    }
+    assert_eq!(ada.delete("new").await, Ok(()), "no rotation is left");
 }
 
 // proves 5.1, 5.2, 5.71, 5.72, 5.76

@@ -327,7 +327,7 @@ impl Rotation {
         };
         self.requests.send(request).await.unwrap();
         let answer = coded(self.answers.message().await)?;
-        Ok(answer.map(|answer| answer.rotate_response.unwrap()))
+        Ok(answer.and_then(|answer| answer.rotate_response))
     }
 
     pub(crate) async fn upload(
@@ -363,11 +363,12 @@ impl Rotation {
         }
     }
 
-    /// The end of the stream with OK is the answer.
+    /// An empty message is the answer, then the stream ends with OK.
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
         let asked = Asked::FinalizeRotation(wire::FinalizeRequest {});
         let told = self.ask(profile, Some(asked)).await?;
         assert_eq!(told, None);
+        assert_eq!(coded(self.answers.message().await)?, None);
         Ok(())
     }
 
