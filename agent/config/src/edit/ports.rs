@@ -25,6 +25,7 @@ pub(super) struct FactoryPorts<'a> {
 /// One of them, in both models.
 #[derive(Debug)]
 pub(super) struct Port<'a> {
+    models: &'a Models,
     native: InstancePath,
     openconfig: Option<InstancePath>,
     entry: &'a Arc<Branch<Mark>>,
@@ -68,9 +69,11 @@ impl Port<'_> {
         }
     }
 
-    /// True when a tree of this origin has the entry.
+    /// True when a tree of this origin has the entry, and more of it in OpenConfig than a shell.
     pub(super) fn is_in(&self, origin: Origin, tree: &Tree<Mark>) -> bool {
-        self.path(origin).is_some_and(|path| tree.get(path).is_some())
+        let found = self.path(origin).and_then(|path| tree.get(path));
+        found
+            .is_some_and(|found| origin == Origin::Native || !self.models.map.says_only_keys(found))
     }
 
     fn give_back(&self, schema: &Schema, layer: &mut Tree<Mark>) {
@@ -98,7 +101,7 @@ fn ports<'a>(
     let port = |(keys, entry): (&Keys, &'a Arc<Branch<Mark>>)| {
         let native = above.join(Step::entry(*last, keys.clone()));
         let openconfig = models.map.up_path(&native).into_iter().next();
-        Port { native, openconfig, entry }
+        Port { models, native, openconfig, entry }
     };
     let entries = entries.into_iter().flat_map(|entries| entries.iter());
     entries.filter(|(_, entry)| is_physical(entry)).map(port).collect()

@@ -132,7 +132,10 @@ impl Session<'_> {
                 break;
             }
             let above = models.map.up_path(path);
-            let standing = above.iter().find_map(|it| openconfig.get(it).map(|found| (it, found)));
+            let standing = above.iter().find_map(|it| {
+                let found = openconfig.get(it).filter(|it| !models.map.says_only_keys(*it))?;
+                Some((it, found))
+            });
             let Some((above, found)) = standing else { continue };
             let subject = Subject { native: Some(path), openconfig: Some(above) };
             let absent = self.attribution.side(LayerKey::CLIENT_NATIVE, subject, None);

@@ -13,6 +13,7 @@ use crate::instance::Step;
 use crate::path::{Elem, Path};
 use crate::reserved;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
+use crate::tree::is_key;
 use crate::value::Value;
 
 /// A key value that the table leaves open.
@@ -60,6 +61,7 @@ impl<'a> Compiler<'a> {
             limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
             limited: [openconfig, native].map(|schema| vec![false; schema.nodes().len()]),
             mirrors: mirrors(openconfig),
+            keys: openconfig.nodes().iter().map(|node| is_key(openconfig, node.id)).collect(),
         };
         let mut openconfig_nodes = vec![None; map.anchors.len()];
         openconfig_nodes[0] = Some(openconfig.root());

@@ -37,6 +37,8 @@ pub struct Map {
     limited: [Vec<bool>; 2],
     /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, place of the key.
     mirrors: Vec<Vec<(NodeId, NodeId, usize)>>,
+    /// By OpenConfig node: it is a key of a list, or repeats one.
+    keys: Vec<bool>,
 }
 
 /// A mistake in the table: found by the first test.

@@ -180,6 +180,11 @@ impl Map {
         }
     }
 
+    /// Whether an OpenConfig leaf is a key of its list, or repeats one: see [`is_key`](crate::tree::is_key).
+    pub(crate) fn is_openconfig_key(&self, leaf: NodeId) -> bool {
+        self.keys[leaf.0 as usize]
+    }
+
     /// From the root to the anchor.
     fn chain(&self, anchor: AnchorId) -> Vec<AnchorId> {
         let up = |at: &AnchorId| self.anchors[*at].parent;

@@ -14,6 +14,7 @@ mod origins;
 mod ranks;
 mod rows;
 mod set;
+mod shells;
 mod sizes;
 mod stack;
 mod union;

@@ -44,6 +44,10 @@ fn json_value(leaf: usize, choice: usize, openconfig: bool) -> String {
     }
 }
 
+/// The OpenConfig address of [`LEAVES`] with nothing but its key.
+const SHELL: &str =
+    "subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/config/ip";
+
 /// One operation of a plain request on interface `name` of one origin.
 #[derive(Clone, Debug)]
 enum Op {
@@ -52,6 +56,10 @@ enum Op {
     Update(usize, usize),
     /// The whole interface becomes these.
     Replace(Vec<(usize, usize)>),
+    /// The address is given without a leaf, as a shell; by OpenConfig alone.
+    Shell,
+    /// The address goes as a whole.
+    DeleteAddress,
 }
 
 #[derive(Clone, Debug)]
@@ -67,13 +75,20 @@ fn op() -> impl Strategy<Value = Op> {
         prop::option::of(leaf.clone()).prop_map(Op::Delete),
         (leaf.clone(), 0usize..3).prop_map(|(leaf, choice)| Op::Update(leaf, choice)),
         (leaf.clone(), 0usize..3).prop_map(|(leaf, choice)| Op::Update(leaf, choice)),
-        prop::collection::vec((leaf, 0usize..3), 1..4).prop_map(Op::Replace),
+        prop::collection::vec((leaf, 0usize..3), 0..4).prop_map(Op::Replace),
+        Just(Op::Shell),
+        Just(Op::DeleteAddress),
     ]
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    (any::<bool>(), prop::sample::select(vec!["a", "b"]), op())
-        .prop_map(|(openconfig, name, op)| Request { openconfig, name, op })
+    (any::<bool>(), prop::sample::select(vec!["a", "b"]), op()).prop_map(
+        |(openconfig, name, op)| Request {
+            openconfig: openconfig || matches!(op, Op::Shell),
+            name,
+            op,
+        },
+    )
 }
 
 /// Requests as text, for the other tests.
@@ -94,8 +109,17 @@ impl Request {
         }
     }
 
+    /// The entry of the address.
+    fn address(&self) -> String {
+        let leaf = self.path(Some(PREFIX_LENGTH));
+        let end = leaf.find("[ip=10.0.0.1]").unwrap() + "[ip=10.0.0.1]".len();
+        leaf[..end].to_owned()
+    }
+
     fn text(&self) -> String {
         match &self.op {
+            Op::Shell => format!("update {}/{SHELL} \"10.0.0.1\"", self.path(None)),
+            Op::DeleteAddress => format!("delete {}", self.address()),
             Op::Delete(leaf) => format!("delete {}", self.path(*leaf)),
             Op::Update(leaf, choice) => {
                 let value = json_value(*leaf, *choice, self.openconfig);
@@ -111,7 +135,7 @@ impl Request {
         }
     }
 
-    /// What it does to a plain map, and to the set of interfaces that were given as such.
+    /// What it does to a plain map, and to the set of entries that were given as such.
     fn apply(&self, held: &mut Held, given: &mut BTreeSet<String>) {
         let bare = |path: String| path.trim_start_matches("native:").to_owned();
         let entry = bare(self.path(None));
@@ -122,12 +146,19 @@ impl Request {
         match &self.op {
             Op::Delete(None) => {
                 held.retain(|path, _| !path.starts_with(&entry));
-                given.remove(&entry);
+                given.retain(|path| !path.starts_with(&entry));
+            }
+            Op::Shell => drop(given.insert(bare(self.address()))),
+            Op::DeleteAddress => {
+                let address = bare(self.address());
+                held.retain(|path, _| !path.starts_with(&address));
+                given.remove(&address);
             }
             Op::Delete(Some(leaf)) => drop(held.remove(&bare(self.path(Some(*leaf))))),
             Op::Update(leaf, choice) => set(held, *leaf, *choice),
             Op::Replace(leaves) => {
                 held.retain(|path, _| !path.starts_with(&entry));
+                given.retain(|path| !path.starts_with(&entry));
                 given.insert(entry);
                 leaves.iter().for_each(|(leaf, choice)| set(held, *leaf, *choice));
             }
@@ -145,7 +176,12 @@ fn union(
     for name in ["a", "b"] {
         let entry = format!("/interfaces/interface[name={name}]");
         let holds = |held: &Held| held.keys().any(|path| path.starts_with(&entry));
-        let in_openconfig = holds(openconfig) || given[0].contains(&entry);
+        // With nothing but keys it is a shell, unless native asks for a leaf of the interface itself.
+        let has_shell = given[0].iter().any(|path| path.starts_with(&entry));
+        let own =
+            LEAVES.iter().take(PREFIX_LENGTH).map(|(_, below, ..)| format!("{entry}/{below}"));
+        let in_openconfig = holds(openconfig)
+            || has_shell && own.into_iter().any(|path| native.contains_key(&path));
         if !in_openconfig && !holds(native) && !given[1].contains(&entry) {
             continue;
         }

@@ -194,7 +194,7 @@ fn each_feature_has_the_defaults_of_its_origin() {
 #[test]
 fn the_name_by_text_and_an_interface_by_openconfig() {
     let text = "union cli: system hostname myhost";
-    let interface = "union /interfaces/interface[name=Management0] {\"config\":{\"name\":\"Management0\"},\"name\":\"Management0\"}";
+    let interface = "union /interfaces/interface[name=Management0] {\"config\":{\"name\":\"Management0\",\"description\":\"m\"},\"name\":\"Management0\"}";
     let (one, other) =
         (after(&[&format!("{text}; {interface}")]), after(&[&format!("{interface}; {text}")]));
     assert_eq!(one.layers(), other.layers());
@@ -205,6 +205,7 @@ fn the_name_by_text_and_an_interface_by_openconfig() {
             "system/hostname=myhost",
             "interfaces/interface[name=Management0]/type=physical default",
             "interfaces/interface[name=Management0]/enabled=true oc-default",
+            "interfaces/interface[name=Management0]/description=m",
         ],
     );
 }

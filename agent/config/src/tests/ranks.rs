@@ -80,8 +80,13 @@ fn naive(stack: &Stack, off: bool) -> Option<bool> {
             _ => None,
         })
     };
+    // A bare entry of client OpenConfig is a shell, unless client native asks for a leaf of it.
+    let is_shell = says(LayerKey::CLIENT_OPENCONFIG) == Says::Entry
+        && !matches!(says(LayerKey::CLIENT_NATIVE), Says::Asked(_));
+    let nothing = |layer: LayerKey| is_shell && layer == LayerKey::CLIENT_OPENCONFIG;
     let openconfig_default = |layers: &[LayerKey]| {
-        layers.iter().any(|layer| says(*layer) == Says::Entry).then_some(Some(true))
+        let asks = |layer: &LayerKey| says(*layer) == Says::Entry && !nothing(*layer);
+        layers.iter().any(asks).then_some(Some(true))
     };
     let boot = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG];
     let when = |condition: bool, value: Option<Option<bool>>| value.filter(|_| condition);
@@ -90,7 +95,10 @@ fn naive(stack: &Stack, off: bool) -> Option<bool> {
         _ => None,
     };
     // That something is to be absent brings no interface about.
-    if stack.iter().all(|(_, says)| matches!(says, Says::Nothing | Says::Absent)) {
+    let empty = |(layer, says): &(LayerKey, Says)| {
+        nothing(*layer) || matches!(says, Says::Nothing | Says::Absent)
+    };
+    if stack.iter().all(empty) {
         return None;
     }
     let clients = [

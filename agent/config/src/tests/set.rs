@@ -358,10 +358,14 @@ fn what_this_device_cannot_do_is_refused() {
 #[test]
 fn an_address_needs_its_prefix_length() {
     check_refused(
-        &[&format!("update {ADDRESSES}/address[ip=10.0.0.1]/config/ip \"10.0.0.1\"")],
-        &[&format!(
-            "cannot update `{ADDRESSES}/address[ip=10.0.0.1]/config/prefix-length`: it is needed, and missing"
-        )],
+        &["update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1] {}"],
+        &[
+            "cannot update `/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]/prefix-length`: it is needed, and missing",
+        ],
+    );
+    check_refused(
+        &["update cli: interface eth0\n  ipv4\n    address 10.0.0.1"],
+        &["cannot update `line 3: address 10.0.0.1`: it is needed, and missing"],
     );
 }
 

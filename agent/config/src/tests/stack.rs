@@ -67,7 +67,7 @@ pub(super) const SHUT: &str = "replace native:/interfaces {\"interface\":[\
 fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
     let new = then(
         &factory(SHUT),
-        "replace / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\"}}]}}",
+        "replace / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\",\"description\":\"d\"}}]}}",
     );
     check_lines(
         &lines_effective(&new),
@@ -77,6 +77,7 @@ fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
             "interfaces/interface[name=eth0]/enabled=false factory",
             "interfaces/interface[name=eth1]/type=physical default",
             "interfaces/interface[name=eth1]/enabled=true oc-default",
+            "interfaces/interface[name=eth1]/description=d",
         ],
     );
 }
@@ -166,7 +167,7 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
 /// A default that was sent back stays a default, and contradicts the other origin nevertheless.
 #[test]
 fn what_is_sent_back_counts_as_asked_for() {
-    let start = after(&[&format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}")]);
+    let start = after(&[&format!("update {ETH0}/config/description \"d\"")]);
     let shown = json_of(&start, "/");
     assert!(shown.contains("\"enabled\":true"), "{shown}");
     let shut = "update native:/interfaces/interface[name=eth0]/enabled false";
@@ -259,7 +260,7 @@ fn an_entry_that_needs_one_of_its_leaves_is_refused_without() {
     let hop = format!("{STATIC}/next-hops/next-hop[index=0]");
     for request in [
         format!("update {hop}/config/metric 5"),
-        format!("update {hop} {{}}"),
+        format!("update native:{ROUTE}/next-hop[index=0] {{}}"),
         format!("update native:{ROUTE}/next-hop[index=0]/metric 5"),
     ] {
         let told = refused(&[&request]).join(" ");
@@ -398,7 +399,7 @@ fn a_box_is_factory_new_until_somebody_configures_it() {
 /// Case 8.
 #[test]
 fn defaults_stand_below_what_is_asked_and_above_the_factory() {
-    let entry = format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}");
+    let entry = format!("update {ETH0}/config/description \"d\"");
     let enabled = format!("{ETH0}/enabled");
     let shut = factory("update native:/interfaces/interface[name=eth0]/enabled false");
     let with_entry = then(&shut, &entry);

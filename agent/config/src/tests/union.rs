@@ -27,7 +27,7 @@ fn refused_after(start: &Configuration, request: &str) -> Vec<String> {
 
 /// Nothing at all is computed again, and no object changes: the layers are the same memory.
 #[track_caller]
-fn check_no_op(start: &Configuration, request: &str) {
+pub(super) fn check_no_op(start: &Configuration, request: &str) {
     let again = then(start, request);
     for layer in [LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG] {
         let (old, new) = (start.layers().tree(layer), again.layers().tree(layer));
@@ -42,8 +42,14 @@ fn check_no_op(start: &Configuration, request: &str) {
 // proves 2.10, 2.11, 2.15, 2.17, 2.18, 1.89
 #[test]
 fn what_is_left_out_is_as_it_left_the_factory() {
-    let start = then(&factory(SHUT), &format!("replace {}", ports(&["eth1"])));
+    let start =
+        then(&factory(SHUT), &format!("replace {}", ports(&["eth1 {\"description\":\"d\"}"])));
     check_lines(&lines_effective(&start), "/system/hostname", &[]);
+    check_lines(
+        &lines_effective(&start),
+        "/interfaces/interface[name=eth1]/enabled",
+        &["=true oc-default"],
+    );
     let text_only = then(&start, "union cli: interface eth1\n  mtu 1400");
     assert!(text_only.layers().tree(LayerKey::CLIENT_OPENCONFIG).is_empty());
     check_lines(
@@ -60,7 +66,8 @@ fn what_is_left_out_is_as_it_left_the_factory() {
     );
     let negated = then(&start, "union cli: no system hostname");
     check_lines(&lines_effective(&negated), "/system/hostname", &[]);
-    let openconfig_only = then(&text_only, &format!("union {}", ports(&["eth0"])));
+    let openconfig_only =
+        then(&text_only, &format!("union {}", ports(&["eth0 {\"description\":\"d\"}"])));
     check_lines(
         &lines_effective(&openconfig_only),
         "/",
@@ -68,6 +75,7 @@ fn what_is_left_out_is_as_it_left_the_factory() {
             "system/hostname=factory factory",
             "interfaces/interface[name=eth0]/type=physical default",
             "interfaces/interface[name=eth0]/enabled=true oc-default",
+            "interfaces/interface[name=eth0]/description=d",
             "interfaces/interface[name=eth1]/type=physical default",
             "interfaces/interface[name=eth1]/enabled=false factory",
         ],
@@ -301,7 +309,10 @@ fn a_negation_does_not_take_what_openconfig_has() {
         &format!("union cli: no system hostname\nsystem hostname box; union {openconfig}"),
     );
     then(&removed, "update cli: no system login-banner");
-    let port = format!("union cli: no interface eth0; union {}", ports(&["eth0"]));
+    let shell = format!("union cli: no interface eth0; union {}", ports(&["eth0"]));
+    then(&factory(SHUT), &shell); // which conflicts with nothing
+    let asked = ports(&["eth0 {\"description\":\"d\"}"]);
+    let port = format!("union cli: no interface eth0; union {asked}");
     assert!(
         refused_after(&factory(SHUT), &port)[0]
             .contains("`/interfaces/interface[name=eth0]` is there")
@@ -313,7 +324,7 @@ fn a_negation_does_not_take_what_openconfig_has() {
 fn defaults_stand_between_what_is_asked_and_the_factory() {
     let start = factory("update native:/interfaces/interface[name=eth0]/enabled false");
     let enabled = format!("{PORT}/enabled");
-    let entry = format!("union {}", ports(&["eth0"]));
+    let entry = format!("union {}", ports(&["eth0 {\"description\":\"d\"}"]));
     let shut = "union cli: interface eth0\n  enabled false";
     for (requests, want) in [
         (vec![entry.clone()], "=true oc-default"),

@@ -36,16 +36,18 @@ impl<'a> Union<'a> {
         }
         let models = self.models;
         let it = &models.map.anchors[anchor];
-        let (absent, problems) = (self.is_absent(it, inputs), self.problems.len());
+        let without_shell = self.without_shell(it, inputs, old);
+        let asked = without_shell.as_deref().unwrap_or(inputs);
+        let (absent, problems) = (self.is_absent(it, asked), self.problems.len());
         let lists: Vec<Lists> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();
-        self.own_leaves(it, inputs, &mut effective, &mut overlays);
-        self.check_one_of(it, inputs, &effective);
-        self.check_constants(it, inputs);
-        self.check_reserved(it, inputs);
+        self.own_leaves(it, asked, &mut effective, &mut overlays);
+        self.check_one_of(it, asked, &effective);
+        self.check_constants(it, asked);
+        self.check_reserved(it, asked);
         if absent {
             self.forgive(problems);
         }

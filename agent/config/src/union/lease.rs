@@ -94,7 +94,9 @@ fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &Ins
                 entry.and_then(|it| openconfig_list(it, anchor))
             }
         };
-        asked.is_some_and(|list| list.iter().any(|(_, entry)| is_asked_for(entry)))
+        let is_shell = |entry| layer == LayerKey::CLIENT_OPENCONFIG && map.is_shell(entry);
+        let asks = |entry| is_asked_for(entry) && !is_shell(entry);
+        asked.is_some_and(|list| list.iter().any(|(_, entry)| asks(entry)))
     })
 }
 

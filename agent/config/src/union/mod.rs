@@ -10,6 +10,7 @@ mod lease;
 mod list;
 mod reserved;
 mod resolve;
+mod shell;
 
 use std::sync::Arc;
 

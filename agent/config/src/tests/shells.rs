@@ -1,0 +1,206 @@
+//! Shells, case 11 of UNION.md section 6: entries of client OpenConfig with nothing but keys.
+
+use super::stack::{SHUT, check_lines, factory, with_layer};
+use super::union::check_no_op;
+use super::*;
+
+const LO: &str = "/interfaces/interface[name=lo]";
+const ETH0: &str = "/interfaces/interface[name=eth0]";
+const USERS: &str = "/system/aaa/authentication/users";
+const STATIC: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=s]/static-routes";
+
+/// Interfaces as a controller reads them and sends them back: of most of it there is nothing but the keys.
+const INTERFACES: &str = r#"{"interface":[
+    {"name":"lo","config":{"name":"lo"},"subinterfaces":{"subinterface":[{"index":0,"config":{"index":0},
+        "ipv4":{"addresses":{"address":[{"ip":"127.0.0.1","config":{"ip":"127.0.0.1"}}]}},
+        "ipv6":{"addresses":{"address":[{"ip":"::1"}]}}}]}},
+    {"name":"eth0","config":{"name":"eth0","mtu":1514},"subinterfaces":{"subinterface":[{"index":0,
+        "ipv4":{"addresses":{"address":[{"ip":"10.0.0.1","config":{"ip":"10.0.0.1","prefix-length":24}},
+                                        {"ip":"10.0.0.9","config":{"ip":"10.0.0.9"}}]},
+                "neighbors":{"neighbor":[{"ip":"10.0.0.7","config":{"ip":"10.0.0.7"}}]}},
+        "ipv6":{"addresses":{"address":[{"ip":"fe80::1","config":{"ip":"fe80::1"}}]}}}]}},
+    {"name":"eth1"}]}"#;
+const INSTANCES: &str = r#"{"network-instance":[{"name":"DEFAULT","config":{"name":"DEFAULT"},"protocols":{"protocol":[
+    {"identifier":"STATIC","name":"s","config":{"identifier":"STATIC","name":"s"},"static-routes":{"static":[
+        {"prefix":"10.9.0.0/16","config":{"prefix":"10.9.0.0/16"},
+         "next-hops":{"next-hop":[{"index":"0","config":{"index":"0"}}]}}]}}]}}]}"#;
+const SYSTEM: &str = r#"{"aaa":{"authentication":{"users":{"user":[
+    {"username":"ada","config":{"username":"ada"}}]}}}}"#;
+/// All that it comes to.
+const EFFECTIVE: [&str; 4] = [
+    "interfaces/interface[name=eth0]/type=physical default",
+    "interfaces/interface[name=eth0]/enabled=true oc-default",
+    "interfaces/interface[name=eth0]/mtu=1500",
+    "interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]/prefix-length=24",
+];
+
+fn document() -> String {
+    format!(r#"{{"interfaces":{INTERFACES},"network-instances":{INSTANCES},"system":{SYSTEM}}}"#)
+}
+
+/// Every list of the models of which there can be shells, sent as root, as containers and as items, each twice.
+#[test]
+fn a_tree_that_was_read_as_a_whole_is_sent_back() {
+    let configured = after(&[
+        &format!("update {ETH0}/config/mtu 1514"),
+        &format!("update {} {}", address("10.0.0.1"), r#"{"config":{"prefix-length":24}}"#),
+    ]);
+    for request in [
+        format!("replace / {}", document()),
+        format!("union / {}", document()),
+        format!("update / {}", document()),
+        format!("replace /interfaces {INTERFACES}; replace /network-instances {INSTANCES}"),
+        format!("union /interfaces {INTERFACES}; union /network-instances {INSTANCES}"),
+        format!("union / {}; union cli: ! nothing", document()),
+        format!("union /interfaces {INTERFACES}; union native:/system {{}}"),
+        format!(r#"replace {LO} {{"name":"lo"}}; update {} {{}}"#, address("10.0.0.9")),
+        format!(r#"replace {USERS}/user[username=ada] {{"config":{{"username":"ada"}}}}"#),
+        format!(r#"replace {STATIC}/static[prefix=10.0.0.0\/8] {{"prefix":"10.0.0.0/8"}}"#),
+    ] {
+        let once = then(&configured, &request);
+        check_lines(&lines_effective(&once), "/", &EFFECTIVE);
+        assert!(changed_objects(&configured, &once).is_empty(), "{request}");
+        let again = then(&once, &request);
+        assert_eq!(again.layers(), once.layers(), "{request}");
+        assert!(changed_objects(&once, &again).is_empty(), "{request}");
+        if request.starts_with("union") {
+            check_no_op(&once, &request);
+        }
+        let shown = super::set::json_of(&once, "/");
+        let sent_back = then(&once, &format!("replace / {shown}"));
+        assert_eq!(sent_back.layers(), once.layers(), "{shown}");
+    }
+}
+
+/// Get CONFIG shows the keys, and no default beside them.
+#[test]
+fn get_shows_the_keys_of_shells() {
+    let held = after(&[&format!("replace / {}", document())]);
+    let view = held.config_view(Origin::OpenConfig);
+    let schema = models().schema(Origin::OpenConfig);
+    for path in [
+        LO.to_owned(),
+        format!(
+            "{LO}/subinterfaces/subinterface[index=0]/ipv6/addresses/address[ip=::1]/config/ip"
+        ),
+        format!("{}/config/ip", address("10.0.0.9")),
+        format!("{USERS}/user[username=ada]/config/username"),
+        format!(r"{STATIC}/static[prefix=10.9.0.0\/16]/next-hops/next-hop[index=0]/config/index"),
+    ] {
+        let path = schema.resolve_write(&path.parse().unwrap()).unwrap();
+        assert!(view.get(&path).is_some(), "{}", path.to_path(schema));
+    }
+    check_lines(&lines_view(&held, Origin::OpenConfig), LO, &[]);
+}
+
+fn address(ip: &str) -> String {
+    format!("{ETH0}/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip={ip}]")
+}
+
+/// A leaf makes an entry of a shell, with all checks; without it, what is ours goes.
+#[test]
+fn a_shell_that_gets_a_leaf_is_an_entry() {
+    let shell = format!("update {} {{}}", address("10.0.0.9"));
+    let leaf = format!("update {}/config/prefix-length 24", address("10.0.0.9"));
+    let gone = format!("delete {}/config/prefix-length", address("10.0.0.9"));
+    let held = after(&[&shell]);
+    check_lines(&lines_effective(&held), "/", &[]);
+    let entry = then(&held, &leaf);
+    check_lines(
+        &lines_effective(&entry),
+        "/interfaces/interface[name=eth0]",
+        &[
+            "/type=physical default",
+            "/enabled=true oc-default",
+            "/ipv4/address[ip=10.0.0.9]/prefix-length=24",
+        ],
+    );
+    let left = then(&entry, &gone);
+    check_lines(&lines_effective(&left), "/", &[]);
+    assert_eq!(changed_objects(&entry, &left).iter().filter(|it| it.new.is_none()).count(), 2);
+    // So it is by way of the other origin.
+    let native = "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9]";
+    let both = then(&held, &format!("update native:{native}/prefix-length 24"));
+    assert_eq!(super::stack::owners(&both, &format!("{native}/prefix-length")), ["client native"]);
+    check_lines(
+        &lines_effective(&both),
+        "/interfaces/interface[name=eth0]/enabled",
+        &["=true default"],
+    );
+    let left = then(&both, &format!("delete native:{native}"));
+    check_lines(&lines_effective(&left), "/", &[]);
+    // What holds a leaf and lacks another one is refused as ever.
+    let hop = format!(r"{STATIC}/static[prefix=10.9.0.0\/16]/next-hops/next-hop[index=0]");
+    let metric = format!("update {hop}/config/metric 5");
+    assert_eq!(refused(&[&format!("update {hop} {{}}"), &metric]).len(), 1);
+}
+
+/// A leaf of an interface in client native brings the defaults of the OpenConfig entry into use, shell or not.
+#[test]
+fn a_leaf_by_the_other_origin_makes_an_entry_of_a_shell() {
+    let shell = format!("update {ETH0}/config/name \"eth0\"");
+    let enabled = "/interfaces/interface[name=eth0]/enabled";
+    let both = after(&[&shell, "update native:/interfaces/interface[name=eth0]/mtu 1400"]);
+    check_lines(&lines_effective(&both), enabled, &["=true oc-default"]);
+    let left = then(&both, "delete native:/interfaces/interface[name=eth0]/mtu");
+    check_lines(&lines_effective(&left), enabled, &[]);
+}
+
+/// A port that is sent as a shell is as it left the factory, and adopts nothing.
+#[test]
+fn a_shell_of_a_port_is_no_port() {
+    let shut = ["/type=physical default", "/enabled=false factory"];
+    let port = "/interfaces/interface[name=eth0]";
+    for requests in [
+        vec![format!("update {ETH0}/config/name \"eth0\"")],
+        vec![format!(r#"replace {ETH0} {{"name":"eth0"}}"#)],
+        vec![r#"replace / {"interfaces":{"interface":[{"name":"eth0"}]}}"#.to_owned()],
+        vec![
+            format!("update {ETH0}/config/mtu 1514"),
+            r#"replace /interfaces {"interface":[{"name":"eth0"}]}"#.to_owned(),
+        ],
+        vec![r#"union / {"interfaces":{"interface":[{"name":"eth0"}]}}"#.to_owned()],
+    ] {
+        let end = requests.iter().fold(factory(SHUT), |start, request| then(&start, request));
+        check_lines(&lines_effective(&end), port, &shut);
+    }
+}
+
+/// A leased address that was read and sent back hides no lease.
+#[test]
+fn a_shell_leaves_a_lease_alone() {
+    let leased =
+        "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9]/prefix-length 24";
+    let start = with_layer(&empty(), LayerKey::LEASE, leased);
+    let sent_back = then(&start, &format!("update {} {{}}", address("10.0.0.9")));
+    assert!(changed_objects(&start, &sent_back).is_empty());
+    let own = then(&sent_back, &format!("update {}/config/prefix-length 16", address("10.0.0.1")));
+    assert!(!lines_effective(&own).join(" ").contains("10.0.0.9"), "an address of its own does");
+}
+
+/// What boot holds of an interface is not reserved from a shell.
+#[test]
+fn a_shell_beside_what_boot_holds() {
+    let boot = "update native:/interfaces/interface[name=eth0]/mtu 1400";
+    let start = with_layer(&empty(), LayerKey::BOOT_NATIVE, boot);
+    let sent_back = then(&start, r#"replace / {"interfaces":{"interface":[{"name":"eth0"}]}}"#);
+    assert!(changed_objects(&start, &sent_back).is_empty());
+}
+
+/// One change beside many shells, and one of many shells, costs what changes.
+#[test]
+fn one_change_among_shells_costs_one_change() {
+    let shells: Vec<String> = (0..60)
+        .map(|n| format!(r#"{{"ip":"10.0.1.{n}","config":{{"ip":"10.0.1.{n}"}}}}"#))
+        .collect();
+    let addresses = format!("{ETH0}/subinterfaces/subinterface[index=0]/ipv4/addresses");
+    let start = after(&[&format!(r#"update {addresses} {{"address":[{}]}}"#, shells.join(","))]);
+    for request in [
+        format!("update {}/config/prefix-length 24", address("10.0.1.7")),
+        format!("update {} {{}}", address("10.0.2.1")),
+        format!("delete {}", address("10.0.1.9")),
+    ] {
+        let new = then(&start, &request);
+        assert_eq!(new.work().entries, 3, "the root, the interface, the address: {request}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Shells: entries of client OpenConfig that have nothing but keys, and nothing but such entries below them.
+//!
+//! Controllers that read a whole tree and send it back make them of entries that exist in state alone. A shell asks for
+//! nothing, so the union leaves it out of everything but the view of its layer.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Outputs, Pair, Union};
+use crate::layer::{LayerKey, Mark};
+use crate::map::{Anchor, Map, leaf_at};
+use crate::tree::{Branch, Child, Found, List};
+
+impl Map {
+    /// Whether an OpenConfig entry and all that is below it say nothing but their keys.
+    pub(crate) fn is_shell(&self, entry: &Branch<Mark>) -> bool {
+        entry.children().iter().all(|(node, child)| match child {
+            Child::Leaf(_) => self.is_openconfig_key(*node),
+            Child::Container(branch) => !branch.given && self.is_shell(branch),
+            Child::List(list) => list.iter().all(|(_, entry)| self.is_shell(entry)),
+        })
+    }
+
+    /// The same of whatever stands at an OpenConfig path.
+    pub(crate) fn says_only_keys(&self, found: Found<'_, Mark>) -> bool {
+        match found {
+            Found::Leaf(_) => false,
+            Found::Branch(branch) => self.is_shell(branch),
+            Found::List(list) => list.iter().all(|(_, entry)| self.is_shell(entry)),
+        }
+    }
+
+    /// Whether anything but keys is in what `new` does not share with `old`. Costs what they do not share.
+    fn adds_more_than_keys(
+        &self,
+        old: Option<&Arc<Branch<Mark>>>,
+        new: &Arc<Branch<Mark>>,
+    ) -> bool {
+        if old.is_some_and(|old| Arc::ptr_eq(old, new)) {
+            return false;
+        }
+        new.children().iter().any(|(node, child)| match child {
+            Child::Leaf(_) => !self.is_openconfig_key(*node),
+            Child::Container(branch) => {
+                let old = old.and_then(|old| old.container(*node));
+                branch.given || self.adds_more_than_keys(old, branch)
+            }
+            Child::List(list) => {
+                let empty = List::default();
+                let old = old.and_then(|old| old.list(*node)).unwrap_or(&empty);
+                let adds = |it: crate::tree::Difference<'_, Mark>| {
+                    it.new.is_some_and(|new| self.adds_more_than_keys(it.old, new))
+                };
+                List::differences(old, list).any(adds)
+            }
+        })
+    }
+}
+
+impl<'a> Union<'a> {
+    /// The inputs of an entry without client OpenConfig, when that has a shell only. `old` is what the entry came to
+    /// before: it tells whether OpenConfig asked for the entry then, so that only an entry that may have become a shell
+    /// is searched as a whole.
+    pub(super) fn without_shell(
+        &self,
+        anchor: &Anchor,
+        inputs: &[Pair<'a>],
+        old: &Outputs,
+    ) -> Option<SmallVec<[Pair<'a>; 4]>> {
+        let at = self.client_openconfig?;
+        let Pair { old: before, new } = inputs[at];
+        let (entry, map) = (new?, &self.models.map);
+        let key = anchor.leaves.iter().find(|leaf| leaf.key.is_some())?;
+        if map.adds_more_than_keys(before, entry) || self.native_client_has_leaf(anchor, inputs) {
+            return None;
+        }
+        let asked_for = match &old.effective {
+            Some(entry) => leaf_at(entry, &key.native)
+                .is_some_and(|leaf| leaf.meta.owners.contains(LayerKey::CLIENT_OPENCONFIG)),
+            None => self.boot, // which may have said that there is to be no such entry
+        };
+        if asked_for && !map.is_shell(entry) {
+            return None;
+        }
+        let mut own: SmallVec<[Pair<'a>; 4]> = inputs.iter().copied().collect();
+        own[at].new = None;
+        Some(own)
+    }
+
+    /// Whether client native asks for a leaf of the entry itself: then a shell is an entry like any other.
+    fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+        let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
+        anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {
+            leaf_at(entry, &leaf.native).is_some_and(|held| held.meta == Mark::Explicit)
+        })
+    }
+}
