@@ -40,6 +40,7 @@ mod restart;
 mod routes;
 mod scenarios;
 mod set;
+mod shells;
 mod show;
 mod subscribe;
 mod transaction;

@@ -71,7 +71,8 @@ async fn what_is_left_out_is_as_it_left_the_factory() {
     let kernel = || (net.link("eth0").up, net.link("eth1").up, net.link("eth1").mtu, banner());
     let fresh = "fresh\n".to_owned();
     assert_eq!(kernel(), (false, false, 1500, fresh.clone()));
-    let eth1 = || interfaces(json!([{"name": "eth1", "config": {"name": "eth1"}}]));
+    let eth1 =
+        || interfaces(json!([{"name": "eth1", "config": {"name": "eth1", "description": "one"}}]));
 
     client.set(SetRequest { replace: vec![eth1()], ..Default::default() }).await.unwrap();
     assert_eq!(kernel(), (false, true, 1500, String::new()));

@@ -204,3 +204,46 @@ fn one_change_among_shells_costs_one_change() {
         assert_eq!(new.work().entries, 3, "the root, the interface, the address: {request}");
     }
 }
+
+/// Each shell with what it waits for, and what another origin left incomplete.
+#[test]
+fn shells_wait_for_the_leaf_that_is_missing() {
+    let shown = |configuration: &Configuration| -> Vec<String> {
+        let schema = models().schema(Origin::Native);
+        let line = |it: PendingEntry| {
+            assert!(it.openconfig.is_some());
+            format!("{} {}", it.native.to_path(schema), it.missing.join("|"))
+        };
+        configuration.pending_entries().into_iter().map(line).collect()
+    };
+    const INSTANCE: &str = "/network-instances/network-instance[name=DEFAULT]";
+    let held = after(&[&format!("replace / {}", document())]);
+    assert_eq!(
+        shown(&held),
+        [
+            "/system/user[username=ada] role",
+            "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9] prefix-length",
+            "/interfaces/interface[name=eth0]/ipv4/neighbor[ip=10.0.0.7] link-layer-address",
+            "/interfaces/interface[name=eth0]/ipv6/address[ip=fe80::1] prefix-length",
+            "/interfaces/interface[name=eth1] ",
+            "/interfaces/interface[name=lo] ",
+            "/interfaces/interface[name=lo]/ipv4/address[ip=127.0.0.1] prefix-length",
+            "/interfaces/interface[name=lo]/ipv6/address[ip=::1] prefix-length",
+            &format!("{INSTANCE} "),
+            &format!(r"{INSTANCE}/static[name=s]/route[prefix=10.9.0.0/16] "),
+            &format!(
+                r"{INSTANCE}/static[name=s]/route[prefix=10.9.0.0/16]/next-hop[index=0] next-hop|interface"
+            ),
+        ]
+    );
+    let leaf = format!("update {}/config/prefix-length 24", address("10.0.0.9"));
+    assert!(!shown(&then(&held, &leaf)).join(" ").contains("10.0.0.9"));
+    let native = "update native:/interfaces/interface[name=eth9]/ipv4/address[ip=10.0.0.9]";
+    let other = leaf.replace("eth0", "eth9");
+    let both = after(&[&other, &format!("{native} {{}}")]);
+    let left = then(&both, "delete /interfaces");
+    assert_eq!(
+        shown(&left),
+        ["/interfaces/interface[name=eth9]/ipv4/address[ip=10.0.0.9] prefix-length"]
+    );
+}

@@ -268,7 +268,7 @@ impl View {
     }
 }
 
-pub(super) fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
+pub(crate) fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
     let (list, containers) = way.split_last()?;
     let mut branch = entry;
     for container in containers {
@@ -277,7 +277,7 @@ pub(super) fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> O
     branch.list(*list)
 }
 
-pub(super) fn openconfig_list<'b>(
+pub(crate) fn openconfig_list<'b>(
     entry: &'b Arc<Branch<Mark>>,
     anchor: &Anchor,
 ) -> Option<&'b List<Mark>> {

@@ -14,6 +14,8 @@ mod shell;
 
 use std::sync::Arc;
 
+pub(crate) use list::{native_list, openconfig_list};
+
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
 use crate::map::AnchorId;

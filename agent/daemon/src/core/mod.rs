@@ -27,6 +27,7 @@ mod task;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -353,10 +354,15 @@ impl Statuses for CoreHandle {
         &self,
         pending_only: bool,
     ) -> Result<Vec<Status>, Box<dyn std::error::Error + Send + Sync>> {
-        let asked = move |inside: &Inside<'_>| match pending_only {
-            true => inside.engine.pending(),
-            false => inside.engine.statuses(),
+        if !pending_only {
+            return Ok(self.look(|inside| inside.engine.statuses()).await?);
+        }
+        let asked = |inside: &Inside<'_>| {
+            (inside.engine.pending(), inside.objects().clone(), inside.configuration.clone())
         };
-        Ok(self.look(asked).await?)
+        let (mut pending, registry, configuration) = self.look(asked).await?;
+        pending.extend(waiting::statuses(&registry, &configuration));
+        pending.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(pending)
     }
 }

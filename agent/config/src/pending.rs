@@ -1,0 +1,123 @@
+//! Entries of the configuration that come to no object, for a leaf that is missing.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::configuration::Configuration;
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::{LayerKey, Mark};
+use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
+use crate::models::Models;
+use crate::schema::NodeId;
+use crate::tree::Branch;
+use crate::union::{Prov, native_list, openconfig_list};
+
+/// An entry that waits: a shell, or one that the removal of another origin left incomplete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// The entry in the native model.
+    pub native: InstancePath,
+    /// The same in OpenConfig, where that has it.
+    pub openconfig: Option<InstancePath>,
+    /// Native leaves any of which would do; none when a shell lacks no particular one.
+    pub missing: Vec<SmolStr>,
+}
+
+impl Configuration {
+    /// What waits for a leaf, outer entries before those within. Looks at every entry.
+    pub fn pending_entries(&self) -> Vec<PendingEntry> {
+        let mut finder = Finder { models: self.models(), place: Vec::new(), found: Vec::new() };
+        let openconfig = self.layers().tree(LayerKey::CLIENT_OPENCONFIG).root();
+        finder.below(0, Some(openconfig), Some(self.effective().root()));
+        finder.found
+    }
+}
+
+type Held<'b, M> = Option<&'b Arc<Branch<M>>>;
+
+struct Finder<'a> {
+    models: &'a Models,
+    /// The native entries that the walk is in.
+    place: Vec<(AnchorId, Keys)>,
+    found: Vec<PendingEntry>,
+}
+
+impl Finder<'_> {
+    fn below(&mut self, at: AnchorId, openconfig: Held<'_, Mark>, effective: Held<'_, Prov>) {
+        let map = &self.models.map;
+        for child in &map.anchors[at].children {
+            let anchor = &map.anchors[*child];
+            let counterpart = anchor.openconfig.as_ref();
+            let held = openconfig.and_then(|entry| openconfig_list(entry, anchor));
+            let asked = effective.and_then(|entry| native_list(entry, &anchor.native));
+            for (keys, entry) in asked.into_iter().flat_map(|list| list.iter()) {
+                let keys_above = counterpart.map(|it| it.openconfig_keys(keys));
+                let held = keys_above.and_then(|keys| held?.get(&keys));
+                self.entry(*child, keys.clone(), held, Some(entry));
+            }
+            for (keys, entry) in held.into_iter().flat_map(|list| list.iter()) {
+                let native = counterpart.and_then(|it: &Counterpart| it.native_keys(keys));
+                let is_new = |keys: &Keys| asked.is_none_or(|list| list.get(keys).is_none());
+                if let Some(keys) = native.filter(is_new) {
+                    self.entry(*child, keys, Some(entry), None);
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, at: AnchorId, keys: Keys, held: Held<'_, Mark>, effective: Held<'_, Prov>) {
+        let map = &self.models.map;
+        let anchor = &map.anchors[at];
+        self.place.push((at, keys));
+        match effective {
+            Some(entry) => {
+                let missing = self.missing(anchor, entry);
+                if !missing.is_empty() {
+                    self.note(missing);
+                }
+            }
+            None if held.is_some_and(|held| map.is_shell(held)) && says_anything(anchor) => {
+                let missing = self.missing(anchor, &Branch::default());
+                self.note(missing);
+            }
+            None => {}
+        }
+        self.below(at, held, effective);
+        self.place.pop();
+    }
+
+    /// Leaves that an entry needs and lacks.
+    fn missing(&self, anchor: &Anchor, entry: &Branch<Prov>) -> Vec<SmolStr> {
+        let name = |node: NodeId| self.models.native.node(node).name.clone();
+        let needed = anchor.leaves.iter().find(|leaf| {
+            leaf.mandatory
+                && leaf.when.as_ref().is_none_or(|when| when.holds(entry))
+                && leaf_at(entry, &leaf.native).is_none()
+        });
+        if let Some(leaf) = needed.and_then(|leaf| leaf.native.last()) {
+            return vec![name(*leaf)];
+        }
+        match anchor.one_of.iter().any(|leaf| entry.leaf(*leaf).is_some()) {
+            true => Vec::new(),
+            false => anchor.one_of.iter().map(|leaf| name(*leaf)).collect(),
+        }
+    }
+
+    fn note(&mut self, missing: Vec<SmolStr>) {
+        let map: &Map = &self.models.map;
+        let mut native = InstancePath::root();
+        for (anchor, keys) in &self.place {
+            let Some((list, above)) = map.anchors[*anchor].native.split_last() else { continue };
+            native.0.extend(above.iter().copied().map(Step::node));
+            native.0.push(Step::entry(*list, keys.clone()));
+        }
+        let openconfig = map.up_entry(&native.0);
+        self.found.push(PendingEntry { native, openconfig, missing });
+    }
+}
+
+/// Whether an entry has leaves other than its keys: one that has none is there for what is in it.
+fn says_anything(anchor: &Anchor) -> bool {
+    anchor.leaves.iter().any(|leaf| leaf.key.is_none())
+}

@@ -1,0 +1,241 @@
+//! A controller reads the whole tree and sends it back: case 11 of UNION.md section 6, on the real kernel.
+
+use std::collections::BTreeSet;
+
+use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnmi::typed_value::Value as Typed;
+use holdfast_proto::gnmi::{self, SetRequest, Update};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::{GnmiClient, json_of, update};
+use holdfast_tests::monitor::Monitor;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::{Event, subscribe_to};
+use serde_json::{Map, Value, json};
+
+use crate::documents::{ipv4_of, port_with_route};
+use crate::union::union;
+
+/// Where there is nothing but state: no configuration document has these.
+const STATE_ALONE: [&str; 4] = [
+    "authz-policy-counters",
+    "gnmi-pathz-policy-counters",
+    "gnmi-pathz-policies",
+    "source-records",
+];
+
+/// What a controller keeps of `/` by Subscribe ONCE in PROTO: configuration, and the keys of all entries.
+async fn read_tree(client: &GnmiClient) -> Value {
+    let mut list = subscribe_to(Mode::Once, &[("/", gnmi::SubscriptionMode::TargetDefined)]);
+    list.encoding = gnmi::Encoding::Proto.into();
+    let mut stream = client.subscribe(list).await.unwrap();
+    let mut tree = json!({});
+    loop {
+        match stream.next().await.unwrap() {
+            Event::Notification(notification) => keep(&mut tree, &notification),
+            Event::Sync | Event::End => return tree,
+        }
+    }
+}
+
+fn keep(tree: &mut Value, notification: &gnmi::Notification) {
+    for update in &notification.update {
+        let mut elems = notification.prefix.clone().unwrap_or_default().elem;
+        elems.extend(update.path.clone().unwrap_or_default().elem);
+        let names: Vec<&str> = elems.iter().map(|elem| elem.name.as_str()).collect();
+        if names.iter().any(|name| STATE_ALONE.contains(name)) {
+            continue;
+        }
+        let is_config = names.contains(&"config");
+        let entries = elems.iter().rposition(|elem| !elem.key.is_empty()).map_or(0, |at| at + 1);
+        let (leaf, above) = elems.split_last().unwrap();
+        let kept = if is_config { above } else { &elems[..entries] };
+        let at = kept.iter().fold(&mut *tree, |at, elem| match elem.key.is_empty() {
+            true => container(at, &elem.name),
+            false => list_entry(list(at, &elem.name), elem),
+        });
+        if is_config {
+            at[leaf.name.as_str()] = json_of(update.val.as_ref().unwrap());
+        }
+    }
+}
+
+fn container<'t>(at: &'t mut Value, name: &str) -> &'t mut Value {
+    at.as_object_mut().unwrap().entry(name).or_insert_with(|| json!({}))
+}
+
+fn list<'t>(at: &'t mut Value, name: &str) -> &'t mut Vec<Value> {
+    let list = at.as_object_mut().unwrap().entry(name).or_insert_with(|| json!([]));
+    list.as_array_mut().unwrap()
+}
+
+/// The entry with these keys, which are repeated in its `config` as generated structures have them.
+fn list_entry<'t>(list: &'t mut Vec<Value>, elem: &gnmi::PathElem) -> &'t mut Value {
+    let typed = |key: &String| match elem.name.as_str() {
+        "subinterface" => json!(key.parse::<u32>().unwrap()),
+        _ => json!(key),
+    };
+    let keys: Map<String, Value> =
+        elem.key.iter().map(|(name, key)| (name.clone(), typed(key))).collect();
+    let is_it = |entry: &Value| keys.iter().all(|(name, value)| entry[name] == *value);
+    let at = list.iter().position(is_it).unwrap_or_else(|| {
+        let mut entry = keys.clone();
+        entry.insert("config".to_owned(), Value::Object(keys.clone()));
+        list.push(Value::Object(entry));
+        list.len() - 1
+    });
+    &mut list[at]
+}
+
+/// A document in plain JSON, as it is not known here which modules its members are of.
+fn document(path: &str, value: Value) -> Update {
+    let octets = value.to_string().into_bytes();
+    let val = Some(gnmi::TypedValue { value: Some(Typed::JsonVal(octets.into())) });
+    Update { val, ..update(path, Value::Null) }
+}
+
+/// The forms in which the tree is sent back; each is one request.
+fn forms(tree: &Value) -> Vec<SetRequest> {
+    let replace = |replace: Vec<Update>| SetRequest { replace, ..Default::default() };
+    let containers = || ["interfaces", "network-instances"];
+    let of = |name: &str| document(&format!("/{name}"), tree[name].clone());
+    let interfaces = tree["interfaces"]["interface"].as_array().unwrap();
+    let item = |entry: &Value| {
+        let name = entry["name"].as_str().unwrap();
+        document(&format!("/interfaces/interface[name={name}]"), entry.clone())
+    };
+    let addresses = interfaces.iter().flat_map(|entry| {
+        let name = entry["name"].as_str().unwrap().to_owned();
+        let addresses = &entry["subinterfaces"]["subinterface"][0]["ipv4"]["addresses"]["address"];
+        let addresses = addresses.as_array().cloned().unwrap_or_default();
+        addresses.into_iter().map(move |address| {
+            let ip = address["ip"].as_str().unwrap();
+            document(&format!("{}/addresses/address[ip={ip}]", ipv4_of(&name)), address.clone())
+        })
+    });
+    vec![
+        replace(vec![document("/", tree.clone())]),
+        replace(containers().map(of).to_vec()),
+        replace(interfaces.iter().map(item).collect()),
+        replace(addresses.collect()),
+        SetRequest { union_replace: vec![document("/", tree.clone())], ..Default::default() },
+        SetRequest { union_replace: containers().map(of).to_vec(), ..Default::default() },
+    ]
+}
+
+/// The names of interfaces and addresses in a document.
+fn named(tree: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for interface in tree["interfaces"]["interface"].as_array().unwrap() {
+        let name = interface["name"].as_str().unwrap();
+        found.insert(name.to_owned());
+        let sub = &interface["subinterfaces"]["subinterface"][0];
+        for family in ["ipv4", "ipv6"] {
+            for address in sub[family]["addresses"]["address"].as_array().into_iter().flatten() {
+                found.insert(format!("{name} {}", address["ip"].as_str().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// Three links with what the kernel and somebody else gave them; eth0 is configured.
+async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    for link in ["lo", "peer0", "eth1", "peer1"] {
+        net.ip(&format!("link set {link} up"));
+    }
+    net.ip("address add 203.0.113.1/24 dev eth1");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    port_with_route(&client, "eth0").await;
+    eventually("ports show what their cables are", || net.has_settled()).await;
+    let has_link_local =
+        || net.ip("-6 address show dev eth1 scope link -tentative").contains("fe80");
+    eventually("the kernel has given its addresses", has_link_local).await;
+    (net, agent, client)
+}
+
+/// A tree that was read is sent back in each form, twice: no operation. What is in state alone waits as it did not
+/// before, and stays so over a restart.
+#[tokio::test]
+async fn a_tree_that_was_read_is_sent_back() {
+    let (net, mut agent, client) = box_with_a_port().await;
+    let tree = read_tree(&client).await;
+    let names = named(&tree);
+    for name in ["lo", "lo 127.0.0.1", "lo ::1", "eth0 192.0.2.1", "eth1 203.0.113.1", "peer1"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    assert!(names.iter().any(|name| name.starts_with("eth1 fe80::")), "{names:?}");
+    let values = agent.show("values");
+    let monitor = Monitor::start(&net).await;
+    for request in forms(&tree) {
+        for _ in 0..2 {
+            client.set(request.clone()).await.unwrap_or_else(|refused| {
+                panic!("{refused:?}: {request:?}");
+            });
+        }
+        let held = client.read_as("openconfig:/", DataType::Config).await.unwrap();
+        let held = held.to_string();
+        assert!(held.contains("127.0.0.1") && held.contains("203.0.113.1"), "{held}");
+    }
+    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(agent.show("values"), values, "nothing is adopted");
+
+    let is_listed = |agent: &AgentProcess| {
+        let pending = agent.show("pending");
+        let waits = |key: &str, leaf: &str| {
+            pending.lines().any(|line| {
+                line.starts_with("PENDING") && line.contains(key) && line.contains(leaf)
+            })
+        };
+        assert!(waits("/lo/127.0.0.1", "(waits for prefix-length)"), "{pending}");
+        assert!(waits("/lo/::1", "(waits for prefix-length)"), "{pending}");
+        assert!(waits("/peer1 ", "(waits for a leaf of its own)"), "{pending}");
+        assert!(!pending.contains("192.0.2.1"), "{pending}");
+    };
+    is_listed(&agent);
+    agent.restart().await;
+    is_listed(&agent);
+    assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"]);
+}
+
+/// A prefix length makes an address of a shell, and without it ours goes while what is foreign stays.
+#[tokio::test]
+async fn a_shell_becomes_an_address_and_a_shell_again() {
+    let (net, agent, client) = box_with_a_port().await;
+    let tree = read_tree(&client).await;
+    let replace = vec![document("/", tree.clone())];
+    client.set(SetRequest { replace, ..Default::default() }).await.unwrap();
+    let address = |ip: &str| format!("{}/addresses/address[ip={ip}]", ipv4_of("eth1"));
+    let new = json!({"ip": "198.18.0.1", "config": {"ip": "198.18.0.1"}});
+    client.update(&address("198.18.0.1"), new).await.unwrap();
+    assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"], "a shell touches nothing");
+
+    for (ip, length, with) in [
+        ("198.18.0.1", 30, vec!["198.18.0.1/30", "203.0.113.1/24"]),
+        ("203.0.113.1", 24, vec!["203.0.113.1/24"]),
+    ] {
+        let leaf = format!("{}/config/prefix-length", address(ip));
+        client.update(&leaf, length).await.unwrap();
+        assert_eq!(net.addresses("eth1"), with, "{ip}");
+        assert!(!agent.show("pending").contains(ip));
+        client.delete(&leaf).await.unwrap();
+        assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"], "{ip}");
+        assert!(agent.show("pending").contains(ip), "it is a shell again");
+    }
+    // The tree of before has neither: a union_replace of it forgets the shell that was added.
+    union(&client, vec![document("/", tree)]).await.unwrap();
+    assert!(!agent.show("pending").contains("198.18.0.1"));
+
+    // An entry with a leaf of its own that lacks another one is refused, and so are native entries.
+    let bare = json!({"index": "0", "config": {"index": "0", "metric": 5}});
+    let hop = format!(
+        "{}/static[prefix=10.9.0.0\\/16]/next-hops/next-hop[index=0]",
+        crate::documents::STATIC_ROUTES
+    );
+    assert!(client.update(&hop, bare).await.is_err());
+    let native = "holdfast_native:/interfaces/interface[name=eth1]/ipv4/address[ip=198.18.0.2]";
+    assert!(client.update(native, json!({"ip": "198.18.0.2"})).await.is_err());
+}
