@@ -7,6 +7,7 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::{self, SetRequest, Update};
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::whole_tree;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::{GnmiClient, json_of, update};
 use holdfast_tests::monitor::Monitor;
@@ -199,6 +200,22 @@ async fn a_tree_that_was_read_is_sent_back() {
     agent.restart().await;
     is_listed(&agent);
     assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"]);
+}
+
+/// The same by a controller in Go, with its own reading of the protocol.
+#[tokio::test]
+async fn a_controller_sends_back_what_it_read() {
+    let (net, agent, client) = box_with_a_port().await;
+    let values = agent.show("values");
+    let monitor = Monitor::start(&net).await;
+    let printed = whole_tree(&agent).await;
+    for form in ["the root", "containers", "items", "union_replace"] {
+        assert!(printed.contains(&format!("sent back: {form}")), "{printed}");
+    }
+    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(agent.show("values"), values, "nothing is adopted");
+    let held = client.read_as("openconfig:/", DataType::Config).await.unwrap().to_string();
+    assert!(held.contains("127.0.0.1") && held.contains("fe80::"), "{held}");
 }
 
 /// A prefix length makes an address of a shell, and without it ours goes while what is foreign stays.

@@ -427,7 +427,9 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         (of(vec![bad_ascii]), Code::Unimplemented, &["ASCII"]),
         (of(vec![update("bogus:/system", json!({}))]), Code::InvalidArgument, &["bogus"]),
         (
-            of(vec![interfaces(json!([{"name": TOO_LONG, "config": {"name": TOO_LONG}}]))]),
+            of(vec![interfaces(
+                json!([{"name": TOO_LONG, "config": {"name": TOO_LONG, "description": "d"}}]),
+            )]),
             Code::InvalidArgument,
             &[TOO_LONG],
         ),

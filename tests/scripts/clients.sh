@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|grpcurl|python|bootz]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|grpcurl|python|bootz|tree]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -57,6 +57,22 @@ bootz() {
             github.com/openconfig/bootz/server/emulator
     )
     echo "$pinned" >"$folder/bootz.pinned"
+}
+
+# A controller of ours that reads the whole tree and sends it back.
+tree() {
+    if ! command -v go >/dev/null; then
+        echo "clients: the controller is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    pinned=$(cat "$here/clients/whole-tree/go.mod" "$here/clients/whole-tree/main.go" | cksum)
+    if [ -x "$folder/whole-tree" ] && [ "$(cat "$folder/whole-tree.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: building the controller"
+    (
+        cd "$here/clients/whole-tree"
+        CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/whole-tree" .
+    )
+    echo "$pinned" >"$folder/whole-tree.pinned"
 }
 
 for client in "${@:-gnmic}"; do

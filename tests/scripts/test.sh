@@ -63,7 +63,7 @@ step fuzz fuzz
 # With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
 step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
-step clients tests/scripts/clients.sh gnmic grpcurl python bootz
+step clients tests/scripts/clients.sh gnmic grpcurl python bootz tree
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}"
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke

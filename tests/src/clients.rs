@@ -1,4 +1,5 @@
-//! Clients that nobody here wrote: gnmic, grpcurl, and the Python ones. `tests/scripts/clients.sh` builds them.
+//! Clients in other languages: gnmic, grpcurl and the Python ones, which nobody here wrote, and a controller of ours in Go.
+//! `tests/scripts/clients.sh` builds them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -190,6 +191,30 @@ pub async fn grpcurl(
     }
 }
 
+/// Runs the controller of `tests/clients/whole-tree`, which must succeed; what it prints.
+///
+/// # Panics
+/// When it fails, or cannot be started, or does not end.
+pub async fn whole_tree(agent: &AgentProcess) -> String {
+    let output = Command::new(client("whole-tree"))
+        .env("TARGET_ADDRESS", agent.address().to_string())
+        .env("TARGET_CA", agent.ca_file())
+        .env("TARGET_USER", ADMIN)
+        .env("TARGET_PASSWORD", PASSWORD)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PATIENCE * 4, output).await;
+    let output = output.expect("the controller ends").expect("the controller starts");
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "the controller ends with {}:\n{text}", output.status);
+    text
+}
+
 /// Runs a script of `tests/clients` with the Python clients installed; it must succeed.
 ///
 /// # Panics
@@ -228,7 +253,7 @@ pub(crate) fn client(name: &str) -> PathBuf {
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz",
+        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz tree",
         program.display()
     );
     program
