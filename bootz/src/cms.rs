@@ -144,6 +144,11 @@ impl SignedMessage {
         first.ok_or(CmsError::Unsigned)
     }
 
+    /// The certificates of all signers, in their order.
+    pub(crate) fn signers(&self) -> impl Iterator<Item = Result<&Certificate, CmsError>> {
+        self.signers.iter().map(|signer| self.certificate_of(signer))
+    }
+
     fn certificate_of(&self, signer: &SignerInfo) -> Result<&Certificate, CmsError> {
         let is_named = |certificate: &&Certificate| {
             let inner = certificate.tbs_certificate();
@@ -184,7 +189,7 @@ impl SignedMessage {
     }
 }
 
-fn encoded(certificate: &Certificate) -> Result<CertificateDer<'static>, CmsError> {
+pub(crate) fn encoded(certificate: &Certificate) -> Result<CertificateDer<'static>, CmsError> {
     certificate.to_der().map(CertificateDer::from).map_err(CmsError::Malformed)
 }
 

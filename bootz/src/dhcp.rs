@@ -14,12 +14,16 @@ const HEADER_V4: usize = 2;
 /// Octets before the value of a DHCPv6 option: its code and its length, two each.
 const HEADER_V6: usize = 4;
 
+/// Servers that are taken from one option, and entries that are told to be ignored: each server is connected in turn,
+/// and one option has room for five thousand. Owners have a handful.
+const MOST_SERVERS: usize = 16;
+
 /// What an option said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// The bootstrap servers, in the order of the option, each once.
+    /// The first sixteen bootstrap servers, in the order of the option, each once.
     pub servers: Vec<Server>,
-    /// The entries that are for somebody else, or cannot be read.
+    /// The first sixteen entries that are for somebody else, or cannot be read.
     pub ignored: Vec<UriError>,
 }
 
@@ -95,9 +99,11 @@ pub fn read_v6(option: &[u8]) -> Result<Offer, OptionError> {
 impl Offer {
     fn add(&mut self, uri: &str) {
         match uri.parse() {
-            Ok(server) if self.servers.contains(&server) => {}
-            Ok(server) => self.servers.push(server),
-            Err(error) => self.ignored.push(error),
+            Ok(server) if self.servers.len() < MOST_SERVERS && !self.servers.contains(&server) => {
+                self.servers.push(server);
+            }
+            Err(error) if self.ignored.len() < MOST_SERVERS => self.ignored.push(error),
+            Ok(_) | Err(_) => {}
         }
     }
 }

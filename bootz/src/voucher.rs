@@ -1,5 +1,9 @@
 //! Ownership vouchers (RFC 8366): the vendor says to whom a box belongs.
 
+use ::cms::cert::x509::Certificate;
+use ::cms::cert::x509::der::asn1::ObjectIdentifier;
+use ::cms::cert::x509::ext::pkix::SubjectAltName;
+use ::cms::cert::x509::ext::pkix::name::GeneralName;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::{CertificateDer, UnixTime};
@@ -7,7 +11,12 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::cms::{CmsError, SignedMessage};
+use crate::cms::{self, CmsError, SignedMessage};
+
+/// The attribute `serialNumber` of a name (X.520).
+const SERIAL_NUMBER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.5");
+/// `id-on-hardwareModuleName` (RFC 4108 section 5).
+const HARDWARE_MODULE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.8.4");
 
 /// How far the clock of the box may be behind that of the vendor, in seconds: a day, for boxes whose clock was set by hand
 /// and in the wrong zone.
@@ -42,6 +51,12 @@ pub enum VoucherError {
     /// It is for another box.
     #[error("the ownership voucher is for serial number `{0}`")]
     OtherBox(String),
+    /// Its signer is a box, and not the service of the vendor that signs vouchers.
+    #[error(
+        "the ownership voucher is signed by a certificate that looks like the IDevID of a box (it has {0}): the vendor \
+         has to sign vouchers with another"
+    )]
+    SignedByBox(&'static str),
     /// Its time has not come, or is over.
     #[error("the ownership voucher {0}")]
     Time(&'static str),
@@ -80,6 +95,15 @@ impl Voucher {
     ) -> Result<Self, VoucherError> {
         let message = SignedMessage::read(message)?;
         message.verify(vendor, false, now)?;
+        for signer in message.signers() {
+            let signer = signer?;
+            // What the operator trusts by itself may look like anything.
+            if !vendor.contains(&cms::encoded(signer)?)
+                && let Some(mark) = mark_of_box(signer)
+            {
+                return Err(VoucherError::SignedByBox(mark));
+            }
+        }
         let voucher = Self::read(message.content())?;
         if voucher.serial != serial {
             return Err(VoucherError::OtherBox(voucher.serial));
@@ -113,6 +137,24 @@ impl Voucher {
             return Err(VoucherError::Time("has expired"));
         }
         Ok(())
+    }
+}
+
+/// What a certificate has that marks it as the identity of a box (IEEE 802.1AR section 8): vendors sign those below the
+/// same root as their vouchers, and the key of no box may make vouchers for the others.
+fn mark_of_box(certificate: &Certificate) -> Option<&'static str> {
+    let inner = certificate.tbs_certificate();
+    let attributes = inner.subject().iter_rdn().flat_map(|name| name.iter());
+    if attributes.into_iter().any(|attribute| attribute.oid == SERIAL_NUMBER) {
+        return Some("a serial number in its subject");
+    }
+    let is_hardware = |name: &GeneralName| matches!(name, GeneralName::OtherName(it) if it.type_id == HARDWARE_MODULE_NAME);
+    match inner.get_extension::<SubjectAltName>() {
+        Ok(None) => None,
+        Ok(Some((_, names))) => {
+            names.0.iter().any(is_hardware).then_some("the name of a hardware module")
+        }
+        Err(_) => Some("alternative names that cannot be read"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, IMAGE, IMAGE_SHA256, bootz, image, start};
+use holdfast_tests::bootz::{Bootstrap, Given, IMAGE, IMAGE_SHA256, Malice, bootz, image, start};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -197,6 +197,36 @@ async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_canno
     assert!(banner.is_err(), "half of it is applied: {banner:?}");
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
     assert!(bootz(&agent, &["status"]).contains("/system/config/x"));
+}
+
+/// Servers that do not even speak: the box stays as it is, small and in service, and finds the right one afterwards.
+#[tokio::test]
+async fn a_server_that_means_no_good_costs_little_and_ends() {
+    const MOST_MEMORY: u64 = 64 << 20;
+    for malice in [Malice::Silence, Malice::Garbage, Malice::Drip, Malice::HangUp] {
+        let net = Netns::enter();
+        let bootstrap = Bootstrap::new(&net, given(false));
+        let agent = boxed(&net, &bootstrap, &[]).await;
+        let before = agent.resident_bytes();
+        let hostile = bootstrap.hostile(malice);
+        start(&agent);
+        eventually("the box comes", || hostile.connections() > 0).await;
+        let complaint = match malice {
+            Malice::Garbage | Malice::HangUp => "no TLS connection",
+            Malice::Silence | Malice::Drip => "",
+        };
+        eventually("it is told", || bootz(&agent, &["status"]).contains(complaint)).await;
+        assert!(serves(&agent).await, "{malice:?}: everybody else is served");
+        let more = agent.resident_bytes().saturating_sub(before);
+        assert!(more < MOST_MEMORY, "{malice:?}: {more} octets more");
+        assert_eq!(get_boot(&mut boots(&agent).await).await, None, "{malice:?}");
+
+        bootz(&agent, &["terminate"]);
+        drop(hostile);
+        let _server = bootstrap.emulator().await;
+        start(&agent);
+        until_status(&agent, "BOOTZ_OK").await;
+    }
 }
 
 /// What becomes of an image: which server has it, by which URL and with which digest.

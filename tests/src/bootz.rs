@@ -1,9 +1,16 @@
 //! Bootstrap and DHCP servers that nobody here wrote, in a namespace of their own, and what a box needs to trust them.
 
 use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use nix::sched::{CloneFlags, setns};
 use tempfile::TempDir;
 
 use crate::agent::AgentProcess;
@@ -219,6 +226,36 @@ impl Bootstrap {
         self.run(&client("bootz"), &arguments, "listening on").await
     }
 
+    /// A server that means no good, in the place of the right one. It ends when what is returned is dropped.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    pub fn hostile(&self, malice: Malice) -> Hostile {
+        let namespace = File::open(self.server.path()).expect("the namespace is there");
+        let address = self.address;
+        let (listens_tx, listens) = mpsc::channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (counted, stopped) = (Arc::clone(&connections), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            setns(namespace, CloneFlags::CLONE_NEWNET).expect("root, or a user namespace");
+            let listener = TcpListener::bind(address).expect("the address is free");
+            listens_tx.send(()).expect("the test waits");
+            // Each connection in turn: the box makes one at a time.
+            for stream in listener.incoming().flatten() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                counted.fetch_add(1, Ordering::Relaxed);
+                // The box hanging up is how it ends.
+                let _hung_up = malice.serve(stream, &stopped);
+            }
+        });
+        listens.recv().expect("the server listens");
+        let namespace = File::open(self.server.path()).expect("the namespace is there");
+        Hostile { address, namespace, connections, stop, thread: Some(thread) }
+    }
+
     /// Runs a program beside the box until it says that it serves.
     async fn run(&self, program: &Path, arguments: &[String], ready: &str) -> Server {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
@@ -252,6 +289,83 @@ pub fn image(url: &str, sum: &str) -> String {
 fn option(uri: &str) -> Vec<u8> {
     let length = u16::try_from(uri.len()).expect("a short URI");
     [&length.to_be_bytes()[..], uri.as_bytes()].concat()
+}
+
+/// How a server means no good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malice {
+    /// Takes the connection, and never says anything.
+    Silence,
+    /// Says anything but TLS, without end.
+    Garbage,
+    /// Begins a handshake with a record of the largest length, and sends an octet of it now and then.
+    Drip,
+    /// Hangs up at once.
+    HangUp,
+}
+
+impl Malice {
+    /// The head of a TLS handshake record of 16 KiB.
+    const RECORD: [u8; 5] = [0x16, 3, 3, 0x40, 0];
+    /// Between two octets of [`Malice::Drip`].
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    fn serve(self, mut stream: TcpStream, stopped: &AtomicBool) -> io::Result<()> {
+        stream.set_read_timeout(Some(Self::PAUSE))?;
+        let mut octets = [0x55; 1 << 16];
+        if self == Self::Drip {
+            stream.write_all(&Self::RECORD)?;
+        }
+        while !stopped.load(Ordering::Relaxed) && self != Self::HangUp {
+            match self {
+                Self::Garbage => stream.write_all(&octets)?,
+                Self::Drip => stream.write_all(&octets[..1])?,
+                Self::Silence | Self::HangUp => {}
+            }
+            if self != Self::Garbage {
+                match stream.read(&mut octets[1..]) {
+                    Ok(0) => break,
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A server that means no good.
+#[derive(Debug)]
+pub struct Hostile {
+    address: &'static str,
+    namespace: File,
+    connections: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hostile {
+    /// How often the box has come.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let (namespace, address) = (self.namespace.try_clone(), self.address);
+        // A connection wakes the listener, so that it sees the end.
+        let wake = thread::spawn(move || {
+            let entered = namespace.map(|it| setns(it, CloneFlags::CLONE_NEWNET));
+            entered.is_ok_and(|it| it.is_ok()) && TcpStream::connect(address).is_ok()
+        });
+        if wake.join().unwrap_or(false)
+            && let Some(thread) = self.thread.take()
+        {
+            let _failed_already = thread.join();
+        }
+    }
 }
 
 /// A running server; it ends when this is dropped.

@@ -39,6 +39,22 @@ fn a_list_names_servers_and_ignores_what_is_for_others() {
     }
 }
 
+#[test]
+fn a_list_without_end_names_few_servers() {
+    let of = |make: fn(usize) -> String| {
+        let uris: Vec<String> = (1..=5000).map(make).collect();
+        let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+        let offer = dhcp::read(&list(&uris)).unwrap();
+        (offer.servers.len(), offer.ignored.len())
+    };
+    assert_eq!(of(|port| format!("bootz://a:{port}")), (16, 0));
+    assert_eq!(of(|port| format!("https://a:{port}")), (0, 16));
+    assert_eq!(of(|_| "bootz://a:1".to_owned()), (1, 0));
+    assert_eq!(of(|_| String::new()), (0, 16));
+    let last = dhcp::read(&list(&["bootz://z:9"; 2])).unwrap();
+    assert_eq!(last.servers[0].to_string(), "bootz://z:9");
+}
+
 // proves 4.3
 #[test]
 fn options_are_read_as_they_stand_in_messages() {

@@ -7,10 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use holdfast_bootz::cms::SignedMessage;
 use holdfast_bootz::ownership::{Expected, Proof};
 use holdfast_bootz::voucher::Voucher;
-use rcgen::SigningKey;
+use rcgen::{CertificateParams, SigningKey};
 use rustls_pki_types::UnixTime;
 
-use crate::pki::{Cms, Kind, Party, VoucherText, authority, der, numbered, party, revocation_list};
+use crate::pki::{
+    Cms, Kind, Party, VoucherText, authority, changed, der, numbered, party, revocation_list,
+    with_hardware_module, with_host_name, with_serial_number,
+};
 
 const SERIAL: &str = "HF-1";
 const DATA: &[u8] = b"bootstrap data";
@@ -136,6 +139,34 @@ fn one_thing_wrong_is_enough() {
             assert!(got.contains(want), "{name}: {got}");
         }
     }
+}
+
+// proves 4.24
+#[test]
+fn the_key_of_a_box_signs_no_vouchers() {
+    type Change = fn(&mut CertificateParams);
+    let rows: [(&str, &[Change], &str); 5] = [
+        ("a signing service", &[], ""),
+        ("one with a host name", &[with_host_name], ""),
+        ("a box by its subject", &[with_serial_number], "a serial number in its subject"),
+        ("a box by its hardware", &[with_hardware_module], "the name of a hardware module"),
+        ("a box that is a host", &[with_host_name, with_hardware_module], "the IDevID of a box"),
+    ];
+    for (name, changes, want) in rows {
+        let mut scene = Scene::new(Kind::P384);
+        scene.voucher_signer = Some(changed("signer", Kind::P384, &scene.vendor, |params| {
+            changes.iter().for_each(|change| change(params));
+        }));
+        match scene.verify() {
+            Ok(()) => assert_eq!(want, "", "{name}"),
+            Err(error) => assert!(!want.is_empty() && error.contains(want), "{name}: {error}"),
+        }
+    }
+    // A vendor whose own certificate has a number is trusted because the operator said so.
+    let mut scene = Scene::new(Kind::P384);
+    let authority = authority("above", Kind::P384);
+    scene.vendor = changed("vendor", Kind::P384, &authority, with_serial_number);
+    assert_eq!(scene.verify(), Ok(()));
 }
 
 // proves 4.24, 4.27, 4.31

@@ -16,7 +16,7 @@ use cms::signed_data::{
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
-    PKCS_RSA_SHA256, RevokedCertParams, SerialNumber, SignatureAlgorithm, SigningKey,
+    PKCS_RSA_SHA256, RevokedCertParams, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
     date_time_ymd,
 };
 use rustls_pki_types::CertificateDer;
@@ -79,10 +79,37 @@ pub(crate) fn party(name: &str, kind: Kind, authority: &Party) -> Party {
 
 /// The same with a certificate that has this serial number.
 pub(crate) fn numbered(name: &str, kind: Kind, authority: &Party, serial: Option<u64>) -> Party {
+    changed(name, kind, authority, |params| params.serial_number = serial.map(SerialNumber::from))
+}
+
+/// The same with a certificate that is changed before it is signed.
+pub(crate) fn changed(
+    name: &str,
+    kind: Kind,
+    authority: &Party,
+    change: impl FnOnce(&mut CertificateParams),
+) -> Party {
     let key = KeyPair::generate_for(kind.algorithm()).unwrap();
     let mut params = named(name);
-    params.serial_number = serial.map(SerialNumber::from);
+    change(&mut params);
     CertifiedIssuer::signed_by(params, key, authority).unwrap()
+}
+
+/// Names a box in the subject, as an IDevID does.
+pub(crate) fn with_serial_number(params: &mut CertificateParams) {
+    params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 5]), "PID:X SN:HF-1");
+}
+
+/// Names a hardware module (RFC 4108), as other IDevIDs do.
+pub(crate) fn with_hardware_module(params: &mut CertificateParams) {
+    let name = (vec![1, 3, 6, 1, 5, 5, 7, 8, 4], "HF-1".into());
+    params.subject_alt_names.push(SanType::OtherName(name));
+}
+
+/// Names a host, as the certificate of a signing service may.
+pub(crate) fn with_host_name(params: &mut CertificateParams) {
+    let name = "vouchers.vendor.example".try_into().unwrap();
+    params.subject_alt_names.push(SanType::DnsName(name));
 }
 
 /// The list of what an authority has taken back: these serial numbers.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, fs, io,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -40,12 +40,35 @@ pub(super) struct Lease {
     pub ignored: Vec<String>,
 }
 
+/// The shortest prefix that a lease may put on the link, in bits: behind a shorter one of a server that means no good,
+/// what belongs to others would be looked for there.
+const SHORTEST_PREFIX: u8 = 8;
+/// Routes that are taken from one lease: one message has room for three hundred.
+const MOST_ROUTES: usize = 64;
+
+/// The address, if a port can have it.
+fn usable(address: IpNet) -> Result<IpNet, String> {
+    let ip = address.addr();
+    let is_host = match ip {
+        IpAddr::V4(ip) => !ip.is_broadcast() && ip.octets()[0] != 0,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    };
+    match is_host && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() {
+        true if address.prefix_len() < SHORTEST_PREFIX => {
+            Err(format!("{address} is more than one link can have"))
+        }
+        true => Ok(address),
+        false => Err(format!("{ip} is no address of a host")),
+    }
+}
+
 impl Lease {
     pub(super) fn of_v4(given: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
         let address = Ipv4Net::with_netmask(given.yiaddr, given.subnet_mask);
         let address = address.map_err(|_| format!("{} is no mask", given.subnet_mask))?;
+        let address = usable(address.into())?;
         let mut lease = Self {
-            address: address.into(),
+            address,
             routes: routes(given),
             seconds: given.lease_time_sec,
             granted,
@@ -59,12 +82,10 @@ impl Lease {
     }
 
     pub(super) fn of_v6(given: &DhcpV6Lease, granted: u64) -> Result<Self, String> {
-        if given.address == Ipv6Addr::UNSPECIFIED {
-            return Err("it has no address".to_owned());
-        }
         let address = IpNet::new(given.address.into(), HOST_PREFIX);
+        let address = usable(address.expect("128 bits are the whole address"))?;
         let mut lease = Self {
-            address: address.expect("128 bits are the whole address"),
+            address,
             routes: Vec::new(),
             seconds: given.valid_time_sec,
             granted,
@@ -105,6 +126,7 @@ fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
                 let gateway = Some(route.router).filter(|router| !router.is_unspecified());
                 Some((prefix.into(), gateway.map(IpAddr::from)))
             })
+            .take(MOST_ROUTES)
             .collect();
     }
     let router = given.gateways.as_ref().and_then(|routers| routers.first());
@@ -231,4 +253,57 @@ pub(super) fn write(file: &Path, held: &Held) -> Result<(), StoreError> {
     let kept = Kept { port: held.port.clone(), leases };
     let text = serde_json::to_vec(&kept).expect("text and numbers can be written");
     write_private_file(file, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_give_what_no_port_can_have() {
+        for (address, want) in [
+            ("192.0.2.9/24", ""),
+            ("10.0.0.1/8", ""),
+            ("192.0.2.9/32", ""),
+            ("2001:db8::9/128", ""),
+            ("0.0.0.0/24", "no address of a host"),
+            ("0.1.2.3/24", "no address of a host"),
+            ("127.0.0.1/8", "no address of a host"),
+            ("224.0.0.1/24", "no address of a host"),
+            ("255.255.255.255/32", "no address of a host"),
+            ("192.0.2.9/0", "more than one link"),
+            ("192.0.2.9/7", "more than one link"),
+            ("::/128", "no address of a host"),
+            ("::1/128", "no address of a host"),
+            ("ff02::1/128", "no address of a host"),
+            ("fe80::1/128", "no address of a host"),
+        ] {
+            match usable(address.parse().unwrap()) {
+                Ok(_) => assert_eq!(want, "", "{address}"),
+                Err(why) => assert!(!want.is_empty() && why.contains(want), "{address}: {why}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_of_any_length_ends_when_it_says() {
+        let lease = |seconds, granted| Lease {
+            address: "192.0.2.9/24".parse().unwrap(),
+            routes: Vec::new(),
+            seconds,
+            granted,
+            servers: Vec::new(),
+            ignored: Vec::new(),
+        };
+        for (seconds, granted, now, want) in [
+            (0, 100, 100, None),
+            (1, 100, 100, Some(1)),
+            (u32::MAX, 100, 101, Some(u64::from(u32::MAX) - 1)),
+            (60, u64::MAX, 100, Some(60)),
+            (u32::MAX, 0, u64::MAX, None),
+        ] {
+            let left = lease(seconds, granted).left(now).map(|left| left.as_secs());
+            assert_eq!(left, want, "{seconds} s from {granted} at {now}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ use super::lease::Lease;
 
 /// Before a client that has failed begins again: what it lacks, as a free UDP port, is not there at once.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How long the client rests after a lease: one that lasts no time is asked for anew at once, and is written to disk.
+const REST: Duration = Duration::from_secs(1);
 /// Octets of an Ethernet address; leases of other links are not asked for.
 const ETHERNET: usize = 6;
 
@@ -84,7 +86,10 @@ pub(super) async fn ask_v4<R>(
     };
     loop {
         match client.run().await {
-            Ok(DhcpV4State::Done(lease)) => tell(&port, Lease::of_v4(&lease, now()), &told).await,
+            Ok(DhcpV4State::Done(lease)) => {
+                tell(&port, Lease::of_v4(&lease, now()), &told).await;
+                sleep(REST).await;
+            }
             Ok(_) => {}
             Err(error) => {
                 failed(&port, &error);
@@ -114,7 +119,10 @@ pub(super) async fn ask_v6<R>(
     };
     loop {
         match client.run().await {
-            Ok(DhcpV6State::Done(lease)) => tell(&port, Lease::of_v6(&lease, now()), &told).await,
+            Ok(DhcpV6State::Done(lease)) => {
+                tell(&port, Lease::of_v6(&lease, now()), &told).await;
+                sleep(REST).await;
+            }
             Ok(_) => {}
             Err(error) => {
                 failed(&port, &error);
