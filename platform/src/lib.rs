@@ -14,6 +14,7 @@
 pub mod codec;
 mod collector;
 pub mod descriptors;
+pub mod hostname;
 pub mod links;
 pub mod netns;
 pub mod objects;

@@ -7,6 +7,7 @@ use holdfast_config::schema::Schema;
 use holdfast_scheduler::{Key, OpId, Operation};
 
 use crate::collector::Collector;
+use crate::hostname::HostnameWriter;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::transport::codecs::Codecs;
@@ -22,6 +23,8 @@ pub struct PlatformSettings {
     pub netns: NetnsSetting,
     /// The folder that stands for its `/` where files are written.
     pub root: PathBuf,
+    /// Who gives the kernel the host name; with a namespace the thread that has entered it does.
+    pub hostname: HostnameWriter,
     /// Where secrets are found when they are written.
     pub vault: Arc<dyn Vault>,
 }
@@ -68,7 +71,12 @@ impl Platform {
         let (mailbox, events) = mailbox();
         let rtnetlink =
             Rtnetlink::start(Arc::clone(&netns), codecs, mailbox.clone(), receive_buffer)?;
-        let place = Place { root: settings.root.clone(), vault: Arc::clone(&settings.vault) };
+        let hostname = match settings.netns {
+            NetnsSetting::Current => settings.hostname.clone(),
+            NetnsSetting::Given(_) => HostnameWriter::Direct,
+        };
+        let (root, vault) = (settings.root.clone(), Arc::clone(&settings.vault));
+        let place = Place { root, hostname, vault };
         let texts = Texts::start(Arc::clone(&netns), place, codecs, mailbox)?;
         let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns) };
         platform.retrieve();

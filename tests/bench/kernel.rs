@@ -60,6 +60,7 @@ impl Managed {
         let root = tempfile::tempdir()?;
         let settings = PlatformSettings {
             netns: NetnsSetting::Current,
+            hostname: Default::default(),
             root: root.path().into(),
             vault: Arc::new(NoVault),
         };

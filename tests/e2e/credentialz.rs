@@ -32,7 +32,7 @@ use tonic::{Code, Status};
 const FRAGMENT: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
 const PID_FILE: &str = "run/sshd.pid";
 
-type Client = CredentialzClient<InterceptedService<Channel, Credentials>>;
+pub(crate) type Client = CredentialzClient<InterceptedService<Channel, Credentials>>;
 
 /// A box with an SSH server that is up, and an agent on it.
 async fn started() -> (Netns, SshBox, AgentProcess) {
@@ -43,15 +43,15 @@ async fn started() -> (Netns, SshBox, AgentProcess) {
     (net, ssh, agent)
 }
 
-async fn client(agent: &AgentProcess) -> Client {
+pub(crate) async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-type Accounts =
+pub(crate) type Accounts =
     Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
 type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
 
-async fn accounts(client: &mut Client) -> Accounts {
+pub(crate) async fn accounts(client: &mut Client) -> Accounts {
     Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
 }
 
@@ -59,12 +59,12 @@ async fn hosts(client: &mut Client) -> Hosts {
     Rotation::open(|requests| client.rotate_host_parameters(requests)).await.unwrap()
 }
 
-fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {
+pub(crate) fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {
     wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
 }
 
 /// What both rotations are asked, one answer for each request.
-trait Asked {
+pub(crate) trait Asked {
     type Request;
     type Answer;
     async fn asks(&mut self, request: Self::Request) -> Self::Answer;
@@ -113,7 +113,7 @@ fn password(version: &str, value: password::Value) -> Account {
     Account::Password(wire::PasswordRequest { accounts: vec![account] })
 }
 
-fn plain(version: &str, text: &str) -> Account {
+pub(crate) fn plain(version: &str, text: &str) -> Account {
     password(version, password::Value::Plaintext(text.to_owned()))
 }
 

@@ -46,4 +46,5 @@ mod subscribe;
 mod transaction;
 mod union;
 mod union_cases;
+mod unit;
 mod users;

@@ -23,7 +23,7 @@ const ROUTER: [&str; 2] = ["192.0.2.2", "2001:db8:1::2"];
 const NOBODY: &str = "198.51.100.9";
 const FORBIDDEN: &str = "2001:db8:66::1";
 
-type System = SystemClient<InterceptedService<Channel, Credentials>>;
+pub(crate) type System = SystemClient<InterceptedService<Channel, Credentials>>;
 
 /// A box with a way through a router to a host, and an agent in a namespace that has none of it.
 struct Network {
@@ -92,13 +92,13 @@ fn ns(time: Duration) -> i64 {
 }
 
 /// Fifty packets a second.
-fn ping(destination: &str) -> PingRequest {
+pub(crate) fn ping(destination: &str) -> PingRequest {
     let interval = ns(Duration::from_millis(20));
     PingRequest { destination: destination.to_owned(), interval, ..Default::default() }
 }
 
 /// The answers, and the summary that ends them.
-async fn pinged(
+pub(crate) async fn pinged(
     system: &mut System,
     request: PingRequest,
 ) -> Result<(Vec<PingResponse>, PingResponse), Status> {

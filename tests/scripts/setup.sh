@@ -30,6 +30,8 @@ test)
     need openssh-server test -x /usr/sbin/sshd
     need openssh-client ssh -V
     need sshpass sshpass -V
+    # For `systemd-analyze security` alone: nothing of it runs.
+    need systemd systemd-analyze --version
     # The probe makes an environment's core: `venv` alone is there without its package, and cannot.
     need python3-venv python3 -c 'import ensurepip, venv'
     need chromium chromium --version

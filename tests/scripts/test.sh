@@ -65,6 +65,10 @@ step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
 step clients tests/scripts/clients.sh gnmic grpcurl python bootz tree
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}"
+# Once more with the capabilities of the packaged unit and its drop-ins, and no others: what touches the kernel, files of
+# the system and other programs.
+step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked -- \
+    boot:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: probe:: process:: routes:: set:: subscribe::
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 

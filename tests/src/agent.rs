@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use crate::eventually::{PATIENCE, eventually};
 use crate::gnmi::{Credentials, GnmiClient, connect};
 use crate::netns::Netns;
+use crate::unit;
 
 /// The user that `--admin-password-file` makes.
 pub const ADMIN: &str = "admin";
@@ -37,6 +38,8 @@ pub struct AgentProcess {
     options: Vec<String>,
     /// A command in front, and what is the root of the file system behind it.
     behind: Option<(Vec<String>, PathBuf)>,
+    /// All that it may have, as setpriv(1) names them; everything when there is no list.
+    capabilities: Option<Vec<String>>,
     password: String,
     address: SocketAddr,
     child: Option<Child>,
@@ -67,7 +70,23 @@ impl AgentProcess {
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_behind(_born_in: &Netns, command: &[String], root: &Path) -> Self {
-        Self::start_new(PASSWORD, &[], Some((command.to_vec(), root.to_owned()))).await
+        let behind = Some((command.to_vec(), root.to_owned()));
+        Self::start_new(PASSWORD, &[], behind, unit::of_this_run()).await
+    }
+
+    /// Starts an agent with the capabilities of the packaged unit and these drop-ins, and no others; behind a command as
+    /// [`start_behind`](Self::start_behind) when there is one.
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start_under(
+        _born_in: &Netns,
+        drop_ins: &[&str],
+        options: &[&str],
+        behind: Option<(&[String], &Path)>,
+    ) -> Self {
+        let behind = behind.map(|(command, root)| (command.to_vec(), root.to_owned()));
+        Self::start_new(PASSWORD, options, behind, Some(unit::capabilities(drop_ins))).await
     }
 
     /// Starts an agent in the namespaces of this thread, whatever they are, with a password for [`ADMIN`].
@@ -75,13 +94,14 @@ impl AgentProcess {
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_as(password: &str, options: &[&str]) -> Self {
-        Self::start_new(password, options, None).await
+        Self::start_new(password, options, None, unit::of_this_run()).await
     }
 
     async fn start_new(
         password: &str,
         options: &[&str],
         behind: Option<(Vec<String>, PathBuf)>,
+        capabilities: Option<Vec<String>>,
     ) -> Self {
         let folder = TempDir::with_prefix("holdfast-").expect("a folder for the agent");
         let password_file = folder.path().join("password");
@@ -93,6 +113,7 @@ impl AgentProcess {
             folder,
             options: options.iter().map(|&option| option.to_owned()).collect(),
             behind,
+            capabilities,
             password: password.to_owned(),
             // In a namespace of the test's own the port is free.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
@@ -270,12 +291,13 @@ impl AgentProcess {
     /// `holdfast COMMAND --state-dir ...`, which dies with this thread.
     pub fn command(&self, command: &str) -> Command {
         let mut setpriv = Command::new("setpriv");
-        setpriv
-            .args(["--pdeathsig", "KILL"])
-            .arg(binary())
-            .arg(command)
-            .arg("--state-dir")
-            .arg(self.state_dir());
+        setpriv.args(["--pdeathsig", "KILL"]);
+        if command == "run"
+            && let Some(capabilities) = &self.capabilities
+        {
+            setpriv.arg(format!("--bounding-set=-all,+{}", capabilities.join(",+")));
+        }
+        setpriv.arg(binary()).arg(command).arg("--state-dir").arg(self.state_dir());
         setpriv
     }
 

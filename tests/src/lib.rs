@@ -21,3 +21,4 @@ pub mod rotation;
 pub mod sshd;
 pub mod subscription;
 pub mod trace;
+pub mod unit;

@@ -4,7 +4,7 @@
 //! is started behind [`SshBox::command`].
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -18,6 +18,8 @@ pub const PORT: u16 = 2222;
 pub const ACCOUNT: &str = "alice";
 /// Its number.
 const UID: u32 = 1000;
+/// The group that may read hashes of passwords.
+pub const SHADOW_GROUP: u32 = 42;
 /// The hash of the account's own password, which is [`OWN_PASSWORD`].
 const OWN_HASH: &str = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
 /// What [`ACCOUNT`] logs in with before anybody changes it.
@@ -58,13 +60,15 @@ impl SshBox {
         );
         it.write(
             "etc/group",
-            &format!("root:x:0:\nshadow:x:42:\n{ACCOUNT}:x:{UID}:\nnogroup:x:65534:\n"),
+            &format!("root:x:0:\nshadow:x:{SHADOW_GROUP}:\n{ACCOUNT}:x:{UID}:\nnogroup:x:65534:\n"),
         );
         it.write(
             "etc/shadow",
             &format!("root:*:19000:0:99999:7:::\nsshd:!:19000::::::\n{ACCOUNT}:{OWN_HASH}:19000:0:99999:7:::\n"),
         );
         fs::set_permissions(it.place("etc/shadow"), Permissions::from_mode(0o640)).expect("ours");
+        // As Debian has it. In a user namespace with a single group it stays ours.
+        let _one_group = chown(it.place("etc/shadow"), None, Some(SHADOW_GROUP));
         it.write("etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\n");
         it.write(
             "etc/ssh/sshd_config",

@@ -27,6 +27,7 @@ pub mod messages;
 pub mod network;
 pub mod northbound;
 pub mod packages;
+pub mod privileges;
 pub mod process;
 pub mod processes;
 mod prompt;

@@ -1,22 +1,50 @@
 //! The agent as a process: what it may do, when it ends, and what the service manager is told.
 
-use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
+use holdfast_platform::hostname::HostnameWriter;
 use nix::sys::{prctl, stat};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
+use crate::privileges;
+
 /// Bits that no file of the agent has unless it is given them: nothing for group and others.
 const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
 
+/// Files that the agent may have open: as many as in its unit. Service managers and shells give 1024, which the
+/// connections alone can take.
+const OPEN_FILES: u64 = 8192;
+
+/// The program that runs, whatever lies in its place by now.
+pub(crate) const SELF: &str = "/proc/self/exe";
+
 /// Gives up what neither the agent nor its command line needs.
-pub fn restrict() {
+///
+/// # Errors
+/// When the kernel refuses one of it.
+pub fn restrict() -> io::Result<()> {
+    // An agent that has started itself anew is called after the link in /proc that it did that by.
+    prctl::set_name(c"holdfast")?;
     stat::umask(UMASK);
     // No program started from here gains privileges by a set-user-id bit.
-    if let Err(error) = prctl::set_no_new_privs() {
-        warn!(%error, "cannot give up privilege gains by exec");
+    prctl::set_no_new_privs()?;
+    // Memory holds keys and passwords: no debugger of the same user, no core file.
+    prctl::set_dumpable(false)?;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let files = getrlimit(Resource::Nofile);
+    let wanted = files.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if files.current.is_some_and(|current| current < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..files })?;
     }
+    Ok(())
 }
 
 /// What starts the whole system anew, from `PATH`: every init system brings one.
@@ -31,11 +59,22 @@ pub struct ProcessError {
 }
 
 /// Starts the agent anew in its own place, with the same arguments; returns only when that fails.
-pub fn start_anew() -> ProcessError {
+pub fn start_anew(hostname: &HostnameWriter) -> ProcessError {
+    let mut command = anew();
+    let source = match privileges::hand_over(hostname, &mut command) {
+        Ok(()) => command.exec(),
+        Err(error) => error,
+    };
+    ProcessError { attempt: "start the agent anew", source }
+}
+
+/// This program again, with the same arguments.
+pub(crate) fn anew() -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
-    let source = Command::new("/proc/self/exe").arg0(name).args(arguments).exec();
-    ProcessError { attempt: "start the agent anew", source }
+    let mut command = Command::new(SELF);
+    command.arg0(name).args(arguments);
+    command
 }
 
 /// Has the system reboot, as an operator would.
@@ -44,7 +83,7 @@ pub fn start_anew() -> ProcessError {
 /// When there is no such command, or it fails.
 pub fn reboot_system() -> Result<(), ProcessError> {
     let failed = |source| ProcessError { attempt: "reboot the system", source };
-    let status = Command::new(REBOOT_COMMAND).status().map_err(failed)?;
+    let status = Command::new(REBOOT_COMMAND).stdin(Stdio::null()).status().map_err(failed)?;
     match status.success() {
         true => Ok(()),
         false => Err(failed(io::Error::other(format!("`{REBOOT_COMMAND}` ended with {status}")))),

@@ -7,6 +7,8 @@ use std::{fs, io, path::Path};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
+use crate::privileges;
+
 /// Where the kernel tells of processes.
 const PROC: &str = "/proc";
 
@@ -82,6 +84,9 @@ pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, Ki
     // A process number may be given to another process at any time. A file descriptor keeps to the one for which it was
     // opened, so what is looked at after that is what gets the signal.
     let pid = found.pid;
+    if found.parent == me && privileges::HELPER_NAME.to_str() == Ok(&found.name) {
+        return Err(KillError::Agent);
+    }
     let failed = |error: rustix::io::Errno| KillError::Signal { pid, source: error.into() };
     let number = Pid::from_raw(pid.cast_signed()).ok_or(KillError::NoPid(pid))?;
     let handle = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;

@@ -15,6 +15,7 @@ use std::{
 
 use axum::Router;
 use holdfast_config::{Models, ModelsError, Service};
+use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
@@ -35,6 +36,7 @@ use crate::{
     logging::{self, Chain},
     northbound,
     packages::{PackageError, Packages},
+    privileges,
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
@@ -115,21 +117,23 @@ pub enum RunError {
 ///
 /// # Errors
 /// When something cannot be started, or the server stops by itself.
-pub fn run(settings: RunSettings) -> Result<End, RunError> {
+pub fn run(settings: RunSettings) -> Result<(End, HostnameWriter), RunError> {
     logging::start(settings.log_format);
+    let hostname = privileges::begin(&settings)
+        .map_err(|source| RunError::Start { what: "with few privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
     let (store, loaded) = Store::open(settings.state.path())?;
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|source| RunError::Start { what: "the runtime", source })?;
-    let ended = runtime.block_on(serve(&settings, &store, loaded));
+    let ended = runtime.block_on(serve(&settings, &hostname, &store, loaded));
     runtime.block_on(close(&store));
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     if ended.is_ok() {
         info!("ended");
     }
-    ended
+    Ok((ended?, hostname))
 }
 
 /// Why a run ended in order.
@@ -158,7 +162,12 @@ struct Running {
     _following: [AbortOnDropHandle<()>; 2],
 }
 
-async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Result<End, RunError> {
+async fn serve(
+    settings: &RunSettings,
+    hostname: &HostnameWriter,
+    store: &Store,
+    mut loaded: Loaded,
+) -> Result<End, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
@@ -191,7 +200,7 @@ async fn serve(settings: &RunSettings, store: &Store, mut loaded: Loaded) -> Res
     let accounts = ledger.keep(settings.accounting_history, now_ns())?;
     let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
+        running = start_core(settings, hostname, store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
@@ -310,6 +319,7 @@ async fn announce(core: CoreHandle, status: String) {
 /// Starts what manages the box, and the services that use it.
 async fn start_core(
     settings: &RunSettings,
+    hostname: &HostnameWriter,
     store: &Store,
     loaded: Loaded,
     addresses: &[SocketAddr],
@@ -324,7 +334,7 @@ async fn start_core(
             .accounting(accounts.clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let outward = Netns::open(&netns)?;
-    let managed = PlatformSettings { netns, root, vault };
+    let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
     let slots = Slots::new(settings.image.image_command.clone());

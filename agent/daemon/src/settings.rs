@@ -14,6 +14,7 @@ use smol_str::SmolStr;
 use crate::accounting::{DEFAULT_HISTORY, MIN_HISTORY};
 use crate::auth::SpeaksFor;
 use crate::caller::Role;
+use crate::privileges;
 use crate::reboot::Extent;
 
 pub use show::{Show, ShowSettings, Shown};
@@ -52,6 +53,9 @@ pub enum Command {
     Bootz(BootzCommandSettings),
     /// Bring the box back to what it was delivered with, and start the agent anew
     FactoryReset(FactoryResetSettings),
+    /// The helper of a running agent: gives the kernel the host names that come on standard input
+    #[command(hide = true, name = privileges::HELPER_COMMAND)]
+    NameHost,
 }
 
 /// What a run of the agent takes from its command line.

@@ -32,6 +32,7 @@ impl Agent {
         let root = tempfile::tempdir().unwrap();
         let settings = PlatformSettings {
             netns: own_namespace(),
+            hostname: Default::default(),
             root: root.path().into(),
             vault: std::sync::Arc::new(crate::NoVault),
         };

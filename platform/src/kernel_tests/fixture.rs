@@ -75,6 +75,7 @@ impl Managed {
         let root = tempfile::tempdir().unwrap();
         let settings = PlatformSettings {
             netns: own_namespace(),
+            hostname: Default::default(),
             root: root.path().into(),
             vault: std::sync::Arc::new(crate::NoVault),
         };

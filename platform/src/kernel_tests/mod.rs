@@ -375,6 +375,7 @@ fn a_namespace_without_permission_is_refused_with_what_to_do() {
     for (netns, want) in [(given, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")] {
         let settings = PlatformSettings {
             netns,
+            hostname: Default::default(),
             root: root.path().into(),
             vault: std::sync::Arc::new(crate::NoVault),
         };

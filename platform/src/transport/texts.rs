@@ -20,6 +20,7 @@ use super::mailbox::Mailbox;
 use super::watch::Watch;
 use super::{Event, now_ns, uts};
 use crate::codec::Request;
+use crate::hostname::HostnameWriter;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
 use crate::values::Content;
@@ -39,6 +40,7 @@ pub(crate) struct Texts {
 /// Where the thread writes, and where it finds the secrets for that.
 pub(crate) struct Place {
     pub(crate) root: PathBuf,
+    pub(crate) hostname: HostnameWriter,
     pub(crate) vault: Arc<dyn Vault>,
 }
 
@@ -54,6 +56,7 @@ pub(crate) enum Command {
 
 struct Task {
     root: Root,
+    hostname: HostnameWriter,
     credentials: Credentials,
     codecs: Codecs,
     mailbox: Mailbox,
@@ -75,13 +78,21 @@ impl Texts {
     ) -> Result<Self, NetnsError> {
         let (commands, commands_rx) = channel();
         let (ready_tx, ready) = channel();
-        let root = Root::new(place.root);
-        let credentials = Credentials::new(root.clone(), place.vault);
+        let Place { root, hostname, vault } = place;
+        let root = Root::new(root);
+        let credentials = Credentials::new(root.clone(), vault);
         let watched = root.clone();
         let known = BTreeSet::new();
         let cancelled = Cancelled::default();
-        let mut task =
-            Task { root, credentials, codecs, mailbox, cancelled: cancelled.clone(), known };
+        let mut task = Task {
+            root,
+            hostname,
+            credentials,
+            codecs,
+            mailbox,
+            cancelled: cancelled.clone(),
+            known,
+        };
         let thread = std::thread::Builder::new()
             .name("texts".into())
             .spawn(move || {
@@ -186,7 +197,7 @@ impl Task {
             .map_err(|error| OperationError::message(error.to_string()))?;
         for request in requests {
             match request {
-                Request::Hostname(name) => uts::write(&name)
+                Request::Hostname(name) => uts::write(&self.hostname, &name)
                     .map_err(|error| failed(&format!("cannot name the host `{name}`"), &error))?,
                 Request::File { path, content } => {
                     // A file that others write, too, is never removed: only what is ours in it.

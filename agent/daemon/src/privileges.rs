@@ -1,0 +1,153 @@
+//! Capabilities that the agent keeps, and the helper that has the one which it gives up.
+//!
+//! Capabilities belong to threads, and the allocator has threads of its own before `main` begins. So [`begin`] gives up
+//! what is not needed and then runs the program anew in its own place: nothing is left that has more. What a service
+//! manager does not give is not asked for.
+
+use std::{
+    io,
+    os::{
+        fd::AsFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use holdfast_platform::hostname::{self, HostnameWriter};
+use nix::sys::{
+    prctl,
+    signal::{SigSet, Signal},
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+use tracing::warn;
+
+use crate::{process, reboot::Extent, settings::RunSettings};
+
+/// What the process of the helper is called.
+pub const HELPER_NAME: &std::ffi::CStr = c"holdfast-host";
+/// The hidden subcommand that becomes the helper.
+pub const HELPER_COMMAND: &str = "name-host";
+/// Says that standard input is the socket to a helper that is there already: the agent was started anew in its own
+/// place, where it cannot get the capability back.
+const HELPER_IS_THERE: &str = "HOLDFAST_HOSTNAME_HELPER";
+
+/// Says that the program was run anew after it had given something up, so that it never does so for ever.
+const IS_LIMITED: &str = "HOLDFAST_LIMITED";
+
+/// What the agent works with at most, when it is given it.
+const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, routes, variables of /proc/sys/net
+    .union(CapabilitySet::NET_RAW) // ping, traceroute, DHCP
+    .union(CapabilitySet::NET_BIND_SERVICE) // ports below 1024: DHCP, and a listener that is given one
+    .union(CapabilitySet::CHOWN) // etc/shadow goes on to belong to its group
+    .union(CapabilitySet::DAC_OVERRIDE) // where etc/shadow has mode 0, or a folder belongs to somebody else
+    .union(CapabilitySet::FOWNER);
+
+/// Capabilities that a run with these settings keeps.
+fn kept(settings: &RunSettings) -> CapabilitySet {
+    // What an operator's program needs is not known: it runs as the agent does.
+    if settings.image.image_command.is_some() || settings.reboot == Extent::System {
+        return CapabilitySet::all();
+    }
+    let mut kept = NEEDED;
+    if let Some(netns) = &settings.netns {
+        kept |= CapabilitySet::SYS_ADMIN; // each socket there is made by a thread that enters the namespace
+        if netns.starts_with("/proc/") {
+            kept |= CapabilitySet::SYS_PTRACE; // the namespace of a process, which may have more than the agent
+        }
+    }
+    if settings.root != Path::new("/") {
+        kept |= CapabilitySet::SYS_CHROOT; // the SSH server of the box is run there
+    }
+    kept
+}
+
+/// Starts the helper that names the host, and gives up everything else that this run does not need.
+///
+/// # Errors
+/// When the helper cannot be started, or the program not be run anew.
+pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
+    let kept = kept(settings);
+    let writer = if std::env::var_os(HELPER_IS_THERE).is_some() {
+        HostnameWriter::helper(io::stdin().as_fd().try_clone_to_owned()?.into())?
+    } else if !kept.contains(CapabilitySet::SYS_ADMIN)
+        && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN)
+    {
+        start_helper()?
+    } else {
+        HostnameWriter::Direct
+    };
+    if keep(kept)? {
+        let mut command = process::anew();
+        hand_over(&writer, &mut command)?;
+        return Err(command.env(IS_LIMITED, "1").exec());
+    }
+    Ok(writer)
+}
+
+fn start_helper() -> io::Result<HostnameWriter> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut helper = Command::new(process::SELF);
+    helper.arg0("holdfast").arg(HELPER_COMMAND).env_clear().current_dir("/");
+    // It ends with our side of the socket.
+    helper.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(Stdio::null()).spawn()?;
+    HostnameWriter::helper(ours)
+}
+
+/// Becomes the helper: reads names from standard input, which is a socket, until the agent ends.
+///
+/// # Errors
+/// When the process cannot give up what it does not need, or the socket breaks.
+pub fn name_hosts() -> io::Result<()> {
+    prctl::set_name(HELPER_NAME)?;
+    // A reload that is meant for the agent is sent to all of its processes by some service managers.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGHUP);
+    signals.thread_block()?;
+    if keep(CapabilitySet::SYS_ADMIN)? {
+        return Err(process::anew().env(IS_LIMITED, "1").exec());
+    }
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    hostname::serve(&socket, &socket)
+}
+
+/// A command that becomes the agent anew finds the helper on its standard input.
+///
+/// # Errors
+/// When there can be no more file descriptors.
+pub fn hand_over(writer: &HostnameWriter, command: &mut Command) -> io::Result<()> {
+    if let Some(socket) = writer.socket()? {
+        command.env(HELPER_IS_THERE, "1").stdin(Stdio::from(socket));
+    }
+    Ok(())
+}
+
+/// Gives up all other capabilities, for this thread and the programs that it becomes. True when the program is to be run
+/// anew, because other threads still have them.
+fn keep(kept: CapabilitySet) -> io::Result<bool> {
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        // Beyond the last one that the kernel knows there is none to be removed. Without CAP_SETPCAP the set stays as it
+        // is: no program gains anything from it, because of PR_SET_NO_NEW_PRIVS.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            let _stays = remove_capability_from_bounding_set(capability);
+        }
+    }
+    let now = capabilities(None)?;
+    let fewer = CapabilitySets {
+        effective: now.effective & kept,
+        permitted: now.permitted & kept,
+        inheritable: now.inheritable & kept,
+    };
+    if fewer == now {
+        return Ok(false);
+    }
+    if let Err(error) = set_capabilities(None, fewer) {
+        // A filter of system calls may refuse even that. Then all of it was given by whoever made the filter.
+        warn!(%error, "cannot give up capabilities that are not needed");
+        return Ok(false);
+    }
+    Ok(std::env::var_os(IS_LIMITED).is_none())
+}

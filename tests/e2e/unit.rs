@@ -1,0 +1,216 @@
+//! The packaged unit: what the agent can do with its capabilities and with none but those, and what it gives up itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use holdfast_proto::gnoi::system::kill_process_request::Signal;
+use holdfast_proto::gnoi::system::system_client::SystemClient;
+use holdfast_proto::gnoi::system::{KillProcessRequest, PingRequest, RebootMethod, RebootRequest};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::bootz::{Bootstrap, Given, LEASED, PORT};
+use holdfast_tests::eventually::{eventually, eventually_async};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::sshd::{Proof, SshBox};
+use holdfast_tests::unit::{DROP_INS, capabilities, packaging};
+use serde_json::json;
+use tonic::Code;
+
+use crate::bootz::until_status;
+use crate::credentialz::{Asked, accounts, client, plain};
+use crate::documents::port;
+use crate::factory::serves;
+use crate::probe::{System, ping, pinged};
+
+/// What `systemd-analyze security` may say of the plain unit at most, in tenths: 2.1 with version 252, whose every
+/// remaining point is in the user guide; later versions weigh a little differently.
+const MAX_EXPOSURE: u32 = 25;
+/// The capability that the agent gives up, as a bit of `CapEff`.
+const SYS_ADMIN: u64 = 1 << 21;
+
+/// A line of a `status` file in /proc.
+fn status(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim().to_owned())
+}
+
+fn set(path: &str, name: &str) -> Option<u64> {
+    u64::from_str_radix(&status(path, name)?, 16).ok()
+}
+
+/// What all threads of the agent may do together.
+fn effective(agent: &AgentProcess) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap();
+    let sets = tasks.flatten().filter_map(|task| {
+        let file = task.path().join("status");
+        Some(set(file.to_str()?, "CapEff")? | set(file.to_str()?, "CapPrm")?)
+    });
+    sets.reduce(|all, each| all | each).unwrap()
+}
+
+/// The helpers of the agent: their numbers.
+fn helpers(agent: &AgentProcess) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let parent = agent.pid().to_string();
+    numbers
+        .filter(|pid| status(&format!("/proc/{pid}/status"), "PPid").as_deref() == Some(&parent))
+        .collect()
+}
+
+async fn system(agent: &AgentProcess) -> System {
+    SystemClient::with_interceptor(agent.channel().await, agent.credentials())
+}
+
+fn hostname() -> String {
+    nix::unistd::gethostname().unwrap().into_string().unwrap()
+}
+
+#[tokio::test]
+async fn the_plain_unit_manages_the_network_and_nothing_else() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start_under(&net, &[], &[], None).await;
+    let client = agent.gnmi().await;
+    let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"])]});
+    client.update("/interfaces", ports).await.unwrap();
+    assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
+    let (_, summary) =
+        pinged(&mut system(&agent).await, PingRequest { count: 1, ..ping("127.0.0.1") })
+            .await
+            .unwrap();
+    assert_eq!(summary.received, 1);
+    assert!(client.read("/interfaces/interface[name=eth0]/state").await.is_ok());
+
+    let before = hostname();
+    let refused = client.update("/system/config/hostname", "edge").await.unwrap_err().to_string();
+    assert!(refused.contains("name the host") && refused.contains("EPERM"), "{refused}");
+    assert_eq!((hostname(), helpers(&agent)), (before, Vec::new()));
+    // CAP_NET_ADMIN and CAP_NET_RAW.
+    assert_eq!(effective(&agent), 1 << 12 | 1 << 13);
+    // A process of the same user that may do all that the agent may, and more, does not get at its memory; only
+    // CAP_SYS_PTRACE would be stronger.
+    let read = format!(": </proc/{}/mem", agent.pid());
+    let looked = Command::new("setpriv")
+        .args(["--bounding-set=-sys_ptrace", "sh", "-c", &read])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&looked.stderr).contains("Permission denied"), "{looked:?}");
+}
+
+#[tokio::test]
+async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start_under(&net, &["20-system"], &[], None).await;
+    let name = async |name: &str| {
+        agent.gnmi().await.update("/system/config/hostname", name).await.unwrap();
+        assert_eq!(hostname(), name);
+    };
+    name("edge-1").await;
+    assert_eq!(effective(&agent) & SYS_ADMIN, 0, "no thread of the agent may do it itself");
+    let [helper] = helpers(&agent)[..] else { panic!("one helper: {:?}", helpers(&agent)) };
+    let file = format!("/proc/{helper}/status");
+    assert_eq!(set(&file, "CapPrm"), Some(SYS_ADMIN));
+    assert_eq!(status(&file, "NoNewPrivs").as_deref(), Some("1"));
+
+    // It is a part of the agent, and not to be ended from outside.
+    let kill =
+        KillProcessRequest { pid: helper, signal: Signal::Term.into(), ..Default::default() };
+    let refused = system(&agent).await.kill_process(kill).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+
+    // An agent that starts anew in its own place finds it again, and has the name that it always had.
+    let starts = || agent.log().matches("listening").count();
+    let before = starts();
+    let request = RebootRequest { method: RebootMethod::Cold as i32, ..Default::default() };
+    system(&agent).await.reboot(request).await.unwrap();
+    eventually("the agent listens anew", || starts() > before).await;
+    eventually_async("the agent is back", || serves(&agent)).await;
+    name("edge-2").await;
+    assert_eq!(helpers(&agent), [helper]);
+    let comm = fs::read_to_string(format!("/proc/{}/comm", agent.pid())).unwrap();
+    assert_eq!(comm, "holdfast\n");
+}
+
+#[tokio::test]
+async fn an_agent_with_everything_gives_up_what_it_does_not_need() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let file = format!("/proc/{}/status", agent.pid());
+    // CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SETUID, CAP_BPF.
+    let dangerous = [16, 17, 19, 21, 22, 7, 39].map(|bit| 1_u64 << bit).into_iter().sum::<u64>();
+    assert_eq!(effective(&agent) & dangerous, 0);
+    assert_eq!(set(&file, "CapBnd").unwrap() & dangerous, 0);
+    assert_eq!(status(&file, "NoNewPrivs").as_deref(), Some("1"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", agent.pid())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"]);
+}
+
+#[tokio::test]
+async fn passwords_are_rotated_where_the_shadow_file_belongs_to_a_group() {
+    let net = Netns::enter();
+    let mut ssh = SshBox::new();
+    let behind = ssh.command();
+    let behind = Some((&behind[..], "/".as_ref()));
+    let agent = AgentProcess::start_under(&net, &["30-credentials"], &[], behind).await;
+    ssh.serve().await;
+    let owner = || {
+        let meta = fs::metadata(ssh.place("etc/shadow")).unwrap();
+        (meta.uid(), meta.gid(), meta.mode() & 0o7777)
+    };
+    let before = owner();
+    let mut rotation = accounts(&mut client(&agent).await).await;
+    rotation.asks(plain("1", "in an emergency")).await;
+    rotation.finalize().await;
+    assert!(ssh.lets_in(Proof::Password("in an emergency")));
+    assert_eq!(owner(), before);
+    assert_eq!(before.2, 0o640);
+}
+
+#[tokio::test]
+async fn an_address_is_leased_and_the_box_bootstrapped_under_the_unit() {
+    let net = Netns::enter();
+    let given = Given {
+        openconfig: r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#,
+        ..Given::default()
+    };
+    let bootstrap = Bootstrap::factory_new(&net, given);
+    let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let options = bootstrap.options_of_factory_new();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let drop_ins = ["10-dhcp", "20-system"];
+    let agent = AgentProcess::start_under(&net, &drop_ins, &options, None).await;
+    until_status(&agent, "BOOTZ_OK").await;
+    assert_eq!((net.addresses(PORT), hostname().as_str()), (vec![LEASED.into()], "bootstrapped"));
+}
+
+#[test]
+fn the_unit_gives_what_its_drop_ins_say() {
+    assert_eq!(capabilities(&[]), ["net_admin", "net_raw"]);
+    let all: BTreeSet<_> = capabilities(&DROP_INS).into_iter().collect();
+    let want = ["chown", "net_admin", "net_bind_service", "net_raw", "sys_admin"];
+    assert_eq!(all, want.map(str::to_owned).into());
+    let files = fs::read_dir(packaging().join("holdfast.service.d")).unwrap().flatten();
+    let names: BTreeSet<PathBuf> = files.map(|file| file.file_name().into()).collect();
+    assert_eq!(names, DROP_INS.map(|name| format!("{name}.conf").into()).into());
+}
+
+#[test]
+fn the_plain_unit_is_hardly_exposed() {
+    // Drop-ins beside the file would count as well.
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("holdfast.service");
+    fs::copy(packaging().join("holdfast.service"), &unit).unwrap();
+    let analyzed = Command::new("systemd-analyze")
+        .args(["security", "--offline=yes", "--no-pager"])
+        .arg(format!("--threshold={MAX_EXPOSURE}"))
+        .arg(unit)
+        .output()
+        .expect("systemd-analyze is there: tests/scripts/setup.sh test installs it");
+    let said = String::from_utf8_lossy(&analyzed.stdout);
+    assert!(said.contains("Overall exposure level for holdfast.service"), "{analyzed:?}");
+    assert!(analyzed.status.success(), "{said}");
+}

@@ -1,0 +1,52 @@
+//! The packaged unit and its drop-ins, as far as tests act on them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Runs every agent of a test run with the capabilities of the unit and all of its drop-ins, when it is set.
+const UNDER_UNIT: &str = "HOLDFAST_E2E_UNDER_UNIT";
+
+/// The drop-ins, by the parts of their names that say what they are for.
+pub const DROP_INS: [&str; 4] = ["10-dhcp", "20-system", "30-credentials", "40-netns"];
+
+/// The capabilities that the unit gives with these drop-ins, as setpriv(1) names them.
+///
+/// # Panics
+/// When a file is missing, or names no capability.
+#[must_use]
+pub fn capabilities(drop_ins: &[&str]) -> Vec<String> {
+    let folder = packaging();
+    let unit = folder.join("holdfast.service");
+    let drop_ins =
+        drop_ins.iter().map(|name| folder.join(format!("holdfast.service.d/{name}.conf")));
+    let given: Vec<String> =
+        std::iter::once(unit).chain(drop_ins).flat_map(|it| named(&it)).collect();
+    assert!(!given.is_empty(), "the unit names capabilities");
+    given
+}
+
+/// Those of all drop-ins, when this run of tests is to be under the unit. Namespaces of tests are named by a process that
+/// has more than the agent, which CAP_SYS_PTRACE lets it open; those of `ip netns` are plain files.
+pub(crate) fn of_this_run() -> Option<Vec<String>> {
+    let given = || [capabilities(&DROP_INS), vec!["sys_ptrace".to_owned()]].concat();
+    std::env::var_os(UNDER_UNIT).map(|_| given())
+}
+
+/// The folder of the unit.
+#[must_use]
+pub fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging")
+}
+
+fn named(file: &Path) -> Vec<String> {
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let words = lines.flat_map(str::split_whitespace);
+    words
+        .map(|word| {
+            let name = word.strip_prefix("CAP_");
+            name.unwrap_or_else(|| panic!("{}: `{word}`", file.display())).to_ascii_lowercase()
+        })
+        .collect()
+}
