@@ -200,7 +200,7 @@ async fn serve(
     let accounts = ledger.keep(settings.accounting_history, now_ns())?;
     let reboots = Reboots::new(&loaded.notes, store.clone());
     let running = tokio::select! {
-        running = start_core(settings, hostname, store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
+        running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(roles) = running.core.handle().roles() {
@@ -318,8 +318,7 @@ async fn announce(core: CoreHandle, status: String) {
 
 /// Starts what manages the box, and the services that use it.
 async fn start_core(
-    settings: &RunSettings,
-    hostname: &HostnameWriter,
+    (settings, hostname): (&RunSettings, &HostnameWriter),
     store: &Store,
     loaded: Loaded,
     addresses: &[SocketAddr],

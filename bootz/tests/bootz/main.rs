@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
 mod fuzz;
+mod hostile;
 mod machine;
 mod options;
 mod ownership;

@@ -1,0 +1,116 @@
+//! Servers that speak the protocol, and send more than the box can hold.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_bootz::wire::Connection;
+use holdfast_proto::bootz::bootstrap_server::{Bootstrap, BootstrapServer};
+use holdfast_proto::bootz::{self, bootstrap_stream_response_v1::Type};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, iter};
+use tonic::transport::{Endpoint, Server};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// More than the largest answer that is read.
+const TOO_MUCH: usize = (64 << 20) + 1;
+/// Octets of one message of a stream that has no end.
+const A_MESSAGE: usize = 1 << 20;
+
+/// Answers everything, with too much; counts the messages of streams that it was made to send.
+#[derive(Debug, Default)]
+struct Hostile {
+    size: usize,
+    sent: Arc<AtomicUsize>,
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+fn data(size: usize) -> bootz::GetBootstrapDataResponse {
+    let serialized_bootstrap_data = vec![0x55; size].into();
+    bootz::GetBootstrapDataResponse { serialized_bootstrap_data, ..Default::default() }
+}
+
+fn streamed(size: usize) -> bootz::StreamBootstrapDataResponse {
+    let encrypted_serialized_bootstrap_data = vec![0x55; size].into();
+    bootz::StreamBootstrapDataResponse { encrypted_serialized_bootstrap_data, ..Default::default() }
+}
+
+#[tonic::async_trait]
+impl Bootstrap for Hostile {
+    type BootstrapStreamStream = Answers<bootz::BootstrapStreamResponse>;
+    type BootstrapStreamV1Stream = Answers<bootz::BootstrapStreamResponseV1>;
+
+    async fn bootstrap_stream(
+        &self,
+        _request: Request<Streaming<bootz::BootstrapStreamRequest>>,
+    ) -> Result<Response<Self::BootstrapStreamStream>, Status> {
+        Err(Status::unimplemented("deprecated"))
+    }
+
+    async fn bootstrap_stream_v1(
+        &self,
+        _request: Request<Streaming<bootz::BootstrapStreamRequestV1>>,
+    ) -> Result<Response<Self::BootstrapStreamV1Stream>, Status> {
+        let (size, sent) = (self.size, Arc::clone(&self.sent));
+        let answers = (0..).map(move |_: u64| {
+            sent.fetch_add(1, Ordering::Relaxed);
+            let r#type = Some(Type::BootstrapResponse(streamed(size)));
+            Ok(bootz::BootstrapStreamResponseV1 { r#type })
+        });
+        Ok(Response::new(Box::pin(iter(answers))))
+    }
+
+    async fn get_bootstrap_data(
+        &self,
+        _request: Request<bootz::GetBootstrapDataRequest>,
+    ) -> Result<Response<bootz::GetBootstrapDataResponse>, Status> {
+        Ok(Response::new(data(self.size)))
+    }
+
+    async fn report_status(
+        &self,
+        _request: Request<bootz::ReportStatusRequest>,
+    ) -> Result<Response<bootz::EmptyResponse>, Status> {
+        Err(Status::internal("x".repeat(A_MESSAGE)))
+    }
+}
+
+/// A connection with a server of this kind, and how many messages it has sent on streams.
+async fn connected(size: usize) -> (Connection, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let sent = Arc::<AtomicUsize>::default();
+    let hostile = BootstrapServer::new(Hostile { size, sent: Arc::clone(&sent) });
+    let serving = Server::builder().add_service(hostile);
+    tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await;
+    (Connection::new(channel.unwrap()), sent)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_not_read() {
+    let (mut connection, _) = connected(TOO_MUCH).await;
+    let refused = connection.data(bootz::GetBootstrapDataRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::OutOfRange, "{refused}");
+    let opened = connection.stream(bootz::BootstrapStreamRequestV1::default()).await;
+    let refused = opened.unwrap().answer().await.unwrap_err();
+    assert_eq!(refused.code, Code::OutOfRange, "{refused}");
+}
+
+#[tokio::test]
+async fn a_stream_without_end_waits_for_its_reader() {
+    const READ: usize = 3;
+    /// Messages that may be on their way: what the windows of HTTP/2 and the sockets hold is some megabytes.
+    const ON_THE_WAY: usize = 32;
+    let (mut connection, sent) = connected(A_MESSAGE).await;
+    let mut stream = connection.stream(bootz::BootstrapStreamRequestV1::default()).await.unwrap();
+    for _ in 0..READ {
+        stream.answer().await.unwrap();
+    }
+    // Another call on the same connection is answered meanwhile, and its complaint has an end.
+    let refused = connection.report(bootz::ReportStatusRequest::default()).await.unwrap_err();
+    assert!(refused.message.len() < A_MESSAGE, "{}", refused.message.len());
+    assert!(sent.load(Ordering::Relaxed) <= READ + ON_THE_WAY, "{sent:?}");
+}
