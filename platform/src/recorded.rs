@@ -114,7 +114,7 @@ mod tests {
         let digest = holdfast_security::credentialz::Digest::of(b"hash");
         check(kinds::PASSWORD, crate::values::Password { account: "alice".into(), digest });
         let ip = "2001:db8::1".parse().unwrap();
-        check(kinds::ADDRESS, Address { link: "eth0".into(), ip, prefix_len: 64, facts: None });
+        check(kinds::ADDRESS, Address::new("eth0", ip, 64));
         let hop = Hop { gateway: Some(ip), link: None };
         let (table, prefix) = (254, "10.0.0.0/8".parse().unwrap());
         let target = RouteTarget::Hops(vec![hop]);

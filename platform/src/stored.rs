@@ -180,7 +180,7 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
             (forwarding::key(&part.link, family), Arc::new(part))
         }
         Row::Address { link, ip, prefix_len } => {
-            let address = Address { link: link.into(), ip, prefix_len, facts: None };
+            let address = Address::new(link, ip, prefix_len);
             (address::key(&address.link, ip), Arc::new(address))
         }
         Row::Neighbor { link, ip, mac: text } => {
@@ -234,7 +234,7 @@ mod tests {
         check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });
         let family = Family::V6;
         check(Forwarding { link: "eth0".into(), family, enabled: true, on_our_link: false });
-        check(Address { link: "eth0".into(), ip, prefix_len: 24, facts: None });
+        check(Address::new("eth0", ip, 24));
         check(Neighbor { link, ip, mac, facts: None });
         check(Hostname { name: "box".into() });
         check(Password { account: "alice".into(), digest: Digest::of(b"hash") });
@@ -258,7 +258,7 @@ mod tests {
     fn what_the_kernel_alone_knows_is_not_stored() {
         let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static });
         let ip = [192, 0, 2, 1].into();
-        let shown = Address { link: "eth0".into(), ip, prefix_len: 24, facts };
+        let shown = Address { facts, ..Address::new("eth0", ip, 24) };
         let (_, read) = from_bytes(&to_bytes(&shown).unwrap()).unwrap();
         assert!(read.same(&Address { facts: None, ..shown }));
         assert!(to_bytes(&StaticProtocol { instance: "i".into(), name: "n".into() }).is_none());

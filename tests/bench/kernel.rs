@@ -123,7 +123,7 @@ impl Managed {
 fn port() -> Vec<Change> {
     let port = Link::new("eth0", LinkKind::Physical);
     let ip = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
-    let address = Address { link: "eth0".into(), ip, prefix_len: 24, facts: None };
+    let address = Address::new("eth0", ip, 24);
     vec![
         (link::key("eth0"), Some(Arc::new(port))),
         (address::key("eth0", ip), Some(Arc::new(address))),

@@ -26,6 +26,16 @@ async fn a_lease_gives_way_to_an_address_and_comes_back() {
     let path = format!("/interfaces/interface[name={PORT}]");
     let port = |config: serde_json::Value| -> Vec<Update> { vec![native(&path, config)] };
 
+    let origin = |port: &str, family: &str, ip: &str| {
+        let link =
+            format!("/interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]");
+        let path = format!("{link}/{family}/addresses/address[ip={ip}]/state/origin");
+        let client = &client;
+        async move { client.read(&path).await.unwrap() }
+    };
+    assert_eq!(origin(PORT, "ipv4", "192.0.2.9").await, "DHCP");
+    assert_eq!(origin("lo", "ipv4", "127.0.0.1").await, "OTHER");
+
     tried(&client, port(json!({"description": "uplink"})), kernel).await.unwrap();
     assert_eq!(kernel(), (vec![LEASED.to_owned()], 1, "uplink".to_owned()));
     let own = json!({
@@ -34,6 +44,13 @@ async fn a_lease_gives_way_to_an_address_and_comes_back() {
     });
     tried(&client, port(own), kernel).await.unwrap();
     assert_eq!(kernel(), (vec!["192.0.2.77/24".to_owned()], 0, "uplink".to_owned()));
+    assert_eq!(origin(PORT, "ipv4", "192.0.2.77").await, "STATIC");
     union(&client, port(json!({"description": "uplink"}))).await.unwrap();
     assert_eq!(kernel(), (vec![LEASED.to_owned()], 1, "uplink".to_owned()));
+
+    // Who asks for the leased address itself owns it, and the address stays where it is.
+    let same = json!({"ipv4": {"address": [{"ip": "192.0.2.9", "prefix-length": 24}]}});
+    union(&client, port(same)).await.unwrap();
+    assert_eq!((net.addresses(PORT), net.routes("150").len()), (vec![LEASED.to_owned()], 0));
+    assert_eq!(origin(PORT, "ipv4", "192.0.2.9").await, "STATIC");
 }

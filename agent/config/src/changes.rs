@@ -18,8 +18,8 @@ pub struct ObjectChange {
     pub new: Option<Arc<Branch<Prov>>>,
 }
 
-/// The objects in which `new` differs from `old`, outer ones before those within. Values count,
-/// not who asked for them. Costs in proportion to the difference.
+/// The objects in which `new` differs from `old`, outer ones before those within. Values count, and
+/// not who asked for them, unless that was a lease alone. Costs in proportion to the difference.
 pub fn changed_objects(old: &Configuration, new: &Configuration) -> Vec<ObjectChange> {
     let schema = &new.models().native;
     let mut finder = Finder { schema, path: InstancePath::root(), found: Vec::new() };
@@ -85,7 +85,9 @@ impl Finder<'_> {
 
     fn same_child(&self, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) -> bool {
         match (old, new) {
-            (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => old.value == new.value,
+            (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => {
+                old.value == new.value && old.meta.is_leased() == new.meta.is_leased()
+            }
             (Some(Child::Container(old)), Some(Child::Container(new))) => {
                 self.same(Some(old), Some(new))
             }

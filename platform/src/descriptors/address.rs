@@ -178,7 +178,7 @@ fn message(address: &Address, links: &LinkIndex) -> Result<AddressMessage, Encod
 /// The address that an `RTM_NEWADDR` or `RTM_DELADDR` describes.
 pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Address> {
     let link = links.name(message.header.index)?.clone();
-    let mut permanent = false;
+    let mut flags = AddressFlags::empty();
     let mut proto = None;
     let (mut local, mut address) = (None, None);
     for attribute in &message.attributes {
@@ -187,22 +187,34 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
             AddressAttribute::Local(ip) => local = Some(*ip),
             AddressAttribute::Address(ip) => address = Some(*ip),
             AddressAttribute::Protocol(protocol) => proto = Some(*protocol),
-            AddressAttribute::Flags(flags) => permanent = flags.contains(AddressFlags::Permanent),
+            AddressAttribute::Flags(shown) => flags = *shown,
             _ => {}
         }
     }
     let ip = local.or(address)?;
-    let origin = match proto {
-        Some(AddressProtocol::Loopback) => AddressOrigin::Other,
-        Some(AddressProtocol::LinkLocal | AddressProtocol::RouterAnnouncement) => {
-            AddressOrigin::LinkLayer
-        }
-        _ if permanent => AddressOrigin::Static,
-        _ => AddressOrigin::Other,
-    };
     let ours = proto == Some(AddressProtocol::Other(OUR_PROTOCOL));
+    let origin = origin(ip, proto, flags);
     let facts = Some(AddressFacts { ours, origin });
-    Some(Address { link, ip, prefix_len: message.header.prefix_len, facts })
+    Some(Address { facts, ..Address::new(link, ip, message.header.prefix_len) })
+}
+
+/// How an address came to be, as far as the kernel tells: `IFA_PROTO` and `IFA_FLAGS`.
+fn origin(ip: IpAddr, proto: Option<AddressProtocol>, flags: AddressFlags) -> AddressOrigin {
+    let of_the_kernel = match proto {
+        Some(AddressProtocol::LinkLocal | AddressProtocol::RouterAnnouncement) => true,
+        // The kernel gives 127.0.0.1 to the loopback link without a word on it.
+        Some(AddressProtocol::Loopback) => return AddressOrigin::Other,
+        None if ip.is_loopback() => return AddressOrigin::Other,
+        _ => false,
+    };
+    // `IFA_F_TEMPORARY` is what `IFA_F_SECONDARY` means for IPv6.
+    let random = flags.intersects(AddressFlags::Secondary | AddressFlags::StablePrivacy);
+    match of_the_kernel {
+        true if random => AddressOrigin::Random,
+        true => AddressOrigin::LinkLayer,
+        false if flags.contains(AddressFlags::Permanent) => AddressOrigin::Static,
+        false => AddressOrigin::Other,
+    }
 }
 
 impl Descriptor for ConnectedDescriptor {
@@ -258,5 +270,37 @@ impl Descriptor for ConnectedDescriptor {
 
     fn provides(&self, part: &Connected) -> Vec<Offer> {
         vec![Offer::prefix(part.table, part.prefix)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_how_an_address_came_to_be() {
+        use AddressFlags as Is;
+        use AddressProtocol as By;
+        let (set, temporary) = (Is::Permanent, Is::Secondary);
+        let check = |ip: &str, proto, flags, want: AddressOrigin| {
+            assert_eq!(origin(ip.parse().unwrap(), proto, flags), want, "{ip} {proto:?} {flags:?}");
+        };
+        check("192.0.2.1", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
+        check("192.0.2.1", None, set, AddressOrigin::Static);
+        check("192.0.2.1", None, set | Is::Secondary, AddressOrigin::Static);
+        check("192.0.2.1", None, Is::empty(), AddressOrigin::Other); // it has an end, and nobody says why
+        check("127.0.0.1", None, set, AddressOrigin::Other);
+        check("127.0.0.2", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
+        check("::1", Some(By::Loopback), set, AddressOrigin::Other);
+        check("fe80::1", Some(By::LinkLocal), set, AddressOrigin::LinkLayer);
+        check("fe80::1", Some(By::LinkLocal), set | Is::StablePrivacy, AddressOrigin::Random);
+        check("2001:db8::1", Some(By::RouterAnnouncement), Is::empty(), AddressOrigin::LinkLayer);
+        check(
+            "2001:db8::1",
+            Some(By::RouterAnnouncement),
+            Is::StablePrivacy,
+            AddressOrigin::Random,
+        );
+        check("2001:db8::1", Some(By::RouterAnnouncement), temporary, AddressOrigin::Random);
     }
 }

@@ -163,7 +163,7 @@ fn veth(name: &str, peer: &str) -> Link {
 
 fn address(link: &str, prefix: &str) -> Address {
     let net: ipnet::IpNet = prefix.parse().unwrap();
-    Address { link: link.into(), ip: net.addr(), prefix_len: net.prefix_len(), facts: None }
+    Address::new(link, net.addr(), net.prefix_len())
 }
 
 fn route(prefix: &str, metric: Option<u32>, hops: &[(Option<&str>, Option<&str>)]) -> KernelRoute {

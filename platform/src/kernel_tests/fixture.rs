@@ -245,7 +245,7 @@ pub(super) fn veth(name: &str, peer: &str) -> Link {
 
 pub(super) fn address(link: &str, net: &str) -> Address {
     let net: ipnet::IpNet = net.parse().unwrap();
-    Address { link: link.into(), ip: net.addr(), prefix_len: net.prefix_len(), facts: None }
+    Address::new(link, net.addr(), net.prefix_len())
 }
 
 pub(super) fn route(prefix: &str, gateway: &str) -> KernelRoute {

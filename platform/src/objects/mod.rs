@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use holdfast_config::{Branch, InstancePath, Keys, NodeId, Schema, Step, Value};
+use holdfast_config::{Branch, InstancePath, Keys, NodeId, Prov, Schema, Step, Value};
 use holdfast_scheduler::{Key, SharedValue};
 use ipnet::IpNet;
 use smol_str::{SmolStr, ToSmolStr as _};
@@ -72,10 +72,10 @@ impl Registry {
     ///
     /// # Errors
     /// When no value can say what the object asks for; names the leaf at fault.
-    pub fn value<M>(
+    pub fn value(
         &self,
         path: &InstancePath,
-        branch: &Branch<M>,
+        branch: &Branch<Prov>,
     ) -> Result<(Key, SharedValue), ObjectError> {
         let key = self.key(path)?;
         let entry = Entry::of(path, branch);
@@ -172,11 +172,11 @@ impl Registry {
         })
     }
 
-    fn address<M>(
+    fn address(
         &self,
         link: &SmolStr,
         family: Family,
-        entry: &Entry<'_, M>,
+        entry: &Entry<'_, Prov>,
     ) -> Result<Address, ObjectError> {
         let leaf = self.nodes.family(family).prefix_len;
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
@@ -184,7 +184,8 @@ impl Registry {
         if let Some(what) = not_of_a_host(ip) {
             return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
         }
-        Ok(Address { link: link.clone(), ip, prefix_len, facts: None })
+        let leased = entry.branch.leaf(leaf).is_some_and(|leaf| leaf.meta.is_leased());
+        Ok(Address { leased, ..Address::new(link.clone(), ip, prefix_len) })
     }
 
     fn neighbor<M>(

@@ -13,9 +13,9 @@ use smol_str::{SmolStr, ToSmolStr as _};
 use super::{Registry, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
-    Address, Content, Family, Forwarding, Hop, Hostname, KernelRoute, Link, LinkKind, Neighbor,
-    NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState, RouteTarget, StaticProtocol,
-    StaticRoute, TextFile,
+    Address, AddressOrigin, Content, Family, Forwarding, Hop, Hostname, KernelRoute, Link,
+    LinkKind, Neighbor, NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState,
+    RouteTarget, StaticProtocol, StaticRoute, TextFile,
 };
 
 /// The state leaves of one key.
@@ -103,7 +103,11 @@ impl Registry {
             kinds::LINK => self.link_state(planes),
             kinds::USER => Some(self.user_state(planes.applied()?)),
             kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
-            kinds::ADDRESS => Some(self.address_state(planes.observed()?)),
+            kinds::ADDRESS => {
+                let wanted: Option<&Address> = planes.intended();
+                let leased = wanted.is_some_and(|address| address.leased);
+                Some(self.address_state(planes.observed()?, leased))
+            }
             kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
             kinds::NETWORK_INSTANCE => Some(self.instance_state(planes.applied()?)),
             kinds::STATIC_PROTOCOL => Some(self.protocol_state(planes.applied()?)),
@@ -197,13 +201,15 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn address_state(&self, address: &Address) -> StateEntry {
+    fn address_state(&self, address: &Address, leased: bool) -> StateEntry {
         let nodes = self.nodes.family(Family::of(address.ip));
         let path = self.family_path(&address.link, nodes.container, nodes.address, address.ip);
         let mut leaves = Leaves::of(nodes.address_state);
         leaves.put(nodes.address_state_ip, ip_text(address.ip));
         leaves.put(nodes.address_state_prefix_len, Value::Uint(address.prefix_len.into()));
-        let origin = address.facts.as_ref().map(|facts| enum_value(facts.origin.name()));
+        let shown = address.facts.as_ref().map(|facts| facts.origin);
+        let origin = shown.map(|shown| if leased { AddressOrigin::Dhcp } else { shown });
+        let origin = origin.map(|origin| enum_value(origin.name()));
         leaves.optional(nodes.address_state_origin, origin);
         leaves.entry(path)
     }

@@ -1,9 +1,9 @@
-use holdfast_config::Path;
 use holdfast_config::tree::{Leaf, Tree};
+use holdfast_config::{LayerKey, Owners, Path, ProvKind};
 
 use super::state::Planes;
 use super::*;
-use crate::values::{LinkFacts, LinkKind, OperState};
+use crate::values::{AddressFacts, AddressOrigin, LinkFacts, LinkKind, OperState};
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
 struct Model {
@@ -23,20 +23,30 @@ impl Model {
         self.schema.resolve_write(&path).unwrap()
     }
 
-    fn tree(&self, lines: &str) -> Tree<()> {
+    fn tree(&self, lines: &str, layer: LayerKey) -> Tree<Prov> {
         let mut tree = Tree::new();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (path, text) = line.split_once(" = ").unwrap();
             let path = self.path(path);
             let leaf = self.schema.leaf(path.last().unwrap().node);
             let value = leaf.ty.parse_text(text).unwrap();
-            tree.set_leaf(&self.schema, &path, Leaf::new(value, ()));
+            let prov = Prov { kind: ProvKind::Explicit, owners: Owners::of(layer) };
+            tree.set_leaf(&self.schema, &path, Leaf::new(value, prov));
         }
         tree
     }
 
     fn value(&self, object: &str, lines: &str) -> Result<(Key, SharedValue), ObjectError> {
-        let (tree, path) = (self.tree(lines), self.path(object));
+        self.value_of(LayerKey::CLIENT_NATIVE, object, lines)
+    }
+
+    fn value_of(
+        &self,
+        layer: LayerKey,
+        object: &str,
+        lines: &str,
+    ) -> Result<(Key, SharedValue), ObjectError> {
+        let (tree, path) = (self.tree(lines, layer), self.path(object));
         let empty = Arc::new(Branch::default());
         let branch = tree.branch(&path).unwrap_or(&empty);
         self.registry.value(&path, branch)
@@ -278,4 +288,27 @@ fn next_hops_are_shown_as_the_kernel_has_them() {
     );
     let planes = Planes { applied: Some(&*value), ..Planes::default() };
     assert_eq!(model.state(&key, planes), format!("{route}/state/prefix = 10.0.0.0/8"));
+}
+
+#[test]
+fn an_address_shows_who_gave_it() {
+    let check = |layer, shown, want: &str| {
+        let model = Model::new();
+        let entry = "/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.1]";
+        let (key, value) =
+            model.value_of(layer, entry, &format!("{entry}/prefix-length = 24")).unwrap();
+        let wanted = value.as_any().downcast_ref::<Address>().unwrap();
+        let facts = Some(AddressFacts { ours: true, origin: shown });
+        let observed = Address { facts, ..wanted.clone() };
+        let planes =
+            Planes { intended: Some(wanted), observed: Some(&observed), ..Planes::default() };
+        let state = ["ip = 192.0.2.1", "prefix-length = 24", &format!("origin = {want}")]
+            .map(|leaf| format!("{entry}/state/{leaf}"));
+        assert_eq!(model.state(&key, planes), state.join("\n"));
+    };
+    check(LayerKey::CLIENT_NATIVE, AddressOrigin::Static, "STATIC");
+    check(LayerKey::LEASE, AddressOrigin::Static, "DHCP");
+    // Somebody else's of that name, which the lease found in place.
+    check(LayerKey::LEASE, AddressOrigin::Other, "DHCP");
+    check(LayerKey::CLIENT_NATIVE, AddressOrigin::Other, "OTHER");
 }

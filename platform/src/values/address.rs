@@ -15,11 +15,19 @@ pub struct Address {
     pub ip: IpAddr,
     /// Length of the on-link prefix, in bits.
     pub prefix_len: u8,
+    /// Intended only: a DHCP server gave it, and nobody else asks for it. The kernel does not tell.
+    #[serde(default)]
+    pub leased: bool,
     /// What only the kernel knows; `None` in an intended value.
     pub facts: Option<AddressFacts>,
 }
 
 impl Address {
+    /// An address that is configured.
+    pub fn new(link: impl Into<SmolStr>, ip: IpAddr, prefix_len: u8) -> Self {
+        Self { link: link.into(), ip, prefix_len, leased: false, facts: None }
+    }
+
     /// The prefix that is on-link by this address, host bits cleared.
     pub fn on_link_prefix(&self) -> Option<IpNet> {
         IpNet::new(self.ip, self.prefix_len).ok().map(|net| net.trunc())
@@ -40,8 +48,12 @@ pub struct AddressFacts {
 pub enum AddressOrigin {
     /// Configured, by us or by hand.
     Static,
-    /// Made by the kernel from the link-layer address or a router advertisement.
+    /// Leased from a DHCP server by this agent.
+    Dhcp,
+    /// Made by the kernel from the link-layer address.
     LinkLayer,
+    /// Made by the kernel by chance, or so that it tells nothing of the link (RFC 8981, RFC 7217).
+    Random,
     /// Made by the kernel for other reasons (loopback), or not known.
     Other,
 }
@@ -51,7 +63,9 @@ impl AddressOrigin {
     pub fn name(self) -> &'static str {
         match self {
             Self::Static => "STATIC",
+            Self::Dhcp => "DHCP",
             Self::LinkLayer => "LINK_LAYER",
+            Self::Random => "RANDOM",
             Self::Other => "OTHER",
         }
     }

@@ -33,6 +33,13 @@ pub struct Prov {
     pub owners: Owners,
 }
 
+impl Prov {
+    /// True of a leaf that a lease gave, and that nobody else asks for.
+    pub fn is_leased(&self) -> bool {
+        self.owners == Owners::of(LayerKey::LEASE)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProvKind {
     Explicit,

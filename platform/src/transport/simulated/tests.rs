@@ -22,8 +22,8 @@ fn value(line: &str) -> (Key, SharedValue) {
     let value: (holdfast_scheduler::KindId, SharedValue) = match words[0] {
         "address" => {
             let net: ipnet::IpNet = words[2].parse().unwrap();
-            let (link, ip, prefix_len) = (words[1].into(), net.addr(), net.prefix_len());
-            (kinds::ADDRESS, Arc::new(Address { link, ip, prefix_len, facts: None }))
+            let (link, ip, prefix_len) = (words[1], net.addr(), net.prefix_len());
+            (kinds::ADDRESS, Arc::new(Address::new(link, ip, prefix_len)))
         }
         "neighbor" => {
             let (link, ip) = (words[1].into(), words[2].parse().unwrap());
