@@ -33,6 +33,8 @@ struct Entry {
     ours: bool,
     /// The mark was put on by a request whose echo may still be on its way.
     marked: bool,
+    /// The kernel showed the mark.
+    mark_seen: bool,
     oper: OperState,
     last_change_ns: u64,
 }
@@ -61,6 +63,8 @@ impl LinkIndex {
     /// Takes note of a link that the kernel showed, and completes its facts: the time of its last
     /// change of operational state is known by watching alone.
     ///
+    /// A link that carried our mark goes on being ours when somebody takes it off: no other link gets its index.
+    ///
     /// A link that got another name is known by the new one afterwards; the old name, whose key is
     /// gone, is returned.
     pub fn observe(&mut self, link: &mut Link, time_ns: u64) -> Option<SmolStr> {
@@ -74,11 +78,15 @@ impl LinkIndex {
         };
         let renamed = earlier.map(|entry| entry.name.clone()).filter(|name| *name != link.name);
         let marked = earlier.is_some_and(|entry| entry.marked && entry.name == link.name);
+        let mark_seen = facts.ours || earlier.is_some_and(|entry| entry.mark_seen);
+        facts.mark_lost = mark_seen && !facts.ours;
+        facts.ours = mark_seen;
         let entry = Entry {
             name: link.name.clone(),
             // The kernel tells of a new link before it tells of its mark.
             ours: facts.ours || marked,
             marked,
+            mark_seen,
             oper: facts.oper,
             last_change_ns: facts.last_change_ns,
         };
@@ -123,7 +131,14 @@ impl LinkIndex {
         }
         self.last_reserved = index;
         let oper = OperState::default();
-        let entry = Entry { name: name.into(), ours, marked: ours, oper, last_change_ns: 0 };
+        let entry = Entry {
+            name: name.into(),
+            ours,
+            marked: ours,
+            mark_seen: false,
+            oper,
+            last_change_ns: 0,
+        };
         self.insert(index, entry);
         index
     }
@@ -207,6 +222,34 @@ mod tests {
             times.push(link.facts.expect("an observed link").last_change_ns);
         }
         assert_eq!(times, [5, 5, 7]);
+    }
+
+    #[test]
+    fn a_link_stays_ours_when_its_mark_is_taken_off() {
+        let mut links = LinkIndex::new();
+        // marked in this message; ours, and its mark lost, afterwards
+        for (index, marked, want) in [
+            (2, false, (false, false)),
+            (3, true, (true, false)),
+            (3, false, (true, true)),
+            (3, true, (true, false)),
+            (2, true, (true, false)),
+        ] {
+            let mut link = shown(&format!("v{index}"), index, OperState::Up);
+            link.facts.as_mut().unwrap().ours = marked;
+            links.observe(&mut link, 1);
+            assert_eq!((link.is_ours(), link.lacks_mark()), want, "{index} {marked}");
+        }
+        // The index is another link's once the link is gone.
+        links.forget(3);
+        let mut next = shown("v3", 3, OperState::Up);
+        links.observe(&mut next, 2);
+        assert_eq!((next.is_ours(), next.lacks_mark()), (false, false));
+        // A link that is being made has no mark yet, and has lost none.
+        let index = links.reserve("v9", true);
+        let mut new = shown("v9", index, OperState::Down);
+        links.observe(&mut new, 3);
+        assert_eq!((new.is_ours(), new.lacks_mark()), (false, false));
     }
 
     #[test]

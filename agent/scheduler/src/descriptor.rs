@@ -143,7 +143,8 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 
     /// What to put back instead of `before`, where `observed` is another object than the one that it was taken of: one that
-    /// came under the same key after `applied` went with the earlier one. `None` while it is the same.
+    /// came under the same key after `applied` went with the earlier one; or where somebody else changed since what
+    /// `applied` left open. `None` while nothing is new.
     fn restore_anew(
         &self,
         before: &Self::Value,

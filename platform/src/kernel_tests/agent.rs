@@ -93,6 +93,12 @@ impl Agent {
         }
     }
 
+    /// Has everything read anew.
+    fn reread(&mut self) {
+        self.platform.retrieve();
+        self.rest();
+    }
+
     #[track_caller]
     fn commit(&mut self, from: &str, to: &str) {
         let plan = self.engine.plan(Delta::new(change(from, to))).unwrap();
@@ -173,6 +179,64 @@ fn the_kernel_follows_and_is_held_to_it() {
     assert_eq!(names(&ip("-o link show")), names(&links));
     let port = ip("-d link show eth0");
     assert!(port.contains("mtu 1500") && !port.contains("alias") && !port.contains("UP"), "{port}");
+}
+
+#[test]
+fn the_mark_of_a_link_that_we_made_comes_back() {
+    enter_fresh_namespaces();
+    let links = "veth v0 v1
+        bridge br0
+        vxlan vx0 7 dev v0";
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    agent.commit("", links);
+    for name in ["v0", "br0", "vx0"] {
+        let mark = format!("altname holdfast:{name}");
+        assert!(ip(&format!("link show {name}")).contains(&mark), "{name}");
+        ip(&format!("link property del dev {name} {mark}"));
+        agent.rest();
+        assert!(ip(&format!("link show {name}")).contains(&mark), "{name}");
+        agent.engine.audit().unwrap();
+    }
+    // Even while it is gone, the link is ours: its configuration takes it along.
+    ip("link property del dev br0 altname holdfast:br0");
+    agent.commit(links, "");
+    assert_eq!(ip("-o link show").lines().count(), 1, "only the loopback is left");
+}
+
+#[test]
+fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() {
+    enter_fresh_namespaces();
+    ip("link add eth0 type veth peer name far0");
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    let alias = || {
+        let shown = ip("-o link show eth0");
+        shown.split_once("alias ").map(|(_, alias)| alias.trim().to_owned()).unwrap_or_default()
+    };
+    // Before there is any configuration, and while there is some that leaves the alias open.
+    let mut last = "";
+    for (theirs, without, with) in [
+        ("theirs", "", "port eth0 down alias ours"),
+        ("later", "port eth0 down mtu 1400", "port eth0 down mtu 1400 alias ours"),
+    ] {
+        agent.commit(last, without);
+        ip(&format!("link set eth0 alias {theirs}"));
+        agent.reread();
+        agent.commit(without, with);
+        assert_eq!(alias(), "ours");
+        agent.commit(with, without);
+        assert_eq!(alias(), theirs);
+        last = without;
+    }
+    agent.commit(last, "");
+    assert_eq!(alias(), "later");
+    // One that takes the place of ours goes again.
+    let ours = "port eth0 down alias ours";
+    agent.commit("", ours);
+    ip("link set eth0 alias theirs");
+    agent.reread();
+    assert_eq!(alias(), "ours");
+    agent.commit(ours, "");
+    assert_eq!(alias(), "later");
 }
 
 /// The links that the routes over two uplinks leave by, with what the kernel says of dead ones.

@@ -57,6 +57,11 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
+    /// True when our alternative name has to be put on once more.
+    pub fn lacks_mark(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.mark_lost)
+    }
+
     /// True of a bridge that forgets addresses faster than it was told to, for now.
     pub fn ages_faster(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.ages_faster)
@@ -183,6 +188,9 @@ pub struct LinkFacts {
     /// A bridge whose spanning tree changed just now (`IFLA_BR_TOPOLOGY_CHANGE`): until it has settled, the kernel shows
     /// and uses a shorter ageing time than the one that was set.
     pub ages_faster: bool,
+    /// Somebody took our alternative name off since it was seen. The link is known as ours by its index.
+    #[serde(default)]
+    pub mark_lost: bool,
 }
 
 /// Operational state of a link: `ifOperStatus` of RFC 2863, as OpenConfig spells it.

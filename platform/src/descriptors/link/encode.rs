@@ -27,7 +27,11 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             Err(EncodeError::OthersLink(new.name.clone()))
         }
         Op::Adopt { old, new } | Op::Update { old, new } => {
-            set(new, links, Attributes::between(old, new))
+            let mut requests = set(new, links, Attributes::between(old, new))?;
+            if old.lacks_mark() {
+                requests.push(mark(new, links)?);
+            }
+            Ok(requests)
         }
         Op::Delete(old) => remove(old, links),
         Op::Release { old, restore } => {

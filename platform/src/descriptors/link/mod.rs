@@ -180,6 +180,7 @@ impl Descriptor for LinkDescriptor {
             observed.description.as_deref().unwrap_or_default() == description.as_str()
         };
         kind_satisfied(&expected.kind, &as_set(expected, observed))
+            && !observed.lacks_mark()
             && expected.enabled == observed.enabled
             && expected.description.as_ref().is_none_or(asked)
             && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
@@ -196,11 +197,18 @@ impl Descriptor for LinkDescriptor {
     }
 
     /// A port is another device when its index is another one. What such a device shows as we had set it may be ours: a
-    /// device that was elsewhere for a while comes back with it.
+    /// device that was elsewhere for a while comes back with it. What others changed of the same device since is what
+    /// they want there, as far as nothing was set.
     fn restore_anew(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
         let index = |link: &Link| link.facts.as_ref().map(|facts| facts.index);
-        let another = index(before)? != index(observed)? && !observed.is_ours();
-        another.then(|| before_this_device(before, applied, observed))
+        if observed.is_ours() {
+            return None;
+        }
+        if index(before)? != index(observed)? {
+            return Some(before_this_device(before, applied, observed));
+        }
+        let anew = with_what_others_changed(before, applied, observed);
+        (anew != *before).then_some(anew)
     }
 
     fn given_back(&self, released: &Link, restore: &Link) -> Option<Link> {
@@ -258,6 +266,21 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
         own.mac = before.mac;
     }
     own
+}
+
+/// What a link was before us, and what others have put there since where `applied` leaves it open.
+fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
+    let mut anew = before.clone();
+    if applied.description.is_none() {
+        anew.description.clone_from(&observed.description);
+    }
+    if applied.mtu.is_none() {
+        anew.mtu = observed.mtu;
+    }
+    if applied.mac.is_none() {
+        anew.mac = observed.mac;
+    }
+    anew
 }
 
 /// What is gone when the link is.
