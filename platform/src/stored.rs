@@ -35,6 +35,9 @@ enum Row {
         /// `ifindex`: another device of the same name has another one.
         #[serde(default)]
         index: Option<u32>,
+        /// `disable_ipv6`, the other way round.
+        #[serde(default)]
+        ipv6_enabled: Option<bool>,
     },
     Master {
         link: String,
@@ -115,6 +118,7 @@ fn row(value: &dyn Value) -> Option<Row> {
             mac: mac(it.mac),
             bridge,
             index: it.facts.as_ref().map(|facts| facts.index),
+            ipv6_enabled: it.ipv6_enabled,
         });
     }
     if let Some(it) = any.downcast_ref::<LinkMaster>() {
@@ -154,7 +158,7 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
         text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| StoredError(e.into()))
     };
     Ok(match row {
-        Row::Link { name, enabled, description, mtu, mac: text, bridge, index } => {
+        Row::Link { name, enabled, description, mtu, mac: text, bridge, index, ipv6_enabled } => {
             // Only attributes are put back, so of other kinds nothing needs to be known.
             let kind = bridge.map_or(LinkKind::Physical, |bridge| {
                 LinkKind::Bridge(BridgeParams {
@@ -166,7 +170,8 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
             let description = description.map(Into::into);
             let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
             let mac = mac(text)?;
-            let link = Link { enabled, description, mtu, mac, facts, ..Link::new(name, kind) };
+            let new = Link::new(name, kind);
+            let link = Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..new };
             (link::key(&link.name), Arc::new(link))
         }
         Row::Master { link, master } => {

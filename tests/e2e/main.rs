@@ -42,6 +42,7 @@ mod scenarios;
 mod set;
 mod shells;
 mod show;
+mod subinterfaces;
 mod subscribe;
 mod transaction;
 mod union;

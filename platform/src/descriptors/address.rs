@@ -75,11 +75,16 @@ impl Descriptor for AddressDescriptor {
     fn dependencies(&self, address: &Address) -> Vec<Dependency> {
         let link = &address.link;
         let mut needs = vec![Dependency::exact(format_smolstr!("link {link}"), link::key(link))];
-        if address.ip.is_ipv6() {
-            let label =
-                format_smolstr!("an MTU of {} for IPv6 on link {link}", link::LEAST_IPV6_MTU);
-            needs.push(Dependency::any_of(label, link::ipv6_facet(link)));
-        }
+        let (label, facet) = if address.ip.is_ipv6() {
+            let least = link::LEAST_IPV6_MTU;
+            let label = format_smolstr!(
+                "an MTU of {least} for IPv6 on link {link}, and IPv6 not switched off"
+            );
+            (label, link::ipv6_facet(link))
+        } else {
+            (format_smolstr!("IPv4 on link {link}"), link::ipv4_facet(link))
+        };
+        needs.push(Dependency::any_of(label, facet));
         needs
     }
 

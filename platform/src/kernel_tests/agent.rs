@@ -101,6 +101,16 @@ impl Agent {
 
     #[track_caller]
     fn commit(&mut self, from: &str, to: &str) {
+        self.change(from, to);
+        for (key, _) in values(to) {
+            let status = self.engine.status(&key).unwrap();
+            assert_eq!(status.state, State::Configured, "{}: {:?}", status.label, status.detail);
+        }
+    }
+
+    /// A commit that may leave something waiting.
+    #[track_caller]
+    fn change(&mut self, from: &str, to: &str) {
         let plan = self.engine.plan(Delta::new(change(from, to))).unwrap();
         let text = plan.to_string();
         let now = self.now();
@@ -109,10 +119,6 @@ impl Agent {
         self.rest();
         let outcome = self.outcomes.iter().find(|outcome| outcome.txn() == txn);
         assert!(matches!(outcome, Some(Outcome::Done { .. })), "{text}: {outcome:?}");
-        for (key, _) in values(to) {
-            let status = self.engine.status(&key).unwrap();
-            assert_eq!(status.state, State::Configured, "{}: {:?}", status.label, status.detail);
-        }
     }
 }
 
@@ -237,6 +243,57 @@ fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() 
     assert_eq!(alias(), "ours");
     agent.commit(ours, "");
     assert_eq!(alias(), "later");
+}
+
+#[test]
+fn families_are_switched_with_the_addresses_of_the_configuration() {
+    enter_fresh_namespaces();
+    ip("link add eth0 type veth peer name far0");
+    ip("link set far0 up");
+    let addresses = "address eth0 192.0.2.1/24
+        address eth0 2001:db8::1/64
+        route 10.0.0.0/8 via 192.0.2.2
+        route 2001:db8:1::/48 via 2001:db8::2";
+    let with = |words: &str| format!("port eth0 {words}\n{addresses}");
+    let shown = || {
+        let addresses = ip("-o address show dev eth0");
+        let has = |ip: &str| addresses.contains(ip);
+        let off = std::fs::read_to_string("/proc/sys/net/ipv6/conf/eth0/disable_ipv6").unwrap();
+        (has("192.0.2.1/24"), has("2001:db8::1/64"), off.trim() == "1")
+    };
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    let mut last = String::new();
+    // IPv4, IPv6, and whether the kernel has none of it
+    for (words, want) in [
+        ("", (true, true, false)),
+        ("no-ipv4", (false, true, false)),
+        ("no-ipv6", (true, false, true)),
+        ("no-ipv4 no-ipv6", (false, false, true)),
+        ("ipv6", (true, true, false)),
+        ("no-ipv6", (true, false, true)),
+        ("", (true, true, false)),
+        ("ipv6", (true, true, false)),
+        ("", (true, true, false)),
+    ] {
+        let to = with(words);
+        agent.change(&last, &to);
+        assert_eq!(shown(), want, "{words}");
+        agent.engine.audit().unwrap();
+        last = to;
+    }
+    // A restart asks nothing of the kernel, and knows what to put back.
+    let off = with("no-ipv6");
+    agent.change(&last, &off);
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    drop(agent);
+    let mut agent = Agent::start(values(&off), restores);
+    assert_eq!(agent.engine.plan(Delta::new(Vec::new())).unwrap().to_string(), "");
+    // Others who switch it are found by the next reading.
+    std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0").unwrap();
+    agent.reread();
+    assert_eq!(shown(), (true, false, true));
+    agent.change(&off, "");
+    assert_eq!(shown(), (false, false, false));
 }
 
 /// The links that the routes over two uplinks leave by, with what the kernel says of dead ones.

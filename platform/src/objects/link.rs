@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
+use super::nodes::FamilyNodes;
 use super::{Entry, ObjectError, Registry};
 use crate::values::{BridgeParams, Link, LinkKind, MacAddr, VxlanParams};
 
@@ -33,28 +34,68 @@ impl Registry {
         if mac.is_some_and(|mac| mac.0 == [0; 6]) {
             return Err(entry.leaf_error(nodes.mac, "no link can have the address of all zeros"));
         }
+        let subinterface = entry.container(nodes.subinterface);
+        let subinterface = subinterface.as_ref();
         let description = entry.text(nodes.description);
-        if description.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS) {
-            let reason = format!("a description has at most {MAX_ALIAS_OCTETS} octets");
-            return Err(entry.leaf_error(nodes.description, reason));
+        let subinterface_description =
+            subinterface.and_then(|it| it.text(nodes.subinterface_description));
+        let too_long = |text: &Option<SmolStr>| {
+            text.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS)
+        };
+        let reason = || format!("a description has at most {MAX_ALIAS_OCTETS} octets");
+        if too_long(&description) {
+            return Err(entry.leaf_error(nodes.description, reason()));
+        }
+        if too_long(&subinterface_description) {
+            let leaf = nodes.subinterface_description;
+            return Err(entry.inner_error(nodes.subinterface, leaf, reason()));
         }
         let master = entry.text(nodes.master);
         if master.as_ref() == Some(name) {
             return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
         }
-        let forwarding = |container, leaf| entry.container(container)?.bool(leaf);
+        let (v4, v6) = (&self.nodes.v4, &self.nodes.v6);
+        let of_family = |family: &FamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
+        // Either way of shutting the link shuts it.
+        let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
         Ok(Link {
             name: name.clone(),
             kind: self.link_kind(name, entry)?,
-            enabled: entry.bool(nodes.enabled).unwrap_or(true),
-            description,
-            mtu: entry.number(nodes.mtu),
+            enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
+            description: description.or_else(|| subinterface_description.clone()),
+            mtu: self.mtu(entry)?,
             mac,
             master,
-            ipv4_forwarding: forwarding(self.nodes.v4.container, self.nodes.v4.forwarding),
-            ipv6_forwarding: forwarding(self.nodes.v6.container, self.nodes.v6.forwarding),
+            subinterface_description,
+            ipv4_enabled: of_family(v4, v4.enabled),
+            ipv6_enabled: of_family(v6, v6.enabled),
+            ipv4_forwarding: of_family(v4, v4.forwarding),
+            ipv6_forwarding: of_family(v6, v6.forwarding),
             facts: None,
         })
+    }
+
+    /// The one MTU that the kernel has for all of a link, whoever says it.
+    fn mtu<M>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
+        let mut agreed: Option<(u32, &str)> =
+            entry.number(self.nodes.link.mtu).map(|octets| (octets, "the link"));
+        for (family, name) in [(&self.nodes.v4, "IPv4"), (&self.nodes.v6, "IPv6")] {
+            let Some(octets) =
+                entry.container(family.container).and_then(|it| it.number(family.mtu))
+            else {
+                continue;
+            };
+            match agreed {
+                Some((other, whose)) if other != octets => {
+                    let reason = format!(
+                        "{name} has the MTU of its link, which {whose} is given as {other} octets (without the Ethernet header)"
+                    );
+                    return Err(entry.inner_error(family.container, family.mtu, reason));
+                }
+                _ => agreed = Some((octets, name)),
+            }
+        }
+        Ok(agreed.map(|(octets, _)| octets))
     }
 
     fn link_kind<M>(&self, name: &SmolStr, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {

@@ -89,6 +89,9 @@ nodes!(
         mtu: "/mtu",
         mac: "/mac-address",
         master: "/master",
+        subinterface: "/subinterface",
+        subinterface_enabled: "/subinterface/enabled",
+        subinterface_description: "/subinterface/description",
         veth: "/veth",
         veth_peer: "/veth/peer",
         vxlan: "/vxlan",
@@ -115,6 +118,9 @@ nodes!(
         state_master: "/state/master",
         state_peer: "/state/peer",
         state_last_change: "/state/last-change",
+        state_subinterface_description: "/state/subinterface-description",
+        state_ipv4_enabled: "/state/ipv4-enabled",
+        state_ipv6_enabled: "/state/ipv6-enabled",
         state_ipv4_forwarding: "/state/ipv4-forwarding",
         state_ipv6_forwarding: "/state/ipv6-forwarding",
         state_counters: "/state/counters",
@@ -126,6 +132,8 @@ nodes!(
     /// One family of an interface with its lists.
     FamilyNodes {
         container: "",
+        enabled: "/enabled",
+        mtu: "/mtu",
         forwarding: "/forwarding",
         address: "/address",
         prefix_len: "/address/prefix-length",

@@ -152,7 +152,7 @@ impl Registry {
     fn link_state(&self, planes: Planes<'_>) -> Option<StateEntry> {
         let nodes = &self.nodes.link;
         if let Some(link) = planes.observed::<Link>() {
-            return Some(self.shown_link(link));
+            return Some(self.shown_link(link, planes.applied()));
         }
         // Configured, and not there: a port that is not plugged in, a link that waits for another.
         let link: &Link = planes.intended()?;
@@ -164,7 +164,8 @@ impl Registry {
         Some(leaves.entry(path))
     }
 
-    fn shown_link(&self, link: &Link) -> StateEntry {
+    /// `applied` says what the kernel has no place for.
+    fn shown_link(&self, link: &Link, applied: Option<&Link>) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&link.name);
         let mut leaves = Leaves::of(nodes.state);
@@ -179,6 +180,11 @@ impl Registry {
         if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
             leaves.text(nodes.state_peer, peer);
         }
+        let description = applied.and_then(|applied| applied.subinterface_description.as_deref());
+        leaves.optional(nodes.state_subinterface_description, description.map(text_value));
+        let ipv4 = applied.and_then(|applied| applied.ipv4_enabled).unwrap_or(true);
+        leaves.put(nodes.state_ipv4_enabled, Value::Bool(ipv4));
+        leaves.optional(nodes.state_ipv6_enabled, link.ipv6_enabled.map(Value::Bool));
         if let Some(facts) = &link.facts {
             leaves.text_enum(nodes.state_oper, facts.oper.name());
             leaves.put(nodes.state_index, Value::Uint(facts.index.into()));

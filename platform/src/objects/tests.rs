@@ -156,6 +156,10 @@ fn what_cannot_exist_is_refused() {
     leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
     leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 octets");
     leaf("master = eth0", "master", "port of itself");
+    let long = format!("subinterface/description = {}", "ä".repeat(128));
+    leaf(&long, "subinterface/description", "at most 255 octets");
+    leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "which the link is given as 1400");
+    leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "which IPv4 is given as 1400");
     for (family, ip, reason) in [
         ("ipv4", "0.0.0.0", "unspecified"),
         ("ipv4", "224.0.0.1", "multicast"),
@@ -239,6 +243,7 @@ fn state_shows_what_the_kernel_has() {
         "admin-status = UP",
         "mtu = 1500",
         "description = up",
+        "ipv4-enabled = true",
         "oper-status = LOWER_LAYER_DOWN",
         "ifindex = 7",
         "last-change = 5",
@@ -311,4 +316,46 @@ fn an_address_shows_who_gave_it() {
     // Somebody else's of that name, which the lease found in place.
     check(LayerKey::LEASE, AddressOrigin::Other, "DHCP");
     check(LayerKey::CLIENT_NATIVE, AddressOrigin::Other, "OTHER");
+}
+
+#[test]
+fn a_link_is_what_it_and_its_subinterface_say() {
+    let link = |lines: &str| {
+        let entry = "/interfaces/interface[name=eth0]";
+        let lines: Vec<_> = lines
+            .split("; ")
+            .filter(|line| !line.is_empty())
+            .map(|line| format!("{entry}/{line}"))
+            .collect();
+        let (_, value) = Model::new().value(entry, &lines.join("\n")).unwrap();
+        value.as_any().downcast_ref::<Link>().unwrap().clone()
+    };
+    for (lines, up) in [
+        ("", true),
+        ("enabled = true; subinterface/enabled = true", true),
+        ("enabled = false", false),
+        ("enabled = false; subinterface/enabled = true", false),
+        ("enabled = true; subinterface/enabled = false", false),
+        ("subinterface/enabled = false", false),
+        ("enabled = false; subinterface/enabled = false", false),
+    ] {
+        assert_eq!(link(lines).enabled, up, "{lines}");
+    }
+    for (lines, alias) in [
+        ("description = a", Some("a")),
+        ("subinterface/description = b", Some("b")),
+        ("description = a; subinterface/description = b", Some("a")),
+        ("", None),
+    ] {
+        assert_eq!(link(lines).description.as_deref(), alias, "{lines}");
+    }
+    for (lines, mtu) in [
+        ("mtu = 1400", Some(1400)),
+        ("ipv4/mtu = 1400", Some(1400)),
+        ("ipv6/mtu = 1400", Some(1400)),
+        ("mtu = 1400; ipv4/mtu = 1400; ipv6/mtu = 1400", Some(1400)),
+        ("", None),
+    ] {
+        assert_eq!(link(lines).mtu, mtu, "{lines}");
+    }
 }

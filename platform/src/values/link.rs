@@ -27,6 +27,12 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// Name of the bridge it is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
     pub master: Option<SmolStr>,
+    /// Of the subinterface, as configured. Intended only: the kernel has one alias, in `description`.
+    pub subinterface_description: Option<SmolStr>,
+    /// With `Some(false)`, IPv4 addresses of the configuration wait. Intended only: the kernel has no such switch.
+    pub ipv4_enabled: Option<bool>,
+    /// Whether the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` where it has none at all.
+    pub ipv6_enabled: Option<bool>,
     /// IPv4 forwarding of this interface; carried out as a [`Forwarding`] part.
     pub ipv4_forwarding: Option<bool>,
     /// IPv6 forwarding of this interface; carried out as a [`Forwarding`] part.
@@ -46,6 +52,9 @@ impl Link {
             mtu: None,
             mac: None,
             master: None,
+            subinterface_description: None,
+            ipv4_enabled: None,
+            ipv6_enabled: None,
             ipv4_forwarding: None,
             ipv6_forwarding: None,
             facts: None,

@@ -9,6 +9,10 @@ use crate::value::{Value, bare_identity};
 pub const ETHERNET_HEADER: u64 = 14;
 /// The smallest layer-3 MTU that the kernel accepts on an Ethernet port (RFC 791).
 const MIN_MTU: u64 = 68;
+/// The smallest layer-3 MTU with which a link has IPv6 (RFC 8200, section 5).
+const MIN_IPV6_MTU: u64 = 1280;
+/// The largest layer-3 MTU that can be configured, as the native model has it.
+const MAX_MTU: u64 = 65_535;
 
 /// Translates one leaf's value both ways.
 #[derive(Debug)]
@@ -24,6 +28,12 @@ pub struct Codec {
 static CODECS: &[Codec] = &[
     Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
     Codec { name: "ethernet-mtu", down: mtu_down, up: mtu_up },
+    Codec { name: "ipv4-mtu", down: family_mtu_down, up: |value| family_mtu_up(value, MIN_MTU) },
+    Codec {
+        name: "ipv6-mtu",
+        down: family_mtu_down,
+        up: |value| family_mtu_up(value, MIN_IPV6_MTU),
+    },
     Codec { name: "interface-type", down: type_down, up: type_up },
     Codec { name: "instance-type", down: instance_down, up: instance_up },
     Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
@@ -61,6 +71,22 @@ fn mtu_up(value: &Value) -> Option<Value> {
         }
         _ => None,
     }
+}
+
+fn family_mtu_down(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Uint(octets) if *octets > MAX_MTU => {
+            Err(format!("no link has an MTU of {octets} octets: {MAX_MTU} at most"))
+        }
+        Value::Uint(_) => Ok(value.clone()),
+        _ => Err("not a number of octets".to_owned()),
+    }
+}
+
+/// The MTU of a link, where the family can have it.
+fn family_mtu_up(value: &Value, least: u64) -> Option<Value> {
+    let fits = |octets| (least..=MAX_MTU).contains(octets);
+    matches!(value, Value::Uint(octets) if fits(octets)).then(|| value.clone())
 }
 
 /// `(OpenConfig identity, native enum)`. The first row with an identity says what it becomes.

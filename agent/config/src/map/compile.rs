@@ -79,6 +79,7 @@ impl<'a> Compiler<'a> {
             }
             Statement::Implied { openconfig } => self.implied(&openconfig),
             Statement::Constant { openconfig, value } => self.constant(&openconfig, &value),
+            Statement::NoDefault { openconfig } => self.no_default(&openconfig),
             Statement::Never { openconfig, reason } => self.never(&openconfig, reason),
             Statement::When { openconfig, prefix, leaf, values } => {
                 self.when(openconfig, &prefix, &leaf, &values)
@@ -206,6 +207,17 @@ impl<'a> Compiler<'a> {
             Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
         self.map.anchors[self.at].constants.push((steps, value));
         self.keep(leaf, row)
+    }
+
+    fn no_default(&mut self, openconfig: &Path) -> Result<(), String> {
+        let steps = steps(self.openconfig, self.entry()?, openconfig)?;
+        let mut mapped =
+            self.map.anchors[self.at].leaves.iter_mut().filter_map(|own| own.openconfig.as_mut());
+        let mapped = mapped.find(|mapped| mapped.steps == steps).ok_or("it has no `config` row")?;
+        match mapped.default.take() {
+            Some(_) => Ok(()),
+            None => Err("it has no default".to_owned()),
+        }
     }
 
     fn never(&mut self, openconfig: &Path, reason: String) -> Result<(), String> {

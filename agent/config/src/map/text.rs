@@ -24,6 +24,8 @@ pub(super) enum Statement {
     Implied { openconfig: Path },
     /// `constant OPENCONFIG VALUE`: a configuration leaf that can have no other value.
     Constant { openconfig: Path, value: String },
+    /// `no-default OPENCONFIG`: the default of a `config` leaf is never put in use.
+    NoDefault { openconfig: Path },
     /// `when openconfig|native PREFIX LEAF VALUE,...`: defaults below PREFIX are in use only while
     /// native LEAF of the same entry has one of the values.
     When { openconfig: bool, prefix: Path, leaf: Path, values: Vec<String> },
@@ -64,6 +66,7 @@ fn statement(line: &str) -> Result<Statement, String> {
         ["constant", openconfig, value] => {
             Ok(Statement::Constant { openconfig: path(openconfig)?, value: value.to_owned() })
         }
+        ["no-default", openconfig] => Ok(Statement::NoDefault { openconfig: path(openconfig)? }),
         ["when", origin, prefix, leaf, values] => Ok(Statement::When {
             openconfig: origin == "openconfig",
             prefix: path(prefix)?,

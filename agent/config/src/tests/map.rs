@@ -73,8 +73,22 @@ fn state_goes_up() {
     let check = |native: &str, want: &[&str]| assert_eq!(up(&[native]), want, "{native}");
     let eth0 = "/interfaces/interface[name=eth0]";
     let sub = format!("{eth0}/subinterfaces/subinterface[index=0]");
-    check(&format!("{eth0}/state/oper-status=UP"), &[&format!("{eth0}/state/oper-status=UP")]);
-    check(&format!("{eth0}/state/mtu=1500"), &[&format!("{eth0}/state/mtu=1514")]);
+    check(
+        &format!("{eth0}/state/oper-status=UP"),
+        &[&format!("{eth0}/state/oper-status=UP"), &format!("{sub}/state/oper-status=UP")],
+    );
+    check(
+        &format!("{eth0}/state/mtu=1500"),
+        &[
+            &format!("{eth0}/state/mtu=1514"),
+            &format!("{sub}/ipv4/state/mtu=1500"),
+            &format!("{sub}/ipv6/state/mtu=1500"),
+        ],
+    );
+    check(
+        &format!("{eth0}/state/mtu=1000"), // too small for IPv6
+        &[&format!("{eth0}/state/mtu=1014"), &format!("{sub}/ipv4/state/mtu=1000")],
+    );
     check(&format!("{eth0}/state/mtu=65536"), &[]);
     check(
         &format!("{eth0}/state/ifindex=7"),

@@ -320,6 +320,11 @@ fn what_this_device_cannot_do_is_refused() {
              the 14 octets of the Ethernet header it must be 82 at least",
         ),
         (
+            format!("update {ETH0}/subinterfaces/subinterface[index=0]/ipv6/config/mtu 65536"),
+            "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv6/config/mtu`: \
+             no link has an MTU of 65536 octets: 65535 at most",
+        ),
+        (
             format!("update {ETH0}/subinterfaces/subinterface[index=1]/config/index 1"),
             "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=1]/config/index`: \
              subinterfaces other than 0 are not supported",

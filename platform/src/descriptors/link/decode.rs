@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVxlan,
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
 
 use crate::links::LinkIndex;
@@ -44,6 +44,7 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             LinkAttribute::Link(index) => below = links.name(*index).cloned(),
             LinkAttribute::OperState(state) => facts.oper = oper_state(*state),
             LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
+            LinkAttribute::AfSpecUnspec(families) => link.ipv6_enabled = ipv6_enabled(families),
             LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
             LinkAttribute::LinkInfo(info) => {
                 link.kind = kind(info, links).unwrap_or(link.kind);
@@ -59,6 +60,18 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     }
     link.facts = Some(facts);
     Some(link)
+}
+
+/// What the variable `disable_ipv6` of the link says; nothing from a kernel without IPv6.
+fn ipv6_enabled(families: &[AfSpecUnspec]) -> Option<bool> {
+    let ipv6 = families.iter().find_map(|family| match family {
+        AfSpecUnspec::Inet6(facts) => Some(facts),
+        _ => None,
+    })?;
+    ipv6.iter().find_map(|fact| match fact {
+        AfSpecInet6::DevConf(variables) => Some(variables.disable_ipv6 == 0),
+        _ => None,
+    })
 }
 
 fn is_our_name(prop: &Prop) -> bool {

@@ -31,11 +31,15 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             if old.lacks_mark() {
                 requests.push(mark(new, links)?);
             }
+            requests.extend(ipv6(old.ipv6_enabled, new));
             Ok(requests)
         }
         Op::Delete(old) => remove(old, links),
         Op::Release { old, restore } => {
-            set(old, links, Attributes::between(old, &given_back(old, restore)))
+            let back = given_back(old, restore);
+            let mut requests = set(old, links, Attributes::between(old, &back))?;
+            requests.extend(ipv6(old.ipv6_enabled, &back));
+            Ok(requests)
         }
     }
 }
@@ -86,6 +90,7 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let mut requests: Requests =
         smallvec![Request::create(RouteNetlinkMessage::NewLink(message)), mark(new, links)?];
     requests.extend(set(new, links, alias)?);
+    requests.extend(ipv6(None, new));
     Ok(requests)
 }
 
@@ -101,6 +106,7 @@ fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         return Err(EncodeError::OthersLink(new.name.clone()));
     }
     let mut requests = set(new, links, Attributes::of(new))?;
+    requests.extend(ipv6(None, new));
     if far_end {
         requests.push(mark(new, links)?);
         links.mark(&new.name);
@@ -133,6 +139,13 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         links.forget_name(peer);
     }
     Ok(smallvec![Request::delete(RouteNetlinkMessage::DelLink(message))])
+}
+
+/// Switches IPv6 of a link, which shows it as `shown`. There is no rtnetlink message for that.
+fn ipv6(shown: Option<bool>, new: &Link) -> Option<Request> {
+    let on = new.ipv6_enabled.filter(|on| Some(*on) != shown)?;
+    let path = format!("net/ipv6/conf/{}/disable_ipv6", new.name);
+    Some(Request::Sysctl { path, value: u8::from(!on).to_string() })
 }
 
 fn mark(link: &Link, links: &LinkIndex) -> Result<Request, EncodeError> {

@@ -81,6 +81,11 @@ pub(super) fn ipv6_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "ipv6").str(name)
 }
 
+/// Links offer it on which configured addresses of IPv4 may be.
+pub(super) fn ipv4_facet(name: &str) -> Facet {
+    Facet::of(kinds::LINK, "ipv4").str(name)
+}
+
 /// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). With a smaller one, the kernel takes all
 /// IPv6 addresses off the link, and refuses new ones.
 pub(super) const LEAST_IPV6_MTU: u32 = 1280;
@@ -128,7 +133,12 @@ impl Descriptor for LinkDescriptor {
         if matches!(link.kind, LinkKind::Bridge(_)) {
             offers.push(bridge_facet(&link.name).into());
         }
-        if link.mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU) {
+        if link.ipv4_enabled != Some(false) {
+            offers.push(ipv4_facet(&link.name).into());
+        }
+        // Others may switch IPv6 on again without a word: the kernel's refusal is tried again, and nobody waits for it.
+        let ipv6 = link.facts.is_some() || link.ipv6_enabled != Some(false);
+        if ipv6 && link.mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU) {
             offers.push(ipv6_facet(&link.name).into());
         }
         offers
@@ -182,6 +192,7 @@ impl Descriptor for LinkDescriptor {
         kind_satisfied(&expected.kind, &as_set(expected, observed))
             && !observed.lacks_mark()
             && expected.enabled == observed.enabled
+            && expected.ipv6_enabled.is_none_or(|on| observed.ipv6_enabled.unwrap_or(false) == on)
             && expected.description.as_ref().is_none_or(asked)
             && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
             && expected.mac.is_none_or(|mac| observed.mac == Some(mac))
@@ -232,6 +243,9 @@ impl Descriptor for LinkDescriptor {
         if applied.mac.is_some() && new.mac.is_none() {
             filled.mac = before.and_then(|before| before.mac);
         }
+        if applied.ipv6_enabled.is_some() && new.ipv6_enabled.is_none() {
+            filled.ipv6_enabled = before.map_or(Some(true), |before| before.ipv6_enabled);
+        }
         (filled != *new).then_some(filled)
     }
 }
@@ -245,6 +259,7 @@ fn given_back(released: &Link, before: &Link) -> Link {
         description: (all || released.description.is_some()).then_some(description),
         mtu: before.mtu.filter(|_| all || released.mtu.is_some()),
         mac: before.mac.filter(|_| all || released.mac.is_some()),
+        ipv6_enabled: before.ipv6_enabled.filter(|_| all || released.ipv6_enabled.is_some()),
         ..before.clone()
     }
 }
@@ -265,6 +280,9 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     if applied.mac.is_some() && applied.mac == observed.mac {
         own.mac = before.mac;
     }
+    if applied.ipv6_enabled.is_some() && applied.ipv6_enabled == observed.ipv6_enabled {
+        own.ipv6_enabled = before.ipv6_enabled;
+    }
     own
 }
 
@@ -279,6 +297,9 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
     }
     if applied.mac.is_none() {
         anew.mac = observed.mac;
+    }
+    if applied.ipv6_enabled.is_none() {
+        anew.ipv6_enabled = observed.ipv6_enabled;
     }
     anew
 }

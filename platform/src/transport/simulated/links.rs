@@ -2,8 +2,8 @@
 
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
-    LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, BridgeStpState, Inet6DevConf, InfoBridge, InfoData, InfoKind,
+    InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
 use nix::errno::Errno;
 
@@ -68,6 +68,7 @@ impl Machine {
         for family in [Family::V4, Family::V6] {
             self.sysctls.insert(forwarding_path(&link.name, family), "0".to_owned());
         }
+        self.sysctls.insert(disable_ipv6_path(&link.name), "0".to_owned());
         let index = link.index;
         self.links.insert(index, link);
         self.tell(index);
@@ -254,6 +255,15 @@ impl Machine {
         }
     }
 
+    /// What becomes of a link when IPv6 is switched on it. Nobody is told of it but by the addresses that go.
+    pub(super) fn ipv6_switched(&mut self, path: &str, value: &str) {
+        let its = |link: &&SimLink| disable_ipv6_path(&link.name) == path;
+        let index = self.links.values().find(its).map(|link| link.index);
+        if let Some(index) = index.filter(|_| value != "0") {
+            self.drop_ipv6_addresses(index);
+        }
+    }
+
     pub(super) fn show(&self, link: &SimLink) -> LinkMessage {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
@@ -269,6 +279,11 @@ impl Machine {
             LinkAttribute::Mtu(link.mtu),
             LinkAttribute::Address(link.mac.to_vec()),
         ];
+        let disabled = self.sysctls.get(&disable_ipv6_path(&link.name));
+        let mut variables = Inet6DevConf::default();
+        variables.disable_ipv6 = disabled.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let ipv6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::DevConf(variables)]);
+        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![ipv6]));
         if !link.alias.is_empty() {
             message.attributes.push(LinkAttribute::IfAlias(link.alias.clone()));
         }
@@ -321,6 +336,11 @@ impl Machine {
             link.altnames.iter().any(|name| name.starts_with(OUR_ALTNAME_PREFIX))
         })
     }
+}
+
+/// The variable that switches IPv6 of a link off.
+pub(super) fn disable_ipv6_path(link: &str) -> String {
+    format!("net/ipv6/conf/{link}/disable_ipv6")
 }
 
 fn name(message: &LinkMessage) -> Option<&str> {

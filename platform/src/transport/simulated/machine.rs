@@ -17,7 +17,7 @@ use netlink_packet_route::route::{
 use nix::errno::Errno;
 use smol_str::SmolStr;
 
-use super::links::{SimLink, SimLinkKind};
+use super::links::{SimLink, SimLinkKind, disable_ipv6_path};
 use crate::codec::Request;
 use crate::values::{Content, Family, MAIN_TABLE};
 
@@ -74,6 +74,7 @@ impl Machine {
             Request::Sysctl { path, value } => match self.sysctls.get_mut(path) {
                 Some(kept) => {
                     kept.clone_from(value);
+                    self.ipv6_switched(path, value);
                     Ok(())
                 }
                 None => Err(Errno::ENOENT.into()),
@@ -123,8 +124,12 @@ impl Machine {
 
     fn new_address(&mut self, message: &AddressMessage, flags: u16) -> Refused<()> {
         let index = message.header.index;
-        self.link(index)?;
+        let off = disable_ipv6_path(&self.link(index)?.name);
         let ip = address_ip(message).ok_or(Errno::EINVAL)?;
+        if ip.is_ipv6() && self.sysctls.get(&off).is_some_and(|value| value != "0") {
+            let words = Some("IPv6 is disabled on this device");
+            return Err(Refusal { errno: Errno::EACCES, words });
+        }
         let there = self.addresses.contains_key(&(index, ip));
         if there && flags & NLM_F_EXCL != 0 {
             return Err(Errno::EEXIST.into());
@@ -324,6 +329,7 @@ impl Machine {
         for family in [Family::V4, Family::V6] {
             self.sysctls.remove(&super::forwarding_path(name, family));
         }
+        self.sysctls.remove(&disable_ipv6_path(name));
     }
 
     /// Everything that is there, as the kernel lists it.

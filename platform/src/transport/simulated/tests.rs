@@ -70,6 +70,11 @@ fn link(words: &[&str]) -> Link {
         mtu: after("mtu").map(|mtu| mtu.parse().unwrap()),
         description: after("alias").map(Into::into),
         master: after("master").map(Into::into),
+        ipv4_enabled: words.contains(&"no-ipv4").then_some(false),
+        ipv6_enabled: match () {
+            () if words.contains(&"ipv6") => Some(true),
+            () => words.contains(&"no-ipv6").then_some(false),
+        },
         ipv4_forwarding: words.contains(&"v4-forwarding").then_some(true),
         ..Link::new(words[1], kind)
     }
