@@ -122,3 +122,33 @@ async fn the_mtu_of_a_family_is_that_of_its_link() {
     assert!(refused.message().contains("IPv4 has the MTU of its link"), "{}", refused.message());
     assert_eq!(net.link("eth0").mtu, 1400);
 }
+
+#[tokio::test]
+async fn an_address_is_of_the_type_that_its_configuration_says() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let address = |ip: &str, kind: &str| json!({"ip": ip, "config": {"ip": ip, "prefix-length": 24, "type": kind}});
+    let ipv4 = |first: &str, second: &str| {
+        let mut port = with(json!({}), json!({}), json!({}), json!({}));
+        let addresses = [address("192.0.2.1", first), address("192.0.2.2", second)];
+        port["subinterfaces"]["subinterface"][0]["openconfig-if-ip:ipv4"]["addresses"]["address"] =
+            json!(addresses);
+        port
+    };
+    for (first, second) in [("SECONDARY", "PRIMARY"), ("PRIMARY", "SECONDARY")] {
+        client.replace(PORT, ipv4(first, second)).await.unwrap();
+        for (ip, kind) in [("192.0.2.1", first), ("192.0.2.2", second)] {
+            let leaf = format!("ipv4/addresses/address[ip={ip}]/state/type");
+            assert_eq!(state(&client, &leaf).await, json!(kind), "{ip}");
+        }
+    }
+    let ipv6 = "ipv6/addresses/address[ip=2001:db8::1]";
+    assert_eq!(state(&client, &format!("{ipv6}/state/type")).await, json!("GLOBAL_UNICAST"));
+    let refused =
+        client.update(&format!("{SUBINTERFACE}/{ipv6}/config/type"), "LINK_LOCAL_UNICAST").await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let named = ["config/type", "GLOBAL_UNICAST, not LINK_LOCAL_UNICAST"];
+    assert!(named.iter().all(|text| refused.message().contains(text)), "{}", refused.message());
+}

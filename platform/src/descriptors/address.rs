@@ -7,6 +7,7 @@ use holdfast_scheduler::{
     Change, Claim, Class, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer,
     OperationError, Part, Taken,
 };
+use ipnet::IpNet;
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
 };
@@ -42,6 +43,17 @@ pub fn key(link: &str, ip: IpAddr) -> Key {
 /// What the keys of a link's addresses begin with.
 pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::ADDRESS).str(link)
+}
+
+/// Whether an address is a secondary one where that was asked. Somebody else's is used as it is.
+fn stands_as_asked(expected: &Address, shown: &Address) -> bool {
+    let theirs = shown.facts.as_ref().is_some_and(|facts| !facts.ours);
+    !expected.secondary || shown.secondary || theirs
+}
+
+/// Addresses of IPv4 offer it beside which a secondary one of their prefix can stand.
+fn primary_facet(link: &str, prefix: IpNet) -> Facet {
+    Facet::of(kinds::ADDRESS, "primary").str(link).prefix(prefix)
 }
 
 /// The key of the prefix that an address makes reachable.
@@ -85,13 +97,21 @@ impl Descriptor for AddressDescriptor {
             (format_smolstr!("IPv4 on link {link}"), link::ipv4_facet(link))
         };
         needs.push(Dependency::any_of(label, facet));
+        if let Some(prefix) = address.on_link_prefix().filter(|_| address.secondary) {
+            let label = format_smolstr!("a primary address of {prefix} on link {link}");
+            needs.push(Dependency::any_of(label, primary_facet(link, prefix)));
+        }
         needs
     }
 
-    /// What someone else's address makes reachable. Ours says so by its part, which knows more.
+    /// Whatever is no secondary address lets others stand beside it. What someone else's address makes reachable. Ours says so by its part, which knows more.
     fn provides(&self, address: &Address) -> Vec<Offer> {
-        let observed = address.facts.as_ref().and_then(|_| address.on_link_prefix());
-        observed.map(|prefix| Offer::prefix(MAIN_TABLE, prefix)).into_iter().collect()
+        let prefix = address.on_link_prefix();
+        let observed = prefix.filter(|_| address.facts.is_some());
+        let primary = prefix.filter(|prefix| prefix.addr().is_ipv4() && !address.secondary);
+        let primary = primary.map(|prefix| primary_facet(&address.link, prefix).into());
+        let reached = observed.map(|prefix| Offer::prefix(MAIN_TABLE, prefix));
+        reached.into_iter().chain(primary).collect()
     }
 
     fn parts(&self, address: &Address) -> Vec<Part> {
@@ -105,13 +125,15 @@ impl Descriptor for AddressDescriptor {
         vec![Taken::Under(connected_key(&address.link, address.ip))]
     }
 
-    /// The kernel knows an address by its prefix too: another length makes another address.
+    /// The kernel knows an address by its prefix too: another length makes another address. Which of a prefix is the
+    /// first is decided when they are made.
     fn change(&self, old: &Address, new: &Address) -> Change {
-        if old.prefix_len == new.prefix_len { Change::InPlace } else { Change::Recreate }
+        let same = old.prefix_len == new.prefix_len && stands_as_asked(new, old);
+        if same { Change::InPlace } else { Change::Recreate }
     }
 
     fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {
-        expected.prefix_len == observed.prefix_len
+        expected.prefix_len == observed.prefix_len && stands_as_asked(expected, observed)
     }
 
     fn owned(&self, observed: &Address) -> bool {
@@ -200,7 +222,8 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     let ours = proto == Some(AddressProtocol::Other(OUR_PROTOCOL));
     let origin = origin(ip, proto, flags);
     let facts = Some(AddressFacts { ours, origin });
-    Some(Address { facts, ..Address::new(link, ip, message.header.prefix_len) })
+    let secondary = ip.is_ipv4() && flags.contains(AddressFlags::Secondary);
+    Some(Address { secondary, facts, ..Address::new(link, ip, message.header.prefix_len) })
 }
 
 /// How an address came to be, as far as the kernel tells: `IFA_PROTO` and `IFA_FLAGS`.

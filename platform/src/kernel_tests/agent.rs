@@ -296,6 +296,32 @@ fn families_are_switched_with_the_addresses_of_the_configuration() {
     assert_eq!(shown(), (false, false, false));
 }
 
+#[test]
+fn secondary_addresses_come_after_one_of_their_prefix() {
+    enter_fresh_namespaces();
+    ip("link add eth0 type veth peer name far0");
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    let shown = |ip_: &str| {
+        let addresses = ip("-o -4 address show dev eth0");
+        let line = addresses.lines().find(|line| line.contains(&format!("{ip_}/24")));
+        line.map(|line| line.contains("secondary"))
+    };
+    let mut last = String::new();
+    // each address: absent, or whether the kernel has it as a secondary one
+    for (first, second, want) in [
+        ("192.0.2.1/24 secondary", "192.0.2.2/24", (Some(true), Some(false))),
+        ("192.0.2.1/24", "192.0.2.2/24 secondary", (Some(false), Some(true))),
+        ("192.0.2.1/24 secondary", "198.51.100.2/24", (None, None)),
+        ("192.0.2.1/24 secondary", "192.0.2.2/24", (Some(true), Some(false))),
+    ] {
+        let to = format!("port eth0\naddress eth0 {first}\naddress eth0 {second}");
+        agent.change(&last, &to);
+        assert_eq!((shown("192.0.2.1"), shown("192.0.2.2")), want, "{to}");
+        agent.engine.audit().unwrap();
+        last = to;
+    }
+}
+
 /// The links that the routes over two uplinks leave by, with what the kernel says of dead ones.
 fn uplinks() -> [Vec<String>; 2] {
     let routes =

@@ -184,8 +184,17 @@ impl Registry {
         if let Some(what) = not_of_a_host(ip) {
             return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
         }
+        let nodes = self.nodes.family(family);
+        let said = entry.text(nodes.address_type);
+        if let (Family::V6, Some(said)) = (family, &said)
+            && said != ipv6_type(ip)
+        {
+            let reason = format!("{ip} is an address of type {}, not {said}", ipv6_type(ip));
+            return Err(entry.leaf_error(nodes.address_type, reason));
+        }
+        let secondary = said.as_deref() == Some(SECONDARY);
         let leased = entry.branch.leaf(leaf).is_some_and(|leaf| leaf.meta.is_leased());
-        Ok(Address { leased, ..Address::new(link.clone(), ip, prefix_len) })
+        Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
     }
 
     fn neighbor<M>(
@@ -200,6 +209,26 @@ impl Registry {
             return Err(entry.leaf_error(leaf, format!("{mac} is a group address")));
         }
         Ok(Neighbor { link: link.clone(), ip: entry.key_as()?, mac: Some(mac), facts: None })
+    }
+}
+
+/// The type of an IPv4 address that is not the first of its prefix.
+const SECONDARY: &str = "SECONDARY";
+
+/// The type of an IPv6 address, as OpenConfig spells it.
+fn ipv6_type(ip: IpAddr) -> &'static str {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => "LINK_LOCAL_UNICAST",
+        _ => "GLOBAL_UNICAST",
+    }
+}
+
+/// The type of an address that the kernel shows.
+fn address_type(address: &Address) -> &'static str {
+    match Family::of(address.ip) {
+        Family::V4 if address.secondary => SECONDARY,
+        Family::V4 => "PRIMARY",
+        Family::V6 => ipv6_type(address.ip),
     }
 }
 

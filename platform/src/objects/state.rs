@@ -10,7 +10,7 @@ use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
 
-use super::{Registry, ip_text};
+use super::{Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
     Address, AddressOrigin, Content, Family, Forwarding, Hop, Hostname, KernelRoute, Link,
@@ -186,6 +186,8 @@ impl Registry {
         leaves.put(nodes.state_ipv4_enabled, Value::Bool(ipv4));
         leaves.optional(nodes.state_ipv6_enabled, link.ipv6_enabled.map(Value::Bool));
         if let Some(facts) = &link.facts {
+            let made_with = facts.hardware_mac.map(|mac| text_value(&mac.to_string()));
+            leaves.optional(nodes.state_hardware_mac, made_with);
             leaves.text_enum(nodes.state_oper, facts.oper.name());
             leaves.put(nodes.state_index, Value::Uint(facts.index.into()));
             leaves.put(nodes.state_last_change, Value::Uint(facts.last_change_ns));
@@ -213,6 +215,7 @@ impl Registry {
         let mut leaves = Leaves::of(nodes.address_state);
         leaves.put(nodes.address_state_ip, ip_text(address.ip));
         leaves.put(nodes.address_state_prefix_len, Value::Uint(address.prefix_len.into()));
+        leaves.text_enum(nodes.address_state_type, address_type(address));
         let shown = address.facts.as_ref().map(|facts| facts.origin);
         let origin = shown.map(|shown| if leased { AddressOrigin::Dhcp } else { shown });
         let origin = origin.map(|origin| enum_value(origin.name()));

@@ -170,6 +170,14 @@ fn what_cannot_exist_is_refused() {
         let entry = format!("{eth0}/{family}/address[ip={ip}]");
         check(&entry, &format!("{entry}/prefix-length = 24"), &entry, reason);
     }
+    for (ip, said, reason) in [
+        ("fe80::1", "GLOBAL_UNICAST", "LINK_LOCAL_UNICAST, not GLOBAL"),
+        ("2001:db8::1", "LINK_LOCAL_UNICAST", "GLOBAL_UNICAST, not LINK"),
+    ] {
+        let entry = format!("{eth0}/ipv6/address[ip={ip}]");
+        let lines = format!("{entry}/prefix-length = 64\n{entry}/type = {said}");
+        check(&entry, &lines, &format!("{entry}/type"), reason);
+    }
     let route = |prefix: &str, lines: &str, path: &str, reason: &str| {
         let entry = format!(
             "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix={prefix}]"
@@ -224,6 +232,7 @@ fn state_shows_what_the_kernel_has() {
         oper: OperState::LowerLayerDown,
         last_change_ns: 5,
         carrier_changes: 3,
+        hardware_mac: Some("02:00:00:00:00:07".parse().unwrap()),
         ..LinkFacts::default()
     };
     let shown = Link {
@@ -244,6 +253,7 @@ fn state_shows_what_the_kernel_has() {
         "mtu = 1500",
         "description = up",
         "ipv4-enabled = true",
+        "hardware-mac-address = 02:00:00:00:00:07",
         "oper-status = LOWER_LAYER_DOWN",
         "ifindex = 7",
         "last-change = 5",
@@ -307,8 +317,9 @@ fn an_address_shows_who_gave_it() {
         let observed = Address { facts, ..wanted.clone() };
         let planes =
             Planes { intended: Some(wanted), observed: Some(&observed), ..Planes::default() };
-        let state = ["ip = 192.0.2.1", "prefix-length = 24", &format!("origin = {want}")]
-            .map(|leaf| format!("{entry}/state/{leaf}"));
+        let state =
+            ["ip = 192.0.2.1", "prefix-length = 24", "type = PRIMARY", &format!("origin = {want}")]
+                .map(|leaf| format!("{entry}/state/{leaf}"));
         assert_eq!(model.state(&key, planes), state.join("\n"));
     };
     check(LayerKey::CLIENT_NATIVE, AddressOrigin::Static, "STATIC");

@@ -18,6 +18,9 @@ pub struct Address {
     /// Intended only: a DHCP server gave it, and nobody else asks for it. The kernel does not tell.
     #[serde(default)]
     pub leased: bool,
+    /// Of IPv4: it stands beside another one of its prefix, which came first (`IFA_F_SECONDARY`).
+    #[serde(default)]
+    pub secondary: bool,
     /// What only the kernel knows; `None` in an intended value.
     pub facts: Option<AddressFacts>,
 }
@@ -25,7 +28,7 @@ pub struct Address {
 impl Address {
     /// An address that is configured.
     pub fn new(link: impl Into<SmolStr>, ip: IpAddr, prefix_len: u8) -> Self {
-        Self { link: link.into(), ip, prefix_len, leased: false, facts: None }
+        Self { link: link.into(), ip, prefix_len, leased: false, secondary: false, facts: None }
     }
 
     /// The prefix that is on-link by this address, host bits cleared.

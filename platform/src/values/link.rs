@@ -188,6 +188,9 @@ pub struct LinkFacts {
     pub index: u32,
     /// It carries our alternative name: we made it and may delete it.
     pub ours: bool,
+    /// The address that the device was made with (`IFLA_PERM_ADDRESS`); virtual links have none.
+    #[serde(default)]
+    pub hardware_mac: Option<MacAddr>,
     /// Operational state, RFC 2863.
     pub oper: OperState,
     /// When `oper` last changed, nanoseconds since 1970 (0: not known yet).

@@ -149,7 +149,7 @@ fn what_goes_away_is_told_in_openconfig_words() {
     );
     check(
         &format!("{eth0}/ipv4/address[ip=10.0.0.1]/state"),
-        &["ip", "origin", "prefix-length"]
+        &["ip", "origin", "prefix-length", "type"]
             .map(|leaf| {
                 format!(
                     "{eth0}/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/state/{leaf}"

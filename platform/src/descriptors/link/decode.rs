@@ -40,6 +40,7 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             }
             LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
             LinkAttribute::Address(bytes) => link.mac = MacAddr::from_slice(bytes),
+            LinkAttribute::PermAddress(bytes) => facts.hardware_mac = MacAddr::from_slice(bytes),
             LinkAttribute::Controller(index) => link.master = links.name(*index).cloned(),
             LinkAttribute::Link(index) => below = links.name(*index).cloned(),
             LinkAttribute::OperState(state) => facts.oper = oper_state(*state),

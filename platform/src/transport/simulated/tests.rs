@@ -23,7 +23,8 @@ fn value(line: &str) -> (Key, SharedValue) {
         "address" => {
             let net: ipnet::IpNet = words[2].parse().unwrap();
             let (link, ip, prefix_len) = (words[1], net.addr(), net.prefix_len());
-            (kinds::ADDRESS, Arc::new(Address::new(link, ip, prefix_len)))
+            let secondary = words.contains(&"secondary");
+            (kinds::ADDRESS, Arc::new(Address { secondary, ..Address::new(link, ip, prefix_len) }))
         }
         "neighbor" => {
             let (link, ip) = (words[1].into(), words[2].parse().unwrap());
