@@ -55,6 +55,11 @@ impl LinkIndex {
         self.by_index.get(&index).map(|entry| &entry.name)
     }
 
+    /// The operational state in which the link of this index was seen last.
+    pub(crate) fn oper(&self, index: u32) -> Option<OperState> {
+        self.by_index.get(&index).map(|entry| entry.oper)
+    }
+
     /// True when a link of this name exists and carries our mark.
     pub fn is_ours(&self, name: &str) -> bool {
         self.index(name).is_some_and(|index| self.by_index[&index].ours)

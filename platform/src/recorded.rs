@@ -9,9 +9,10 @@ use serde_json::Value as Json;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Account, Address, Connected, CredentialFile, DriftRule, Forwarding, GlomeLogin, GrpcServer,
-    Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance, Password, Port,
-    Program, Reconciliation, SshServer, StaticProtocol, StaticRoute, System, TextFile, User,
+    Account, Address, Connected, CredentialFile, DriftRule, Ethernet, Forwarding, GlomeLogin,
+    GrpcServer, Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance,
+    Password, Port, Program, Reconciliation, SshServer, StaticProtocol, StaticRoute, System,
+    TextFile, User,
 };
 
 /// A document holds no value of its kind.
@@ -56,6 +57,7 @@ const FORMS: &[Form] = &[
     form::<Link>(kinds::LINK),
     form::<LinkUp>(kinds::LINK_UP),
     form::<LinkMaster>(kinds::LINK_MASTER),
+    form::<Ethernet>(kinds::ETHERNET),
     form::<Forwarding>(kinds::FORWARDING),
     form::<Address>(kinds::ADDRESS),
     form::<Connected>(kinds::CONNECTED),

@@ -152,3 +152,24 @@ async fn an_address_is_of_the_type_that_its_configuration_says() {
     let named = ["config/type", "GLOBAL_UNICAST, not LINK_LOCAL_UNICAST"];
     assert!(named.iter().all(|text| refused.message().contains(text)), "{}", refused.message());
 }
+
+#[tokio::test]
+async fn the_speed_of_a_port_is_what_its_driver_says() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    for (leaf, want) in [
+        ("port-speed", json!("openconfig-if-ethernet:SPEED_10GB")),
+        ("duplex-mode", json!("FULL")),
+        ("auto-negotiate", json!(false)),
+    ] {
+        assert_eq!(client.read(&format!("{PORT}/ethernet/state/{leaf}")).await.unwrap(), want);
+    }
+    // What nobody negotiated is absent, and so is the speed of a loopback.
+    for path in [
+        format!("{PORT}/ethernet/state/negotiated-port-speed"),
+        "/interfaces/interface[name=lo]/ethernet/state/port-speed".to_owned(),
+    ] {
+        assert_eq!(client.read(&path).await.unwrap_err().code(), Code::NotFound, "{path}");
+    }
+}

@@ -31,6 +31,8 @@ pub const LINK_UP: KindId = KindId(12);
 pub const LINK_MASTER: KindId = KindId(13);
 /// Forwarding of one family on a link.
 pub const FORWARDING: KindId = KindId(14);
+/// Speed and duplex of a link.
+pub const ETHERNET: KindId = KindId(15);
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
 /// A prefix is on-link by an address.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub mod access;
 pub mod address;
 pub mod credential;
+pub mod ethernet;
 pub mod forwarding;
 #[cfg(test)]
 mod kernel_tests;
@@ -51,6 +52,7 @@ pub fn registry() -> Registry {
         registry.register(link::LinkDescriptor),
         registry.register(link::LinkUpDescriptor),
         registry.register(link::LinkMasterDescriptor),
+        registry.register(ethernet::EthernetDescriptor),
         registry.register(forwarding::ForwardingDescriptor),
         registry.register(address::AddressDescriptor),
         registry.register(address::ConnectedDescriptor),

@@ -6,7 +6,9 @@ use holdfast_scheduler::{OpId, Operation, OperationError, Scope};
 use nix::errno::Errno;
 
 use crate::codec::{EncodeError, Requests};
-use crate::descriptors::{self, address as addresses, forwarding, link, neighbor, route as routes};
+use crate::descriptors::{
+    self, address as addresses, ethernet, forwarding, link, neighbor, route as routes,
+};
 use crate::links::LinkIndex;
 use crate::netns::NetnsSetting;
 use crate::transport::Transport;
@@ -125,6 +127,27 @@ fn changes_from_outside_are_heard() {
     net.until("its end", |net| net.is_gone(&link::key("wan1")).then_some(()));
     let far = link::key("far1");
     net.until("the other end's", |net| net.is_gone(&far).then_some(()));
+}
+
+#[test]
+fn the_speed_of_a_link_is_told_when_it_is_read_and_when_its_carrier_changes() {
+    let mut net = Managed::with(&CABLE);
+    let of = |net: &Managed, link: &str| {
+        net.latest::<Ethernet>(&ethernet::key(link)).map(|it| (it.speed_mbps, it.duplex))
+    };
+    // What a driver of veth says of itself.
+    let veth = Some((Some(10_000), Some(Duplex::Full)));
+    assert_eq!((of(&net, "eth0"), of(&net, "lo")), (veth, None), "part of the first report");
+    assert!(net.read(&ethernet::key("eth0")).is_some());
+    // A bridge has the speed of its ports, once they have a carrier.
+    ip("link add br0 type bridge");
+    net.until("the bridge", |net| of(net, "br0"));
+    assert_eq!(of(&net, "br0").and_then(|(speed, _)| speed), None);
+    ip("link set eth0 master br0");
+    ip("link set br0 up");
+    net.until("its speed", |net| of(net, "br0")?.0.filter(|speed| *speed == 10_000));
+    ip("link del br0");
+    net.until("its end", |net| net.is_gone(&ethernet::key("br0")).then_some(()));
 }
 
 #[test]

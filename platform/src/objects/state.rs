@@ -13,8 +13,8 @@ use smol_str::{SmolStr, ToSmolStr as _};
 use super::{Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
-    Address, AddressOrigin, Content, Family, Forwarding, Hop, Hostname, KernelRoute, Link,
-    LinkKind, Neighbor, NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState,
+    Address, AddressOrigin, Content, Ethernet, Family, Forwarding, Hop, Hostname, KernelRoute,
+    Link, LinkKind, Neighbor, NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState,
     RouteTarget, StaticProtocol, StaticRoute, TextFile,
 };
 
@@ -102,6 +102,7 @@ impl Registry {
         match key.kind() {
             kinds::LINK => self.link_state(planes),
             kinds::USER => Some(self.user_state(planes.applied()?)),
+            kinds::ETHERNET => Some(self.ethernet_state(planes.observed()?)),
             kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
             kinds::ADDRESS => {
                 let wanted: Option<&Address> = planes.intended();
@@ -194,6 +195,20 @@ impl Registry {
             let changes = Value::Uint(facts.carrier_changes.into());
             leaves.put_below(nodes.state_counters, nodes.state_carrier_transitions, changes);
         }
+        leaves.entry(path)
+    }
+
+    fn ethernet_state(&self, ethernet: &Ethernet) -> StateEntry {
+        let nodes = &self.nodes.link;
+        let path = self.link_path(&ethernet.link);
+        let mut leaves = Leaves::of(nodes.state);
+        let speed = ethernet.speed_mbps.map(|speed| Value::Uint(speed.into()));
+        let settled = speed.clone().filter(|_| ethernet.auto_negotiate == Some(true));
+        leaves.optional(nodes.state_port_speed, speed);
+        leaves.optional(nodes.state_negotiated_port_speed, settled);
+        let duplex = ethernet.duplex.map(|duplex| enum_value(duplex.name()));
+        leaves.optional(nodes.state_duplex_mode, duplex);
+        leaves.optional(nodes.state_auto_negotiate, ethernet.auto_negotiate.map(Value::Bool));
         leaves.entry(path)
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum Query {
     Neighbors(SmolStr),
     /// The route of ours to this destination (of whatever metric).
     Route(IpNet),
+    /// Speed and duplex of a link, as ethtool has them.
+    Ethernet(SmolStr),
     /// The sysctl of a link's forwarding.
     Forwarding(SmolStr, Family),
     /// A file below the root.
@@ -75,7 +77,7 @@ impl Class {
     /// The kinds whose values a list of this class tells all about.
     pub(crate) fn kinds(self) -> &'static [KindId] {
         match self {
-            Self::Links => &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER],
+            Self::Links => &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::ETHERNET],
             Self::Forwarding => &[kinds::FORWARDING],
             Self::Addresses => &[kinds::ADDRESS],
             Self::Neighbors => &[kinds::NEIGHBOR],
@@ -104,6 +106,7 @@ impl Query {
                 Some(Segment::Int(4)) => Self::Forwarding(name.into(), Family::V4),
                 _ => Self::Forwarding(name.into(), Family::V6),
             },
+            (kinds::ETHERNET, Some(Segment::Str(link))) => Self::Ethernet(link.into()),
             (kinds::ADDRESS, Some(Segment::Str(link))) => Self::Addresses(link.into()),
             (kinds::NEIGHBOR, Some(Segment::Str(link))) => Self::Neighbors(link.into()),
             (kinds::ROUTE, _) => match segments.next() {
@@ -120,7 +123,7 @@ impl Query {
             Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
             Self::CredentialFile(_) | Self::SshServer | Self::Password(_) => true,
             Self::Link(_) | Self::Addresses(_) | Self::Neighbors(_) | Self::Route(_) => false,
-            Self::Forwarding(..) | Self::Nothing => false,
+            Self::Forwarding(..) | Self::Ethernet(_) | Self::Nothing => false,
         }
     }
 }

@@ -254,6 +254,38 @@ pub struct Port {
     pub link: SmolStr,
 }
 
+/// Whether both ends of a cable may send at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Duplex {
+    /// One at a time.
+    Half,
+    /// Both.
+    Full,
+}
+
+impl Duplex {
+    /// The enum name of OpenConfig's `duplex-mode`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Half => "HALF",
+            Self::Full => "FULL",
+        }
+    }
+}
+
+/// What the driver of a link says of its cable. Observed only; links without a driver that says anything have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ethernet {
+    /// The link.
+    pub link: SmolStr,
+    /// Mbit/s. `None`: not known, as without a carrier.
+    pub speed_mbps: Option<u32>,
+    /// `None`: not known.
+    pub duplex: Option<Duplex>,
+    /// Whether both ends settle the two between them. `None`: the driver does not say.
+    pub auto_negotiate: Option<bool>,
+}
+
 /// Part of a link: which bridge it is a port of. Every link has one, if only to say that it is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMaster {

@@ -34,6 +34,7 @@ static CODECS: &[Codec] = &[
         down: family_mtu_down,
         up: |value| family_mtu_up(value, MIN_IPV6_MTU),
     },
+    Codec { name: "ethernet-speed", down: |_| Err("it is state".to_owned()), up: speed_up },
     Codec { name: "interface-type", down: type_down, up: type_up },
     Codec { name: "instance-type", down: instance_down, up: instance_up },
     Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
@@ -87,6 +88,33 @@ fn family_mtu_down(value: &Value) -> Result<Value, String> {
 fn family_mtu_up(value: &Value, least: u64) -> Option<Value> {
     let fits = |octets| (least..=MAX_MTU).contains(octets);
     matches!(value, Value::Uint(octets) if fits(octets)).then(|| value.clone())
+}
+
+/// `(Mbit/s, OpenConfig identity)`.
+const SPEEDS: &[(u64, &str)] = &[
+    (10, "openconfig-if-ethernet:SPEED_10MB"),
+    (100, "openconfig-if-ethernet:SPEED_100MB"),
+    (1_000, "openconfig-if-ethernet:SPEED_1GB"),
+    (2_500, "openconfig-if-ethernet:SPEED_2500MB"),
+    (5_000, "openconfig-if-ethernet:SPEED_5GB"),
+    (10_000, "openconfig-if-ethernet:SPEED_10GB"),
+    (25_000, "openconfig-if-ethernet:SPEED_25GB"),
+    (40_000, "openconfig-if-ethernet:SPEED_40GB"),
+    (50_000, "openconfig-if-ethernet:SPEED_50GB"),
+    (100_000, "openconfig-if-ethernet:SPEED_100GB"),
+    (200_000, "openconfig-if-ethernet:SPEED_200GB"),
+    (400_000, "openconfig-if-ethernet:SPEED_400GB"),
+    (600_000, "openconfig-if-ethernet:SPEED_600GB"),
+    (800_000, "openconfig-if-ethernet:SPEED_800GB"),
+    (1_600_000, "openconfig-if-ethernet:SPEED_1600GB"),
+];
+
+/// A speed that OpenConfig has a word for; of another one it says that it is unknown.
+fn speed_up(value: &Value) -> Option<Value> {
+    let Value::Uint(speed) = value else { return None };
+    let known = SPEEDS.iter().find(|(mbps, _)| mbps == speed);
+    let identity = known.map_or("openconfig-if-ethernet:SPEED_UNKNOWN", |(_, identity)| identity);
+    Some(Value::Identity(Name::constant(identity)))
 }
 
 /// `(OpenConfig identity, native enum)`. The first row with an identity says what it becomes.

@@ -108,6 +108,13 @@ fn state_goes_up() {
             &format!("{sub}/state/name=eth0"),
         ],
     );
+    let speed = |speed: &str, want: &str| {
+        let native = format!("{eth0}/state/port-speed={speed}");
+        check(&native, &[&format!("{eth0}/ethernet/state/port-speed={want}")]);
+    };
+    speed("2500", "SPEED_2500MB");
+    speed("1600000", "SPEED_1600GB");
+    speed("12345", "SPEED_UNKNOWN");
     check(&format!("{eth0}/state/master=br0"), &[]);
     check(
         &format!("{eth0}/ipv6/address[ip=2001:db8::1]/state/origin=STATIC"),

@@ -9,7 +9,7 @@ use holdfast_scheduler::{
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{address, forwarding, kinds, neighbor, route};
+use super::{address, ethernet, forwarding, kinds, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
@@ -66,6 +66,7 @@ pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
     ];
     if gone {
         all.iter_mut().for_each(|(_, value)| *value = None);
+        all.push((ethernet::key(&name), None));
         all.extend([Family::V4, Family::V6].map(|family| (forwarding::key(&name, family), None)));
     }
     all

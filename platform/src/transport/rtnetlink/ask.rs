@@ -67,6 +67,11 @@ impl Asker {
         Ok(Self { socket: RouteSocket::for_requests()?, octets: Vec::new(), sequence: 0 })
     }
 
+    /// For questions to families of generic netlink.
+    pub(super) fn generic() -> io::Result<Self> {
+        Ok(Self { socket: RouteSocket::for_generic()?, octets: Vec::new(), sequence: 0 })
+    }
+
     /// Lists objects, again from the start as long as changes interrupt it.
     ///
     /// # Errors
@@ -94,7 +99,17 @@ impl Asker {
     ) -> Result<(), AskError> {
         // The acknowledgement marks the end of the answer.
         let flags = NLM_F_REQUEST | NLM_F_ACK;
-        self.send(|octets, sequence| put_message(octets, question, flags, sequence))?;
+        self.ask(buffer, each, |octets, sequence| put_message(octets, question, flags, sequence))
+    }
+
+    /// Asks a question that is answered by one acknowledgement, with or without objects before it.
+    pub(super) fn ask(
+        &mut self,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(Listing<'_>),
+        question: impl Fn(&mut Vec<u8>, u32),
+    ) -> Result<(), AskError> {
+        self.send(question)?;
         self.take_in(buffer, false, each).map(|_| ())
     }
 
@@ -118,7 +133,8 @@ impl Asker {
         })
     }
 
-    fn repeat(
+    /// Asks a question that is answered by a listing, again from the start as long as changes interrupt it.
+    pub(super) fn repeat(
         &mut self,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),

@@ -17,6 +17,7 @@ use super::{Event, Task, netconf};
 use crate::links::LinkIndex;
 use crate::transport::codecs::{Class, Codecs};
 use crate::transport::now_ns;
+use crate::values::OperState;
 
 /// `struct ifinfomsg`: offsets of index and flags.
 const LINK_INDEX: usize = 4;
@@ -78,14 +79,22 @@ impl Task {
             let time_ns = now_ns();
             let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.doubts);
             let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
+            // Links whose carrier may have come or gone, and with it their speed.
+            let mut changed = Vec::new();
             let heard = self.listener.hear(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
-                let before = name_of(&frame, links);
+                let before = (name_of(&frame, links), oper_of(&frame, links));
                 facts_of(&frame, codecs, links, time_ns, &mut facts);
-                newcomers
-                    .extend(name_of(&frame, links).filter(|name| Some(name) != before.as_ref()));
+                let name = name_of(&frame, links);
+                if name != before.0 || oper_of(&frame, links) != before.1 {
+                    changed.extend(name.clone());
+                }
+                newcomers.extend(name.filter(|name| Some(name) != before.0.as_ref()));
             });
             facts.extend(self.forwarding_of(&newcomers));
+            changed.sort();
+            changed.dedup();
+            facts.extend(self.ethernet_of(&changed));
             self.mailbox.post(Event::Observed(facts));
             match heard {
                 Ok(heard) => {
@@ -122,6 +131,12 @@ impl Task {
 fn name_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<SmolStr> {
     let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
     is_link.then(|| links.name(link_state(frame).0).cloned()).flatten()
+}
+
+/// The operational state of the link of an `RTM_NEWLINK`, as it is known.
+fn oper_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<OperState> {
+    let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
+    is_link.then(|| links.oper(link_state(frame).0)).flatten()
 }
 
 /// Appends what a message tells. One that cannot be decoded tells nothing; a panic while decoding

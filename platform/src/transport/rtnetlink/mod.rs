@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 mod ask;
+mod ethtool;
 mod frame;
 mod hear;
 mod listener;
@@ -31,6 +32,7 @@ pub(crate) mod teardown;
 mod window;
 
 use ask::Asker;
+use ethtool::Ethtool;
 use hear::Doubts;
 use listener::Listener;
 use socket::{DATAGRAM_SIZE, RouteSocket};
@@ -196,6 +198,8 @@ pub(super) struct Task {
     links: LinkIndex,
     requests: RouteSocket,
     asker: Asker,
+    /// None where the kernel has no such family.
+    ethtool: Option<Ethtool>,
     listener: Listener,
     window: Window,
     buffer: Vec<u8>,
@@ -218,15 +222,20 @@ impl Task {
         let listener = Listener::open(receive_buffer).map_err(RtnetlinkError::Open)?;
         let requests = RouteSocket::for_requests().map_err(RtnetlinkError::Open)?;
         let asker = Asker::new().map_err(RtnetlinkError::Open)?;
+        let mut buffer = vec![0; DATAGRAM_SIZE];
+        let ethtool = Ethtool::open(&mut buffer)
+            .inspect_err(|error| warn!(%error, "speeds of links cannot be told"))
+            .ok();
         let window = Window::new(requests.receive_buffer().min(listener.receive_buffer()));
         let mut task = Self {
             codecs,
             links: LinkIndex::new(),
             requests,
             asker,
+            ethtool,
             listener,
             window,
-            buffer: vec![0; DATAGRAM_SIZE],
+            buffer,
             mailbox,
             commands,
             wake,

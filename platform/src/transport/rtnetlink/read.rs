@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 
 use holdfast_scheduler::{Fact, Key, KindId, Scope};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -15,7 +16,7 @@ use super::hear::facts_of;
 use super::{Event, LinkCounters, Task};
 use crate::transport::codecs::{self, Class, Query};
 use crate::transport::{now_ns, sysctl};
-use crate::values::{Family, Forwarding};
+use crate::values::{Ethernet, Family, Forwarding};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// What a kernel without IPv6 answers.
@@ -95,6 +96,7 @@ impl Task {
                     other => Err(other),
                 })
             }
+            Query::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
             Query::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
             _ => Ok(Vec::new()), // what others answer
         }
@@ -113,6 +115,21 @@ impl Task {
         let both = links.iter().flat_map(|link| FAMILIES.map(|family| (link, family)));
         both.flat_map(|(link, family)| self.get_forwarding(link, family).unwrap_or_default())
             .collect()
+    }
+
+    /// Speed and duplex of some links; nothing of one that has none, or is gone.
+    pub(super) fn ethernet_of(&mut self, links: &[SmolStr]) -> Vec<Fact> {
+        let Self { ethtool, buffer, links: index, .. } = self;
+        let Some(ethtool) = ethtool else { return Vec::new() };
+        let indices = links.iter().filter_map(|link| index.index(link));
+        let told = indices.filter_map(|index| ethtool.link(index, buffer));
+        told.map(ethernet_fact).collect()
+    }
+
+    fn list_ethernet(&mut self) -> Facts {
+        let Self { ethtool, buffer, .. } = self;
+        let Some(ethtool) = ethtool else { return Ok(Vec::new()) };
+        Ok(ethtool.links(buffer)?.into_iter().map(ethernet_fact).collect())
     }
 
     fn get_forwarding(&self, link: &str, family: Family) -> io::Result<Vec<Fact>> {
@@ -217,7 +234,11 @@ impl Task {
             Ok(facts)
         };
         match class {
-            Class::Links => self.list_links(),
+            Class::Links => {
+                let mut facts = self.list_links()?;
+                facts.extend(self.list_ethernet()?);
+                Ok(facts)
+            }
             Class::Addresses => families(self, ask::addresses),
             Class::Neighbors => families(self, ask::neighbors),
             Class::Routes => self.list_routes(),
@@ -301,6 +322,11 @@ fn none_if_refused(facts: Facts, with: &[Errno]) -> Facts {
 
 fn forwarding_path(link: &str, family: Family) -> String {
     Forwarding { link: link.into(), family, enabled: false, on_our_link: false }.path()
+}
+
+fn ethernet_fact(ethernet: Ethernet) -> Fact {
+    let key = crate::descriptors::ethernet::key(&ethernet.link);
+    Fact { key, value: Some(Arc::new(ethernet)), time_ns: now_ns() }
 }
 
 fn index_of(message: &RouteNetlinkMessage) -> Option<u32> {

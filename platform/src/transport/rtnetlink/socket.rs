@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
@@ -37,7 +38,7 @@ impl RouteSocket {
     /// A socket for requests and dumps: extended and short acknowledgements, strict checking of
     /// dump filters, so that the kernel does the filtering or says that it cannot.
     pub(crate) fn for_requests() -> io::Result<Self> {
-        let socket = Self::open(None)?;
+        let socket = Self::open(NETLINK_ROUTE, None)?;
         socket.socket.set_cap_ack(true)?;
         socket.socket.set_ext_ack(true)?;
         socket.socket.set_netlink_get_strict_chk(true)?;
@@ -48,15 +49,23 @@ impl RouteSocket {
     ///
     /// `receive_buffer` is for tests that want an overrun; else the largest to be had.
     pub(crate) fn for_groups(groups: &[u32], receive_buffer: Option<usize>) -> io::Result<Self> {
-        let socket = Self::open(receive_buffer)?;
+        let socket = Self::open(NETLINK_ROUTE, receive_buffer)?;
         for group in groups {
             socket.socket.add_membership(*group)?;
         }
         Ok(socket)
     }
 
-    fn open(receive_buffer: Option<usize>) -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+    /// A socket for questions to families of generic netlink.
+    pub(crate) fn for_generic() -> io::Result<Self> {
+        let socket = Self::open(NETLINK_GENERIC, None)?;
+        socket.socket.set_cap_ack(true)?;
+        socket.socket.set_ext_ack(true)?;
+        Ok(socket)
+    }
+
+    fn open(protocol: isize, receive_buffer: Option<usize>) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(true)?;

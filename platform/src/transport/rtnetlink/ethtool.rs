@@ -1,0 +1,217 @@
+//! Speed and duplex of links, as the ethtool family of generic netlink tells them.
+//!
+//! A kernel without the family tells nothing, and neither does a link that has no speed: a loopback, a bridge without
+//! ports, a port without a carrier.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
+
+use super::ask::{AskError, Asker, Listing};
+use super::frame::{Frame, HEADER_LEN, aligned, u32_at};
+use super::window::put_header;
+use crate::values::{Duplex, Ethernet};
+
+/// Type of messages to the family that knows the numbers of the others (`GENL_ID_CTRL`).
+const CONTROLLER: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const FAMILY_NAME: &[u8] = b"ethtool\0";
+
+const ETHTOOL_MSG_LINKMODES_GET: u8 = 4;
+const ETHTOOL_A_LINKMODES_HEADER: u16 = 1;
+const ETHTOOL_A_LINKMODES_AUTONEG: u16 = 2;
+const ETHTOOL_A_LINKMODES_SPEED: u16 = 5;
+const ETHTOOL_A_LINKMODES_DUPLEX: u16 = 6;
+const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
+const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
+const ETHTOOL_A_HEADER_FLAGS: u16 = 3;
+/// `ETHTOOL_FLAG_COMPACT_BITSETS`: the modes that nobody reads here come as bits, not as names.
+const COMPACT: u32 = 1;
+const DUPLEX_HALF: u8 = 0;
+const DUPLEX_FULL: u8 = 1;
+/// `SPEED_UNKNOWN`; a link without one says 0, too.
+const UNKNOWN: u32 = u32::MAX;
+
+/// `struct genlmsghdr`: command u8, version u8, reserved u16.
+const GENERIC_HEADER_LEN: usize = 4;
+/// Both families have had one version only.
+const VERSION: u8 = 1;
+/// `struct nlattr`: length u16, type u16.
+const ATTRIBUTE_HEADER_LEN: usize = 4;
+/// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`, which are no part of the type.
+const NESTED: u16 = 0x8000;
+const TYPE_BITS: u16 = 0x3fff;
+
+/// The family, with a socket for questions to it.
+#[derive(Debug)]
+pub(super) struct Ethtool {
+    asker: Asker,
+    family: u16,
+}
+
+impl Ethtool {
+    /// Finds the family.
+    ///
+    /// # Errors
+    /// When the kernel has none.
+    pub(super) fn open(buffer: &mut [u8]) -> Result<Self, AskError> {
+        let mut asker = Asker::generic()?;
+        let mut family = None;
+        let name = attribute(CTRL_ATTR_FAMILY_NAME, FAMILY_NAME);
+        asker.ask(
+            buffer,
+            &mut |listing| {
+                let Listing::Object(frame) = listing else { return };
+                let id = attributes(body(&frame)).find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID);
+                family = family.or(id.and_then(|(_, value)| value.try_into().ok()));
+            },
+            |octets, sequence| {
+                put(octets, CONTROLLER, CTRL_CMD_GETFAMILY, NLM_F_ACK, sequence, &name)
+            },
+        )?;
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no ethtool family");
+        Ok(Self { asker, family: family.map(u16::from_ne_bytes).ok_or_else(missing)? })
+    }
+
+    /// What one link says; `None` when it is gone or has no such settings.
+    pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
+        let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
+        let (family, mut found) = (self.family, None);
+        let asked = self.asker.ask(
+            buffer,
+            &mut |listing| {
+                if let Listing::Object(frame) = listing {
+                    found = ethernet(&frame);
+                }
+            },
+            |octets, sequence| {
+                put(octets, family, ETHTOOL_MSG_LINKMODES_GET, NLM_F_ACK, sequence, &header);
+            },
+        );
+        asked.ok().and(found)
+    }
+
+    /// What all links say that have such settings.
+    ///
+    /// # Errors
+    /// As of any listing.
+    pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, AskError> {
+        let (family, header, mut found) = (self.family, header(&[]), Vec::new());
+        self.asker.repeat(
+            buffer,
+            &mut |listing| match listing {
+                Listing::Begin => found.clear(),
+                Listing::Object(frame) => found.extend(ethernet(&frame)),
+            },
+            |octets, sequence| {
+                put(octets, family, ETHTOOL_MSG_LINKMODES_GET, NLM_F_DUMP, sequence, &header);
+            },
+        )?;
+        Ok(found)
+    }
+}
+
+/// Appends a request.
+fn put(octets: &mut Vec<u8>, family: u16, command: u8, flags: u16, sequence: u32, body: &[u8]) {
+    let length = HEADER_LEN + GENERIC_HEADER_LEN + body.len();
+    put_header(octets, length, family, NLM_F_REQUEST | flags, sequence);
+    octets.extend([command, VERSION, 0, 0]);
+    octets.extend(body);
+}
+
+/// Which link is asked for, and in what form the answer is to be.
+fn header(link: &[u8]) -> Vec<u8> {
+    let inner = [link, &attribute(ETHTOOL_A_HEADER_FLAGS, &COMPACT.to_ne_bytes())].concat();
+    attribute(NESTED | ETHTOOL_A_LINKMODES_HEADER, &inner)
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = ATTRIBUTE_HEADER_LEN + value.len();
+    let mut octets = Vec::with_capacity(aligned(length));
+    octets.extend(u16::try_from(length).unwrap_or(u16::MAX).to_ne_bytes());
+    octets.extend(kind.to_ne_bytes());
+    octets.extend(value);
+    octets.resize(aligned(length), 0);
+    octets
+}
+
+/// The attributes of a message of generic netlink.
+fn body<'a>(frame: &Frame<'a>) -> &'a [u8] {
+    frame.payload.get(GENERIC_HEADER_LEN..).unwrap_or_default()
+}
+
+/// Types and values; ends early where they are malformed.
+fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let [a, b, c, d, ..] = *octets else { return None };
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let value = octets.get(ATTRIBUTE_HEADER_LEN..length)?;
+        octets = octets.get(aligned(length)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([c, d]) & TYPE_BITS, value))
+    })
+}
+
+/// The settings that an answer tells, of the link that it names.
+fn ethernet(frame: &Frame<'_>) -> Option<Ethernet> {
+    let mut found = Ethernet::default();
+    for (kind, value) in attributes(body(frame)) {
+        let octet = value.first();
+        match kind {
+            ETHTOOL_A_LINKMODES_HEADER => {
+                let mut inner = attributes(value);
+                let (_, name) = inner.find(|(kind, _)| *kind == ETHTOOL_A_HEADER_DEV_NAME)?;
+                let name = name.strip_suffix(b"\0").unwrap_or(name);
+                found.link = std::str::from_utf8(name).ok()?.into();
+            }
+            ETHTOOL_A_LINKMODES_AUTONEG => found.auto_negotiate = octet.map(|octet| *octet != 0),
+            ETHTOOL_A_LINKMODES_SPEED => {
+                found.speed_mbps = u32_at(value, 0).filter(|speed| ![0, UNKNOWN].contains(speed));
+            }
+            ETHTOOL_A_LINKMODES_DUPLEX => {
+                found.duplex = match octet {
+                    Some(&DUPLEX_HALF) => Some(Duplex::Half),
+                    Some(&DUPLEX_FULL) => Some(Duplex::Full),
+                    _ => None,
+                }
+            }
+            _ => {}
+        }
+    }
+    (!found.link.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_whatever_is_in_them() {
+        let name = attribute(ETHTOOL_A_HEADER_DEV_NAME, b"eth0\0");
+        let header = attribute(NESTED | ETHTOOL_A_LINKMODES_HEADER, &name);
+        let speed = |speed: u32| attribute(ETHTOOL_A_LINKMODES_SPEED, &speed.to_ne_bytes());
+        let duplex = |duplex: u8| attribute(ETHTOOL_A_LINKMODES_DUPLEX, &[duplex]);
+        let autoneg = |on: u8| attribute(ETHTOOL_A_LINKMODES_AUTONEG, &[on]);
+        let check =
+            |parts: &[Vec<u8>], want: Option<(Option<u32>, Option<Duplex>, Option<bool>)>| {
+                let payload = [vec![0; GENERIC_HEADER_LEN], parts.concat()].concat();
+                let frame = Frame { kind: 20, flags: 0, sequence: 1, payload: &payload };
+                let found = ethernet(&frame);
+                assert_eq!(found.map(|it| (it.speed_mbps, it.duplex, it.auto_negotiate)), want);
+            };
+        let full = Some(Duplex::Full);
+        check(
+            &[header.clone(), autoneg(1), speed(1000), duplex(1)],
+            Some((Some(1000), full, Some(true))),
+        );
+        check(
+            &[header.clone(), autoneg(0), duplex(0)],
+            Some((None, Some(Duplex::Half), Some(false))),
+        );
+        check(&[header.clone(), speed(UNKNOWN), duplex(0xff)], Some((None, None, None)));
+        check(&[speed(1000)], None);
+        check(&[header, vec![0xff, 0xff, 5, 0, 1]], Some((None, None, None)));
+        check(&[vec![3, 0, 1, 0]], None);
+    }
+}
