@@ -219,8 +219,8 @@ pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
 }
 
 /// A path, a name or a value for an error text, at most [`EXCERPT`] octets of it.
-pub fn excerpt(of: impl fmt::Display) -> String {
-    cut_text(&of, EXCERPT)
+pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
+    cut_text(text, EXCERPT)
 }
 
 fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
