@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::v1::password_request::crypto_hash::HashType;
@@ -18,12 +19,13 @@ use holdfast_proto::gnsi::credentialz::v1::user_policy::{
 };
 use holdfast_proto::gnsi::credentialz::v1::{self as wire, account_credentials::AuthorizedKey};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::eventually::eventually;
+use holdfast_tests::eventually::{PATIENCE, eventually};
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::{Cut, Rotation};
 use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, PORT, Proof, SshBox};
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -57,6 +59,19 @@ pub(crate) async fn accounts(client: &mut Client) -> Accounts {
 
 async fn hosts(client: &mut Client) -> Hosts {
     Rotation::open(|requests| client.rotate_host_parameters(requests)).await.unwrap()
+}
+
+/// Opens a rotation after one whose stream broke: what that tried may still be on its way back, which is UNAVAILABLE.
+async fn hosts_when_free(client: &mut Client) -> Hosts {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Rotation::open(|requests| client.rotate_host_parameters(requests)).await {
+            Err(busy) if busy.code() == Code::Unavailable && Instant::now() < deadline => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 pub(crate) fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {
@@ -220,7 +235,7 @@ async fn keys_and_certificates_log_in_and_no_longer_after_a_roll_back() {
     stays_out(&ssh, Proof::Key(&one)).await;
     assert!(!ssh.place("etc/ssh/sshd_config.d/00-holdfast.conf").exists(), "all is as it was");
 
-    let mut host = hosts(&mut client).await;
+    let mut host = hosts_when_free(&mut client).await;
     let key = wire::PublicKey {
         public_key: std::fs::read(authority.with_extension("pub")).unwrap().into(),
         key_type: wire::KeyType::Ed25519.into(),
