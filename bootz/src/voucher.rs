@@ -140,7 +140,7 @@ impl Voucher {
     }
 }
 
-/// What a certificate has that marks it as the identity of a box (IEEE 802.1AR section 8): vendors sign those below the
+/// The mark of a certificate that is the identity of a box (IEEE 802.1AR section 8): vendors sign those below the
 /// same root as their vouchers, and the key of no box may make vouchers for the others.
 fn mark_of_box(certificate: &Certificate) -> Option<&'static str> {
     let inner = certificate.tbs_certificate();

@@ -1,4 +1,4 @@
-//! Who gives the kernel the host name: this process, or a helper that can do nothing else.
+//! Gives the kernel the host name, from this process or from a helper that can do nothing else.
 //!
 //! `sethostname` needs CAP_SYS_ADMIN, which stands for a hundred other things. Capabilities belong to threads, and the
 //! threads of a process share their memory, so a thread that kept it would keep it for whoever takes over any other. A

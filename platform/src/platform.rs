@@ -23,7 +23,7 @@ pub struct PlatformSettings {
     pub netns: NetnsSetting,
     /// The folder that stands for its `/` where files are written.
     pub root: PathBuf,
-    /// Who gives the kernel the host name; with a namespace the thread that has entered it does.
+    /// The part that gives the kernel the host name; with a namespace, the thread that has entered it.
     pub hostname: HostnameWriter,
     /// Where secrets are found when they are written.
     pub vault: Arc<dyn Vault>,

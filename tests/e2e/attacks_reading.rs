@@ -1,4 +1,4 @@
-//! What somebody who may only read can do to the box by asking: nothing.
+//! Attacks by a user who may only read: none of them harms the box.
 
 use holdfast_config::Limit;
 use holdfast_config::limits::{

@@ -31,7 +31,7 @@ fn proto(values: Vec<String>) -> Typed {
     Typed::LeaflistVal(ScalarArray { element: values.into_iter().map(value).collect() })
 }
 
-/// It names the limit, its figure and the place, and no more of the request than an excerpt.
+/// The refusal names the limit, its figure and the place, and no more of the request than an excerpt.
 #[track_caller]
 fn check_over(status: &Status, limit: &Limit, place: &str) {
     let text = status.message();

@@ -26,7 +26,7 @@ const STATE_ALONE: [&str; 4] = [
     "source-records",
 ];
 
-/// What a controller keeps of `/` by Subscribe ONCE in PROTO: configuration, and the keys of all entries.
+/// The tree that a controller keeps of `/` by Subscribe ONCE in PROTO: configuration, and the keys of all entries.
 async fn read_tree(client: &GnmiClient) -> Value {
     let mut list = subscribe_to(Mode::Once, &[("/", gnmi::SubscriptionMode::TargetDefined)]);
     list.encoding = gnmi::Encoding::Proto.into();
@@ -202,7 +202,7 @@ async fn a_tree_that_was_read_is_sent_back() {
     assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"]);
 }
 
-/// The same by a controller in Go, with its own reading of the protocol.
+/// Sends the tree back by a controller in Go, with its own reading of the protocol.
 #[tokio::test]
 async fn a_controller_sends_back_what_it_read() {
     let (net, agent, client) = box_with_a_port().await;

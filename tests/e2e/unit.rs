@@ -24,7 +24,7 @@ use crate::documents::port;
 use crate::factory::serves;
 use crate::probe::{System, ping, pinged};
 
-/// What `systemd-analyze security` may say of the plain unit at most, in tenths: 2.1 with version 252, whose every
+/// The exposure of the plain unit by `systemd-analyze security` at most, in tenths: 2.1 with version 252, whose every
 /// remaining point is in the user guide; later versions weigh a little differently.
 const MAX_EXPOSURE: u32 = 25;
 /// The capability that the agent gives up, as a bit of `CapEff`.
@@ -41,7 +41,7 @@ fn set(path: &str, name: &str) -> Option<u64> {
     u64::from_str_radix(&status(path, name)?, 16).ok()
 }
 
-/// What all threads of the agent may do together.
+/// The capabilities of all threads of the agent together.
 fn effective(agent: &AgentProcess) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap();
     let sets = tasks.flatten().filter_map(|task| {

@@ -13,7 +13,7 @@ pub struct Limit {
     pub name: &'static str,
     /// The largest amount that is accepted.
     pub figure: usize,
-    /// What is counted, in the plural.
+    /// The thing that is counted, in the plural.
     pub unit: &'static str,
     /// Why it is this figure.
     pub reason: &'static str,

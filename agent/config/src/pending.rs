@@ -18,14 +18,14 @@ use crate::union::{Prov, native_list, openconfig_list};
 pub struct PendingEntry {
     /// The entry in the native model.
     pub native: InstancePath,
-    /// The same in OpenConfig, where that has it.
+    /// The leaf in OpenConfig, where that has it.
     pub openconfig: Option<InstancePath>,
     /// Native leaves any of which would do; none when a shell lacks no particular one.
     pub missing: Vec<SmolStr>,
 }
 
 impl Configuration {
-    /// What waits for a leaf, outer entries before those within. Looks at every entry.
+    /// Entries that wait for a leaf, outer ones before those within. Looks at every entry.
     pub fn pending_entries(&self) -> Vec<PendingEntry> {
         let mut finder = Finder { models: self.models(), place: Vec::new(), found: Vec::new() };
         let openconfig = self.layers().tree(LayerKey::CLIENT_OPENCONFIG).root();
@@ -117,7 +117,7 @@ impl Finder<'_> {
     }
 }
 
-/// Whether an entry has leaves other than its keys: one that has none is there for what is in it.
+/// True when an entry has leaves other than its keys: one that has none is there for what is in it.
 fn says_anything(anchor: &Anchor) -> bool {
     anchor.leaves.iter().any(|leaf| leaf.key.is_none())
 }

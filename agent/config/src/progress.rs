@@ -25,7 +25,7 @@ pub enum Stop {
     Abandoned,
 }
 
-/// What the payloads of one request have brought so far. All that read them count into the same one.
+/// Progress of the payloads of one request. All that read them count into the same one.
 #[derive(Debug, Default)]
 pub struct Progress {
     entries: AtomicUsize,

@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// What comes of a call whose service reads all of it and ends with `trailers`.
+    /// The outcome of a call whose service reads all of it and ends with `trailers`.
     async fn call(method: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
         let heard = Arc::new(OnceLock::new());
         let hears = heard.clone();

@@ -27,7 +27,7 @@ use tracing::warn;
 
 use crate::{process, reboot::Extent, settings::RunSettings};
 
-/// What the process of the helper is called.
+/// The name of the helper's process.
 pub const HELPER_NAME: &std::ffi::CStr = c"holdfast-host";
 /// The hidden subcommand that becomes the helper.
 pub const HELPER_COMMAND: &str = "name-host";
@@ -38,7 +38,7 @@ const HELPER_IS_THERE: &str = "HOLDFAST_HOSTNAME_HELPER";
 /// Says that the program was run anew after it had given something up, so that it never does so for ever.
 const IS_LIMITED: &str = "HOLDFAST_LIMITED";
 
-/// What the agent works with at most, when it is given it.
+/// The capabilities that the agent works with at most, when it is given them.
 const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, routes, variables of /proc/sys/net
     .union(CapabilitySet::NET_RAW) // ping, traceroute, DHCP
     .union(CapabilitySet::NET_BIND_SERVICE) // ports below 1024: DHCP, and a listener that is given one

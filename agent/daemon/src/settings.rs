@@ -97,7 +97,7 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
-    /// Whose names a client certificate may give as `username` without a password: those that stand in it, or anyone's, as gNMI has it
+    /// Names that a client certificate may give as `username` without a password: those that stand in it, or anyone's, as gNMI has it
     #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
     pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]

@@ -53,7 +53,7 @@ impl Device {
         self.agent_in(options, &[])
     }
 
-    /// The same with these variables in its environment.
+    /// Starts an agent with these variables in its environment.
     fn agent_in(&self, options: &[&str], variables: &[(&str, &str)]) -> Agent {
         let notify = self.folder.path().join("notify");
         let _of_an_earlier_start = fs::remove_file(&notify);

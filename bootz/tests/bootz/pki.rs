@@ -82,7 +82,7 @@ pub(crate) fn numbered(name: &str, kind: Kind, authority: &Party, serial: Option
     changed(name, kind, authority, |params| params.serial_number = serial.map(SerialNumber::from))
 }
 
-/// The same with a certificate that is changed before it is signed.
+/// Makes a certificate that is changed before it is signed.
 pub(crate) fn changed(
     name: &str,
     kind: Kind,

@@ -45,7 +45,7 @@ pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::ADDRESS).str(link)
 }
 
-/// Whether an address is a secondary one where that was asked. Somebody else's is used as it is.
+/// Checks that an address is a secondary one where that was asked. A foreign one is used as it is.
 fn stands_as_asked(expected: &Address, shown: &Address) -> bool {
     let theirs = shown.facts.as_ref().is_some_and(|facts| !facts.ours);
     !expected.secondary || shown.secondary || theirs

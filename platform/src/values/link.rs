@@ -31,7 +31,7 @@ pub struct Link {
     pub subinterface_description: Option<SmolStr>,
     /// With `Some(false)`, IPv4 addresses of the configuration wait. Intended only: the kernel has no such switch.
     pub ipv4_enabled: Option<bool>,
-    /// Whether the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` where it has none at all.
+    /// True when the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` where it has none at all.
     pub ipv6_enabled: Option<bool>,
     /// IPv4 forwarding of this interface; carried out as a [`Forwarding`] part.
     pub ipv4_forwarding: Option<bool>,
@@ -200,7 +200,7 @@ pub struct LinkFacts {
     /// A bridge whose spanning tree changed just now (`IFLA_BR_TOPOLOGY_CHANGE`): until it has settled, the kernel shows
     /// and uses a shorter ageing time than the one that was set.
     pub ages_faster: bool,
-    /// Somebody took our alternative name off since it was seen. The link is known as ours by its index.
+    /// Our alternative name was taken off since it was seen. The link is known as ours by its index.
     #[serde(default)]
     pub mark_lost: bool,
 }
@@ -254,7 +254,7 @@ pub struct Port {
     pub link: SmolStr,
 }
 
-/// Whether both ends of a cable may send at once.
+/// True when both ends of a cable may send at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Duplex {
     /// One at a time.
@@ -273,7 +273,7 @@ impl Duplex {
     }
 }
 
-/// What the driver of a link says of its cable. Observed only; links without a driver that says anything have none.
+/// Facts about the cable of a link, from its driver. Observed only; links without a driver that says anything have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethernet {
     /// The link.
@@ -282,7 +282,7 @@ pub struct Ethernet {
     pub speed_mbps: Option<u32>,
     /// `None`: not known.
     pub duplex: Option<Duplex>,
-    /// Whether both ends settle the two between them. `None`: the driver does not say.
+    /// True when both ends settle speed and duplex between them. `None`: the driver does not say.
     pub auto_negotiate: Option<bool>,
 }
 

@@ -25,7 +25,7 @@ pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError
     parse_counted(schema, text, &Progress::default())
 }
 
-/// The same of a text that is part of a request, for as long as somebody waits for it. Each line that opens a list
+/// Reads a text that is part of a request, for as long as its client waits for it. Each line that opens a list
 /// entry counts.
 ///
 /// # Errors

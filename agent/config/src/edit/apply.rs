@@ -32,7 +32,7 @@ pub(crate) struct Session<'a> {
     /// What the operations named, to tell which one a later problem is about.
     pub(super) attribution: Attribution<'a>,
     pub(super) ports: FactoryPorts<'a>,
-    /// What is added to leaf-lists, which the layers do not hold yet.
+    /// Additions to leaf-lists that the layers do not hold yet.
     pub(super) additions: Additions,
     /// What texts of the command line said is to be gone.
     pub(super) negations: Vec<Negation>,

@@ -87,7 +87,7 @@ pub enum Cause {
     Incomplete,
     #[error("it means nothing without `{0}`")]
     NoneOf(String),
-    /// It is more than one request, or one configuration, may have.
+    /// More than one request, or one configuration, may have.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     /// Its author has gone.

@@ -85,7 +85,7 @@ pub fn parse<M: Clone + Send + Sync>(
     parse_counted(schema, target, text, flavour, writable, meta, &Progress::default())
 }
 
-/// The same of one of several documents that are counted together, for as long as somebody waits for them.
+/// Parses one of several documents that are counted together, for as long as their client waits for them.
 ///
 /// # Errors
 /// As [`parse`]; and when all of them bring more than a configuration may have, or nobody waits any more.

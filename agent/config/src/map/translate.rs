@@ -180,7 +180,7 @@ impl Map {
         }
     }
 
-    /// Whether an OpenConfig leaf is a key of its list, or repeats one: see [`is_key`](crate::tree::is_key).
+    /// True when an OpenConfig leaf is a key of its list, or repeats one: see [`is_key`](crate::tree::is_key).
     pub(crate) fn is_openconfig_key(&self, leaf: NodeId) -> bool {
         self.keys[leaf.0 as usize]
     }

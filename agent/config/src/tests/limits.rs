@@ -202,7 +202,7 @@ fn deletes_that_look_through_lists_are_counted() {
     check_over(&WILDCARD_DELETES, &[&all.join("; ")], operation, path);
 }
 
-/// What a client sends is repeated to it in part, whatever is wrong with it.
+/// Refusals repeat a part of the request to its client, whatever is wrong with it.
 #[test]
 fn no_refusal_repeats_more_of_a_request_than_an_excerpt() {
     let long = "x".repeat(1 << 20);

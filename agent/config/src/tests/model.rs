@@ -135,7 +135,7 @@ impl Request {
         }
     }
 
-    /// What it does to a plain map, and to the set of entries that were given as such.
+    /// The effect of the operation on a plain map, and to the set of entries that were given as such.
     fn apply(&self, held: &mut Held, given: &mut BTreeSet<String>) {
         let bare = |path: String| path.trim_start_matches("native:").to_owned();
         let entry = bare(self.path(None));

@@ -178,7 +178,7 @@ fn a_shell_leaves_a_lease_alone() {
     assert!(!lines_effective(&own).join(" ").contains("10.0.0.9"), "an address of its own does");
 }
 
-/// What boot holds of an interface is not reserved from a shell.
+/// A shell is not refused for leaves of the interface that boot holds.
 #[test]
 fn a_shell_beside_what_boot_holds() {
     let boot = "update native:/interfaces/interface[name=eth0]/mtu 1400";

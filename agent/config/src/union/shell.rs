@@ -13,7 +13,7 @@ use crate::map::{Anchor, Map, leaf_at};
 use crate::tree::{Branch, Child, Found, List};
 
 impl Map {
-    /// Whether an OpenConfig entry and all that is below it say nothing but their keys.
+    /// True when an OpenConfig entry and all that is below it say nothing but their keys.
     pub(crate) fn is_shell(&self, entry: &Branch<Mark>) -> bool {
         entry.children().iter().all(|(node, child)| match child {
             Child::Leaf(_) => self.is_openconfig_key(*node),
@@ -22,7 +22,7 @@ impl Map {
         })
     }
 
-    /// The same of whatever stands at an OpenConfig path.
+    /// Looks at the node of an OpenConfig path in the same way.
     pub(crate) fn says_only_keys(&self, found: Found<'_, Mark>) -> bool {
         match found {
             Found::Leaf(_) => false,
@@ -31,7 +31,7 @@ impl Map {
         }
     }
 
-    /// Whether anything but keys is in what `new` does not share with `old`. Costs what they do not share.
+    /// True when anything but keys is in the part of `new` that it does not share with `old`. Costs what they do not share.
     fn adds_more_than_keys(
         &self,
         old: Option<&Arc<Branch<Mark>>>,
@@ -88,7 +88,7 @@ impl<'a> Union<'a> {
         Some(own)
     }
 
-    /// Whether client native asks for a leaf of the entry itself: then a shell is an entry like any other.
+    /// True when client native asks for a leaf of the entry itself: then a shell is an entry like any other.
     fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
         let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
         anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {

@@ -59,7 +59,7 @@ struct Shared {
 /// Attempts of one source.
 #[derive(Debug)]
 struct Lane {
-    /// Who of them is in line for a place.
+    /// The one of them that is in line for a place.
     turn: Semaphore,
     /// One of them was settled.
     settled: Notify,

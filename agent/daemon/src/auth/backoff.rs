@@ -63,10 +63,10 @@ pub(super) struct BackOff {
     names: RandomState,
 }
 
-/// What becomes of an attempt.
+/// The decision about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is charged, and may compare after this delay.
+    /// The attempt is charged, and may compare after this delay.
     Charged { delay: Duration },
     /// As many are under way as may fail for nothing: it has to wait until one of them is decided.
     Later,
@@ -118,7 +118,7 @@ impl BackOff {
     }
 }
 
-/// What failures cost in one table.
+/// The cost of failures in one table.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     /// Failures that cost nothing, and attempts that may be under way beside each other.
@@ -148,7 +148,7 @@ impl Rates {
     }
 }
 
-/// What a table says about an attempt.
+/// The answer of a table about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Free,

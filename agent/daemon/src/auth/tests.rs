@@ -66,7 +66,7 @@ impl Rig {
         async move { authenticator.identify(credentials, &peer).await }
     }
 
-    /// What a login on a new connection comes to, as text.
+    /// The outcome of a login on a new connection, as text.
     async fn answer(&self, address: &str, name: &str, password: &str) -> String {
         outcome(&self.login(&peer(address), name, password).await)
     }

@@ -71,7 +71,7 @@ struct Shared {
 struct Given {
     /// For new logins: what is final, or what is tried.
     in_force: BTreeMap<SmolStr, Arc<UserEntry>>,
-    /// What is final.
+    /// The final state.
     last: BTreeMap<SmolStr, Arc<UserEntry>>,
 }
 

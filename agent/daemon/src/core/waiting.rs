@@ -5,7 +5,7 @@ use holdfast_config::{Configuration, InstancePath, PendingEntry};
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Detail, Key, State, Status};
 
-/// What a shell waits for that lacks no leaf in particular.
+/// The reason of a pending shell that lacks no leaf in particular.
 const ANY_LEAF: &str = "a leaf of its own";
 
 /// Those entries, as values that are PENDING.

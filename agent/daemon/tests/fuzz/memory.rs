@@ -1,4 +1,4 @@
-//! What the process has allocated, and the most it had.
+//! Counts the octets that the process has allocated, and the most it had.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe by its trait; each call is handed on as it came"
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// What `act` returns, and how many octets more than before it the process had at most.
+/// Runs `act`; returns its result, and the octets that the process had at most above those of before.
 pub(crate) fn most_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);

@@ -39,9 +39,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const SILENCE: Duration = Duration::from_millis(100);
 /// Frames of a stream that are read.
 const FRAMES: usize = 256;
-/// What a call may take of memory, whatever it asks for: an answer of the largest size while it is made, and room.
+/// Octets of memory that a call may take, whatever it asks for: an answer of the largest size while it is made, and room.
 const BOUND: usize = 512 << 20;
-/// What it may take besides, for each octet of its request: messages of two octets each become structures.
+/// Octets of memory that it may take besides, for each octet of its request: messages of two octets each become structures.
 const BOUND_FOR_EACH_OCTET: usize = 100;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);

@@ -47,7 +47,7 @@ pub struct Cursor {
     after_ns: u64,
     /// Records that were asked for are gone, and that is not told yet.
     lost: bool,
-    /// What was dropped up to here was told, or not asked for.
+    /// Records that were dropped up to here were sent, or not asked for.
     excused_ns: u64,
     /// Nothing was told so far, of all that there is.
     from_the_beginning: bool,

@@ -31,7 +31,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         Self { windows: HashMap::new() }
     }
 
-    /// What is to be taken down of a call that was refused now: itself, or nothing yet; before that, what is due.
+    /// The records that a call which was refused now adds: those that are due, then its own, or nothing yet.
     pub fn add(&mut self, now_ns: u64, key: K, account: Account) -> Vec<Account> {
         let mut records = self.due(now_ns);
         if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&key) {

@@ -63,7 +63,7 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     Some(link)
 }
 
-/// What the variable `disable_ipv6` of the link says; nothing from a kernel without IPv6.
+/// The variable `disable_ipv6` of the link; nothing from a kernel without IPv6.
 fn ipv6_enabled(families: &[AfSpecUnspec]) -> Option<bool> {
     let ipv6 = families.iter().find_map(|family| match family {
         AfSpecUnspec::Inet6(facts) => Some(facts),

@@ -287,7 +287,7 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     own
 }
 
-/// What a link was before us, and what others have put there since where `applied` leaves it open.
+/// The attributes of a link before us, and those that others have set since where `applied` leaves them open.
 fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
     let mut anew = before.clone();
     if applied.description.is_none() {

@@ -75,7 +75,7 @@ impl Ethtool {
         Ok(Self { asker, family: family.map(u16::from_ne_bytes).ok_or_else(missing)? })
     }
 
-    /// What one link says; `None` when it is gone or has no such settings.
+    /// The answer of one link; `None` when it is gone or has no such settings.
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
         let (family, mut found) = (self.family, None);
@@ -93,7 +93,7 @@ impl Ethtool {
         asked.ok().and(found)
     }
 
-    /// What all links say that have such settings.
+    /// Answers of all links that have such settings.
     ///
     /// # Errors
     /// As of any listing.

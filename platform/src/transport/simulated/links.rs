@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// What becomes of a link when IPv6 is switched on it. Nobody is told of it but by the addresses that go.
+    /// Carries out the switch of IPv6 on a link. The kernel announces it by the addresses that go, and by nothing else.
     pub(super) fn ipv6_switched(&mut self, path: &str, value: &str) {
         let its = |link: &&SimLink| disable_ipv6_path(&link.name) == path;
         let index = self.links.values().find(its).map(|link| link.index);

@@ -326,13 +326,13 @@ pub(super) fn subscribe(list: gnmi::SubscriptionList) -> SubscribeRequest {
 /// How a client goes on once it has sent the finalize of a rotation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FinalizingClient {
-    /// It closes its side of the stream without waiting for anything.
+    /// Closes its side of the stream without waiting for anything.
     Closes,
-    /// It waits for another message first.
+    /// Waits for another message first.
     Waits,
 }
 
-/// What becomes of the stream of a rotation after its finalize.
+/// The stream of a rotation after its finalize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Afterwards {
     Ends,

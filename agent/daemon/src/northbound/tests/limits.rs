@@ -1,4 +1,4 @@
-//! What a request may ask for, and which of several mistakes is told.
+//! Limits of a request, and the order in which its mistakes are told.
 
 use holdfast_config::Limit;
 use holdfast_config::limits::{
