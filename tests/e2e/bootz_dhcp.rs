@@ -6,6 +6,7 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::bootz::{
     Bootstrap, GATEWAY, Given, IMAGE, IMAGE_SHA256, LEASED, LEASED_V6, PORT, Server, bootz, image,
 };
+use holdfast_tests::dhcp::HostileDhcp;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
@@ -96,6 +97,27 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
     agent.set_options(&options);
     agent.restart().await;
     assert_eq!((net.addresses(PORT), net.routes("150")), (Vec::new(), Vec::new()));
+}
+
+/// A DHCP server that cannot be believed: the box takes nothing from it, stays in service, and finds the right one.
+#[tokio::test]
+async fn a_dhcp_server_that_means_no_good_costs_little() {
+    const MOST_MEMORY: u64 = 32 << 20;
+    let net = Netns::enter();
+    let bootstrap = Bootstrap::factory_new(&net, given());
+    bootstrap.server.ip("route add default dev box0"); // for answers by broadcast
+    let hostile = HostileDhcp::start(&bootstrap.server);
+    let agent = delivered(&net, &bootstrap, &[]).await;
+    let before = agent.resident_bytes();
+    eventually("the box asks again", || hostile.answered() > 1).await;
+    assert!(serves(&agent).await, "everybody else is served");
+    let more = agent.resident_bytes().saturating_sub(before);
+    assert!(more < MOST_MEMORY, "{more} octets more");
+    assert_eq!((net.addresses(PORT), net.routes("150").len()), (Vec::new(), 0));
+
+    drop(hostile);
+    let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    is_bootstrapped(&agent).await;
 }
 
 /// The emulator answers only who asks for the option. The agent's own services are in another namespace than the port.

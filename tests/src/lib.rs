@@ -12,6 +12,7 @@ pub mod bootz;
 pub mod browser;
 pub mod certificates;
 pub mod clients;
+pub mod dhcp;
 pub mod eventually;
 pub mod gnmi;
 pub mod monitor;
