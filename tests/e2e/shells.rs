@@ -152,9 +152,12 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     let client = agent.gnmi().await;
     port_with_route(&client, "eth0").await;
     eventually("ports show what their cables are", || net.has_settled()).await;
-    let has_link_local =
-        || net.ip("-6 address show dev eth1 scope link -tentative").contains("fe80");
-    eventually("the kernel has given its addresses", has_link_local).await;
+    // One that comes later would look like an object that a request has made.
+    for link in ["eth0", "eth1", "peer0", "peer1"] {
+        let given = || net.ip(&format!("-6 address show dev {link} scope link -tentative"));
+        let is_seen = || agent.show("values").contains(&format!("address/{link}/fe80"));
+        eventually(link, || given().contains("fe80") && is_seen()).await;
+    }
     (net, agent, client)
 }
 
