@@ -25,9 +25,10 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Streams of one connection that we reset because the client broke the protocol, counted over the connection's life;
 /// the next one ends it. Each reset waits in memory until the client reads it, and a client may read nothing: without
-/// this limit memory has none (RUSTSEC-2024-0003). tonic passes its own "no limit" over hyper's 1024. A client that is
-/// in order has some only when it opens more than [`MAX_STREAMS`] before it knows better, so as many are enough.
-const MAX_LOCAL_RESETS: usize = MAX_STREAMS as usize;
+/// this limit memory has none (RUSTSEC-2024-0003). tonic passes its own "no limit" over hyper's figure, which is this
+/// one. A client that is in order has a few: the body of a call that was refused at its headers is an error of the
+/// protocol where it comes after the stream is forgotten, in a burst of more than fifty of them a second.
+const MAX_LOCAL_RESETS: usize = 1024;
 /// Streams of one connection that the client reset before we looked at them; one more ends the connection
 /// (CVE-2023-44487, "rapid reset"). It is h2's own figure, named so that no release changes it unseen.
 const MAX_PENDING_ACCEPT_RESETS: usize = 20;
