@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,7 +43,11 @@ const BOUND: usize = 512 << 20;
 /// Octets of memory that it may take besides, for each octet of its request: messages of two octets each become structures.
 const BOUND_FOR_EACH_OCTET: usize = 100;
 
-static PANICS: AtomicUsize = AtomicUsize::new(0);
+/// Octets of a request that a failure shows.
+const SHOWN: usize = 256;
+
+/// Panics of any thread, each with its place: the output of threads that are not the test's own is not shown.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// One call at a time: what it takes is measured.
 static RIG: LazyLock<Mutex<Rig>> = LazyLock::new(|| Mutex::new(Rig::start()));
 
@@ -59,7 +62,7 @@ impl Rig {
     fn start() -> Self {
         let told = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            PANICS.fetch_add(1, Ordering::SeqCst);
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
             told(info);
         }));
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -152,10 +155,15 @@ pub(crate) fn call(method: &str, messages: &[Vec<u8>]) {
         body.put_slice(message);
     }
     let (octets, body) = (body.len(), body.freeze());
+    let sent = body.slice(..octets.min(SHOWN));
     // A call that failed an assertion left nothing half done here.
     let rig = RIG.lock().unwrap_or_else(PoisonError::into_inner);
     let ((), most) = memory::most_during(|| rig.runtime.block_on(rig.answer(method, body)));
-    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "{method}: a task panicked");
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert!(panics.is_empty(), "{method}: a task panicked: {panics:?}");
     let bound = BOUND + octets * BOUND_FOR_EACH_OCTET;
-    assert!(most <= bound, "{method}: {most} octets of memory for a request of {octets}");
+    assert!(
+        most <= bound,
+        "{method}: {most} octets of memory for a request of {octets}: {sent:x?}"
+    );
 }
