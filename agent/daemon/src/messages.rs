@@ -151,7 +151,7 @@ impl Frames {
     }
 }
 
-/// What the client sends, on its way in.
+/// Body of a request, whose frames are held against the limit as they come in.
 struct Asked {
     body: Body,
     frames: Frames,
@@ -190,7 +190,7 @@ impl HttpBody for Asked {
     }
 }
 
-/// What the service answers, on its way out.
+/// Body of an answer, whose trailers say no more than an error text may.
 struct Answered {
     body: Body,
     exceeded: Exceeded,
