@@ -1,4 +1,5 @@
-//! Plausible requests out of octets: of every kind something, now and then very many, very long or very deep.
+//! Plausible requests out of octets: some of every kind, now and then very many, very long or very deep, and none larger
+//! than [`LARGEST`].
 
 use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::{self, TypedValue};
@@ -12,10 +13,13 @@ use prost::Message;
 pub(crate) struct Source {
     octets: Vec<u8>,
     used: usize,
+    /// Octets that the request may still grow by.
+    room: usize,
 }
 
-/// Octets of all paths of a request: larger ones take long to be written and read, and find nothing that these do not.
-const LARGEST: usize = 2 << 20;
+/// Octets of a request, about: repetitions of repetitions would otherwise come to gigabytes, which are refused by their
+/// length alone.
+const LARGEST: usize = 16 << 20;
 const NAMES: [&str; 16] = [
     "interfaces",
     "interface",
@@ -59,7 +63,7 @@ const LINES: [&str; 8] = [
 
 impl Source {
     pub(crate) fn new(octets: &[u8]) -> Self {
-        Self { octets: octets.to_vec(), used: 0 }
+        Self { octets: octets.to_vec(), used: 0, room: LARGEST }
     }
 
     fn below(&mut self, count: usize) -> usize {
@@ -76,20 +80,30 @@ impl Source {
         self.below(8) == 7
     }
 
-    /// Mostly few; up to `most`.
-    fn many(&mut self, most: usize) -> usize {
+    /// Mostly a few items of `size` octets each; up to `most` of them, as far as there is room.
+    fn many(&mut self, most: usize, size: usize) -> usize {
         let few = self.below(4);
-        if self.perhaps() { most >> self.below(12) } else { few }
+        let wanted = if self.perhaps() { most >> self.below(12) } else { few };
+        let count = wanted.min(self.room / size.max(1));
+        self.room -= count * size;
+        count
+    }
+
+    /// Some copies of these messages, one after the other and round again.
+    fn copies<M: Message + Clone>(&mut self, of: &[M], most: usize) -> Vec<M> {
+        let octets: usize = of.iter().map(M::encoded_len).sum();
+        let count = self.many(most, octets / of.len());
+        of.iter().cycle().take(count).cloned().collect()
     }
 
     fn text(&mut self) -> String {
         let value = self.one(&VALUES);
-        if self.perhaps() { "x".repeat(self.many(1 << 20)) } else { value.to_owned() }
+        if self.perhaps() { "x".repeat(self.many(1 << 20, 1)) } else { value.to_owned() }
     }
 
     fn path(&mut self) -> gnmi::Path {
         let names: Vec<&str> = match self.below(4) {
-            0 => (0..self.many(256)).map(|_| self.one(&NAMES)).collect(),
+            0 => (0..self.many(256, 16)).map(|_| self.one(&NAMES)).collect(),
             _ => self.one(&PATHS).to_vec(),
         };
         let elem = names.into_iter().map(|name| self.elem(name)).collect();
@@ -103,16 +117,15 @@ impl Source {
             elem.key.insert(key.to_owned(), self.text());
         }
         if self.perhaps() {
-            elem.key.extend((0..self.many(1 << 14)).map(|at| (format!("k{at}"), "1".to_owned())));
+            elem.key
+                .extend((0..self.many(1 << 14, 16)).map(|at| (format!("k{at}"), "1".to_owned())));
         }
         elem
     }
 
     fn paths(&mut self, most: usize) -> Vec<gnmi::Path> {
         let some: Vec<_> = (0..1 + self.below(4)).map(|_| self.path()).collect();
-        let octets: usize = some.iter().map(|path| path.encoded_len()).sum();
-        let count = self.many(most).min(some.len() * LARGEST / octets.max(1));
-        some.iter().cycle().take(count).cloned().collect()
+        self.copies(&some, most)
     }
 
     fn prefix(&mut self) -> Option<gnmi::Path> {
@@ -166,10 +179,8 @@ impl Source {
 
     fn updates(&mut self) -> Vec<gnmi::Update> {
         let some: Vec<_> = (0..1 + self.below(4)).map(|_| self.update()).collect();
-        // Of what is long already there is not more.
-        let is_long = some.iter().any(|it| it.encoded_len() > 1 << 12);
-        let count = if is_long { some.len() } else { self.many(1 << 12).max(some.len()) };
-        some.iter().cycle().take(count).cloned().collect()
+        let more = self.copies(&some, 1 << 12);
+        if more.is_empty() { some } else { more }
     }
 
     fn update(&mut self) -> gnmi::Update {
@@ -188,7 +199,7 @@ impl Source {
             2 => Typed::AsciiVal(self.lines()),
             3 => {
                 let entry = |at| TypedValue { value: Some(Typed::StringVal(format!("d{at}"))) };
-                let element = (0..self.many(1 << 16)).map(entry).collect();
+                let element = (0..self.many(1 << 16, 8)).map(entry).collect();
                 Typed::LeaflistVal(gnmi::ScalarArray { element })
             }
             4 => Typed::JsonVal(self.json().into()),
@@ -198,10 +209,10 @@ impl Source {
 
     fn lines(&mut self) -> String {
         let mut text = String::new();
-        for _ in 0..1 + self.many(1 << 8) {
+        for _ in 0..1 + self.many(1 << 8, 64) {
             text.push_str(self.one(&LINES));
             if self.perhaps() {
-                let words = (0..self.many(1 << 15)).map(|at| format!(" d{at}"));
+                let words = (0..self.many(1 << 15, 7)).map(|at| format!(" d{at}"));
                 text.extend(words);
             }
             text.push('\n');
@@ -212,15 +223,17 @@ impl Source {
     fn json(&mut self) -> String {
         let list = |items: Vec<String>| format!("[{}]", items.join(","));
         match self.below(8) {
-            0 => "[".repeat(self.many(1 << 20)),
-            1 => r#"{"interfaces":"#.repeat(self.many(1 << 16)),
-            2 => list((0..self.many(1 << 16)).map(|at| format!("\"d{at}\"")).collect()),
+            0 => "[".repeat(self.many(1 << 20, 1)),
+            1 => r#"{"interfaces":"#.repeat(self.many(1 << 16, 14)),
+            2 => list((0..self.many(1 << 16, 9)).map(|at| format!("\"d{at}\"")).collect()),
             3 => format!("\"{}\"", self.text()),
-            4 => format!("{{\"interface\":{}}}", list(vec!["{}".to_owned(); self.many(1 << 21)])),
+            4 => {
+                format!("{{\"interface\":{}}}", list(vec!["{}".to_owned(); self.many(1 << 21, 3)]))
+            }
             5 => {
                 let entry =
                     |at| format!(r#"{{"name":"v{at}","config":{{"name":"v{at}","mtu":1414}}}}"#);
-                let entries = list((0..self.many(1 << 6)).map(entry).collect());
+                let entries = list((0..self.many(1 << 6, 48)).map(entry).collect());
                 format!(r#"{{"openconfig-interfaces:interface":{entries}}}"#)
             }
             6 => r#"{"mtu":1414,"description":"x"}"#.to_owned(),
@@ -234,7 +247,7 @@ impl Source {
             0 => self.json(),
             1 => rule.to_owned(),
             _ => {
-                let rules = vec![rule; self.many(1 << 14)].join(",");
+                let rules = vec![rule; self.many(1 << 14, rule.len())].join(",");
                 format!(r#"{{"name":"p","allow_rules":[{rules}]}}"#)
             }
         };
@@ -278,7 +291,7 @@ impl Source {
             ..Default::default()
         };
         let mut chain = certz::CertificateChain { certificate: Some(certificate), parent: None };
-        for _ in 0..self.many(90) {
+        for _ in 0..self.many(90, chain.encoded_len()) {
             chain = certz::CertificateChain {
                 certificate: chain.certificate.clone(),
                 parent: Some(Box::new(chain)),
@@ -292,7 +305,7 @@ impl Source {
             }),
         };
         let entity = certz::Entity { version: self.text(), created_on: 1, entity: Some(entity) };
-        let entities = vec![entity; self.many(64)];
+        let entities = self.copies(&[entity], 64);
         let upload = certz::UploadRequest { entities };
         let upload = certz::rotate_certificate_request::RotateRequest::Certificates(upload);
         certz::RotateCertificateRequest {
@@ -310,11 +323,11 @@ impl Source {
         };
         let account = credentialz::AccountCredentials {
             account: "alice".to_owned(),
-            authorized_keys: vec![key; self.many(64)],
+            authorized_keys: self.copies(&[key], 64),
             version: self.text(),
             created_on: 1,
         };
-        let credentials = vec![account; self.many(64)];
+        let credentials = self.copies(&[account], 64);
         let request = credentialz::AuthorizedKeysRequest { credentials };
         let request = credentialz::rotate_account_credentials_request::Request::Credential(request);
         credentialz::RotateAccountCredentialsRequest {
@@ -330,7 +343,7 @@ impl Source {
             ..Default::default()
         };
         let request = credentialz::CaPublicKeyRequest {
-            ssh_ca_public_keys: vec![key; self.many(64)],
+            ssh_ca_public_keys: self.copies(&[key], 64),
             version: self.text(),
             created_on: 1,
         };

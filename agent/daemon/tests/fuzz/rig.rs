@@ -146,18 +146,20 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     (core, routes)
 }
 
-/// Calls a method with these messages. It answers without a panic, and takes no more memory than it may.
-pub(crate) fn call(method: &str, messages: &[Vec<u8>]) {
-    let mut body = BytesMut::new();
-    for message in messages {
-        body.put_u8(0); // not compressed
-        body.put_u32(u32::try_from(message.len()).unwrap());
-        body.put_slice(message);
-    }
-    let (octets, body) = (body.len(), body.freeze());
-    let sent = body.slice(..octets.min(SHOWN));
+/// Calls a method with the message that `make` gives. The method answers without a panic, and takes no more memory than it
+/// may. One thread at a time is in here, from the making of the message until it is gone: the memory that is counted is that
+/// of the whole process.
+pub(crate) fn call(method: &str, make: impl FnOnce() -> Vec<u8>) {
     // A call that failed an assertion left nothing half done here.
     let rig = RIG.lock().unwrap_or_else(PoisonError::into_inner);
+    let message = make();
+    let mut body = BytesMut::new();
+    body.put_u8(0); // not compressed
+    body.put_u32(u32::try_from(message.len()).unwrap());
+    body.put_slice(&message);
+    drop(message);
+    let (octets, body) = (body.len(), body.freeze());
+    let sent = body.slice(..octets.min(SHOWN));
     let ((), most) = memory::most_during(|| rig.runtime.block_on(rig.answer(method, body)));
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert!(panics.is_empty(), "{method}: a task panicked: {panics:?}");
