@@ -1,4 +1,4 @@
-//! A controller reads the whole tree and sends it back: case 11 of UNION.md section 6, on the real kernel.
+//! A controller reads the whole tree and sends it back: case 11 of section 6 of agent/config/UNION.md, on the real kernel.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! union_replace over a real channel and on a real kernel: UNION.md section 6, and the examples of
+//! union_replace over a real channel and on a real kernel: section 6 of agent/config/UNION.md, and the examples of
 //! the document with features that we have.
 
 use std::fs;

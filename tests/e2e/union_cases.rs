@@ -1,4 +1,4 @@
-//! The cases of UNION.md 6 that need a box with a factory configuration, or one that booted with one.
+//! The cases of section 6 of agent/config/UNION.md that need a box with a factory configuration, or one that booted with one.
 //!
 //! Each union_replace is tried first: committed with a window, and taken back.
 

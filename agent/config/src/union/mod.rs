@@ -4,6 +4,8 @@
 //! entry of every layer side by side, in the old and in the new version. Where a layer did not
 //! change, both are the same memory and nothing is done: the work is in proportion to the change.
 //! From scratch is the change from nothing.
+//!
+//! UNION.md beside the manifest of this crate is the specification.
 
 mod entry;
 mod lease;
