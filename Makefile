@@ -40,9 +40,9 @@ e2e: ## the real binary in network namespaces, with clients that nobody here wro
 	tests/scripts/setup.sh test
 	tests/scripts/test.sh clients build e2e
 
-bench: ## each number beside its yardstick, measured in the same run
+bench: ## each number beside its yardstick, measured in the same run; writes tests/bench/BENCHMARKS.md
 	cargo build --release --workspace --bin holdfast --bin bench
-	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench"
+	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench" --markdown tests/bench/BENCHMARKS.md
 
 gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic
 	tests/scripts/clients.sh gnmic

@@ -3,7 +3,8 @@
 //! One table: each row has the agent's number, its yardstick, their ratio and the target. A missed target is
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
 //! `--all` adds the sizes of a release. `--smoke` makes everything small: it proves that each row comes to its end,
-//! also with an agent that is not optimised, and its figures mean nothing.
+//! also with an agent that is not optimised, and its figures mean nothing. `--markdown FILE` also puts the table into
+//! that document, in place of the one there.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -16,7 +17,10 @@ mod system;
 mod union;
 mod yardstick;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -83,11 +87,17 @@ impl Sizes {
     }
 }
 
+/// The lines between which the table of a Markdown document is.
+const TABLE_BEGIN: &str = "<!-- written by `make bench`: begin -->";
+const TABLE_END: &str = "<!-- end -->";
+
 const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let sizes = Sizes::asked();
+    let document = document()?;
+    anyhow::ensure!(document.is_none() || !sizes.is_smoke(), "--smoke measures nothing to keep");
     let mut table = Table { smoke: sizes.is_smoke(), ..Table::default() };
     table.engine(sizes.engine)?;
     if let Some((routes, pairs)) = sizes.system {
@@ -155,7 +165,20 @@ async fn main() -> Result<ExitCode> {
     agent.kill();
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
-    Ok(if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let ended = if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if let Some(document) = document {
+        table.write_into(&document).with_context(|| document.display().to_string())?;
+    }
+    Ok(ended)
+}
+
+/// The document that `--markdown` names.
+fn document() -> Result<Option<PathBuf>> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--markdown");
+    match arguments.next() {
+        None => Ok(None),
+        Some(_) => Ok(Some(arguments.next().context("--markdown needs a file")?.into())),
+    }
 }
 
 fn port() -> Value {
@@ -240,10 +263,13 @@ fn megabytes(octets: u64) -> f64 {
     octets / 1_000_000.0
 }
 
+/// One row: what is measured, the agent's figure, its yardstick, their ratio, the target.
+type Row = [String; 5];
+
 /// The rows that will be printed.
 #[derive(Debug, Default)]
 struct Table {
-    rows: Vec<String>,
+    rows: Vec<Row>,
     missed: bool,
     /// Small sizes say nothing about targets.
     smoke: bool,
@@ -327,18 +353,48 @@ impl Table {
                 format!("<= {target} {unit}, MISSED")
             }
         };
-        let row = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}");
-        eprintln!("{}", row.trim_end()); // at once: who waits sees what it waits for
+        let row = [what.to_owned(), ours.to_owned(), yardstick.to_owned(), ratio, verdict];
+        eprintln!("{}", line(&row)); // at once: who waits sees what it waits for
         self.rows.push(row);
     }
 
     /// Prints it; false when a target was missed.
     fn print(&self) -> bool {
-        println!("{:<32} {:>12}  {:<34} {:>8}  target", "what", "agent", "yardstick", "ratio");
+        println!("{}", line(&head()));
         for row in &self.rows {
-            println!("{}", row.trim_end());
+            println!("{}", line(row));
         }
         println!("Times of a Set are from sending the finished request to its answer.");
         !self.missed
     }
+
+    /// Puts the table into a Markdown document, between the marker lines.
+    fn write_into(&self, document: &Path) -> Result<()> {
+        let text = fs::read_to_string(document)?;
+        let (before, rest) = text.split_once(TABLE_BEGIN).context("the first marker is missing")?;
+        let (_, after) = rest.split_once(TABLE_END).context("the last marker is missing")?;
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let (processors, kernel) = (available_parallelism()?, kernel.trim());
+        let mut table = format!("Measured with {processors} processors, kernel {kernel}.\n\n");
+        table += &cells(&head());
+        table += "|---|---|---|---|---|\n";
+        self.rows.iter().for_each(|row| table += &cells(row));
+        fs::write(document, format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))?;
+        Ok(())
+    }
+}
+
+fn head() -> Row {
+    ["what", "agent", "yardstick", "ratio", "target"].map(str::to_owned)
+}
+
+/// A row for people who read the output.
+fn line([what, ours, yardstick, ratio, verdict]: &Row) -> String {
+    let line = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}");
+    line.trim_end().to_owned()
+}
+
+/// A row of a Markdown table.
+fn cells(row: &Row) -> String {
+    format!("| {} |\n", row.join(" | "))
 }
