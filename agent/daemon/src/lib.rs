@@ -38,6 +38,5 @@ pub mod settings;
 pub mod slots;
 pub mod software;
 pub mod store;
-pub mod telemetry;
 pub mod tls;
 mod watchdog;

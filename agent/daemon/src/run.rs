@@ -44,10 +44,10 @@ use crate::{
     slots::Slots,
     software::{self, Software},
     store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
-    telemetry::view::now_ns,
     tls::{Listener, TlsError},
     watchdog,
 };
+use holdfast_telemetry::view::now_ns;
 
 /// How long the first changes to the box may hold up the word that the agent is ready: half of what service managers
 /// wait for it when nothing else is said (systemd: 90 s).

@@ -25,7 +25,7 @@ pub use self::layer::{Accounted, Layer};
 pub(crate) use self::leaves::Counted;
 use crate::auth::Refusal;
 use crate::caller::{Caller, Source};
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// Octets of memory, and nearly of disk, that records take unless told otherwise: some four thousand calls with a
 /// payload of a few hundred octets.

@@ -14,7 +14,7 @@ use super::task::{CoreTask, Work};
 use super::transaction::{Stage, Ticket, Transaction};
 use super::{Answer, CommitError, CommitRequest, Committed};
 use crate::store::StoreError;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// How soon a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);

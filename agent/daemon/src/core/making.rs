@@ -13,7 +13,7 @@ use imbl::OrdMap;
 
 use super::publish::{Shown, Update, follow, look_at};
 use super::startup::Objects;
-use crate::telemetry::Revision;
+use holdfast_telemetry::Revision;
 
 /// Objects that are shown at a time: what is in between stays in the processor's caches.
 const PORTION: usize = 256;

@@ -48,7 +48,7 @@ use crate::caller::Caller;
 use crate::local::Statuses;
 use crate::northbound::Datastore;
 use crate::store::StoreError;
-use crate::telemetry::{Boundaries, BoundarySender, Revision};
+use holdfast_telemetry::{Boundaries, BoundarySender, Revision};
 
 pub use access::AccessChanges;
 pub use binding::CertificateId;

@@ -20,8 +20,8 @@ use super::ServiceState;
 use super::making::{Made, Told};
 use super::startup::Objects;
 use super::transaction::{Changed, Held, Withheld};
-use crate::telemetry::view::now_ns;
-use crate::telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
+use holdfast_telemetry::view::now_ns;
+use holdfast_telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
 pub(super) const SHOWN_AS_APPLIED: [KindId; 5] = [

@@ -12,8 +12,8 @@ use super::Committed;
 use super::making::Made;
 use super::task::{CoreTask, Work};
 use super::transaction::{Commit, Stage, Transaction};
-use crate::telemetry::Boundary;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::Boundary;
+use holdfast_telemetry::view::now_ns;
 
 impl CoreTask {
     /// A commit was answered, and is not shown yet.

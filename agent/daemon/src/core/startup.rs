@@ -33,7 +33,7 @@ use super::{
 };
 use crate::logging::Chain;
 use crate::store::{self, Loaded, Store, StoreError};
-use crate::telemetry::BoundarySender;
+use holdfast_telemetry::BoundarySender;
 
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;

@@ -34,8 +34,8 @@ use super::{CommitError, CommitRequest, Query};
 use crate::blocking::beside_others;
 use crate::logging::Chain;
 use crate::store::{Store, StoreError};
-use crate::telemetry::view::now_ns;
-use crate::telemetry::{BoundarySender, Revision};
+use holdfast_telemetry::view::now_ns;
+use holdfast_telemetry::{BoundarySender, Revision};
 
 /// One thing that wakes the loop.
 #[derive(Debug)]

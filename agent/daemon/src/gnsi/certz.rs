@@ -28,9 +28,9 @@ use crate::{
     logging::Chain,
     settings::TlsSettings,
     store::{Artefact, ArtefactChange, ArtefactTable, Store},
-    telemetry::view::now_ns,
     tls::{self, Filed, PeerCertificate, Standing, TlsError},
 };
+use holdfast_telemetry::view::now_ns;
 
 /// The profile that the configuration binds the server to.
 pub trait Binding: std::fmt::Debug + Send + Sync {

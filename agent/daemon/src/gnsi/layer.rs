@@ -19,8 +19,8 @@ use tracing::info;
 use super::{Authz, Gnsi};
 use crate::caller::Caller;
 use crate::messages;
-use crate::telemetry::view::now_ns;
 use crate::tls::Peer;
+use holdfast_telemetry::view::now_ns;
 
 /// Puts [`Authorized`] in front of a service.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ use crate::auth::Users;
 use crate::core::{AccessChanges, CertificateId, Polled};
 use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// Everything of gNSI that outlives a request; clones share it.
 #[derive(Clone, Debug)]

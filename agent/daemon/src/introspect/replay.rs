@@ -39,7 +39,7 @@ impl Replay {
     }
 
     fn now(&self) -> Now {
-        Now { monotonic: self.started.elapsed(), unix_ns: crate::telemetry::view::now_ns() }
+        Now { monotonic: self.started.elapsed(), unix_ns: holdfast_telemetry::view::now_ns() }
     }
 
     /// Goes on until nothing happens any more.

@@ -11,11 +11,8 @@ use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
 use serde_json::{Map, Value};
 
-use crate::{
-    northbound::Datastore,
-    settings::Shown,
-    telemetry::view::{now_ns, overlaid},
-};
+use crate::{northbound::Datastore, settings::Shown};
+use holdfast_telemetry::view::{now_ns, overlaid};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

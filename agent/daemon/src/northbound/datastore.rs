@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
-use crate::telemetry::{Boundaries, Revision};
+use holdfast_telemetry::{Boundaries, Revision};
 
 /// Reads snapshots and hands over changes.
 pub trait Datastore: Clone + Send + Sync + 'static {

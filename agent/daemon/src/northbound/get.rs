@@ -26,8 +26,8 @@ use super::request::{AdmittedPath, ReadPath, Reader};
 use super::show;
 use super::status::Refusal;
 use crate::gnsi::pathz::{Rights, visible_while};
-use crate::telemetry::view::{now_ns, overlaid};
-use crate::telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
+use holdfast_telemetry::view::{now_ns, overlaid};
+use holdfast_telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,

@@ -13,6 +13,7 @@ use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Elem, Path, PathError, Pattern};
 use holdfast_proto::gnmi;
+use holdfast_security::pathz::NodeView;
 use tokio::task::yield_now;
 
 use super::capabilities;
@@ -20,8 +21,8 @@ use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
 use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;
-use crate::gnsi::pathz::{NodeView, ReadSight, Rights};
-use crate::telemetry::{Class, Filter, Kind, LeavesCache, Selection};
+use crate::gnsi::pathz::{ReadSight, Rights};
+use holdfast_telemetry::{Class, Filter, Kind, LeavesCache, Selection};
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]

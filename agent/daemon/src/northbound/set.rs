@@ -18,7 +18,7 @@ use crate::blocking::beside_others;
 use crate::caller::Caller;
 use crate::core::CommitError;
 use crate::gnsi::pathz::{Rights, Scope};
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 pub(super) async fn set(
     core: &impl Datastore,

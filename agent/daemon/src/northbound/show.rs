@@ -11,8 +11,8 @@ use super::path::{Joined, Prefix, elems_to_wire};
 use super::reads::{Reads, Work};
 use super::request::Reader;
 use super::status::Refusal;
-use crate::telemetry::Kind;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::Kind;
+use holdfast_telemetry::view::now_ns;
 
 /// Answers a Get that asks for command texts, one notification for each. Each is about the whole configuration.
 pub(super) async fn get<D: Datastore>(

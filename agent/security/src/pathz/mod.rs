@@ -7,11 +7,13 @@
 //!
 //! Source: the gNSI documents on pathz, "Best Match".
 
+pub mod nodes;
 mod policy;
 #[cfg(test)]
 mod tests;
 pub mod trie;
 
+pub use nodes::{NodeRules, NodeView};
 pub use policy::{Draft, DraftRule, Elem, Group, Path, Policy, PolicyError, Rule};
 pub use trie::{Entry, Position, Rules, Step, View};
 

@@ -9,7 +9,7 @@ use holdfast_security::pathz::Mode;
 use smol_str::SmolStr;
 
 use super::Scope;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// Answers about one schema path since the start of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use holdfast_config::cli;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::{Elem, Models, Path, PathError, Pattern, PatternStep, Value};
-use holdfast_security::pathz::{self, Action, Entry, Mode, Policy, Rules, Step};
+use holdfast_security::pathz::{self, Action, Entry, Mode, NodeRules, Policy, Rules, Step};
 use smol_str::SmolStr;
 
 use super::counters::Counters;
-use super::rights::{NodeRules, Rights};
+use super::rights::Rights;
 
 /// What a rule can be about on this box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,7 +27,7 @@ use self::leaves::Leaves;
 #[cfg(test)]
 pub use self::prune::visible;
 pub use self::prune::visible_while;
-pub use self::rights::{NodeView, ReadSight, Rights};
+pub use self::rights::{ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
 use super::{ModelError, Switch, Turn};
 use crate::core::{Polled, ServiceState};

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Branch, Child, Found};
 use holdfast_config::{InstancePath, Keys, Step};
+use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Position};
-
-use super::rights::{NodeView, position, step};
 
 /// Prunes to the end, as [`visible_while`] does.
 #[cfg(test)]

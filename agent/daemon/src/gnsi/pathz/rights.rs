@@ -10,18 +10,14 @@ use holdfast_config::tree::{Change, Found, Leaf, Tree};
 use holdfast_config::{
     Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step, Value,
 };
-use holdfast_security::pathz::{Action, Mode, Position, Rules, View};
+use holdfast_security::pathz::nodes::{NodeView, position, step};
+use holdfast_security::pathz::{Action, Mode, Position};
 
 use super::Scope;
 use super::counters::Counters;
 
-/// Rules by nodes of a schema; keys by their place in the list's `key` statement.
-pub type NodeRules = Rules<NodeId, usize, Value>;
 /// The root of each schema.
 const ROOT: NodeId = NodeId(0);
-
-/// Those of one user.
-pub type NodeView = View<NodeId, usize, Value>;
 
 /// The rights of one user, for as long as one request takes.
 #[derive(Debug)]
@@ -31,19 +27,9 @@ pub struct Rights {
     counters: Arc<Counters>,
 }
 
-/// One step down a tree.
-pub fn step(view: &NodeView, from: &Position, step: &Step) -> Position {
-    view.step(from, &step.node, |place| step.keys.as_ref()?.get(*place))
-}
-
 /// One step of a pattern. Keys that it leaves open stand for all values at once.
 fn pattern_step(view: &NodeView, from: &Position, step: &PatternStep) -> Position {
     view.step(from, &step.node, |place| step.keys.as_ref()?.0.get(*place)?.as_ref())
-}
-
-/// Where a path leads to.
-pub fn position(view: &NodeView, path: &[Step]) -> Position {
-    path.iter().fold(view.root(), |at, it| step(view, &at, it))
 }
 
 fn permits(position: &Position) -> bool {

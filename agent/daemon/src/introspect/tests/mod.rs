@@ -23,7 +23,7 @@ use crate::core::{CommitOptions, Core, Parts};
 use crate::northbound::Datastore;
 use crate::store::{Journal, Loaded, Store, StoreError};
 
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// A port with an address, a route through it, and a bridge that waits for nothing.
 pub(super) const BOX: &str = r#"{

@@ -23,7 +23,7 @@ use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
 use crate::software::Software;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 /// Serves gnoi.system.
 #[derive(Debug)]

@@ -35,8 +35,8 @@ use super::reads::Reads;
 use super::status::Refusal;
 use crate::caller::Caller;
 use crate::gnsi::pathz::Policies;
-use crate::telemetry::Revision;
 use crate::tls::Peer;
+use holdfast_telemetry::Revision;
 
 /// Polls of one RPC that wait for the one being answered. A client that polls faster than it
 /// reads is held back by the transport.

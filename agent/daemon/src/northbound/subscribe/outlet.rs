@@ -13,7 +13,7 @@ use super::super::encoding::Encoding;
 use super::super::outlet::{self, End};
 use super::super::path::to_wire;
 use super::super::reads::Portions;
-use crate::telemetry::{Boundary, Item, Progress, Walk};
+use holdfast_telemetry::{Boundary, Item, Progress, Walk};
 
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.

@@ -17,7 +17,7 @@ use super::super::reads::{Reads, Stop, Work};
 use super::super::request::{AdmittedPath, ReadPath, Reader};
 use super::super::status::Refusal;
 use crate::gnsi::pathz::Rights;
-use crate::telemetry::{Class, Kind, LeavesCache, Selection};
+use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
 /// of a box takes milliseconds, and a client that needs more than this wants a packet capture.

@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::super::datastore::Datastore;
-use crate::telemetry::view::{now_ns, overlaid};
-use crate::telemetry::{Revision, Stamp};
+use holdfast_telemetry::view::{now_ns, overlaid};
+use holdfast_telemetry::{Revision, Stamp};
 
 /// Far enough that nobody will see it, near enough that an `Instant` can hold it.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -15,9 +15,9 @@ use super::super::status::Refusal;
 use super::outlet::{Outlet, Tell, Teller, Time};
 use super::plan::{Pace, Part, Plan};
 use super::sampler::{Sample, Sampler};
-use crate::telemetry::commits::MAX_BOUNDARIES;
-use crate::telemetry::view::now_ns;
-use crate::telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
+use holdfast_telemetry::commits::MAX_BOUNDARIES;
+use holdfast_telemetry::view::now_ns;
+use holdfast_telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]

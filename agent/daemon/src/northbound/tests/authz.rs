@@ -471,7 +471,7 @@ async fn what_the_policy_decides_is_counted_for_each_rpc() {
     ] {
         assert_eq!(leaf(&mut gnmi, &counter(rpc, name)).await, want, "{rpc} {name}");
     }
-    let now = crate::telemetry::view::now_ns();
+    let now = holdfast_telemetry::view::now_ns();
     for name in ["last-access-accept", "last-access-reject"] {
         let last = leaf(&mut gnmi, &counter(time, name)).await;
         let last: u64 = last.trim_matches('"').parse().unwrap();

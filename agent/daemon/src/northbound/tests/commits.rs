@@ -20,7 +20,7 @@ use crate::core::Intent;
 use crate::core::tests::{Agent, BOX, caller};
 use crate::northbound::Datastore;
 use crate::store::{Change, Store};
-use crate::telemetry::commits::MAX_BOUNDARIES;
+use holdfast_telemetry::commits::MAX_BOUNDARIES;
 
 pub(super) const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 

@@ -22,8 +22,8 @@ use crate::reboot::Reboots;
 use crate::slots::Slots;
 use crate::software::{Running, Software};
 use crate::store::Store;
-use crate::telemetry::view::now_ns;
-use crate::telemetry::{
+use holdfast_telemetry::view::now_ns;
+use holdfast_telemetry::{
     Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
 };
 

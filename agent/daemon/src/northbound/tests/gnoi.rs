@@ -37,7 +37,7 @@ use super::harness::{channel, client, get_request, set_request, value};
 use crate::caller::Role;
 use crate::northbound::Datastore;
 use crate::reboot::Extent;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 type Boots = BootConfigClient<Channel>;
 

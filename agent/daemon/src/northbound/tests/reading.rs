@@ -11,7 +11,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use super::fake::Fake;
 use super::harness::{Client, channel, client, get_request, path, set, text, value};
 use crate::caller::Role;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 

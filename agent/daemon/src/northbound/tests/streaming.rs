@@ -11,7 +11,7 @@ use super::harness::{Client, Subscription, client, list, set, subscribe, text};
 use crate::northbound::Datastore;
 use crate::northbound::outlet::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
-use crate::telemetry::view::now_ns;
+use holdfast_telemetry::view::now_ns;
 
 const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
+use holdfast_telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
 
 /// Where leaves are, and where rules may be; `N` stands for one of two ports.
 const LEAVES: [&str; 7] = [
@@ -110,7 +110,7 @@ proptest! {
         let rights = rights(&judge, "ada");
         let (old, new) = (tree(&before, 1), tree(&after, 2));
         let mut known = seen(&mut Walk::whole(selection(&rights), &old)).told;
-        let compare = crate::telemetry::Compare::Events;
+        let compare = holdfast_telemetry::Compare::Events;
         let mut walk = Walk::between(selection(&rights), &old, &new, compare);
         let changes = seen(&mut walk);
         for gone in &changes.gone {

@@ -1,10 +1,8 @@
 //! How much of what a walk comes by its reader may see.
 
 use holdfast_config::Step;
+use holdfast_security::pathz::nodes::{NodeView, step};
 use holdfast_security::pathz::{Action, Position};
-
-use crate::gnsi::pathz::NodeView;
-use crate::gnsi::pathz::rights::step;
 
 /// What of a node and of everything below it may be seen. Where nothing may, there is no sight of it.
 #[derive(Clone, Debug)]

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
 use holdfast_config::tree::Branch;
 use holdfast_config::{NodeId, Pattern};
-
-use crate::gnsi::pathz::NodeView;
+use holdfast_security::pathz::NodeView;
 
 /// The data type of a gNMI Get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
