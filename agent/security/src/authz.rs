@@ -1,11 +1,11 @@
-//! Who may call which rpc: policies as gRFC A43 has them.
+//! Authorization of rpcs: policies in the form of gRFC A43.
 //!
-//! A policy is a JSON document with a name, `deny_rules` and `allow_rules`. [`Policy::parse`] refuses all that it does
-//! not understand, so that no rule means less than its author thinks; [`Policy::decide`] asks the deny rules first,
-//! then the allow rules, and denies what none of them allows.
+//! A policy is a JSON document with a name, `deny_rules` and `allow_rules`. [`Policy::parse`] refuses every field
+//! that it does not know, so that no rule means less than its author thinks. [`Policy::decide`] asks the deny
+//! rules first, then the allow rules, and denies a call that matches neither.
 //!
-//! Absent on purpose: audit logging (gRFC A59; accounting is a service of its own), and a policy that is empty. Before
-//! the first policy everything is allowed: there is no policy then.
+//! Absent on purpose: audit logging (gRFC A59; accounting is a service of its own), and an empty policy. Without a
+//! policy, every call is allowed.
 //!
 //! Source: gRFC A43 "gRPC authorization API", README of gnsi.authz.
 
@@ -21,7 +21,7 @@ mod pattern;
 use pattern::Pattern;
 pub use pattern::PatternError;
 
-/// Headers that no rule may speak of: those of one hop, and what the transport makes of others.
+/// Headers that no rule may name: hop-by-hop headers, and those that the transport rewrites.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "host",
@@ -35,7 +35,7 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
 ];
 
-/// A policy that was read and understood.
+/// A parsed and valid policy.
 #[derive(Clone, Debug)]
 pub struct Policy {
     name: String,
@@ -53,7 +53,7 @@ struct Rule {
     headers: Vec<Header>,
 }
 
-/// A header that has to be there with one of these values.
+/// A header that must be present with one of these values.
 #[derive(Clone, Debug)]
 struct Header {
     /// In lower case.
@@ -61,30 +61,30 @@ struct Header {
     values: Vec<Pattern>,
 }
 
-/// One call, as a policy sees it.
+/// A call as a policy sees it.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// All names of the peer. Nobody knows who it is: the empty one alone.
+    /// All names of the peer; the empty name alone when the peer is not authenticated.
     pub principals: &'a [&'a str],
     /// `/package.Service/Method`.
     pub path: &'a str,
-    /// The values of a header by its name in lower case, joined by commas; `None` when it is not there.
+    /// Looks up the values of a header by its lower-case name, joined by commas; `None` when it is absent.
     pub header: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What becomes of a call, and by which rule.
+/// Outcome for a call, with the rule that decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'p> {
     Allowed {
         rule: &'p str,
     },
-    /// No rule when it is only that none allows it.
+    /// `None` when the call is denied only because no rule allows it.
     Denied {
         rule: Option<&'p str>,
     },
 }
 
-/// Why a policy is not taken.
+/// Reason for refusing a policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -112,11 +112,11 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// Reads a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// When it is no JSON of that shape, has a field that is not known, lacks one that is needed, or has a rule that
-    /// could never be what its author meant.
+    /// When the text is not JSON of that shape, has an unknown field, lacks a required one, or has a rule that can
+    /// never match as its author intended.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let json: wire::Policy = serde_json::from_str(text).map_err(PolicyError::Json)?;
         if json.name.is_empty() {
@@ -130,7 +130,7 @@ impl Policy {
         Ok(Self { name: json.name, deny, allow })
     }
 
-    /// A policy that allows nothing: for one that was accepted once and cannot be read any more.
+    /// A policy that allows nothing, used in place of a stored policy that can no longer be read.
     pub fn closed() -> Self {
         Self { name: "closed".to_owned(), deny: Vec::new(), allow: Vec::new() }
     }
@@ -139,7 +139,7 @@ impl Policy {
         &self.name
     }
 
-    /// Deny rules go before allow rules, and what nobody allows is denied.
+    /// Applies deny rules before allow rules; a call that no rule allows is denied.
     pub fn decide(&self, call: Call<'_>) -> Decision<'_> {
         let first = |rules: &'_ [Rule]| rules.iter().position(|rule| rule.matches(call));
         match (first(&self.deny), first(&self.allow)) {
@@ -185,7 +185,7 @@ fn rules(list: &'static str, rules: Vec<wire::Rule>) -> Result<Vec<Rule>, Policy
     read.collect()
 }
 
-/// Where in the policy something is read.
+/// Position in the policy, for error messages.
 struct Reader<'a> {
     list: &'static str,
     index: usize,
@@ -245,19 +245,19 @@ impl Reader<'_> {
     }
 }
 
-/// A policy with what its client said of it.
+/// A policy with the metadata that its client supplied.
 #[derive(Debug)]
 pub struct Installed {
-    /// As the client named it.
+    /// Version string of the client.
     pub version: String,
-    /// Seconds since 1970, or whatever the client said.
+    /// Seconds since 1970 by convention; the client may send any number.
     pub created_on: u64,
     /// The document, octet for octet.
     pub text: String,
     pub policy: Policy,
 }
 
-/// A policy on its way in.
+/// A policy that was uploaded and not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
     pub version: String,
@@ -275,7 +275,7 @@ impl Upload {
     }
 }
 
-/// The rotation of the one policy: a new one replaces all of it.
+/// Rotation of the policy. There is one, and an upload replaces it as a whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules;
 
@@ -296,7 +296,7 @@ impl Rotating for Rules {
     }
 }
 
-/// The document as gRFC A43 has it.
+/// The JSON document of gRFC A43.
 mod wire {
     use super::Deserialize;
 

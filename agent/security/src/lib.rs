@@ -1,9 +1,9 @@
-//! What gNSI keeps on the box, and what it decides: policies, certificates, credentials, records.
+//! The rules behind gNSI: policies, certificates, credentials and accounting records.
 //!
 //! Everything here is a function of its arguments: no socket, file, clock or lock, and no protobuf. The daemon's
-//! northbound translates messages into these types, its store keeps them, its listener and its services ask them.
+//! northbound translates messages into these types, its store persists them, its listener and services call them.
 //!
-//! Start at [`rotation`] to follow how something new comes into force.
+//! Start at [`rotation`] to follow how an uploaded artefact takes effect.
 
 pub mod acctz;
 pub mod authz;

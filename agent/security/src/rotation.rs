@@ -1,8 +1,8 @@
-//! How a service gets new artefacts: uploaded, tried, and then finalized or taken back.
+//! Rotation of artefacts: an upload is tried, and then finalized or rolled back.
 //!
-//! One machine for all services that rotate. [`Rotation`] knows what is final and what is tried; it decides which
-//! upload is accepted, what has to be carried out, and what brings the final state back. Whoever drives it does the
-//! work, in this order:
+//! One state machine for all services that rotate. [`Rotation`] holds the final and the tried state; it decides
+//! whether an upload is accepted, which change must be carried out, and how to return to the final state. The
+//! caller does the work, in this order:
 //!
 //! | the client | the machine | to be done |
 //! |---|---|---|
@@ -11,28 +11,29 @@
 //! | finalizes | [`Rotation::finalize`] | write [`Finalizing::now`] down, then [`Finalizing::written`] |
 //! | does anything else, or goes | [`Rotation::end`] | carry out the [`RollBack`] that this gives |
 //!
-//! Every method takes the machine away and gives it back only on success: a step that fails is the end, and what is to
-//! be taken back comes with the reason.
+//! Every method consumes the machine and returns it only on success. A failed step is the end, and its error
+//! carries the roll-back.
 
 use std::fmt;
 
-/// What a service rotates, and its rules. A value of it is what the rules need to know besides, often nothing.
+/// Rules of a service that rotates artefacts. The value holds the facts that the rules need, often none.
 pub trait Rotating {
-    /// All that a rotation of the service may change, as one value. Cloned often: large parts belong behind an `Arc`.
+    /// Everything that a rotation of the service may change, as one value. Cloned often: large parts belong behind
+    /// an `Arc`.
     type State: Clone;
-    /// What one message of the client brings.
+    /// Content of one client message.
     type Upload;
-    /// What the client is told once that is in force.
+    /// Answer to the client once the upload is in force.
     type Reply;
-    /// Why an upload is not taken.
+    /// Reason for refusing an upload.
     type Refusal: std::error::Error;
 
-    /// The version that the upload names and the state uses already, for what the upload would replace. The service
-    /// says what that is; a service without such a rule says `None`.
+    /// The version that the upload names and that the state uses already for the artefact to be replaced. `None`
+    /// for a service without such a rule.
     fn version_in_use(&self, state: &Self::State, upload: &Self::Upload) -> Option<String>;
 
-    /// What the state would be. Nothing is in force after it; everything about the upload that can be wrong is found
-    /// here, before anything is touched.
+    /// Computes the state after an upload, without effects. All checks of the upload happen here, before anything
+    /// is changed.
     ///
     /// # Errors
     /// When the upload contradicts itself, the state or what this box can do.
@@ -45,42 +46,42 @@ pub trait Rotating {
 
 /// One rotation between two steps of its client.
 pub struct Rotation<R: Rotating> {
-    /// What is written down, and comes back.
+    /// State on disk, to which a roll-back returns.
     last: R::State,
-    /// What is in force instead, or on the way to be.
+    /// State in force, or being brought into force, in place of `last`.
     tried: Option<R::State>,
 }
 
-/// An upload that is to be tried.
+/// An accepted upload, to be brought into force.
 pub struct Trial<R: Rotating> {
     pub rotation: Rotation<R>,
-    /// In force until now.
+    /// State that was in force until now.
     pub before: R::State,
     pub now: R::State,
-    /// For the client, once `now` is in force.
+    /// Answer to the client, once `now` is in force.
     pub reply: R::Reply,
 }
 
-/// What was tried is to be kept.
+/// A tried state that is about to be written to disk.
 pub struct Finalizing<R: Rotating> {
     last: R::State,
     tried: R::State,
 }
 
-/// What is to be taken back: `from` may be in force as a whole, in part, or not at all.
+/// Way back to the final state. `from` may be in force as a whole, in part, or not at all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RollBack<S> {
     pub from: S,
     pub to: S,
 }
 
-/// A rotation that cannot go on.
+/// A rotation that failed.
 pub struct Broken<R: Rotating> {
     pub reason: Reason<R::Refusal>,
     pub roll_back: Option<RollBack<R::State>>,
 }
 
-/// Why a step is refused.
+/// Reason for refusing a step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason<E: std::error::Error> {
     #[error("version `{version}` is in use already: upload another one, or set force_overwrite")]
@@ -92,26 +93,25 @@ pub enum Reason<E: std::error::Error> {
 }
 
 impl<R: Rotating> Rotation<R> {
-    /// Begins with what is final.
+    /// Begins a rotation from the final state.
     pub fn open(last: R::State) -> Self {
         Self { last, tried: None }
     }
 
-    /// What is in force, or was brought on its way last: what the next upload changes.
+    /// State that the next upload changes: the tried one, else the final one.
     pub fn current(&self) -> &R::State {
         self.tried.as_ref().unwrap_or(&self.last)
     }
 
-    /// True when there is something to finalize.
+    /// True when there is a state to finalize.
     pub fn is_tried(&self) -> bool {
         self.tried.is_some()
     }
 
-    /// Takes an upload in. Without `overwrite` its version must be a new one, against what is final and against what
-    /// is tried.
+    /// Accepts an upload. Without `overwrite` its version must differ from both the final and the tried one.
     ///
     /// # Errors
-    /// With what is to be taken back, when the version is in use or the service does not take the upload.
+    /// With the roll-back, when the version is in use or the service refuses the upload.
     pub fn upload(
         self,
         rules: &R,
@@ -132,10 +132,10 @@ impl<R: Rotating> Rotation<R> {
         }
     }
 
-    /// The client wants to keep what it tried.
+    /// Begins to make the tried state final.
     ///
     /// # Errors
-    /// When it tried nothing since it finalized last.
+    /// When nothing was tried since the last finalize.
     pub fn finalize(self) -> Result<Finalizing<R>, Broken<R>> {
         match self.tried {
             Some(tried) => Ok(Finalizing { last: self.last, tried }),
@@ -143,7 +143,7 @@ impl<R: Rotating> Rotation<R> {
         }
     }
 
-    /// The end, whatever its cause: what was tried and not finalized has to go.
+    /// Ends the rotation, whatever the cause. A tried state that was not finalized has to be rolled back.
     pub fn end(self) -> Option<RollBack<R::State>> {
         let to = self.last;
         self.tried.map(|from| RollBack { from, to })
@@ -155,28 +155,28 @@ impl<R: Rotating> Rotation<R> {
 }
 
 impl<R: Rotating> Finalizing<R> {
-    /// What is written down until now.
+    /// State on disk until now.
     pub fn before(&self) -> &R::State {
         &self.last
     }
 
-    /// What is to be written down in its place.
+    /// State to write to disk in its place.
     pub fn now(&self) -> &R::State {
         &self.tried
     }
 
-    /// It is written down and cannot be taken back any more. A service whose stream goes on goes on with this.
+    /// Continues after the write: the state is final and can no longer be rolled back.
     pub fn written(self) -> Rotation<R> {
         Rotation { last: self.tried, tried: None }
     }
 
-    /// It could not be written down, and counts as taken back.
+    /// Rolls back after the write failed.
     pub fn failed(self) -> RollBack<R::State> {
         RollBack { from: self.tried, to: self.last }
     }
 }
 
-/// None of them shows its states: they may hold secrets.
+/// States may hold secrets, so `Debug` prints none of them.
 macro_rules! opaque {
     ($($name:literal: $type:ty;)*) => {$(
         impl<R: Rotating> fmt::Debug for $type {
@@ -205,8 +205,8 @@ impl<R: Rotating> fmt::Debug for Broken<R> {
     }
 }
 
-/// What the leaves about age show, in nanoseconds, of the seconds that a client gave. The seconds themselves are
-/// whatever the client says, so they may be more than nanoseconds can count; then there is no such leaf.
+/// Converts the creation time that a client gave in seconds to the nanoseconds of the `created-on` leaves. `None`
+/// on overflow, since clients may send any number; such a leaf is then absent.
 ///
 /// Source: `created_on` of the gNSI messages is in seconds, `created-on` of the models in nanoseconds.
 pub fn created_on_ns(created_on: u64) -> Option<u64> {

@@ -35,7 +35,7 @@ fn body(pem: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(lines.collect::<String>()).unwrap()
 }
 
-/// What was made; a refusal must say of what.
+/// Objects made from an upload; a refusal must name their part of it.
 #[track_caller]
 fn made<T>(result: Result<T, CertzError>) -> Option<T> {
     result

@@ -1,26 +1,26 @@
-//! The latest records of the device, and who has read how far.
+//! Ring buffers of the latest accounting records, and cursors for those who read them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::record::{Account, AuthnOutcome, Deed, Record, Stage};
 
-/// Refused strangers have this part of what the others have, in addition: whoever may connect can fill their ring, and
-/// push out nothing else.
+/// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
+/// can fill their own ring, and must not push out the records of authenticated callers.
 const STRANGERS_PART: usize = 4;
 
-/// As many of the latest records as fit a number of octets, in two rings: what callers did whom the agent knows, and the
-/// calls of strangers that it refused. To readers they are one history, in the order of their times.
+/// The latest accounting records that fit a number of octets, in two rings: one for callers that the agent knows,
+/// one for refused calls of strangers. Readers see a single history in the order of the record times.
 #[derive(Debug)]
 pub struct History {
     known: Ring,
     strangers: Ring,
     last_ns: u64,
-    /// Every record after this time is here.
+    /// Lower bound of the complete range: every record with a later time is still in a ring.
     complete_after_ns: u64,
 }
 
-/// Which ring a record is in.
+/// Ring that holds a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingName {
     Known,
@@ -37,33 +37,33 @@ struct Ring {
 #[derive(Debug)]
 struct Entry {
     record: Arc<Record>,
-    /// The time of the last record before this one that was dropped; 0 for none.
+    /// Time of the last dropped record before this one; 0 when none was dropped.
     dropped_ns: u64,
 }
 
-/// How far somebody has read.
+/// Read position of one reader.
 #[derive(Debug)]
 pub struct Cursor {
     after_ns: u64,
-    /// Records that were asked for are gone, and that is not told yet.
+    /// Records that the reader asked for were dropped, and it has not been informed yet.
     lost: bool,
-    /// Records that were dropped up to here were sent, or not asked for.
+    /// Drops up to this time need no notice: the records were already sent, or never asked for.
     excused_ns: u64,
-    /// Nothing was told so far, of all that there is.
+    /// The reader asked for all there is and has received nothing yet, so earlier drops are no loss to it.
     from_the_beginning: bool,
 }
 
-/// A record for somebody who reads.
+/// A record as a reader receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub record: Arc<Record>,
-    /// Records before this one that were asked for are gone.
+    /// Some requested records before this one were dropped.
     pub truncated: bool,
 }
 
 impl History {
-    /// An empty one that is complete from `began_ns` on. `max_octets` is for callers whom the agent knows; refused
-    /// strangers have a quarter of that besides.
+    /// Creates an empty history that is complete from `began_ns` on. `max_octets` bounds the ring of known
+    /// callers; the ring of strangers gets a quarter of it in addition.
     pub fn new(max_octets: usize, began_ns: u64) -> Self {
         Self {
             known: Ring::new(max_octets),
@@ -73,20 +73,20 @@ impl History {
         }
     }
 
-    /// Takes a record of an earlier run. Those of one ring come in the order of their times.
+    /// Adds a record of an earlier run. Records of one ring must come in the order of their times.
     pub fn restore(&mut self, record: Record) {
         self.last_ns = self.last_ns.max(record.time_ns);
         self.keep(record);
     }
 
-    /// A record of this time cannot be restored.
+    /// Notes that the record of this time cannot be restored, so the history is complete only after it.
     pub fn lose(&mut self, time_ns: u64) {
         self.last_ns = self.last_ns.max(time_ns);
         self.complete_after_ns = self.complete_after_ns.max(time_ns);
     }
 
-    /// Takes what happened now. When the clock was set back its records go on in order, a nanosecond apart: whoever
-    /// continues from the last time it was told misses none of them.
+    /// Adds a record with the current time. When the clock was set back, records continue one nanosecond apart, so
+    /// that a reader which resumes from the last time it received misses none.
     pub fn push(&mut self, now_ns: u64, account: Account) {
         let time_ns = now_ns.max(self.last_ns + 1);
         self.last_ns = time_ns;
@@ -101,7 +101,7 @@ impl History {
         ring.records.push_back(Entry { record, dropped_ns: 0 });
         while let Some(dropped_ns) = self.ring_mut(name).drop_oldest() {
             self.complete_after_ns = self.complete_after_ns.max(dropped_ns);
-            // Whoever has not read it is told at the next record there is.
+            // A reader that has not had the dropped record learns of the loss with its next record.
             if let Some((name, place)) = self.next_place(dropped_ns) {
                 let next = &mut self.ring_mut(name).records[place];
                 next.dropped_ns = next.dropped_ns.max(dropped_ns);
@@ -109,7 +109,7 @@ impl History {
         }
     }
 
-    /// For who wants the records strictly after a time; 0 is all there are.
+    /// Makes a cursor for the records strictly after a time; 0 asks for all there are.
     pub fn cursor(&self, after_ns: u64) -> Cursor {
         Cursor {
             after_ns,
@@ -119,13 +119,13 @@ impl History {
         }
     }
 
-    /// For who wants what comes from now on.
+    /// Makes a cursor for future records only.
     pub fn tail(&self) -> Cursor {
         let (after_ns, excused_ns) = (self.last_ns, self.complete_after_ns);
         Cursor { after_ns, lost: false, excused_ns, from_the_beginning: false }
     }
 
-    /// How many records a cursor has still to read, those that are gone not counted.
+    /// Counts the records that a cursor has still to read, without those that were dropped.
     pub fn behind(&self, cursor: &Cursor) -> usize {
         [&self.known, &self.strangers]
             .map(|ring| ring.records.len() - ring.place_after(cursor.after_ns))
@@ -133,7 +133,7 @@ impl History {
             .sum()
     }
 
-    /// The next record for a cursor of those up to a time, unless it has read all.
+    /// Returns the next record for a cursor up to a time, or `None` when the cursor has read all.
     pub fn next(&self, cursor: &mut Cursor, up_to_ns: u64) -> Option<Told> {
         let (name, place) = self.next_place(cursor.after_ns)?;
         let Entry { record, dropped_ns } = &self.ring(name).records[place];
@@ -141,29 +141,29 @@ impl History {
             return None;
         }
         if std::mem::take(&mut cursor.from_the_beginning) {
-            cursor.excused_ns = self.complete_after_ns; // all that there is was asked for, and this is where it begins
+            cursor.excused_ns = self.complete_after_ns; // a reader of everything starts where the history starts
         }
         cursor.lost |= *dropped_ns > cursor.after_ns.max(cursor.excused_ns);
         cursor.after_ns = record.time_ns;
         Some(Told { record: record.clone(), truncated: std::mem::take(&mut cursor.lost) })
     }
 
-    /// The time of the first record that is in a ring.
+    /// Time of the oldest record in a ring.
     pub fn oldest_ns(&self, ring: RingName) -> Option<u64> {
         self.ring(ring).records.front().map(|entry| entry.record.time_ns)
     }
 
-    /// The time of the last record there was.
+    /// Time of the newest record, dropped or not.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Every record after this time is here. Unit: nanoseconds since 1970.
+    /// Lower bound of the complete range: every later record is still here. Unit: nanoseconds since 1970.
     pub fn complete_after_ns(&self) -> u64 {
         self.complete_after_ns
     }
 
-    /// Where the first record after a time is.
+    /// Finds the first record after a time in either ring.
     fn next_place(&self, after_ns: u64) -> Option<(RingName, usize)> {
         let places = [RingName::Known, RingName::Strangers].into_iter().filter_map(|name| {
             let ring = self.ring(name);
@@ -189,7 +189,8 @@ impl History {
 }
 
 impl RingName {
-    /// A call that no success of a login belongs to is a stranger's. The end of a stream says nothing of a login.
+    /// Classifies a call: without a successful login it is a stranger's. The end of a stream carries no login of
+    /// its own and counts as known.
     pub fn of(account: &Account) -> Self {
         let session = &account.session;
         let succeeded = |outcome| outcome == AuthnOutcome::Success;
@@ -207,12 +208,13 @@ impl Ring {
         Self { records: VecDeque::new(), octets: 0, max_octets }
     }
 
-    /// The place of the first record after a time.
+    /// Index of the first record after a time.
     fn place_after(&self, after_ns: u64) -> usize {
         self.records.partition_point(|entry| entry.record.time_ns <= after_ns)
     }
 
-    /// Drops the oldest record if there is no room for all, and says of which time it was. The newest stays.
+    /// Drops the oldest record when the ring is over its size, and returns its time. The newest record always
+    /// stays.
     fn drop_oldest(&mut self) -> Option<u64> {
         if self.octets <= self.max_octets || self.records.len() <= 1 {
             return None;
@@ -239,7 +241,7 @@ mod tests {
         Account { session: Session::default(), deed: Deed::Command(command) }
     }
 
-    /// A call of somebody who was not let in.
+    /// A call that failed its login.
     fn refused() -> Account {
         let authn =
             Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause: "".into() };
@@ -262,7 +264,7 @@ mod tests {
         history
     }
 
-    /// What is left for a cursor: times, the truncated ones with a `!`.
+    /// Times of the records left for a cursor, the truncated ones with a `!`.
     fn rest(history: &History, cursor: &mut Cursor) -> String {
         let told = std::iter::from_fn(|| history.next(cursor, u64::MAX));
         let text =
@@ -279,14 +281,14 @@ mod tests {
             (10, 9, &[20, 30], 19, "20 30"),
             (10, 9, &[20, 30], 20, "30"),
             (10, 9, &[20, 30], 30, ""),
-            // Before anything was kept: that nothing happened is not known.
+            // Before the history began nothing is known, so a request from there is truncated.
             (10, 9, &[20, 30], 9, "!20 30"),
             (10, 9, &[20, 30], 10, "20 30"),
-            // 20 has made place.
+            // 20 was dropped for room.
             (10, 2, &[20, 30, 40], 0, "30 40"),
             (10, 2, &[20, 30, 40], 19, "!30 40"),
             (10, 2, &[20, 30, 40], 20, "30 40"),
-            // The clock stood still, and went back.
+            // The clock stood still, then went back.
             (10, 9, &[20, 20, 5], 0, "20 21 22"),
             (10, 9, &[5], 0, "11"),
         ] {
@@ -304,7 +306,7 @@ mod tests {
         for time in [40, 50] {
             history.push(time, account("x"));
         }
-        // Who wants everything there is gets everything there is.
+        // A request for everything there is is complete by definition.
         assert_eq!(rest(&history, &mut all), "40 50");
         assert_eq!(rest(&history, &mut some), "!40 50");
         for time in [60, 70, 80] {
@@ -385,7 +387,7 @@ mod tests {
     }
 
     proptest! {
-        /// Readers at any pace, beside a model that keeps everything.
+        /// Readers at any pace, compared with a model that keeps everything.
         #[test]
         fn a_reader_gets_each_record_once_or_is_told(
             steps in proptest::collection::vec((0..3_u64, 1..30_u64, any::<bool>()), 1..60),

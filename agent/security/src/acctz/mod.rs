@@ -1,8 +1,8 @@
-//! Accounting: who did what, from where, and whether they were let.
+//! Accounting: which caller did what, from where, and with what result (gNSI acctz).
 //!
-//! A [`Record`] is one thing that was done; a [`History`] holds the latest of them, as many as fit a number of octets,
-//! for the whole device. Who reads it holds a [`Cursor`], which costs the same however far behind it is. [`secrets`]
-//! says what of a request is never written down, [`Repeats`] which refused calls are counted instead.
+//! A [`Record`] is one action; a [`History`] holds the latest records of the device, up to a number of octets.
+//! Each reader holds a [`Cursor`], whose cost does not depend on how far behind it is. [`secrets`] removes secret
+//! values before a request is recorded; [`Repeats`] counts refused calls instead of recording each.
 //!
 //! Absent on purpose: the messages that records are made from and sent as, and the file they survive in.
 

@@ -1,17 +1,17 @@
-//! One thing that somebody did.
+//! One accounting record: an action, its session and its time.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Octets of one text in a record. Names and paths are far shorter; what is longer is sent to fill the history.
+/// Octets of one text in a record. Names and paths are far shorter; longer texts serve only to fill the history.
 const MAX_TEXT: usize = 512;
 /// Ends a text that was cut.
 const ELLIPSIS: &str = "…";
-/// Octets that a record takes beside its texts and its payload: the structs, and the place of each text.
+/// Octets of a record apart from its texts and payload: the structs, and the allocation of each text.
 const OVERHEAD: usize = 384;
 
-/// A short text: what is longer is cut, so that a record has a size that no client decides.
+/// A short text. Longer input is cut, so that no client decides the size of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Text(String);
@@ -23,9 +23,9 @@ impl Text {
 }
 
 impl Text {
-    /// Something is missing at the end.
+    /// True when the end is missing.
     pub fn is_cut(&self) -> bool {
-        // A letter has four octets at most, so what was cut ends close to the maximum.
+        // A character has four octets at most, so a cut text ends close to the maximum.
         self.0.len() + 4 > MAX_TEXT + ELLIPSIS.len() && self.0.ends_with(ELLIPSIS)
     }
 }
@@ -53,53 +53,54 @@ impl From<String> for Text {
     }
 }
 
-/// What was done, as whoever does the accounting hands it to the history, which adds the time.
+/// An action with its session, as the interceptors report it. The history adds the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     pub session: Session,
     pub deed: Deed,
 }
 
-/// One account with its time.
+/// An account with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Nanoseconds since 1970. No two records of a history have the same.
+    /// Nanoseconds since 1970, unique within a history.
     pub time_ns: u64,
     #[serde(flatten)]
     pub account: Account,
 }
 
-/// Who, and over which connection.
+/// Caller and connection of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// The two ends of the connection, ours first; nothing for the local socket.
+    /// Both ends of the connection, ours first; `None` for the local socket.
     pub transport: Option<(SocketAddr, SocketAddr)>,
-    /// Tells the calls of one connection apart; both records of a stream have the same.
+    /// Identifies the connection, so that calls of one connection can be told apart from others; both records of a
+    /// stream share it.
     pub channel: Text,
     pub stage: Stage,
     pub user: User,
-    /// Only where a session begins, or is nothing but this one request.
+    /// Present only where a session begins, or consists of this one request.
     pub authn: Option<Authn>,
 }
 
-/// Which part of a session this is.
+/// Part of a session that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// A stream was opened.
     Login,
     /// A stream has ended.
     Logout,
-    /// A call or a command that stands for itself.
+    /// A call or a command without a session of its own.
     #[default]
     Once,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// The name that policies decided by; where nobody was let in, the name that was tried.
+    /// Name that the policies decided by; for a refused login, the name that was tried.
     pub identity: Text,
     pub role: Text,
-    /// The principal of a certificate of SSH.
+    /// Principal of an SSH certificate.
     pub ssh_principal: Text,
 }
 
@@ -123,11 +124,11 @@ pub enum AuthnKind {
 pub enum AuthnOutcome {
     Success,
     Fail,
-    /// It could not be found out.
+    /// The authentication could not be completed.
     Error,
 }
 
-/// Whether it was permitted, and what became of it.
+/// Authorization decision, and the result of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authz {
     pub outcome: AuthzOutcome,
@@ -151,16 +152,16 @@ pub enum Deed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rpc {
     pub family: Family,
-    /// The path of HTTP/2, as in `/gnmi.gNMI/Set`.
+    /// HTTP/2 path, as in `/gnmi.gNMI/Set`.
     pub path: Text,
     pub payload: Option<Payload>,
     pub authz: Authz,
 }
 
-/// Which family of services.
+/// Family of gRPC services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Family {
-    /// Neither of the others: health and reflection.
+    /// Health and reflection, which belong to neither of the others.
     Other,
     Gnmi,
     Gnoi,
@@ -172,14 +173,14 @@ pub enum Family {
 pub struct Payload {
     /// Full name of the message.
     pub message: String,
-    /// The message as it was sent, readable as such, less what is secret or too much.
+    /// Encoded message as it was sent, with secrets and excess content removed.
     #[serde(with = "base64")]
     pub octets: Vec<u8>,
-    /// Something was left out for its size.
+    /// Something was left out because of its size.
     pub cut: bool,
 }
 
-/// A command of a person on the box.
+/// A command that a person ran on the device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub kind: CommandKind,
@@ -195,7 +196,7 @@ pub enum CommandKind {
 }
 
 impl Record {
-    /// What it counts against the bound of a history. Unit: octets of memory, nearly.
+    /// Cost of a record against the size of a history. Unit: octets of memory, approximately.
     pub fn octets(&self) -> usize {
         let Account { session, deed } = &self.account;
         let User { identity, role, ssh_principal } = &session.user;
@@ -221,7 +222,7 @@ impl Deed {
     }
 }
 
-/// Octets in a text file.
+/// Octets as base64 in a text file.
 mod base64 {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,18 +1,19 @@
-//! Refused calls that are alike: the first ones are taken down one by one, the others are counted.
+//! Rate limit for records of refused calls: the first calls of a kind are recorded one by one, the others are
+//! counted.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::record::{Account, Deed};
 
-/// From the first call to the record that says how many came after it.
+/// Time from the first call of a kind to the record that says how many followed.
 const WINDOW_NS: u64 = 60 * 1_000_000_000;
-/// Calls of one kind that are taken down one by one within a window: as many as somebody makes by mistake.
+/// Calls of one kind that are recorded one by one within a window: about as many as an honest mistake makes.
 const SINGLE: u64 = 5;
-/// Kinds that are counted at one time. Beyond it the one that began first is closed before its time.
+/// Kinds that are counted at one time. Beyond it, the window that began first is closed early.
 const MAX_KINDS: usize = 1024;
 
-/// Counts refused calls by kind, which a key says: from where, why, and whatever else tells them apart.
+/// Counter of refused calls by kind. The key holds whatever distinguishes two kinds, such as source and reason.
 #[derive(Debug)]
 pub struct Repeats<K> {
     windows: HashMap<K, Window>,
@@ -22,7 +23,7 @@ pub struct Repeats<K> {
 struct Window {
     began_ns: u64,
     calls: u64,
-    /// The last call that was counted.
+    /// The last call that was counted, which supplies the record for all of them.
     last: Option<Account>,
 }
 
@@ -31,7 +32,8 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         Self { windows: HashMap::new() }
     }
 
-    /// The records that a call which was refused now adds: those that are due, then its own, or nothing yet.
+    /// Counts a refused call. Returns the records to write now: those that are due, then the call's own unless it
+    /// is only counted.
     pub fn add(&mut self, now_ns: u64, key: K, account: Account) -> Vec<Account> {
         let mut records = self.due(now_ns);
         if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&key) {
@@ -49,9 +51,9 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         records
     }
 
-    /// The records of those windows that are over.
+    /// Closes the windows that have ended and returns their records.
     pub fn due(&mut self, now_ns: u64) -> Vec<Account> {
-        // A clock that was set back ends all of them.
+        // A clock that was set back ends every window.
         let is_over = |window: &Window| now_ns.wrapping_sub(window.began_ns) >= WINDOW_NS;
         if !self.windows.values().any(is_over) {
             return Vec::new();
@@ -59,7 +61,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         self.close(is_over)
     }
 
-    /// The records of all windows.
+    /// Closes all windows and returns their records.
     pub fn all(&mut self) -> Vec<Account> {
         self.close(|_| true)
     }
@@ -71,12 +73,12 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         closed.into_iter().filter_map(Window::close).collect()
     }
 
-    /// True while calls are counted that no record tells of yet.
+    /// True while some counted call is not yet covered by a record.
     pub fn is_counting(&self) -> bool {
         self.windows.values().any(|window| window.last.is_some())
     }
 
-    /// How long it takes until something is due. Unit: nanoseconds. Nothing when there is nothing to wait for.
+    /// Time until the next record is due. Unit: nanoseconds. `None` when no call is being counted.
     pub fn due_in_ns(&self, now_ns: u64) -> Option<u64> {
         let counting = self.windows.values().filter(|window| window.last.is_some());
         let first = counting.map(|window| window.began_ns).min()?;
@@ -91,12 +93,12 @@ impl<K: Clone + Eq + Hash> Default for Repeats<K> {
 }
 
 impl Window {
-    /// The last call that was counted stands for all of them, and says how many there were.
+    /// Turns the last counted call into the record for all of them, with their number.
     fn close(self) -> Option<Account> {
         let mut account = self.last?;
         let counted = self.calls - SINGLE;
         let seconds = WINDOW_NS / 1_000_000_000;
-        account.session.channel = Default::default(); // it was several
+        account.session.channel = Default::default(); // the calls came over several connections
         if let Deed::Rpc(rpc) = &mut account.deed {
             let detail = rpc.authz.detail.as_str();
             let repeated = format!("{counted} calls like this one within {seconds} s; {detail}");

@@ -1,4 +1,4 @@
-//! What of a request is never written down.
+//! Removal of secret values from requests before they are recorded.
 //!
 //! Deny by default: a value is withheld when its name sounds like a secret, and when it cannot be read well enough to
 //! tell.
@@ -6,7 +6,7 @@
 use holdfast_config::reserved;
 use serde_json::Value;
 
-/// What stands in the place of a secret.
+/// Replacement for a secret value.
 pub const WITHHELD: &str = "(withheld)";
 
 /// Words in the names of fields, leaves and members that hold secrets.
@@ -26,8 +26,8 @@ const WORDS: [&str; 13] = [
     "secrets",
 ];
 
-/// True of the name of a field, a leaf or a member whose value nobody may read; a module in front of it does not
-/// matter. The leaves that credentialz keeps to itself are such names, whatever they are called.
+/// True for the name of a field, leaf or member with a secret value. A module prefix is ignored. The leaves that
+/// credentialz reserves count as secret whatever their names are.
 pub fn is_secret(name: &str) -> bool {
     let name = name.rsplit(':').next().unwrap_or(name).to_ascii_lowercase();
     let kept = reserved::TABLE.iter().filter_map(|row| row.openconfig.rsplit('/').next());
@@ -35,7 +35,7 @@ pub fn is_secret(name: &str) -> bool {
         || name.split(['-', '_', '.']).any(|word| WORDS.contains(&word))
 }
 
-/// A JSON document without the values of secret members; nothing when it cannot be read.
+/// Removes the values of secret members from a JSON document. `None` when the document cannot be parsed.
 pub fn json(document: &[u8]) -> Option<Vec<u8>> {
     let mut value = serde_json::from_slice(document).ok()?;
     withhold(&mut value);
@@ -58,7 +58,7 @@ fn withhold(value: &mut Value) {
     }
 }
 
-/// Text of the command line: of a line with a secret name in it nothing stays behind that, nor of what stands below it.
+/// Removes from CLI text whatever follows a secret name, on its line and on the lines below it in the hierarchy.
 pub fn text(lines: &str) -> String {
     let mut kept = String::with_capacity(lines.len());
     let mut below = None;
@@ -83,13 +83,13 @@ pub fn text(lines: &str) -> String {
     kept
 }
 
-/// Words that may repeat what was sent, such as an error: nothing stays behind the name of a secret.
+/// Removes from a message, such as an error that may repeat its input, everything after the name of a secret.
 pub fn message(words: &str) -> String {
-    let line = words.replace(['\n', '\r'], " "); // what follows a line end belongs to the secret as well
+    let line = words.replace(['\n', '\r'], " "); // text after a line end belongs to the secret as well
     text(&line).trim_end().to_owned()
 }
 
-/// Where the first word that is a secret name ends.
+/// Position after the first word that is a secret name.
 fn end_of_secret_name(line: &str) -> Option<usize> {
     let words = line.split(|letter: char| !letter.is_alphanumeric() && !"-_:.".contains(letter));
     let secret = words.into_iter().find(|word| is_secret(word))?;
@@ -97,7 +97,7 @@ fn end_of_secret_name(line: &str) -> Option<usize> {
     Some(start + secret.len())
 }
 
-/// True of a text that may carry a name and password inside of an address, as in `sftp://user:word@host/file`.
+/// True for a text that may carry a user name and password within a URL, as in `sftp://user:word@host/file`.
 pub fn may_carry_password(text: &str, whole: bool) -> bool {
     text.contains("://") && (!whole || text.contains('@'))
 }

@@ -1,6 +1,6 @@
-//! How a policy names things: as they are, or with a `*` at one end.
+//! Patterns of a policy: an exact text, or a `*` at one end.
 
-/// What a text has to look like.
+/// Condition on a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     Exact(String),
@@ -8,11 +8,11 @@ pub(super) enum Pattern {
     Prefix(String),
     /// `*abc`
     Suffix(String),
-    /// `*`: anything but nothing.
+    /// `*`: any text but the empty one.
     Presence,
 }
 
-/// A pattern that would never match what its author meant.
+/// A pattern that can never match as its author intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a `*` stands alone, at the beginning or at the end, and once")]
 pub struct PatternError;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A policy with these rules; the rest is as it has to be.
+/// A policy with these rules and the required other fields.
 fn policy(deny: &str, allow: &str) -> String {
     format!(r#"{{"name":"test","deny_rules":[{deny}],"allow_rules":[{allow}]}}"#)
 }
 
-/// A call as text: `PRINCIPAL,PRINCIPAL /PATH key=value key=value`; `-` is nobody's name.
+/// Parses a call, `PRINCIPAL,PRINCIPAL /PATH key=value key=value`; `-` stands for an unauthenticated peer.
 fn decide<'p>(policy: &'p Policy, call: &str) -> Decision<'p> {
     let mut words = call.split(' ');
     let principals: Vec<&str> = words.next().unwrap().split(',').collect();

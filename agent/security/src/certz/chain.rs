@@ -1,4 +1,4 @@
-//! What a server shows: certificates, leaf first, and the key to the first of them.
+//! Server identities: a certificate chain, leaf first, and the private key of the leaf.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::{BoxIdentity, CertzError, material};
 
-/// Certificates in one chain: roots that sign roots that sign ... have no purpose here.
+/// Certificates in one chain. Longer chains have no practical use, and each link costs a signature check.
 const MAX_CHAIN: usize = 16;
 
-/// A private key in DER. Wiped from memory when it is dropped, shown to nobody.
+/// A private key in DER. Wiped from memory on drop, and never printed.
 #[derive(Clone)]
 pub struct PrivateKey {
     form: Form,
@@ -29,21 +29,21 @@ enum Form {
     Sec1,
 }
 
-/// An identity that the box has by itself.
+/// An identity that the box has without any upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfBox {
-    /// What its servers show when nobody says otherwise.
+    /// Identity that servers present when no profile is configured.
     Server,
-    /// From its maker.
+    /// IDevID, installed by the manufacturer.
     Idevid,
-    /// From its owner.
+    /// Owner's IDevID (oIDevID), enrolled by the owner.
     Oidevid,
 }
 
 impl OfBox {
     const ALL: [Self; 3] = [Self::Server, Self::Idevid, Self::Oidevid];
 
-    /// All that is kept of a chain that follows it.
+    /// Stored form of a chain that follows this identity: a single letter.
     fn letter(self) -> u8 {
         match self {
             Self::Server => b'i',
@@ -67,16 +67,16 @@ impl Form {
     }
 }
 
-/// Whose key it is.
+/// Origin of the private key.
 #[derive(Clone, Debug)]
 pub enum Key {
-    /// It came with the certificate, or was made here for it.
+    /// A key that came with the certificate, or was generated here for it.
     Own(PrivateKey),
-    /// That of the box; the certificates are those of the box as well.
+    /// The key of a box identity; the certificates are those of the identity as well.
     Identity(OfBox),
 }
 
-/// What a server shows. Cheap to clone.
+/// Certificate chain with its key. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Chain(Arc<Shown>);
 
@@ -89,10 +89,11 @@ struct Shown {
 }
 
 impl Chain {
-    /// Certificates of an upload with their key.
+    /// Makes a chain from uploaded certificates and their key.
     ///
     /// # Errors
-    /// When there is none or too many, the key is not usable, or it is not that of the leaf.
+    /// When there is no certificate or too many, when the key is not usable, or when it does not belong to the
+    /// leaf.
     pub fn own(
         what: &str,
         certificates: Vec<CertificateDer<'static>>,
@@ -102,7 +103,7 @@ impl Chain {
         Self::new(what, Arc::new(certified), Key::Own(key))
     }
 
-    /// What the box shows by itself.
+    /// Makes a chain that follows an identity of the box.
     ///
     /// # Errors
     /// When its certificate cannot be parsed.
@@ -122,7 +123,7 @@ impl Chain {
         Ok(Self(Arc::new(Shown { certified, key, expires_on })))
     }
 
-    /// What the handshake is done with.
+    /// Certificates and signing key in the form that rustls takes for a handshake.
     pub fn certified(&self) -> &Arc<CertifiedKey> {
         &self.0.certified
     }
@@ -131,7 +132,7 @@ impl Chain {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The identity of the box that it follows, if it does.
+    /// The box identity that the chain follows, if any.
     pub fn of_box(&self) -> Option<OfBox> {
         match self.0.key {
             Key::Identity(which) => Some(which),
@@ -148,8 +149,8 @@ impl Chain {
         self.0.expires_on
     }
 
-    /// What is kept of it: a letter for the form of the key, its length in four octets, the key, the certificates one
-    /// behind the other. Of the identity of the box, a letter alone.
+    /// Stored form: a letter for the encoding of the key, its length in four octets, the key, then the
+    /// certificates back to back. A chain that follows a box identity is a letter alone.
     pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
         let key = match &self.0.key {
             Key::Own(key) => key,
@@ -157,7 +158,7 @@ impl Chain {
         };
         let certificates = &self.0.certified.cert;
         let length = certificates.iter().map(|der| der.len()).sum::<usize>() + key.der.len() + 5;
-        let mut octets = Zeroizing::new(Vec::with_capacity(length)); // once: growing would leave copies of the key behind
+        let mut octets = Zeroizing::new(Vec::with_capacity(length)); // sized once: growing would leave copies of the key
         octets.push(key.form.letter());
         let key_length = u32::try_from(key.der.len()).expect("a key is shorter than a message");
         octets.extend(key_length.to_be_bytes());
@@ -166,7 +167,7 @@ impl Chain {
         octets
     }
 
-    /// From what [`Self::stored`] gave.
+    /// Restores a chain from the output of [`Self::stored`].
     pub(super) fn from_stored(
         what: &str,
         octets: &[u8],
@@ -193,7 +194,7 @@ impl Chain {
         Self::own(what, certificates, key)
     }
 
-    /// True when a client that trusts `anchors` takes this server at the time `now`.
+    /// Succeeds when a client that trusts `anchors` would accept this chain at the time `now`.
     pub(super) fn verify(
         &self,
         anchors: &[TrustAnchor<'_>],
@@ -213,7 +214,7 @@ impl Chain {
             .map(drop)
     }
 
-    /// Refuses a leaf that no client would take at the time `now`, whomever it trusts.
+    /// Refuses a leaf that is expired or not yet valid at the time `now`, which every client would reject.
     pub(super) fn check_validity(&self, what: &str, now: UnixTime) -> Result<(), CertzError> {
         let leaf = self.0.certified.cert.first().expect("made with a leaf");
         let parsed = material::parse(leaf).expect("parsed when it was made");
@@ -256,7 +257,7 @@ fn certified(
 }
 
 impl PrivateKey {
-    /// For the library, which wipes nothing: let it go soon.
+    /// Copies the key for the TLS library. The copy is not wiped on drop, so it should be short-lived.
     fn to_der(&self) -> PrivateKeyDer<'static> {
         match self.form {
             Form::Pkcs1 => PrivatePkcs1KeyDer::from(self.der.to_vec()).into(),

@@ -1,4 +1,4 @@
-//! Keys made on the box, and the requests that they be certified (RFC 2986).
+//! Generation of keys, and of certificate signing requests for them (RFC 2986).
 
 use std::net::IpAddr;
 
@@ -20,10 +20,10 @@ const MAX_ALTERNATIVE_BYTES: usize = 2048;
 /// Alternative names of one request.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// What a request says about the one who asks.
+/// Subject and key type of a certificate signing request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsrParams {
-    /// Nothing when the request names a suite that we have no word for.
+    /// `None` when the client asks for a suite that this agent does not know.
     pub suite: Option<Suite>,
     pub common_name: String,
     /// Two letters (ISO 3166).
@@ -32,7 +32,7 @@ pub struct CsrParams {
     pub city: String,
     pub organization: String,
     pub organizational_unit: String,
-    /// These two are alternative names as well.
+    /// The address and the e-mail id become subject alternative names.
     pub ip_address: String,
     pub email_id: String,
     pub san: AlternativeNames,
@@ -46,7 +46,7 @@ pub struct AlternativeNames {
     pub uris: Vec<String>,
 }
 
-/// A kind of key, and the digest with which the request is signed.
+/// Key type, and the digest for signing the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
     Rsa(RsaBits, Hash),
@@ -74,7 +74,7 @@ pub enum Hash {
     Sha512,
 }
 
-/// A key, and the request that speaks of it.
+/// A new key with its certificate signing request.
 #[derive(Debug)]
 pub struct Generated {
     pub key: PrivateKey,
@@ -82,15 +82,15 @@ pub struct Generated {
 }
 
 impl CsrParams {
-    /// True when [`Self::generate`] would make a request.
+    /// True when [`Self::generate`] would succeed.
     pub fn can_generate(&self) -> bool {
         self.algorithm().is_ok() && self.certificate_params().is_ok()
     }
 
-    /// Makes a key and the request for it. Takes seconds for a large RSA key.
+    /// Generates a key and its request. Takes seconds for a large RSA key.
     ///
     /// # Errors
-    /// [`CertzError`], naming the field that cannot stand in a request, or the suite.
+    /// [`CertzError`], naming the suite, or the field that has no valid form in a request.
     pub fn generate(&self) -> Result<Generated, CertzError> {
         let (algorithm, rsa) = self.algorithm()?;
         let params = self.certificate_params()?;
@@ -193,7 +193,8 @@ impl CsrParams {
     }
 }
 
-/// The library signs with the digest of the curve's size; any of them with P-521.
+/// Chooses the signature algorithm. The library signs with the digest of the curve's size, and with any of them
+/// for P-521.
 fn ecdsa(curve: Curve, hash: Hash) -> Result<&'static SignatureAlgorithm, CertzError> {
     match (curve, hash) {
         (Curve::P256, Hash::Sha256) => Ok(&PKCS_ECDSA_P256_SHA256),

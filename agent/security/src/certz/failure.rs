@@ -1,23 +1,23 @@
-//! Why a profile stays as it is.
+//! Errors of certz requests.
 
-/// What is wrong with a request, and with which part of it.
+/// A certz request failed, with the part of it that is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct CertzError {
     pub kind: Kind,
-    /// The part of the request, or the profile, that it is about.
+    /// Part of the request, or name of the profile.
     pub what: String,
     pub reason: String,
 }
 
-/// What the one who asked may do about it.
+/// Class of the error, by what the client can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Ask for something else.
     Invalid,
     /// Name something that is there.
     NotFound,
-    /// It is there already.
+    /// The object exists already.
     Exists,
     /// Change something else first.
     Precondition,

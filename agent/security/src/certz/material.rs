@@ -1,4 +1,4 @@
-//! Certificates, revocation lists and keys, as PEM (RFC 7468) or DER, into what the libraries take.
+//! Parsers for certificates, revocation lists and keys in PEM (RFC 7468) or DER.
 
 use rustls_pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer,
@@ -8,16 +8,16 @@ use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
 
 use super::{CertzError, PrivateKey};
 
-/// How bytes of an upload are written.
+/// Encoding of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Pem,
     Der,
-    /// What is found in `.crt` files: either of them.
+    /// Either of the two, as found in `.crt` files.
     Crt,
 }
 
-/// How text of PEM begins.
+/// First octets of PEM text.
 const PEM_BEGIN: &[u8] = b"-----BEGIN";
 
 impl Encoding {
@@ -30,10 +30,10 @@ impl Encoding {
     }
 }
 
-/// All certificates in `bytes`: one of DER, any number above none of PEM. Each can be parsed.
+/// Parses all certificates in `bytes`: exactly one in DER, one or more in PEM. Each is checked to be well-formed.
 ///
 /// # Errors
-/// When there is none, or one is malformed; its number is named.
+/// When there is none, or one is malformed; the message gives its number.
 pub fn certificates(
     what: &str,
     encoding: Encoding,
@@ -52,7 +52,7 @@ pub fn certificates(
     Ok(certificates)
 }
 
-/// All revocation lists in `bytes`, as [`certificates`].
+/// Parses all revocation lists in `bytes`, under the rules of [`certificates`].
 pub(super) fn revocation_lists(
     what: &str,
     encoding: Encoding,
@@ -65,15 +65,15 @@ pub(super) fn revocation_lists(
     }
 }
 
-/// The first private key in `bytes`: PKCS#8, PKCS#1 or SEC 1, not encrypted.
+/// Parses the first private key in `bytes`: PKCS#8, PKCS#1 or SEC 1, not encrypted.
 ///
 /// # Errors
-/// When there is none; the text never quotes what it read.
+/// When there is none. The message never quotes its input.
 pub fn private_key(what: &str, encoding: Encoding, bytes: &[u8]) -> Result<PrivateKey, CertzError> {
     let refused = |reason: &str| CertzError::invalid(what, format!("private key: {reason}"));
     let key = if encoding.is_pem(bytes) {
         PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
-            // The text of the library's error may quote what it read.
+            // The message of the library may quote its input.
             pem::Error::NoItemsFound => refused("no unencrypted key is in the PEM text"),
             _ => refused("the PEM text is malformed"),
         })?
@@ -96,7 +96,7 @@ fn all_of_pem<T: PemObject>(what: &str, noun: &str, bytes: &[u8]) -> Result<Vec<
     Ok(all)
 }
 
-/// Takes a certificate apart, to its last octet.
+/// Parses a certificate, and refuses trailing octets.
 pub(super) fn parse<'d>(der: &'d CertificateDer<'_>) -> Result<X509Certificate<'d>, String> {
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Ok(certificate),

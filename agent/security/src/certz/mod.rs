@@ -1,8 +1,9 @@
-//! TLS profiles: what a server shows, whom it trusts, and how new material comes into force (gNSI certz).
+//! TLS profiles: server identity, trusted authorities, and rotation of both (gNSI certz).
 //!
-//! A [`Profile`] has up to four entities, each with the version and age its author gave it. Start at
-//! [`Profiles::with_upload`]: it says what a profile would be with an upload, or what is wrong with it. Nothing is half
-//! taken: a profile is a value, and the old one stays what it was. [`Profile::clients`] verifies those who connect.
+//! A [`Profile`] has up to four entities, each with the version and creation time that its author gave it. Start
+//! at [`Profiles::with_upload`], which computes the profiles after an upload or the reason to refuse it. An upload
+//! applies as a whole or not at all, because a profile is a value and the old one is never modified.
+//! [`Profile::clients`] verifies the certificates of clients.
 //!
 //! Absent on purpose: sockets, files and the clock. Times come in as arguments, randomness comes from the library.
 

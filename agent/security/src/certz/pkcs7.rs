@@ -1,7 +1,7 @@
 //! The certificates of a PKCS#7 block that holds nothing else (RFC 5652 section 5.1, RFC 7468 section 8).
 //!
-//! Only the envelope is taken apart, and each certificate is kept as it stands: what was signed must not be written
-//! anew, and 20 000 of them must not be sorted.
+//! Only the envelope is decoded; each certificate keeps its encoding, because re-encoding could change signed
+//! octets, and because a SET OF 20 000 certificates need not be sorted.
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::{
@@ -13,7 +13,7 @@ use super::{CertzError, material};
 
 /// `1.2.840.113549.1.7.2`, signedData.
 const SIGNED_DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x02];
-/// The labels that such blocks carry.
+/// PEM labels of such blocks.
 const LABELS: [&str; 3] = ["PKCS7", "PKCS #7 SIGNED DATA", "CMS"];
 
 /// All certificates of one PKCS#7 block in PEM.
@@ -54,7 +54,7 @@ pub(super) fn certificates(
     Ok(certificates)
 }
 
-/// The content of the field `certificates`.
+/// The content of the field `certificates` of SignedData.
 fn certificate_set(der: &[u8]) -> Option<&[u8]> {
     let (rest, info) = Any::from_ber(der).ok()?;
     let (after, kind) = element(rest.is_empty().then_some(info.data)?, Tag::Sequence, &info)?;
@@ -68,7 +68,7 @@ fn certificate_set(der: &[u8]) -> Option<&[u8]> {
     (set.header.is_contextspecific() && set.tag() == Tag(0)).then_some(set.data)
 }
 
-/// The first element within `data`, the content of an `outer` that has the tag `wanted`.
+/// First element of `data`, the content of `outer`, when `outer` has the tag `wanted`.
 fn element<'d>(data: &'d [u8], wanted: Tag, outer: &Any<'_>) -> Option<(&'d [u8], Any<'d>)> {
     (outer.tag() == wanted).then_some(())?;
     Any::from_ber(data).ok()

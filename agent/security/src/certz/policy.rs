@@ -1,8 +1,8 @@
-//! Which authority may sign for which subject: an authentication policy.
+//! Authentication policies: which authority may sign for which subject.
 //!
-//! gNSI leaves the form of such a policy to the box. Ours is a list of rules; each names subjects and authorities.
-//! A certificate is taken when some rule has one of its subjects and one of the authorities on its path. A subject that
-//! no rule has is refused.
+//! gNSI leaves the form of such a policy to the device. Ours is a list of rules, each with subjects and
+//! authorities. A certificate is accepted when some rule has both one of its subjects and one of the authorities
+//! on its path. A subject that no rule names is refused.
 
 use std::sync::Arc;
 
@@ -13,32 +13,32 @@ use x509_parser::extensions::GeneralName;
 
 use super::{CertzError, material};
 
-/// Rules of one policy, and entries of one rule.
+/// Rules of one policy, and entries of one rule: bounds on the work of one verification.
 const MAX_RULES: usize = 4096;
 const MAX_ENTRIES: usize = 4096;
 /// Hexadecimal digits of a SHA-256 digest.
 const DIGEST_DIGITS: usize = 64;
 
-/// Rules in force. Cheap to clone.
+/// Rules of an authentication policy. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationPolicy(Arc<[Rule]>);
 
 /// Subjects, and the authorities that may sign for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// For people and errors; not empty, no two alike.
+    /// Label for people and error messages; not empty, and unique in the policy.
     pub name: SmolStr,
-    /// URI or DNS names of a certificate, or its common name; a `*` at the end stands for any rest.
+    /// URI or DNS names of a certificate, or its common name; a `*` at the end matches any suffix.
     pub subjects: Vec<SmolStr>,
     /// SHA-256 of the SubjectPublicKeyInfo of an authority, root or intermediate, in hexadecimal digits.
     pub authorities: Vec<SmolStr>,
 }
 
 impl AuthenticationPolicy {
-    /// Digits become lower case.
+    /// Checks the rules, and converts the digits of digests to lower case.
     ///
     /// # Errors
-    /// When there is no rule, one has no name or the name of another, or an entry is not what it should be.
+    /// When there is no rule, a name is missing or repeated, or an entry is malformed.
     pub fn new(what: &str, mut rules: Vec<Rule>) -> Result<Self, CertzError> {
         let refused = |reason: String| CertzError::invalid(what, reason);
         if rules.is_empty() || rules.len() > MAX_RULES {
@@ -82,7 +82,7 @@ impl AuthenticationPolicy {
         &self.0
     }
 
-    /// A line for each rule: its name, subjects and authorities.
+    /// Stored form: one line per rule with its name, subjects and authorities.
     pub fn stored(&self) -> String {
         let line = |rule: &Rule| {
             let subjects: Vec<_> = rule.subjects.iter().map(|subject| escaped(subject)).collect();
@@ -92,10 +92,10 @@ impl AuthenticationPolicy {
         self.0.iter().map(line).collect()
     }
 
-    /// From what [`Self::stored`] gave.
+    /// Restores a policy from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When it is not that.
+    /// When the text has another form.
     pub fn from_stored(what: &str, text: &str) -> Result<Self, CertzError> {
         let rule = |line: &str| {
             let mut fields = line.split('\t');
@@ -109,7 +109,7 @@ impl AuthenticationPolicy {
         Self::new(what, rules.ok_or_else(torn)?)
     }
 
-    /// True when the authorities on this path may sign for its subject.
+    /// True when an authority on this path may sign for the subject of its leaf.
     pub(super) fn permits(&self, path: &VerifiedPath<'_>) -> bool {
         let subjects = subjects(path);
         let anchor = sequence(path.anchor().subject_public_key_info.as_ref());
@@ -125,7 +125,7 @@ impl AuthenticationPolicy {
     }
 }
 
-/// The names that a rule may mean.
+/// Names of a certificate that a rule can match.
 fn subjects(path: &VerifiedPath<'_>) -> Vec<String> {
     let der = path.end_entity().der();
     let Ok(leaf) = material::parse(&der) else { return Vec::new() };
@@ -158,7 +158,7 @@ fn digest_of(key: &[u8]) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Content as a SEQUENCE of DER (X.690 8.9): an anchor's key comes without its outer header.
+/// Wraps content in a DER SEQUENCE header (X.690 8.9), which webpki strips from the key of an anchor.
 fn sequence(content: &[u8]) -> Vec<u8> {
     const SEQUENCE: u8 = 0x30;
     const SHORT: usize = 0x80;
@@ -173,7 +173,7 @@ fn sequence(content: &[u8]) -> Vec<u8> {
     der
 }
 
-/// A name without blanks: `%` and two digits stand for an octet, as in URIs.
+/// Escapes a name so that it has no blanks: `%` and two digits encode an octet, as in URIs.
 fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte > b' ' && byte != b'%' && byte != 0x7f;
     let octets: Vec<u8> = name

@@ -1,4 +1,4 @@
-//! Profiles, and what an upload makes of them.
+//! TLS profiles, and the effect of an upload on them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,11 +11,11 @@ use super::{
     TrustBundle,
 };
 
-/// The profile that always exists: the identity of the box. Nobody changes it.
+/// Profile that always exists and shows the identity of the box. No client can change it.
 pub const SYSTEM_DEFAULT_PROFILE: &str = "system_default_profile";
-/// Longest id of a profile, in octets; it stands in a leaf, in log lines and in names of stored entities.
+/// Longest id of a profile, in octets; it appears in a leaf, in log lines and in the names of stored entities.
 const MAX_PROFILE_ID_BYTES: usize = 128;
-/// Profiles on one box, the default one aside.
+/// Profiles on one box, without the default one. Bounds memory: a trust bundle may be 64 MiB.
 const MAX_PROFILES: usize = 64;
 
 /// One kind of entity of a profile.
@@ -27,7 +27,7 @@ pub enum EntityKind {
     AuthenticationPolicy,
 }
 
-/// What the author of an entity calls it, and when it was made. Both are kept as they come.
+/// Version and creation time that the client gave an entity. Both are stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freshness {
     pub version: String,
@@ -35,14 +35,14 @@ pub struct Freshness {
     pub created_on: u64,
 }
 
-/// An entity with its version and age.
+/// An entity with its version and creation time.
 #[derive(Clone, Debug)]
 pub struct Versioned<T> {
     pub freshness: Freshness,
     pub value: T,
 }
 
-/// What a server needs to be reached. Cheap to clone.
+/// TLS configuration of a server. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     pub chain: Option<Versioned<Chain>>,
@@ -55,14 +55,14 @@ pub struct Profile {
 #[derive(Clone, Debug, Default)]
 pub struct Profiles(Arc<BTreeMap<SmolStr, Profile>>);
 
-/// Entities that come together: all or none of them.
+/// Entities that apply together, all or none of them.
 #[derive(Clone, Debug)]
 pub struct Upload {
     pub profile: SmolStr,
     pub entities: Vec<Entity>,
 }
 
-/// One of them.
+/// One entity of an upload.
 #[derive(Clone, Debug)]
 pub struct Entity {
     pub freshness: Freshness,
@@ -75,29 +75,29 @@ pub enum Content {
     Trust(TrustBundle),
     Revoked(RevocationLists),
     Policy(AuthenticationPolicy),
-    /// What another profile has.
+    /// A copy of the entity in another profile.
     Existing {
         profile: SmolStr,
         kind: EntityKind,
     },
 }
 
-/// Where the certificates of a chain come from.
+/// Origin of the certificates of a chain.
 #[derive(Clone, Debug)]
 pub enum ChainSource {
     Given(Vec<CertificateDer<'static>>),
-    /// The box has them from its maker, or made them on its first start.
+    /// The identity from the manufacturer, or the one made at the first start.
     Idevid,
-    /// From the owner of the box, by enrollment.
+    /// The identity that the owner enrolled.
     Oidevid,
-    /// The box signs for itself.
+    /// A self-signed certificate.
     SelfSigned,
 }
 
-/// Where the key to the first of them comes from.
+/// Origin of the leaf's private key.
 #[derive(Clone, Debug)]
 pub enum KeySource {
-    /// Not said: the key made for a request, or none that is needed.
+    /// Not specified: the key made for a request in this stream, or none when the source brings its own.
     Unspecified,
     Given(PrivateKey),
     Generated,
@@ -105,15 +105,16 @@ pub enum KeySource {
     SelfSigned,
 }
 
-/// What the box can give by itself to a profile, at the time of a request.
+/// Identities that the box itself can contribute to a profile.
 pub trait BoxIdentity {
-    /// Certificates and key; [`OfBox::Server`], which is always there, are those of [`SYSTEM_DEFAULT_PROFILE`].
+    /// Returns certificates and key of an identity. [`OfBox::Server`] always exists, and is the identity of
+    /// [`SYSTEM_DEFAULT_PROFILE`].
     fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>>;
 
-    /// Makes a certificate that signs itself.
+    /// Makes a self-signed certificate.
     ///
     /// # Errors
-    /// When none can be made.
+    /// When key generation or signing fails.
     fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError>;
 }
 
@@ -125,7 +126,7 @@ impl EntityKind {
         Self::AuthenticationPolicy,
     ];
 
-    /// Its name in messages and in the store.
+    /// Name of the kind in messages and in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CertificateChain => "certificate-chain",
@@ -149,7 +150,7 @@ impl Content {
 }
 
 impl Profiles {
-    /// Their ids, the default one first.
+    /// Ids of all profiles, the default one first.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         std::iter::once(SYSTEM_DEFAULT_PROFILE).chain(self.0.keys().map(SmolStr::as_str))
     }
@@ -162,32 +163,32 @@ impl Profiles {
         self.0.iter()
     }
 
-    /// With other identities of the box, for the profiles that show them.
+    /// Replaces the chains that follow an identity of the box by its present certificates.
     ///
     /// # Errors
-    /// When its certificate cannot be parsed.
+    /// When a certificate of the identity cannot be parsed.
     pub fn following(&self, identity: &dyn BoxIdentity) -> Result<Self, CertzError> {
         let mut all = BTreeMap::clone(&self.0);
         for chain in all.values_mut().filter_map(|profile| profile.chain.as_mut()) {
             let Some(which) = chain.value.of_box() else { continue };
-            // One that is gone from its file goes on to be shown until the next start.
+            // An identity whose file is gone stays in use until the next start.
             let Some(certified) = identity.certified(which) else { continue };
             chain.value = Chain::identity("the identity of the box", which, certified)?;
         }
         Ok(Self(Arc::new(all)))
     }
 
-    /// With this profile, whatever was there under its id.
+    /// Adds or replaces one profile.
     pub fn with(&self, id: SmolStr, profile: Profile) -> Self {
         let mut all = BTreeMap::clone(&self.0);
         all.insert(id, profile);
         Self(Arc::new(all))
     }
 
-    /// With a new profile, empty.
+    /// Adds an empty profile.
     ///
     /// # Errors
-    /// When the id is taken or cannot be one, or there are too many.
+    /// When the id is taken or malformed, or there are too many profiles.
     pub fn with_added(&self, id: &str) -> Result<Self, CertzError> {
         let printable = id.chars().all(|letter| letter.is_ascii_graphic() && letter != '/');
         if id.is_empty() || id.len() > MAX_PROFILE_ID_BYTES || !printable {
@@ -208,10 +209,10 @@ impl Profiles {
         Ok(self.with(id.into(), Profile::default()))
     }
 
-    /// Without this profile; `in_use` says whether a server is bound to it.
+    /// Removes a profile; `in_use` says that a server is bound to it.
     ///
     /// # Errors
-    /// When it is used, is the default one, or is not there.
+    /// When the profile is in use, is the default one, or does not exist.
     pub fn without(&self, id: &str, in_use: bool) -> Result<Self, CertzError> {
         self.changeable(id)?;
         if in_use {
@@ -222,10 +223,11 @@ impl Profiles {
         Ok(Self(Arc::new(all)))
     }
 
-    /// The profile of this id, when it is there and may be changed.
+    /// The profile of this id, if it exists and clients may change it.
     ///
     /// # Errors
-    /// [`super::Kind::Invalid`] for no id, `Precondition` for the default profile, `NotFound` for one that is not there.
+    /// [`super::Kind::Invalid`] for an empty id, `Precondition` for the default profile, `NotFound` for an unknown
+    /// one.
     pub fn changeable(&self, id: &str) -> Result<&Profile, CertzError> {
         match id {
             "" => Err(CertzError::invalid("ssl_profile_id", "must be given")),
@@ -240,7 +242,7 @@ impl Profiles {
         }
     }
 
-    /// The version of an upload that its profile has already, in the entity of the same kind.
+    /// The version of an upload that its profile already has for an entity of the same kind, if any.
     pub fn version_in_use(&self, upload: &Upload) -> Option<String> {
         let profile = self.0.get(&upload.profile)?;
         let used = |entity: &&Entity| {
@@ -251,10 +253,11 @@ impl Profiles {
         Some(format!("{} `{}`", entity.content.kind().as_str(), entity.freshness.version))
     }
 
-    /// What they are with an upload. `generated` is the key of the last request that was made in the same stream.
+    /// Computes the profiles after an upload. `generated` is the key of the last signing request in the same
+    /// stream.
     ///
     /// # Errors
-    /// Whatever is wrong with the upload by itself, or with the profile that it would make.
+    /// When the upload is malformed, or the resulting profile would be inconsistent.
     pub fn with_upload(
         &self,
         upload: &Upload,
@@ -280,12 +283,12 @@ impl Profiles {
         Ok(self.with(upload.profile.clone(), profile))
     }
 
-    /// These profiles alone, each with what its upload brings; those that are not named go. `in_use` is the profile that
-    /// the server is bound to.
+    /// Computes the profiles after a replacement of all of them by these uploads; profiles that are not named are
+    /// removed. `in_use` is the profile that the server is bound to.
     ///
     /// # Errors
-    /// Whatever is wrong with an upload; when one is named twice or is the default one; and when what the server shows
-    /// would go.
+    /// When an upload is malformed, a profile is named twice or is the default one, or the profile in use would be
+    /// removed.
     pub fn replaced(
         &self,
         uploads: &[Upload],
@@ -311,7 +314,7 @@ impl Profiles {
         }
     }
 
-    /// Puts one entity into the profile that is being made.
+    /// Sets one entity of the profile under construction.
     fn place(
         &self,
         entity: &Entity,
@@ -379,7 +382,7 @@ fn copied<T: Clone>(from: &Option<Versioned<T>>, freshness: Freshness) -> Option
     from.as_ref().map(|entity| Versioned { freshness, value: entity.value.clone() })
 }
 
-/// Joins certificates with their key, each from its source.
+/// Combines certificates with their key, each from its source.
 fn chain(
     source: &ChainSource,
     key: &KeySource,
@@ -434,7 +437,7 @@ impl Profile {
         }
     }
 
-    /// True when both have the same entity of this kind, not merely one that looks alike.
+    /// True when both profiles share one entity of this kind in memory; two equal copies do not count.
     pub fn shares(&self, other: &Self, kind: EntityKind) -> bool {
         fn both<T>(
             one: &Option<Versioned<T>>,
@@ -461,7 +464,8 @@ impl Profile {
         }
     }
 
-    /// What is asked of clients; nothing without a trust bundle, for then nobody is asked for a certificate.
+    /// Requirements for client certificates. `None` without a trust bundle, because clients are then not asked for
+    /// one.
     pub fn clients(&self) -> Option<Clients> {
         let trust = self.trust.as_ref()?.value.clone();
         let revoked = self.revoked.as_ref().map(|it| it.value.clone());
@@ -469,7 +473,7 @@ impl Profile {
         Some(Clients { trust, revoked, policy })
     }
 
-    /// Refuses a profile whose parts contradict each other; `changed` are those that are new.
+    /// Refuses a profile whose entities contradict each other; `changed` are the new ones, which the error names.
     fn check(&self, changed: &[EntityKind], now: UnixTime) -> Result<(), CertzError> {
         let is_new = |kind| changed.contains(&kind);
         let (chain, trust) = (EntityKind::CertificateChain, EntityKind::TrustBundle);
@@ -507,12 +511,12 @@ fn profile_name(id: &str) -> String {
     format!("profile `{id}`")
 }
 
-/// An entity as the artefact store keeps it.
+/// Encoding of an entity in the artefact store.
 #[derive(Debug)]
 pub struct StoredEntity;
 
 impl StoredEntity {
-    /// The octets that are kept of an entity: secret when it is a chain with a key.
+    /// Encodes an entity. The octets are secret for a chain with a key.
     pub fn encode(profile: &Profile, kind: EntityKind) -> Option<zeroize::Zeroizing<Vec<u8>>> {
         let octets = match kind {
             EntityKind::CertificateChain => profile.chain.as_ref()?.value.stored(),
@@ -525,10 +529,10 @@ impl StoredEntity {
         Some(octets)
     }
 
-    /// Puts an entity into its profile again.
+    /// Decodes an entity into its profile.
     ///
     /// # Errors
-    /// When the octets are not those that [`Self::encode`] gave.
+    /// When the octets are not the output of [`Self::encode`].
     pub fn restore(
         profile: &mut Profile,
         kind: EntityKind,

@@ -1,4 +1,4 @@
-//! Certificates that their authorities have taken back.
+//! Certificate revocation lists.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use x509_parser::parse_x509_crl;
 
 use super::{CertzError, Encoding, TrustBundle, material};
 
-/// Lists of one bundle.
+/// Lists in one bundle.
 const MAX_LISTS: usize = 4096;
 
 /// Revocation lists, newest first. Cheap to clone.
@@ -17,15 +17,15 @@ pub struct RevocationLists(Arc<Lists>);
 
 struct Lists {
     lists: Vec<CertRevocationList<'static>>,
-    /// The same, as they came.
+    /// DER encoding of each list, in the same order.
     der: Vec<Vec<u8>>,
 }
 
 impl RevocationLists {
-    /// From lists in any number of messages, each with its name for errors.
+    /// Parses lists from any number of messages, each with a name for errors.
     ///
     /// # Errors
-    /// When there is none or too many, or one is malformed, indirect or a delta.
+    /// When there is no list or too many, or one is malformed, indirect or a delta.
     pub fn new(
         what: &str,
         messages: impl IntoIterator<Item = (String, Encoding, Vec<u8>)>,
@@ -63,17 +63,17 @@ impl RevocationLists {
                 .map_err(|error| refused(format!("it cannot be used: {error:?}")))?;
             dated.push((parsed.last_update().timestamp(), der.to_vec(), list));
         }
-        // Of two lists of one authority, the library asks the first.
+        // The library asks the first of two lists of one authority, so the newest goes first.
         dated.sort_by_key(|(issued_at, ..)| std::cmp::Reverse(*issued_at));
         let (der, lists) =
             dated.into_iter().map(|(_, der, list)| (der, CertRevocationList::from(list))).unzip();
         Ok(Self(Arc::new(Lists { lists, der })))
     }
 
-    /// From what [`Self::stored`] gave.
+    /// Restores lists from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When it is not that.
+    /// When the octets have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut all = Vec::new();
         while !rest.is_empty() {
@@ -86,7 +86,7 @@ impl RevocationLists {
         Self::of(what, all)
     }
 
-    /// What is kept of them: they, one behind the other.
+    /// Stored form: the DER encodings back to back.
     pub fn stored(&self) -> Vec<u8> {
         self.0.der.concat()
     }
@@ -99,15 +99,15 @@ impl RevocationLists {
         self.0.lists.iter()
     }
 
-    /// Refuses a list that bears the name of a trusted authority without its signature: with it, all clients of that
-    /// authority would be refused.
+    /// Refuses a list that bears the name of a trusted authority but not its signature: such a list would lock out
+    /// every client of that authority.
     pub(super) fn check_signatures(
         &self,
         what: &str,
         trust: &TrustBundle,
     ) -> Result<(), CertzError> {
         for (list, der) in self.0.lists.iter().zip(&self.0.der) {
-            let Ok((_, parsed)) = parse_x509_crl(der) else { continue }; // never: it was parsed before
+            let Ok((_, parsed)) = parse_x509_crl(der) else { continue }; // unreachable: `new` has parsed it
             let mut authorities = trust.named(list.issuer()).peekable();
             let signed = |authority: &CertificateDer<'_>| {
                 let key = material::parse(authority);

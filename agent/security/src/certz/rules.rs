@@ -1,4 +1,4 @@
-//! The profiles as a rotation changes them.
+//! Rotation of TLS profiles.
 
 use std::{fmt, sync::Arc};
 
@@ -8,51 +8,51 @@ use smol_str::SmolStr;
 use super::{BoxIdentity, CertzError, Generated, PrivateKey, Profiles, Upload};
 use crate::rotation::Rotating;
 
-/// What a rotation of profiles may do.
+/// Rules by which a stream of certz changes profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules;
 
-/// All profiles, and what the stream that changes them is about.
+/// All profiles, and the subject of the stream that changes them.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub profiles: Profiles,
-    /// Nothing before the first message of a stream.
+    /// `None` before the first message of a stream.
     stream: Option<Stream>,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
-    /// All messages of a stream are about one profile.
+    /// Profile of the stream; all of its messages must name this one.
     profile: SmolStr,
-    /// The key of the last request that was made.
+    /// Key of the stream's last signing request.
     key: Option<PrivateKey>,
 }
 
 /// One message of a stream.
 pub enum Change {
-    /// A key was made, with the request for its certificate.
+    /// A key was generated, with the request for its certificate.
     Request { profile: SmolStr, generated: Generated },
     Upload {
         upload: Upload,
         identity: Arc<dyn BoxIdentity + Send + Sync>,
-        /// The time of the message.
+        /// Time of the message.
         now: UnixTime,
     },
-    /// All profiles at once, as a configuration to boot with brings them.
+    /// Replaces all profiles, as a boot configuration does.
     Replacement {
         uploads: Vec<Upload>,
-        /// The profile that the server will be bound to.
+        /// Profile that the server will be bound to.
         in_use: Option<SmolStr>,
         identity: Arc<dyn BoxIdentity + Send + Sync>,
-        /// The time of the message.
+        /// Time of the message.
         now: UnixTime,
     },
 }
 
-/// What the client is told.
+/// Answer to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The request, in PEM.
+    /// Certificate signing request in PEM.
     Request(String),
     Uploaded,
 }
@@ -67,7 +67,7 @@ impl State {
     /// Refuses a message about a profile that this stream cannot change.
     ///
     /// # Errors
-    /// As of an upload to it.
+    /// When an upload to it would be refused for the same reason.
     pub fn admits(&self, profile: &SmolStr) -> Result<(), CertzError> {
         self.about(profile).map(drop)
     }
@@ -75,7 +75,7 @@ impl State {
     /// The state after a message about this profile.
     ///
     /// # Errors
-    /// When it may not be changed, or the stream was about another one until now.
+    /// When the profile may not be changed, or the stream began with another one.
     fn about(&self, profile: &SmolStr) -> Result<Stream, CertzError> {
         self.profiles.changeable(profile)?;
         match &self.stream {

@@ -1,4 +1,4 @@
-//! Whom a server trusts: bundles of authorities, and what is asked of a client that connects.
+//! Trust bundles, and verification of client certificates.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -10,24 +10,24 @@ use webpki::{
 
 use super::{AuthenticationPolicy, CertzError, RevocationLists, pkcs7};
 
-/// Authorities of one bundle. 20 000 are asked for; a message of 64 MiB holds about this many.
+/// Authorities of one bundle. The requirement is 20 000; a message of 64 MiB holds about this many.
 const MAX_AUTHORITIES: usize = 65_536;
 
-/// Authorities that are trusted. Cheap to clone.
+/// Trusted certificate authorities. Cheap to clone.
 #[derive(Clone)]
 pub struct TrustBundle(Arc<Authorities>);
 
 struct Authorities {
     anchors: Vec<TrustAnchor<'static>>,
-    /// Their certificates, in the same order.
+    /// Certificates of the anchors, in the same order.
     certificates: Vec<CertificateDer<'static>>,
 }
 
 impl TrustBundle {
-    /// From certificates in any number of messages.
+    /// Makes a bundle from the certificates of one or more messages.
     ///
     /// # Errors
-    /// When there is none, there are too many, or one cannot be an authority; the number of the offender is named.
+    /// When there is none or too many, or one cannot be an authority; the message gives its number.
     pub fn new(what: &str, certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertzError> {
         let count = certificates.len();
         if count == 0 || count > MAX_AUTHORITIES {
@@ -45,18 +45,18 @@ impl TrustBundle {
         Ok(Self(Arc::new(Authorities { anchors, certificates })))
     }
 
-    /// From one PKCS#7 block in PEM.
+    /// Makes a bundle from one PKCS#7 block in PEM.
     ///
     /// # Errors
-    /// As [`Self::new`], and when the block is malformed.
+    /// Those of [`Self::new`], and a malformed block.
     pub fn from_pkcs7(what: &str, text: &str) -> Result<Self, CertzError> {
         Self::new(what, pkcs7::certificates(what, text)?)
     }
 
-    /// From what [`Self::stored`] gave.
+    /// Restores a bundle from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When it is not that.
+    /// When the octets have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut certificates = Vec::new();
         while !rest.is_empty() {
@@ -68,7 +68,7 @@ impl TrustBundle {
         Self::new(what, certificates)
     }
 
-    /// What is kept of it: the certificates, one behind the other.
+    /// Stored form: the certificates back to back.
     pub fn stored(&self) -> Vec<u8> {
         self.0.certificates.iter().flat_map(|der| der.as_ref()).copied().collect()
     }
@@ -77,12 +77,12 @@ impl TrustBundle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How many authorities there are.
+    /// Number of authorities.
     pub fn len(&self) -> usize {
         self.0.anchors.len()
     }
 
-    /// Never true: an empty bundle is not made.
+    /// Never true, because [`Self::new`] refuses an empty bundle.
     pub fn is_empty(&self) -> bool {
         self.0.anchors.is_empty()
     }
@@ -91,7 +91,7 @@ impl TrustBundle {
         &self.0.anchors
     }
 
-    /// The authorities of this name, the content of a `Name` in DER.
+    /// Authorities of this name, which is the content of a `Name` in DER.
     pub(super) fn named(&self, subject: &[u8]) -> impl Iterator<Item = &CertificateDer<'static>> {
         let all = self.0.anchors.iter().zip(&self.0.certificates);
         all.filter(move |(anchor, _)| anchor.subject.as_ref() == subject).map(|(_, der)| der)
@@ -104,7 +104,7 @@ impl std::fmt::Debug for TrustBundle {
     }
 }
 
-/// What is asked of a client's certificate.
+/// Requirements for client certificates: signer, revocation and authentication policy.
 #[derive(Clone, Debug)]
 pub struct Clients {
     pub(super) trust: TrustBundle,
@@ -112,7 +112,7 @@ pub struct Clients {
     pub(super) policy: Option<AuthenticationPolicy>,
 }
 
-/// Why a client's certificate is not taken.
+/// Reason for refusing a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error("the certificate is not valid here: {0:?}")]
@@ -122,12 +122,12 @@ pub enum Rejection {
 }
 
 impl Clients {
-    /// Those whom `bundle` signs, and nothing else is asked.
+    /// Requires a signature by `bundle` and nothing else.
     pub fn of(trust: TrustBundle) -> Self {
         Self { trust, revoked: None, policy: None }
     }
 
-    /// Takes or refuses a client by its certificates at the time `now`.
+    /// Verifies the certificates of a client at the time `now`.
     ///
     /// A certificate whose authority has no revocation list passes; a list that is out of date still counts, because a
     /// box that cannot be sent a newer one must stay reachable.
@@ -152,7 +152,7 @@ impl Clients {
         let permitted = |path: &VerifiedPath<'_>| match &self.policy {
             Some(policy) if !policy.permits(path) => {
                 denied.set(true);
-                Err(webpki::Error::UnknownIssuer) // the library has no word of its own for it, and looks for other paths
+                Err(webpki::Error::UnknownIssuer) // webpki has no error for this, and tries other paths after it
             }
             _ => Ok(()),
         };

@@ -1,25 +1,25 @@
-//! Certificates of OpenSSH: what an authority says about a key.
+//! OpenSSH certificates, which bind a key to principals or to a host.
 //!
-//! They are read here because `ssh-key` refuses those that never expire, which is what `ssh-keygen` makes unless it is
-//! told otherwise. Whether the signature is right is for those to check who trust the authority.
+//! The parser is our own because `ssh-key` refuses certificates that never expire, the default of `ssh-keygen`. It
+//! does not verify the signature: that is up to the servers and clients that trust the authority.
 //!
 //! Source: PROTOCOL.certkeys of OpenSSH. Every field is a string with its length in front, or a number.
 
 use super::PublicKey;
 use super::key::{self, KeyError};
 
-/// What the name of a certificate's type ends with.
+/// Suffix of a certificate's type name.
 const SUFFIX: &str = "-cert-v01@openssh.com";
-/// The type of a certificate for a host.
+/// Number of the certificate type for hosts.
 const FOR_HOSTS: u64 = 2;
-/// Strings behind the validity: critical options, extensions, reserved, the authority's key, its signature.
+/// Strings after the validity: critical options, extensions, reserved, the authority's key, its signature.
 const BEHIND: usize = 5;
 
-/// What a certificate authority says about a key.
+/// A parsed certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     octets: Vec<u8>,
-    /// As it stands in front of a line.
+    /// Type name, the first word of the line.
     algorithm: String,
     comment: String,
     key: PublicKey,
@@ -28,10 +28,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Takes a line as in a `-cert.pub` file, its base64 alone, or what that stands for.
+    /// Parses a line of a `-cert.pub` file, its base64 alone, or the decoded octets.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the input is not a certificate.
     pub fn parse(octets: &[u8]) -> Result<Self, KeyError> {
         let (octets, name, comment) = key::octets_of(octets, WHAT)?;
         let mut certificate =
@@ -43,16 +43,16 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// The same for one that a host shows.
+    /// Parses a certificate that a host presents.
     ///
     /// # Errors
-    /// When it is none, or one for users.
+    /// When the input is not a certificate, or is one for users.
     pub fn parse_for_host(octets: &[u8]) -> Result<Self, KeyError> {
         let certificate = Self::parse(octets)?;
         if certificate.for_hosts { Ok(certificate) } else { Err(KeyError::ForUsers) }
     }
 
-    /// `None`: it ends too early.
+    /// Reads all fields. `None` when the octets end too early.
     fn read(octets: &[u8]) -> Option<Result<Self, KeyError>> {
         let mut rest = Fields(octets);
         let algorithm = String::from_utf8_lossy(rest.string()?).into_owned();
@@ -60,7 +60,7 @@ impl Certificate {
             return Some(Err(malformed("it is of no type of certificates")));
         };
         let plain = match plain {
-            // The suffix belongs to the names of these keys, too.
+            // The names of security keys carry the suffix `@openssh.com` too.
             "sk-ssh-ed25519" | "sk-ecdsa-sha2-nistp256" => format!("{plain}@openssh.com"),
             plain => plain.to_owned(),
         };
@@ -69,11 +69,11 @@ impl Certificate {
         for _ in 0..key_fields(&plain) {
             key.extend(field(rest.string()?));
         }
-        rest.number::<8>()?; // the serial number
+        rest.number::<8>()?; // serial number
         let for_hosts = rest.number::<4>()? == FOR_HOSTS;
-        rest.string()?; // the name of the key
+        rest.string()?; // key id
         rest.string()?; // principals
-        rest.number::<8>()?; // valid from then on
+        rest.number::<8>()?; // valid after
         let valid_before = rest.number::<8>()?;
         for _ in 0..BEHIND {
             rest.string()?;
@@ -93,18 +93,18 @@ impl Certificate {
         }))
     }
 
-    /// As a line without a line end.
+    /// The certificate as a line, without a line end.
     pub fn line(&self) -> String {
         let line = format!("{} {} {}", self.algorithm, key::base64(&self.octets), self.comment);
         line.trim_end().to_owned()
     }
 
-    /// The key that it is for.
+    /// True when the certificate is for this key.
     pub fn is_for(&self, key: &PublicKey) -> bool {
         self.key.is_same_key(key)
     }
 
-    /// Seconds since 1970; `None`: it does not expire.
+    /// Expiry in seconds since 1970; `None` when the certificate never expires.
     pub fn valid_before(&self) -> Option<u64> {
         Some(self.valid_before).filter(|it| *it != u64::MAX)
     }
@@ -116,7 +116,7 @@ fn malformed(why: &str) -> KeyError {
     KeyError::Malformed { what: WHAT, why: why.to_owned() }
 }
 
-/// Strings that make up a key of this algorithm, behind its name.
+/// Number of strings after the name in a key of this algorithm.
 fn key_fields(algorithm: &str) -> usize {
     match algorithm {
         "ssh-ed25519" => 1,
@@ -130,7 +130,7 @@ fn field(octets: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), octets].concat()
 }
 
-/// What is not read yet.
+/// Rest of the input.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! Public and private keys of SSH and certificates for them, as clients send them.
+//! SSH keys and the text forms in which clients send them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,7 +13,7 @@ const MAX_OCTETS: usize = 64 * 1024;
 /// Fewest bits of an RSA key.
 const MIN_RSA_BITS: usize = 2048;
 
-/// Kinds of keys that the interface has names for.
+/// Key types that gNSI credentialz has names for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyKind {
     EcdsaP256,
@@ -25,7 +25,7 @@ pub enum KeyKind {
     Rsa4096,
 }
 
-/// Why something is no key, or not the one it should be.
+/// Reason for refusing a key or certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("it is empty")]
@@ -52,28 +52,28 @@ pub enum KeyError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(ssh_key::PublicKey);
 
-/// A private key. It prints as its public half.
+/// A private key. Its `Debug` output shows the public half only.
 #[derive(Clone)]
 pub struct PrivateKey {
-    /// As OpenSSH keeps it in a file.
+    /// The key in OpenSSH's file format.
     text: Zeroizing<String>,
     public: PublicKey,
 }
 
-/// A host key that the box had before.
+/// A host key that the box had before credentialz.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoxKey {
-    /// Where its private half is: an absolute path on the box.
+    /// Absolute path of its private half on the box.
     pub path: String,
     pub public: PublicKey,
 }
 
 impl PublicKey {
-    /// Takes what clients send: a line as in a `.pub` file, the base64 in the middle of one alone, or what that stands
-    /// for. `declared` is what the client calls the key, if anything.
+    /// Parses a key as clients send it: a line of a `.pub` file, the base64 of such a line, or the decoded octets.
+    /// `declared` is the type that the client states, if any.
     ///
     /// # Errors
-    /// When it is no key, a weak one, or of another kind.
+    /// When the input is not a key, is too weak, or is of another type than declared.
     pub fn parse(octets: &[u8], declared: Option<KeyKind>) -> Result<Self, KeyError> {
         const WHAT: &str = "public key";
         let malformed = |why: String| KeyError::Malformed { what: WHAT, why };
@@ -110,7 +110,7 @@ impl PublicKey {
         }
     }
 
-    /// Its kind, if the interface has a name for that.
+    /// Key type, if gNSI has a name for it.
     pub fn kind(&self) -> Option<KeyKind> {
         match self.0.key_data().algorithm() {
             Algorithm::Ed25519 => Some(KeyKind::Ed25519),
@@ -139,28 +139,28 @@ impl PublicKey {
         }
     }
 
-    /// As a line without a line end, and without a comment.
+    /// The key as a line without comment and line end.
     pub fn line(&self) -> String {
         let bare = ssh_key::PublicKey::new(self.0.key_data().clone(), "");
         bare.to_openssh().expect("a key that was read can be written").trim_end().to_owned()
     }
 
-    /// What stands behind the key in its line.
+    /// Comment at the end of the key's line.
     pub fn comment(&self) -> &str {
         self.0.comment()
     }
 
-    /// True for the same key, whatever their comments.
+    /// True when both hold one and the same key; comments are ignored.
     pub fn is_same_key(&self, other: &Self) -> bool {
         self.0.key_data() == other.0.key_data()
     }
 }
 
 impl PrivateKey {
-    /// Takes a file of OpenSSH's format without a passphrase.
+    /// Parses a file in OpenSSH's format without a passphrase.
     ///
     /// # Errors
-    /// When it is none, or its key is a weak one.
+    /// When the input is not such a file, or the key is too weak.
     pub fn parse(octets: &[u8]) -> Result<Self, KeyError> {
         bounded(octets)?;
         let malformed = |error: ssh_key::Error| KeyError::Malformed {
@@ -177,10 +177,10 @@ impl PrivateKey {
         Ok(Self { text, public })
     }
 
-    /// Takes the parts of a key as they follow its algorithm's name in OpenSSH's private key format.
+    /// Parses the fields that follow the algorithm name in OpenSSH's private key format.
     ///
     /// # Errors
-    /// When they are none of that algorithm.
+    /// When the fields do not belong to that algorithm.
     pub fn from_parts(kind: KeyKind, mut parts: &[u8]) -> Result<Self, KeyError> {
         let malformed = |error: ssh_key::Error| KeyError::Malformed {
             what: "private key",
@@ -195,7 +195,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// The file as OpenSSH reads it.
+    /// The key as a file for OpenSSH.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -235,8 +235,8 @@ fn bounded(octets: &[u8]) -> Result<(), KeyError> {
     }
 }
 
-/// What clients send of a key or certificate: a line, its base64, or the octets of that. Gives the octets, and of a line
-/// what stands in front of them and behind.
+/// Decodes a key or certificate from a line, its base64, or raw octets. Returns the octets, the type name in front
+/// of them if there was a line, and its comment.
 pub(super) fn octets_of(
     given: &[u8],
     what: &'static str,

@@ -1,10 +1,11 @@
-//! The oldest hash of a password that gNSI knows, to check logins against hashes that are uploaded. None is made here.
+//! md5crypt, the oldest password hash that gNSI allows, for checking logins against uploaded hashes. The agent
+//! never makes such a hash itself.
 //!
-//! Source: crypt(5), `md5crypt`. The order of everything below is the algorithm's.
+//! Source: crypt(5), `md5crypt`. The order of all operations below is that of the algorithm.
 
 use md5::{Digest, Md5};
 
-/// Times that the digest is taken again.
+/// Rounds of the digest.
 const ROUNDS: usize = 1000;
 /// The digits of crypt(3), by value.
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -12,7 +13,7 @@ const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 const ORDER: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 const LAST: usize = 11;
 
-/// What stands behind the last `$`: 22 digits.
+/// Computes the 22 digits after the last `$`.
 pub(super) fn hash(password: &[u8], salt: &[u8]) -> String {
     let inner: [u8; 16] = Md5::new()
         .chain_update(password)

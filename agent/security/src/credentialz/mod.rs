@@ -1,11 +1,11 @@
-//! Who may log in over SSH and at the console, with what, and who the box says it is (gNSI credentialz).
+//! Credentials for SSH and the console, and the host's own identity (gNSI credentialz).
 //!
-//! Start at [`Credentials`] for what is kept, at [`Rules`] for what an [`Upload`] makes of it and which are refused, at
-//! [`render`](Credentials::render) for the files of OpenSSH that it comes to. Nothing here knows a clock or has
-//! randomness: salts and new keys are made by the caller.
+//! Start at [`Credentials`] for the stored state, at [`Rules`] for the effect of an [`Upload`] and the reasons to
+//! refuse one, at [`render`](Credentials::render) for the resulting OpenSSH files. Nothing here knows a clock or
+//! has randomness: salts and new keys are made by the caller.
 //!
-//! Absent on purpose: accounts. Credentials are given to accounts that exist; whoever asks says which do.
-//! No secret is part of an error or of `Debug`.
+//! Absent on purpose: accounts. Credentials can be given to existing accounts only, and the caller supplies the
+//! list. Neither errors nor `Debug` output contain a secret.
 
 mod certificate;
 mod key;
@@ -36,15 +36,15 @@ pub use self::rules::{
 };
 pub use self::stored::StoredError;
 
-/// Everything that credentialz keeps of one box.
+/// All credentials of one box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// By account. One that nothing was ever said about is not there.
+    /// Accounts by name; an account without any credentials has no entry.
     pub accounts: BTreeMap<SmolStr, Account>,
     pub host: Host,
 }
 
-/// What one account logs in with. `None`: nothing was said about it, so it is as the box has it.
+/// Credentials of one account. `None` leaves the box's own setting in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub password: Option<Stamped<CryptHash>>,
@@ -52,22 +52,22 @@ pub struct Account {
     pub principals: Option<Stamped<Vec<Principal>>>,
 }
 
-/// What the client calls a version, and when it was made.
+/// Version and creation time that the client gave an artefact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     pub version: SmolStr,
-    /// Seconds since 1970, by the client's word.
+    /// Seconds since 1970, as the client sent it.
     pub created_on: u64,
 }
 
-/// Something with its version.
+/// A value with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped<T> {
     pub stamp: Stamp,
     pub value: T,
 }
 
-/// A key that logs in.
+/// A public key that may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizedKey {
     pub key: PublicKey,
@@ -75,19 +75,19 @@ pub struct AuthorizedKey {
     pub description: String,
 }
 
-/// A name in a certificate that may log in.
+/// A principal in a user certificate that may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub name: String,
     pub options: Vec<KeyOption>,
 }
 
-/// The SSH server and the console. `None`: as the box has it.
+/// Settings of the SSH server and the console. `None` leaves the box's own setting in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Authorities whose certificates let users in.
+    /// Authorities whose user certificates are accepted.
     pub ca_keys: Option<Stamped<Vec<PublicKey>>>,
-    /// Empty: the box's own.
+    /// Host keys. An empty list keeps the box's own.
     pub server_keys: Vec<ServerKey>,
     pub keys_stamp: Option<Stamp>,
     pub certificates_stamp: Option<Stamp>,
@@ -96,23 +96,23 @@ pub struct Host {
     pub glome: Option<Glome>,
 }
 
-/// A key of the server, and what vouches for it.
+/// A host key with its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerKey {
     pub key: ServerKeySource,
     pub certificate: Option<Certificate>,
 }
 
-/// Where a key of the server comes from.
+/// Origin of a host key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKeySource {
-    /// Uploaded, or made here for credentialz.
+    /// Uploaded, or generated here for credentialz.
     Given(PrivateKey),
-    /// The box had it before; only a certificate was added.
+    /// A key that the box had before; credentialz added only a certificate.
     OfBox(BoxKey),
 }
 
-/// A way to prove who one is to the SSH server.
+/// Authentication method of the SSH server.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -122,23 +122,23 @@ pub enum Authentication {
     KeyboardInteractive,
 }
 
-/// What decides which principals may log in, in place of lists.
+/// Program that authorizes principals in place of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PrincipalsTool {
     Hiba,
 }
 
-/// Logging in at the console by challenge and response.
+/// GLOME login at the console, by challenge and response.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Glome {
-    /// The service's public key: 64 hexadecimal digits.
+    /// Public key of the GLOME service: 64 hexadecimal digits.
     pub key: String,
     pub key_version: i32,
     pub url_prefix: String,
 }
 
 impl Host {
-    /// True when the server has keys that were given to it; else it shows those of the box.
+    /// True when credentialz supplied host keys; otherwise the server presents those of the box.
     pub fn has_keys_of_its_own(&self) -> bool {
         self.server_keys.iter().any(|it| matches!(it.key, ServerKeySource::Given(_)))
     }

@@ -1,15 +1,15 @@
-//! Options of a key or a principal: what OpenSSH understands in front of one, and how it is written.
+//! Options of an authorized key or principal: the names that OpenSSH knows, and their text form.
 //!
 //! Source: AUTHORIZED_KEYS FILE FORMAT in sshd(8); the numbers are those of `Option.StandardOption`.
 
-/// One option, known and well-formed.
+/// A known option with a well-formed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyOption {
     name: &'static str,
     value: Option<String>,
 }
 
-/// Why an option is refused. With it the whole request is.
+/// Reason for refusing an option, and with it the whole request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("there is no key option `{0}`")]
@@ -26,7 +26,7 @@ pub enum OptionError {
     Value { name: &'static str, why: &'static str },
 }
 
-/// What follows an option.
+/// Kind of value that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -37,7 +37,7 @@ enum Takes {
     Assignment,
 }
 
-/// Number, name, what follows.
+/// Number, name and kind of value of each option.
 const TABLE: [(i32, &str, Takes); 22] = [
     (1, "agent-forwarding", Takes::Nothing),
     (2, "cert-authority", Takes::Nothing),
@@ -64,19 +64,19 @@ const TABLE: [(i32, &str, Takes); 22] = [
 ];
 
 impl KeyOption {
-    /// The option of a number.
+    /// Makes an option from its number in `Option.StandardOption`.
     ///
     /// # Errors
-    /// When there is none, or its value is not what it takes.
+    /// When the number is unknown, or the value does not fit the option.
     pub fn numbered(number: i32, value: &str) -> Result<Self, OptionError> {
         let row = TABLE.iter().find(|row| row.0 == number).ok_or(OptionError::Number(number))?;
         Self::new(row, value)
     }
 
-    /// The option of a name; case does not matter, as to OpenSSH.
+    /// Makes an option from its name, ignoring case as OpenSSH does.
     ///
     /// # Errors
-    /// When there is none, or its value is not what it takes.
+    /// When the name is unknown, or the value does not fit the option.
     pub fn named(name: &str, value: &str) -> Result<Self, OptionError> {
         let unknown = || OptionError::Name(name.chars().take(64).collect());
         let row = TABLE.iter().find(|row| row.1.eq_ignore_ascii_case(name)).ok_or_else(unknown)?;
@@ -91,12 +91,12 @@ impl KeyOption {
             (_, true) => return Err(OptionError::Missing(name)),
             (_, false) => {}
         }
-        // A line end would begin another key; nothing else can leave the quotes.
+        // A line end would begin another key; no other character can leave the quotes.
         let wrong = |why| Err(OptionError::Value { name, why });
         if value.chars().any(char::is_control) {
             return wrong("has control characters");
         }
-        // It would keep the quote behind it from ending the value, and options from ending at all.
+        // A trailing backslash would escape the closing quote, so that the value would not end.
         if value.ends_with('\\') {
             return wrong("ends with a backslash, which sshd cannot read");
         }
@@ -109,7 +109,7 @@ impl KeyOption {
         }
     }
 
-    /// As it stands before a key: a backslash keeps a quote from ending the value.
+    /// Appends the option in its text form, with quotes within the value escaped by backslashes.
     pub(super) fn render(&self, line: &mut String) {
         line.push_str(self.name);
         if let Some(value) = &self.value {
@@ -134,7 +134,7 @@ fn is_assignment(value: &str) -> bool {
     !name.is_empty() && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
 }
 
-/// Options in front of something, with the space that ends them.
+/// Appends the options that precede a key, with the space that ends them.
 pub(super) fn render(options: &[KeyOption], line: &mut String) {
     for (at, option) in options.iter().enumerate() {
         if at > 0 {

@@ -1,7 +1,7 @@
-//! Passwords as crypt(3) keeps them: what sshd, the console and the agent all compare with.
+//! Password hashes of crypt(3), the form that sshd, the console and the agent all compare with.
 //!
-//! There is one hash for all of them. An argon2id hash beside one that sshd can read would protect nothing, so what is
-//! given in clear becomes a sha512crypt hash with many rounds.
+//! There is one hash for all of them. A second hash by argon2id would protect nothing while sshd needs this one,
+//! so a cleartext password becomes a sha512crypt hash with many rounds.
 
 use sha_crypt::{Params, PasswordHasher, PasswordVerifier, ShaCrypt};
 use subtle::ConstantTimeEq;
@@ -9,26 +9,26 @@ use zeroize::Zeroizing;
 
 use super::md5_crypt;
 
-/// Octets of randomness that a salt is made of: sixteen digits, the most that count.
+/// Random octets in a salt: sixteen digits, the most that crypt(3) uses.
 pub const SALT_OCTETS: usize = 12;
-/// Rounds of a hash that is made here: some 60 ms, where the 5000 that are taken for granted last 3 ms.
+/// Rounds for new hashes: about 60 ms, where the default of 5000 takes 3 ms.
 const ROUNDS: u32 = 100_000;
-/// Rounds of a hash that is taken: more would let whoever uploads it keep a processor busy with one login.
+/// Most rounds of an uploaded hash: more would let one login keep a processor busy for seconds.
 const MAX_ROUNDS: u32 = 1_000_000;
-/// Longest password, in octets: crypt(3) takes no longer one.
+/// Longest password, in octets, as in crypt(3).
 const MAX_PASSWORD_OCTETS: usize = 511;
-/// Digits of the hashes themselves.
+/// Digits of the digests themselves.
 const SHA512_DIGITS: usize = 86;
 const MD5_DIGITS: usize = 22;
 /// Digits of the longest salts.
 const SHA512_SALT: usize = 16;
 const MD5_SALT: usize = 8;
 
-/// A hash of crypt(3), MD5 or SHA-512. It prints as its kind.
+/// A crypt(3) hash, MD5 or SHA-512. `Debug` shows its kind only.
 #[derive(Clone)]
 pub struct CryptHash(Zeroizing<String>);
 
-/// Why something is no hash or no password. Never says what it was.
+/// Reason for refusing a hash or password. The message never quotes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptError {
     #[error("it is no hash of {0}")]
@@ -46,10 +46,10 @@ pub enum CryptError {
 }
 
 impl CryptHash {
-    /// Takes a hash of md5crypt, `$1$salt$hash`.
+    /// Parses a hash of md5crypt, `$1$salt$hash`.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the text has another form.
     pub fn md5(text: &str) -> Result<Self, CryptError> {
         let malformed = CryptError::Malformed("MD5-crypt");
         let (salt, hash) =
@@ -60,10 +60,10 @@ impl CryptHash {
         }
     }
 
-    /// Takes a hash of sha512crypt, `$6$[rounds=N$]salt$hash`.
+    /// Parses a hash of sha512crypt, `$6$[rounds=N$]salt$hash`.
     ///
     /// # Errors
-    /// When it is none, or has too many rounds.
+    /// When the text has another form, or asks for too many rounds.
     pub fn sha512(text: &str) -> Result<Self, CryptError> {
         let malformed = CryptError::Malformed("SHA-512-crypt");
         let mut rest = text.strip_prefix("$6$").ok_or(malformed)?;
@@ -83,10 +83,10 @@ impl CryptHash {
         }
     }
 
-    /// Hashes a password with sha512crypt. Takes some 60 ms.
+    /// Hashes a password with sha512crypt. Takes about 60 ms.
     ///
     /// # Errors
-    /// When the password is empty, too long, or cannot be typed.
+    /// When the password is empty, too long, or has a zero octet.
     pub fn of(password: &[u8], salt: [u8; SALT_OCTETS]) -> Result<Self, CryptError> {
         match password.len() {
             0 => return Err(CryptError::Empty),
@@ -101,16 +101,16 @@ impl CryptHash {
         Ok(Self::kept(hash.as_str()))
     }
 
-    /// Any of the two, as it was kept.
+    /// Parses a hash of either kind.
     ///
     /// # Errors
-    /// When it is none of them.
+    /// When the text is neither.
     pub fn parse(text: &str) -> Result<Self, CryptError> {
         if text.starts_with("$1$") { Self::md5(text) } else { Self::sha512(text) }
     }
 
-    /// True when it was made from this password. Compares in constant time. One that is longer than any that can be set
-    /// costs what the longest costs, and never matches.
+    /// Compares with a password in constant time. A password over the maximum length costs as much as one at the
+    /// maximum, and never matches.
     pub fn matches(&self, password: &[u8]) -> bool {
         let possible = password.get(..MAX_PASSWORD_OCTETS).unwrap_or(password);
         self.fits(possible) && possible.len() == password.len()
@@ -126,14 +126,15 @@ impl CryptHash {
         }
     }
 
-    /// One that costs the same and that no password has: to compare with where there is nothing to compare with.
+    /// A hash of equal cost that no password matches, for logins to unknown accounts: their timing must not
+    /// differ.
     #[must_use]
     pub fn of_nobody(&self) -> Self {
         let (head, hash) = self.0.rsplit_once('$').unwrap_or(("", &self.0));
         Self::kept(&format!("{head}${}", ".".repeat(hash.len())))
     }
 
-    /// As it stands in the shadow file.
+    /// The hash as written in the shadow file.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -165,7 +166,7 @@ fn is_hash(hash: &str, digits: usize) -> bool {
     hash.len() == digits && hash.bytes().all(is_digit)
 }
 
-/// A digit of crypt(3).
+/// True for a digit of crypt(3)'s base64.
 fn is_digit(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || matches!(octet, b'.' | b'/')
 }

@@ -1,8 +1,8 @@
-//! The files of OpenSSH that credentials come to, below the root of the box.
+//! OpenSSH files for the credentials, relative to the root of the box.
 //!
-//! What the server reads when it starts (host keys, certificates, authorities) is named by its content. So new keys lie
-//! beside the old ones until the configuration that names them has been tried, and a power cut at any moment leaves a
-//! configuration whose files are all there.
+//! Files that the server reads at its start (host keys, certificates, authorities) are named by their content. New
+//! ones therefore lie next to the old ones until the configuration that names them has been tried, and a power cut
+//! at any moment leaves a configuration whose files all exist.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -18,33 +18,34 @@ use super::{
     ServerKeySource, option,
 };
 
-/// The folder that is ours as a whole.
+/// Folder that belongs to credentialz as a whole.
 pub const FOLDER: &str = "etc/ssh/holdfast";
-/// In it, a file for each account that credentialz gave keys.
+/// Folder with one file for each account that has keys from credentialz.
 pub const AUTHORIZED_KEYS_FOLDER: &str = "etc/ssh/holdfast/authorized_keys";
-/// In it, a file for each account that credentialz gave principals.
+/// Folder with one file for each account that has principals from credentialz.
 pub const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
-/// Our part of the server's configuration. The first value counts there, and files are read by name.
+/// Our fragment of the server's configuration. sshd takes the first value of an option and reads fragments in the
+/// order of their names, hence the `00`.
 pub const FRAGMENT_FILE: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
-/// Its first line, by which it is known to be ours.
+/// First line of the fragment, which marks it as ours.
 pub const FRAGMENT_HEADER: &str =
     "# Written by holdfast for gNSI credentialz. What others change here is undone.";
-/// What glome-login reads.
+/// Configuration of glome-login.
 pub const GLOME_FILE: &str = "etc/glome/config";
 /// The SSH server.
 pub const SSHD_PROGRAM: &str = "usr/sbin/sshd";
-/// Decides about principals by the certificate of the host.
+/// Program that authorizes principals by the host's certificate.
 pub const HIBA_PROGRAM: &str = "usr/sbin/hiba-chk";
-/// Logs in at the console by challenge and response.
+/// Login program for the console by challenge and response.
 pub const GLOME_PROGRAM: &str = "usr/sbin/glome-login";
-/// Whom the tool for principals runs as: it needs no rights.
+/// User that runs the tool for principals, which needs no permissions.
 const HIBA_USER: &str = "nobody";
-/// Octets of a digest that are part of a file's name.
+/// Octets of a digest that go into a file name.
 const NAME_OCTETS: usize = 8;
 /// Longest name of an account on Linux, in octets (useradd(8)).
 const MAX_ACCOUNT_OCTETS: usize = 32;
 
-/// SHA-256 of the content of a file, or of a hash in the shadow file.
+/// SHA-256 of a file's content, or of a hash in the shadow file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Digest(pub [u8; 32]);
@@ -55,7 +56,7 @@ impl Digest {
         Self(octets.try_into().expect("SHA-256 has 32 octets"))
     }
 
-    /// The beginning of it, for names.
+    /// First digits of the digest, for file names.
     fn short(&self) -> String {
         hex(&self.0[..NAME_OCTETS])
     }
@@ -67,7 +68,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// 64 hexadecimal digits.
+/// Prints 64 hexadecimal digits.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
@@ -88,7 +89,7 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// A text is no digest.
+/// A text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest has 64 hexadecimal digits")]
 pub struct DigestError;
@@ -117,25 +118,25 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-/// Everything that a box is to have.
+/// All files and settings that the credentials result in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
     pub files: Vec<File>,
-    /// `None`: credentialz says nothing about the server.
+    /// `None` when credentialz does not configure the server.
     pub server: Option<Server>,
-    /// Hashes by account, of those that an account of the box can have the name of.
+    /// Password hashes by account, without names that no Unix account can have.
     pub passwords: Vec<(SmolStr, CryptHash)>,
 }
 
-/// One file. It prints without its content.
+/// One file. `Debug` omits its content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct File {
-    /// Below the root, without a leading slash.
+    /// Path relative to the root, without a leading slash.
     pub path: String,
     pub content: Zeroizing<Vec<u8>>,
-    /// Readable by root alone. What sshd reads as the user who logs in is not.
+    /// Readable by root alone. Files that sshd reads as the user who logs in cannot be.
     pub secret: bool,
-    /// A program without which it means nothing, below the root.
+    /// Program that reads the file, relative to the root; the file is pointless without it.
     pub program: &'static str,
 }
 
@@ -151,18 +152,18 @@ impl fmt::Debug for File {
     }
 }
 
-/// The server's configuration: no secret is in it.
+/// Configuration of the SSH server, which contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// The text of [`FRAGMENT_FILE`].
+    /// Content of [`FRAGMENT_FILE`].
     pub text: String,
-    /// Files that it names and that we write, below the root.
+    /// Files of ours that the text names, relative to the root.
     pub files: Vec<String>,
-    /// Programs that it names, below the root.
+    /// Programs that the text names, relative to the root.
     pub programs: Vec<&'static str>,
 }
 
-/// Whether a name can be that of an account of the box. Others, such as SPIFFE ids, log in over gRPC alone.
+/// True for a name that a Unix account can have. Other names, such as SPIFFE ids, can log in over gRPC only.
 pub fn is_unix_name(name: &str) -> bool {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'_' | b'-' | b'.');
     (1..=MAX_ACCOUNT_OCTETS).contains(&name.len())
@@ -171,7 +172,7 @@ pub fn is_unix_name(name: &str) -> bool {
 }
 
 impl Credentials {
-    /// The files, the server's configuration and the shadow entries.
+    /// Renders the files, the server's configuration and the shadow entries.
     pub fn render(&self) -> Rendered {
         let mut rendered = Rendered::default();
         let mut server = Server::default();
@@ -179,7 +180,7 @@ impl Credentials {
         self.authorities(&mut rendered.files, &mut server);
         self.host.ways(&mut server.text);
         self.principals_tool(&mut server);
-        // Conditions come last: they hold to the end of the file.
+        // `Match` blocks come last, because each extends to the end of the file.
         self.accounts(&mut rendered, &mut server);
         if let Some(glome) = &self.host.glome {
             rendered.files.push(glome.file());
@@ -192,7 +193,7 @@ impl Credentials {
     }
 
     fn host_keys(&self, files: &mut Vec<File>, server: &mut Server) {
-        // Without a line the server finds the box's own keys by itself.
+        // Without a `HostKey` line the server finds the box's own keys by itself.
         let all_named = self.host.has_keys_of_its_own();
         for key in &self.host.server_keys {
             let name = Digest::of(key.public().line().as_bytes()).short();
@@ -294,7 +295,8 @@ impl AuthorizedKey {
         line.push_str(&self.key.line());
         let comment =
             if self.description.is_empty() { self.key.comment() } else { &self.description };
-        // A comment ends with its line: what comes from outside must not begin another key.
+        // A comment extends to the end of its line, so control characters are removed: a line end would begin
+        // another key.
         let comment: String = comment.chars().filter(|it| !it.is_control()).collect();
         if !comment.trim().is_empty() {
             line.push(' ');

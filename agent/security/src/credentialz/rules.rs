@@ -1,4 +1,4 @@
-//! What an upload makes of the credentials, and which uploads are refused.
+//! Effect of an upload on the credentials, and the reasons to refuse one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,10 @@ use super::{
     PrivateKey, PublicKey, ServerKey, ServerKeySource, Stamp, Stamped, is_unix_name,
 };
 
-/// Most accounts in one request. A box has tens; this bounds what one message can ask for.
+/// Most accounts in one request. A box has tens; this bounds the work of one message.
 const MAX_ACCOUNTS: usize = 4096;
-/// Most keys or principals of one account, and most authorities and host keys: sshd reads them one by one.
+/// Most keys or principals of one account, and most authorities and host keys: sshd reads them one by one at each
+/// login.
 const MAX_KEYS: usize = 1024;
 /// Longest name of a principal, in octets.
 const MAX_PRINCIPAL_OCTETS: usize = 512;
@@ -21,16 +22,16 @@ const GLOME_KEY_DIGITS: usize = 64;
 /// Longest prefix of a URL, in octets.
 const MAX_URL_OCTETS: usize = 1024;
 
-/// What the rules must know beside the credentials: the box as it is while a rotation goes on.
+/// Facts about the box that the rules need: its accounts and host keys while a rotation goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Who can be given credentials.
+    /// Accounts that can be given credentials.
     pub accounts: BTreeSet<SmolStr>,
-    /// Host keys that the box has of its own.
+    /// Host keys that the box had before credentialz.
     pub box_keys: Vec<BoxKey>,
 }
 
-/// Something given to one account.
+/// A value for one account, with its version.
 #[derive(Clone, Debug)]
 pub struct Given<T> {
     pub account: SmolStr,
@@ -38,7 +39,7 @@ pub struct Given<T> {
     pub what: T,
 }
 
-/// A key as it was sent, and what the client calls it.
+/// A key as it was sent, with the type that the client states.
 #[derive(Clone, Debug)]
 pub struct RawKey {
     pub octets: Vec<u8>,
@@ -54,10 +55,11 @@ pub struct RawPrincipal {
     pub options: RawOptions,
 }
 
-/// Options as they were sent: a wrong one refuses the request when it is known whose it is.
+/// Options as they were parsed. An invalid one refuses the request, once its account or key is known for the
+/// message.
 pub type RawOptions = Vec<Result<KeyOption, OptionError>>;
 
-/// A host key, a certificate, or both, as they were sent. It prints as nothing.
+/// A host key, a certificate, or both, as they were sent. `Debug` shows neither.
 #[derive(Clone)]
 pub struct Artefact {
     pub private_key: zeroize::Zeroizing<Vec<u8>>,
@@ -70,13 +72,14 @@ impl std::fmt::Debug for Artefact {
     }
 }
 
-/// One message of a client.
+/// One message of a rotation.
 #[derive(Clone, Debug)]
 pub enum Upload {
     Keys(Vec<Given<Vec<RawKey>>>),
     Principals(Vec<Given<Vec<RawPrincipal>>>),
     Passwords(Vec<Given<Result<CryptHash, CryptError>>>),
-    /// All that accounts log in with: what is not named is as the box has it.
+    /// Credentials of all accounts, as in a boot configuration: accounts that are not named return to the box's
+    /// own.
     Accounts(Vec<Upload>),
     CaKeys {
         stamp: Stamp,
@@ -86,7 +89,7 @@ pub enum Upload {
         stamp: Stamp,
         artefacts: Vec<Artefact>,
     },
-    /// Keys that were made for it just now.
+    /// Host keys that the caller generated for this message.
     GeneratedKeys {
         stamp: Stamp,
         keys: Vec<PrivateKey>,
@@ -96,7 +99,7 @@ pub enum Upload {
     Glome(Option<Glome>),
 }
 
-/// What the client is told.
+/// Answer to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Keys,
@@ -111,7 +114,7 @@ pub enum Reply {
     Glome,
 }
 
-/// Why an upload is not taken.
+/// Reason for refusing an upload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("there is no account `{0}`: credentials are given to accounts that exist")]
@@ -155,19 +158,19 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True when the request is well-formed, and only what the box has stands against it.
+    /// True when the request itself is valid and conflicts only with the present state.
     pub fn is_of_state(&self) -> bool {
         matches!(self, Self::HasPrincipals(_) | Self::HasTool)
     }
 
-    /// True when it names something that is not there.
+    /// True when the request names an object that does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::UnknownAccount(_) | Self::NoSuchHostKey { .. })
     }
 }
 
 impl Upload {
-    /// The accounts that it names.
+    /// Accounts that the upload names.
     pub fn accounts(&self) -> Vec<SmolStr> {
         fn names<T>(given: &[Given<T>]) -> Vec<SmolStr> {
             given.iter().map(|it| it.account.clone()).collect()
@@ -183,7 +186,7 @@ impl Upload {
 }
 
 impl Rules {
-    /// The version of an account that the upload brings again.
+    /// The version that an account has already and the upload names again, if any.
     pub fn version_in_use(&self, credentials: &Credentials, upload: &Upload) -> Option<String> {
         fn again<T, U>(
             credentials: &Credentials,
@@ -200,14 +203,14 @@ impl Rules {
             Upload::Keys(given) => again(credentials, given, |it| it.keys.as_ref()),
             Upload::Principals(given) => again(credentials, given, |it| it.principals.as_ref()),
             Upload::Passwords(given) => again(credentials, given, |it| it.password.as_ref()),
-            _ => None, // parameters of the host have no such rule
+            _ => None, // gNSI has no such rule for parameters of the host
         }
     }
 
-    /// What the credentials would be.
+    /// Computes the credentials after an upload.
     ///
     /// # Errors
-    /// With the first thing that is wrong; nothing is taken then.
+    /// With the first problem found; an upload applies as a whole or not at all.
     pub fn apply(
         &self,
         credentials: &Credentials,
@@ -294,7 +297,7 @@ impl Rules {
     ) -> Result<Reply, Refusal> {
         new.accounts.clear();
         for part in parts {
-            // Nothing is there yet, so what is there was named before.
+            // `new` starts out empty, so an account that has a value was named before.
             let twice = |account: &SmolStr, has: fn(&Account) -> bool| match new
                 .accounts
                 .get(account)
@@ -317,7 +320,7 @@ impl Rules {
         Ok(Reply::Accounts)
     }
 
-    /// Each account once, and of those that exist; over SSH, of those that the box can have.
+    /// Checks that each account exists and is named once, and for SSH that a Unix account can have its name.
     fn known<T>(&self, given: &[Given<T>], over_ssh: bool) -> Result<(), Refusal> {
         match given.len() {
             0 => return Err(Refusal::Nothing),
@@ -340,8 +343,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Host keys are replaced as a whole when there is a private key among the artefacts; certificates alone go to the
-    /// keys that are there. Nothing at all gives the server back to the box's own keys.
+    /// Host keys are replaced as a whole when an artefact has a private key; certificates alone are attached to
+    /// the present keys. An empty upload returns the server to the box's own keys.
     fn server_keys(
         &self,
         new: &mut Credentials,
@@ -393,7 +396,7 @@ impl Rules {
         Ok(Reply::ServerKeys)
     }
 
-    /// To the key that it is for: one of ours, else one that the box had before.
+    /// Attaches a certificate to its key: one of ours, else one that the box had before.
     fn attach(
         &self,
         keys: &mut Vec<ServerKey>,
@@ -471,7 +474,7 @@ fn principals_of(account: &SmolStr, what: Vec<RawPrincipal>) -> Result<Vec<Princ
         match name.as_str() {
             "" => Err(wrong("has no name")),
             long if long.len() > MAX_PRINCIPAL_OCTETS => Err(wrong("is too long")),
-            // A line of the file is a name; a space would begin a second one, and `#` a comment.
+            // A principals file has one name per line; a space would end the name, and `#` would begin a comment.
             odd if odd.starts_with('#') || odd.contains(|it: char| !it.is_ascii_graphic()) => {
                 Err(wrong("is not one word of visible ASCII characters"))
             }
@@ -504,7 +507,7 @@ fn check_glome(glome: &Glome) -> Result<(), Refusal> {
         && glome.url_prefix.bytes().all(visible);
     match (key, glome.key_version, prefix) {
         (false, ..) => Err(Refusal::Glome("the key has not 64 hexadecimal digits")),
-        // Source: the index of a key takes seven bits in a GLOME message.
+        // A GLOME message has seven bits for the index of a key.
         (_, version, _) if !(0..128).contains(&version) => {
             Err(Refusal::Glome("the key version is not between 0 and 127"))
         }

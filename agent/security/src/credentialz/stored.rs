@@ -1,4 +1,4 @@
-//! Credentials as octets of the database. Fields are only ever added, with a default.
+//! Stored form of the credentials. Fields may be added with a default, and are never removed or renamed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use super::{
     Stamp, Stamped,
 };
 
-/// The octets are none that were written here. Never says what they are.
+/// Stored octets cannot be decoded. The message never quotes them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {what} cannot be read")]
 pub struct StoredError {
@@ -27,7 +27,7 @@ struct AccountRow {
     principals: Option<(Stamp, Vec<LineRow>)>,
 }
 
-/// A key or a principal.
+/// Row of a key or a principal.
 #[derive(Serialize, Deserialize)]
 struct LineRow {
     text: String,
@@ -51,12 +51,12 @@ struct HostRow {
 #[derive(Serialize, Deserialize)]
 struct ServerKeyRow {
     private: Option<Secret>,
-    /// Path and public key of one that the box had before.
+    /// Path and public key of a host key that the box had before.
     of_box: Option<(String, String)>,
     certificate: Option<String>,
 }
 
-/// A text that is gone from memory when it is dropped.
+/// A text that is wiped from memory on drop.
 struct Secret(Zeroizing<String>);
 
 impl Secret {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Counts what is written.
+/// Writer that only counts octets.
 struct Count(usize);
 
 impl io::Write for Count {
@@ -91,7 +91,7 @@ impl io::Write for Count {
     }
 }
 
-/// A row as octets, in memory that never had to grow: that would leave copies of secrets behind.
+/// Serializes a row into a buffer of the exact size: growing would leave copies of secrets in freed memory.
 fn octets(row: &impl Serialize) -> Zeroizing<Vec<u8>> {
     const WRITTEN: &str = "the rows have no maps and no foreign types";
     let mut count = Count(0);
@@ -102,7 +102,7 @@ fn octets(row: &impl Serialize) -> Zeroizing<Vec<u8>> {
 }
 
 impl Account {
-    /// The octets of an account.
+    /// Encodes an account.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let password =
             self.password.as_ref().map(|it| (it.stamp.clone(), Secret::of(it.value.text())));
@@ -126,10 +126,10 @@ impl Account {
         octets(&row)
     }
 
-    /// What [`Account::to_bytes`] wrote.
+    /// Decodes the output of [`Account::to_bytes`].
     ///
     /// # Errors
-    /// When the octets are none of its.
+    /// When the octets have another form.
     pub fn from_bytes(octets: &[u8]) -> Result<Self, StoredError> {
         let wrong = |what| move || StoredError { what };
         let row: AccountRow = serde_json::from_slice(octets).map_err(|_| wrong("account")())?;
@@ -161,7 +161,7 @@ impl Account {
 }
 
 impl Host {
-    /// The octets of what is kept about the server and the console.
+    /// Encodes the settings of the server and the console.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let ca_keys = self
             .ca_keys
@@ -194,10 +194,10 @@ impl Host {
         octets(&row)
     }
 
-    /// What [`Host::to_bytes`] wrote.
+    /// Decodes the output of [`Host::to_bytes`].
     ///
     /// # Errors
-    /// When the octets are none of its.
+    /// When the octets have another form.
     pub fn from_bytes(octets: &[u8]) -> Result<Self, StoredError> {
         let row: HostRow =
             serde_json::from_slice(octets).map_err(|_| StoredError { what: "host" })?;
@@ -218,12 +218,12 @@ impl Host {
     }
 }
 
-/// Names of the rows: an account's, or the host's.
+/// Names of rows: the host's, and the prefix of an account's.
 const HOST_ROW: &str = "host";
 const ACCOUNT_ROWS: &str = "account/";
 
 impl Credentials {
-    /// One row for each account and one for the host.
+    /// Encodes one row for each account and one for the host.
     pub fn rows(&self) -> Vec<(SmolStr, Zeroizing<Vec<u8>>)> {
         let account = |(name, account): (&SmolStr, &Account)| {
             (SmolStr::from(format!("{ACCOUNT_ROWS}{name}")), account.to_bytes())
@@ -235,10 +235,10 @@ impl Credentials {
         rows
     }
 
-    /// Takes one of these rows in; false when its name is none of theirs.
+    /// Decodes one of these rows into `self`; false when the name is not of such a row.
     ///
     /// # Errors
-    /// When the octets are none of its.
+    /// When the octets have another form.
     pub fn take_row(&mut self, name: &str, octets: &[u8]) -> Result<bool, StoredError> {
         if name == HOST_ROW {
             self.host = Host::from_bytes(octets)?;

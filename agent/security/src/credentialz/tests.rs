@@ -336,7 +336,7 @@ fn host_keys_that_were_made_here_replace_those_before() {
     let (credentials, reply) = rules().apply(&Credentials::default(), upload).unwrap();
     assert_eq!(reply, Reply::GeneratedKeys(vec![made.public().clone()]));
     assert_eq!(credentials.host.keys_stamp, Some(stamp("g")));
-    // Nothing at all gives the server its own keys back.
+    // An empty upload returns the server to its own keys.
     let (bare, _) = rules().apply(&credentials, server_keys(&[])).unwrap();
     assert_eq!(bare.render(), Rendered::default());
 }

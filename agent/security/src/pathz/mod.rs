@@ -1,9 +1,9 @@
-//! pathz: who may read and write which gNMI path.
+//! pathz: permissions to read and write gNMI paths.
 //!
-//! Start at [`Draft::check`] for what a policy must look like, at [`trie`] for how it decides. A policy is a set without
-//! order: of the rules that are about a path or something above it, the best match decides, and without one the answer is
-//! no. Paths are text here; [`trie`] takes whatever names and values its caller walks over, so that data is judged by
-//! nodes of a schema and a Probe by text, with one set of rules.
+//! Start at [`Draft::check`] for the rules of a valid policy, at [`trie`] for how it decides. The order of the
+//! rules in a policy has no meaning: of all rules for a path or an ancestor of it, the best match decides, and
+//! access is denied when none matches. Paths are text here; [`trie`] is generic over names and values, so that
+//! data is checked by schema nodes and a Probe by text, under one set of rules.
 //!
 //! Source: the gNSI documents on pathz, "Best Match".
 
@@ -19,21 +19,21 @@ pub use trie::{Entry, Position, Rules, Step, View};
 
 use smol_str::SmolStr;
 
-/// What a rule says.
+/// Decision of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     Deny,
     Permit,
 }
 
-/// What a rule is about.
+/// Kind of access that a rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
     Read,
     Write,
 }
 
-/// Whom a rule is about.
+/// Subject of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Principal {
     User(SmolStr),

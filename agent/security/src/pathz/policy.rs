@@ -1,4 +1,4 @@
-//! A policy as it was uploaded, and what is wrong with one.
+//! Uploaded policies, and their validation.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,40 +7,40 @@ use smol_str::SmolStr;
 use super::trie::{Entry, Rules, Step};
 use super::{Action, Mode, Principal};
 
-/// Any value of a key. It may stand there alone, and nowhere else.
+/// Wildcard for any value of a key. No other use of it is valid.
 const ANY: &str = "*";
-/// A name that gNMI reads as any number of elements.
+/// Element name that gNMI reads as any number of elements.
 const ANY_DEPTH: &str = "...";
 
-/// A path of a rule or of a question: an origin, which is never empty, and elements.
+/// Path of a rule or of a question: an origin, which is never empty, and elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Path {
     pub origin: SmolStr,
     pub elems: Vec<Elem>,
 }
 
-/// One element: a name and its keys. A key that is left out takes every value.
+/// One element: a name and its keys. A key that is left out matches every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Elem {
     pub name: SmolStr,
     pub keys: Vec<(SmolStr, SmolStr)>,
 }
 
-/// Users under one name, for the rules of one policy.
+/// A named set of users, for the rules of one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     pub name: SmolStr,
     pub users: Vec<SmolStr>,
 }
 
-/// A policy about to be checked.
+/// A policy that is not validated yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     pub groups: Vec<Group>,
     pub rules: Vec<DraftRule>,
 }
 
-/// A rule about to be checked: what is missing is `None`.
+/// A rule that is not validated yet; missing fields are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DraftRule {
     pub id: SmolStr,
@@ -50,7 +50,7 @@ pub struct DraftRule {
     pub mode: Option<Mode>,
 }
 
-/// One rule that can decide.
+/// A validated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub id: SmolStr,
@@ -60,15 +60,15 @@ pub struct Rule {
     pub mode: Mode,
 }
 
-/// A policy in which everything is said.
+/// A validated policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,
-    /// The groups of each user that is in any.
+    /// Groups by user, for users in at least one group.
     memberships: HashMap<SmolStr, BTreeSet<SmolStr>>,
 }
 
-/// Why a policy is not taken into use.
+/// Reason for refusing a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -91,10 +91,10 @@ pub enum PolicyError {
 }
 
 impl Draft {
-    /// The policy, if everything in it can be understood.
+    /// Validates the policy.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the rule or the group that it is in.
+    /// With the first problem found, and the rule or group that has it.
     pub fn check(self) -> Result<Policy, PolicyError> {
         let mut names = HashSet::new();
         let mut memberships: HashMap<SmolStr, BTreeSet<SmolStr>> = HashMap::new();
@@ -152,7 +152,7 @@ impl DraftRule {
 }
 
 impl Elem {
-    /// What no path of a rule may have, and where it stands.
+    /// First part of an element that is not allowed in a rule, with its name.
     fn mistake(&self) -> Option<(SmolStr, &'static str)> {
         let name = &self.name;
         if name.is_empty() {
@@ -175,26 +175,26 @@ impl Elem {
         })
     }
 
-    /// The keys that take one value only.
+    /// Keys with a single value, without wildcards.
     pub fn definite_keys(&self) -> impl Iterator<Item = &(SmolStr, SmolStr)> {
         self.keys.iter().filter(|(_, value)| value != ANY)
     }
 }
 
 impl Policy {
-    /// In the order of the upload, which means nothing.
+    /// Rules in the order of the upload, which has no meaning.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Whom the rules for this user are about: the user and the groups it is in.
+    /// Subjects of the rules for a user: the user itself and its groups.
     pub fn principals(&self, user: &str) -> Vec<Principal> {
         let groups = self.memberships.get(user).into_iter().flatten();
         let groups = groups.map(|group| Principal::Group(group.clone()));
         std::iter::once(Principal::User(user.into())).chain(groups).collect()
     }
 
-    /// The rules by text. The origin is the first step of every path.
+    /// Compiles the rules for questions by text. The origin is the first step of every path.
     pub fn by_text(&self) -> Rules<SmolStr, SmolStr, SmolStr> {
         Rules::new(self.rules.iter().map(|rule| Entry {
             mode: rule.mode,
@@ -204,7 +204,7 @@ impl Policy {
         }))
     }
 
-    /// What the policy says of one path, as text; where `path` leaves a key open, of all values at once.
+    /// Decides about one path given as text. A key that `path` leaves open stands for all values at once.
     pub fn decide(
         &self,
         rules: &Rules<SmolStr, SmolStr, SmolStr>,
@@ -224,7 +224,7 @@ impl Policy {
 }
 
 impl Path {
-    /// The origin, and the elements with those of their keys that take one value.
+    /// Steps for the trie: the origin, then the elements with their single-valued keys.
     pub fn steps(&self) -> impl Iterator<Item = Step<SmolStr, SmolStr, SmolStr>> {
         let origin = Step { name: self.origin.clone(), keys: Vec::new() };
         let elems = self.elems.iter().map(|elem| Step {

@@ -1,9 +1,9 @@
-//! The best match, found while a path is walked down.
+//! Best-match search along a path, one element at a time.
 //!
-//! Each principal has a trie of its rules for each mode. A [`View`] is those tries that are about one user; a [`Position`]
-//! is how far a walk has come in them, with the best rule so far. One step costs what the rules at that very element
-//! cost, whatever the size of the policy; where no rule lies further down, a position is settled, and what is below needs
-//! no steps at all.
+//! Each principal has a trie of its rules for each mode. A [`View`] is the tries for one user; a [`Position`] is
+//! the state of a descent in them, with the best rule so far. The cost of one step depends on the rules at that
+//! element only, not on the size of the policy. A position without rules further down is settled, and its
+//! descendants need no steps at all.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::{Action, Mode, Principal};
 
-/// One element of a rule's path, with those of its keys that take one value only.
+/// One element of a rule's path, with its single-valued keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step<N, K, V> {
     pub name: N,
@@ -31,7 +31,7 @@ pub struct Entry<N, K, V> {
     pub path: Vec<Step<N, K, V>>,
 }
 
-/// All rules of a policy whose paths are given by such names, keys and values.
+/// All rules of a policy, generic over the representation of names, keys and values.
 #[derive(Debug)]
 pub struct Rules<N, K, V> {
     tries: HashMap<Whose, Arc<Trie<N, K, V>>>,
@@ -39,11 +39,11 @@ pub struct Rules<N, K, V> {
 
 type Whose = (Mode, Principal);
 
-/// The rules that are about one user.
+/// Rules that apply to one user in one mode.
 #[derive(Debug)]
 pub struct View<N, K, V> {
     tries: Vec<Ranked<N, K, V>>,
-    /// Steps taken, for tests: work must be in proportion to what is read or written.
+    /// Steps taken, for tests: the work must be in proportion to the data that is read or written.
     steps: AtomicU64,
 }
 
@@ -53,36 +53,36 @@ struct Ranked<N, K, V> {
     trie: Arc<Trie<N, K, V>>,
 }
 
-/// Where a walk has come to.
+/// State of a descent.
 #[derive(Clone, Debug)]
 pub struct Position {
-    /// The rules that may still say more further down.
+    /// Trie nodes with rules further down.
     spots: SmallVec<[Spot; 2]>,
     best: Option<Match>,
 }
 
 #[derive(Debug)]
 struct Trie<N, K, V> {
-    /// The first is the root. One that has neither an action nor edges is not there.
+    /// Nodes by index; the first is the root. Every other node has an action or edges.
     nodes: Vec<TrieNode<N, K, V>>,
-    /// The names on the paths of rules that permit.
+    /// Element names on the paths of permitting rules.
     leading: HashSet<N>,
-    /// The names at which rules end that permit some entries only.
+    /// Element names at which a rule ends that permits only some list entries.
     partial: HashSet<N>,
 }
 
 #[derive(Debug)]
 struct TrieNode<N, K, V> {
-    /// What the rules that end here say.
+    /// Action of the rules that end here.
     action: Option<Action>,
     edges: HashMap<N, Vec<Edges<K, V>>>,
 }
 
-/// The ways on from a node by one name, those with the same definite keys together.
+/// Edges of one element name and one set of definite keys.
 #[derive(Debug)]
 struct Edges<K, V> {
     keys: Vec<K>,
-    /// By the values of these keys.
+    /// Child nodes by the values of these keys.
     to: HashMap<Values<V>, u32>,
 }
 
@@ -92,12 +92,12 @@ type Values<V> = SmallVec<[V; 1]>;
 struct Spot {
     trie: u16,
     node: u32,
-    /// Definite keys on the way.
+    /// Number of definite keys on the way.
     definite: u16,
 }
 
-/// A rule as far as it matters which of two is better. The order is that of the document: more definite keys, a user
-/// before a group, and no before yes. That the longer path comes first is the walk's doing.
+/// Precedence of a rule. The derived order is that of the specification: more definite keys, user before group,
+/// deny before permit. The longer path wins by the order of the descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Match {
     definite: u16,
@@ -126,7 +126,7 @@ where
         Self { tries: tries.collect() }
     }
 
-    /// What of it is about a user, given as the user and its groups.
+    /// Selects the rules for a user, given as the user and its groups.
     pub fn view(&self, mode: Mode, principals: &[Principal]) -> View<N, K, V> {
         let trie = |principal: &Principal| {
             let rank = match principal {
@@ -145,15 +145,15 @@ where
     N: Eq + Hash,
     V: Clone + Eq + Hash,
 {
-    /// Above the first element.
+    /// Position above the first element.
     pub fn root(&self) -> Position {
         let spot = |trie| Spot { trie, node: 0, definite: 0 };
         let tries = u16::try_from(self.tries.len()).unwrap_or(u16::MAX);
         self.position((0..tries).map(spot), None)
     }
 
-    /// One element further down. `key` gives the value of a key; a key without one stands for every value, and is only
-    /// met by rules that leave it open as well.
+    /// Descends by one element. `key` gives the value of a key; a key without one stands for every value, and
+    /// matches only rules that leave it open too.
     pub fn step<'v>(&self, from: &Position, name: &N, key: impl Fn(&K) -> Option<&'v V>) -> Position
     where
         V: 'v,
@@ -174,23 +174,24 @@ where
         self.position(reached, from.best)
     }
 
-    /// True when a rule that permits ends at a name, or leads through it. Names tell places apart where each stands in one
-    /// place of a schema.
+    /// True when a permitting rule ends at an element name, or leads through it. With schema nodes as names this
+    /// identifies one place in the tree.
     pub fn leads_to_permit(&self, name: &N) -> bool {
         self.tries.iter().any(|ranked| ranked.trie.leading.contains(name))
     }
 
-    /// True when a rule ends at a name that permits some entries only.
+    /// True when a rule ends at an element name and permits only some list entries.
     pub fn permits_some(&self, name: &N) -> bool {
         self.tries.iter().any(|ranked| ranked.trie.partial.contains(name))
     }
 
-    /// How many steps were taken so far.
+    /// Number of steps taken so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// A longer path is better than whatever ended above it, so `above` counts only when nothing ends here.
+    /// Combines the nodes reached. A longer path beats any shorter one, so `above` counts only when no rule ends
+    /// here.
     fn position(&self, reached: impl IntoIterator<Item = Spot>, above: Option<Match>) -> Position {
         let mut here = None;
         let mut spots = SmallVec::new();
@@ -214,7 +215,7 @@ where
 }
 
 impl Position {
-    /// What the policy says of the path up to here.
+    /// Decision for the path up to here.
     pub fn action(&self) -> Action {
         match self.best {
             Some(Match { denies: false, .. }) => Action::Permit,
@@ -222,7 +223,7 @@ impl Position {
         }
     }
 
-    /// No rule is about anything further down: what is said here holds for all of it.
+    /// True when no rule is about any descendant, so that the decision here holds for the whole subtree.
     pub fn is_settled(&self) -> bool {
         self.spots.is_empty()
     }
@@ -254,7 +255,7 @@ where
         }
         let end = path.into_iter().fold(0, |at, step| self.child(at, step));
         let held = &mut self.nodes[end].action;
-        // Of two rules with the same path and principal the one that denies counts.
+        // Of two rules with equal path and principal, deny wins.
         *held = Some(held.map_or(action, |held| held.min(action)));
     }
 

@@ -40,7 +40,7 @@ impl Rotating for Places {
     }
 }
 
-/// What a driver holds: what is in force, and what is written down.
+/// State that a driver holds: in force, and on disk.
 #[derive(Debug, Default)]
 struct Bench {
     in_force: Words,
@@ -165,7 +165,8 @@ fn what_is_tried_stays_only_when_it_is_finalized() {
 }
 
 proptest! {
-    /// Whatever a client says: at the end the last state that was finalized is in force, and nothing else is written.
+    /// For any sequence of client messages, the last finalized state is in force at the end, and nothing else is
+    /// on disk.
     #[test]
     fn an_end_is_always_the_last_finalized_state(
         clients in vec(vec("[ab-][123]!?|F|D", 0..6), 1..5),

@@ -74,7 +74,7 @@ fn of<T>(what: T) -> Given<T> {
     Given { account: ACCOUNT.into(), stamp: Stamp::default(), what }
 }
 
-/// The only line of the file of the account; nothing when the upload is refused.
+/// The only line of the account's file; `None` when the upload is refused.
 fn written(upload: Upload, folder: &str) -> Option<String> {
     let rules = Rules { accounts: [ACCOUNT.into()].into(), box_keys: Vec::new() };
     let credentials = match rules.apply(&Credentials::default(), upload) {

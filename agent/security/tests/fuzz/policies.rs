@@ -68,7 +68,7 @@ fn check(text: &str) {
     }
 }
 
-/// Any deny rule denies, then any allow rule allows, then nothing does.
+/// Deny rules come first, then allow rules; everything else is denied.
 fn allows(policy: &Value, principals: &[&str], path: &str, env: Option<&str>) -> bool {
     let any =
         |list: &str| items(&policy[list]).iter().any(|rule| matches(rule, principals, path, env));

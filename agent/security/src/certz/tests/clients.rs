@@ -1,4 +1,4 @@
-//! Who is let in by a profile.
+//! Verification of clients by a profile.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
@@ -34,7 +34,7 @@ fn a_revoked_client_is_refused() {
     for (lists, path, want) in [
         (vec![root.revokes(&[6], 1)], &of_root[..], "welcome"),
         (vec![root.revokes(&[5], 1)], &of_root, "CertRevoked"),
-        // The newer list counts, in whatever order they come.
+        // The newer list counts, whatever their order.
         (vec![root.revokes(&[], 1), root.revokes(&[5], 2)], &of_root, "CertRevoked"),
         (vec![root.revokes(&[5], 2), root.revokes(&[], 1)], &of_root, "CertRevoked"),
         (vec![root.revokes(&[5], 1), root.revokes(&[], 2)], &of_root, "welcome"),

@@ -63,7 +63,7 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// A list that takes back these serial numbers; `day` of January 2026 is its date.
+    /// A revocation list with these serial numbers, dated on `day` of January 2026.
     fn revokes(&self, serials: &[u64], day: u8) -> String {
         let revoked = |serial: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),

@@ -1,11 +1,11 @@
-//! What an upload makes of a profile, and what is refused.
+//! Effects of uploads on a profile, and refusals.
 
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
 use super::*;
 use crate::rotation::Rotating;
 
-/// What an upload to a profile that trusts `root` and shows a certificate of it comes to.
+/// Result of an upload to a profile that trusts `root` and has a certificate signed by it.
 #[track_caller]
 fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (Kind, &str)>) {
     let made = profiles.with_upload(&upload, None, &TestBox::new(), now());
@@ -106,7 +106,7 @@ fn an_upload_is_taken_whole_or_refused_with_its_reason() {
             Err((precondition, "no identity from its owner")),
         ),
         (
-            // Who trusts `root` alone does not take what the box shows by itself.
+            // A client that trusts `root` alone refuses the box's own certificate.
             vec![Content::Chain(ChainSource::Idevid, KeySource::Unspecified)],
             Err((invalid, "does not verify against the trust bundle")),
         ),

@@ -59,7 +59,7 @@ fn the_best_match_decides() {
         "/a[k=1][l=2]",
         true,
     );
-    // The root is above everything.
+    // A rule for the root covers every path.
     check("user ada + read /", "ada", "/a/b", true);
     check("user ada + read /", "ada", "/", true);
 }
@@ -96,7 +96,7 @@ fn what_is_asked_for_needs_a_permit_of_its_own_or_above_it() {
         ("customer-controller1", "/interfaces/interface[name=eth1]/state/mtu", true),
         ("customer-controller1", "/interfaces/interface[name=eth1]/subinterfaces", false),
         ("customer-controller1", "/interfaces/interface[name=eth2]", false),
-        // The key is left open, by a wildcard or by saying nothing.
+        // A key is left open by a wildcard or by its absence.
         ("customer-controller1", "/interfaces/interface[name=*]", false),
         ("customer-controller1", "/interfaces/interface", false),
         ("customer-controller1", "/interfaces/interface/state", false),

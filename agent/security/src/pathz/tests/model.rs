@@ -55,7 +55,7 @@ proptest! {
         }
     }
 
-    /// Below a settled position nothing is decided otherwise.
+    /// Rules below a settled position never change the decision.
     #[test]
     fn what_is_settled_stays_as_it_is(draft in draft(), path in path()) {
         let policy = draft.check().unwrap();
@@ -76,7 +76,7 @@ proptest! {
     }
 }
 
-/// After the document, word for word: every rule is looked at, the best of those that match decides.
+/// The specification word for word: of all rules, the best of those that match decides.
 fn naive(policy: &Policy, groups: &[Group], user: &str, mode: Mode, path: &Path) -> Action {
     let mut best: Option<&Rule> = None;
     for rule in policy.rules() {
