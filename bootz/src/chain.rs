@@ -1,4 +1,4 @@
-//! Whether a certificate leads to one that is trusted.
+//! Path validation for the certificates of vouchers and owners.
 
 use cms::cert::x509::Certificate;
 use cms::cert::x509::der::Decode;
@@ -8,30 +8,30 @@ use webpki::{
     KeyPurposeIdIter, RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 
-/// Why a certificate is not trusted.
+/// Reason for not trusting a certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// A certificate or a revocation list cannot be read, or no chain holds.
+    /// A certificate or revocation list is malformed, or no valid chain exists.
     #[error("no chain to a trusted certificate holds")]
     Path(#[source] webpki::Error),
-    /// A certificate that is itself trusted is not valid now.
+    /// The leaf is itself a trusted certificate, but is not valid at this time.
     #[error("the trusted certificate is not valid at this time")]
     Expired,
-    /// Revocation is to be checked, and nothing came to check it with.
+    /// The voucher asks for a revocation check, and the server sent no revocation list.
     #[error("revocation has to be checked, and no revocation list came along")]
     NoRevocationList,
 }
 
-/// How revocation is looked at.
+/// Treatment of revocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Revocation<'a> {
     Ignored,
-    /// Every certificate but the trusted one has to be covered by one of these lists, in DER.
+    /// Requires one of these lists, in DER, for every certificate but the trusted one.
     Checked(&'a [Vec<u8>]),
 }
 
-/// Vouchers and owner certificates have no purpose of their own among the extended key usages.
+/// Accepts any extended key usage, because none is defined for vouchers and owner certificates.
 struct AnyPurpose;
 
 impl ExtendedKeyUsageValidator for AnyPurpose {
@@ -40,8 +40,9 @@ impl ExtendedKeyUsageValidator for AnyPurpose {
     }
 }
 
-/// All certificates are in DER. A certificate that is itself trusted needs no chain: vendors sign vouchers with the very
-/// certificate that boxes are made with, and path validation has no place for that.
+/// Finds a chain from `leaf` to a trusted certificate; all certificates are in DER. A leaf that is itself trusted
+/// needs no chain: vendors sign vouchers with the very certificate that signs the IDevIDs, and path validation
+/// cannot express that.
 pub(crate) fn verify(
     leaf: &[u8],
     others: &[CertificateDer<'_>],

@@ -1,4 +1,4 @@
-//! Signed messages of RFC 5652, as far as vouchers and owner certificates need them.
+//! Signed CMS messages (RFC 5652), to the extent that vouchers and owner certificates need.
 
 use cms::cert::CertificateChoices;
 use cms::cert::x509::Certificate;
@@ -14,36 +14,36 @@ pub use crate::chain::ChainError;
 use crate::chain::{self, Revocation};
 use crate::signature::{self, Digest, SignatureError};
 
-/// The largest message that is read, in octets: a voucher with a long chain has some ten thousand.
+/// Largest message that is read, in octets. A voucher with a long chain has some ten thousand.
 pub const LARGEST: usize = 1 << 20;
 
 const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
 const CONTENT_TYPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.3");
 const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.4");
 
-/// Why a message is not believed.
+/// Reason for rejecting a message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmsError {
-    /// It has more than [`LARGEST`] octets.
+    /// Longer than [`LARGEST`] octets.
     #[error("it has {0} octets, more than are read")]
     TooLong(usize),
-    /// It is not what RFC 5652 describes.
+    /// Not in the form of RFC 5652.
     #[error("it cannot be read as a signed CMS message")]
     Malformed(#[source] der::Error),
-    /// It is another kind of CMS message.
+    /// Another kind of CMS message.
     #[error("it is no signed CMS message but one of kind {0}")]
     OtherKind(ObjectIdentifier),
-    /// Nobody signed it.
-    #[error("nobody signed it")]
+    /// Without any signature.
+    #[error("it is not signed")]
     Unsigned,
-    /// The certificate of a signer did not come along.
+    /// The certificate of a signer is missing from the message.
     #[error("the certificate of its signer is not in it")]
     NoSigner,
-    /// What is signed beside the content does not belong to the content.
+    /// The signed attributes do not match the content.
     #[error("its signed attributes are those of another content")]
     OtherContent,
-    /// The signature itself is wrong, or of a kind that we do not take.
+    /// The signature is wrong, or uses an unsupported algorithm.
     #[error("its signature is not valid: {0}")]
     Signature(String),
     /// The signer is not trusted.
@@ -57,7 +57,7 @@ impl From<SignatureError> for CmsError {
     }
 }
 
-/// A signed message that has been read, and not yet believed.
+/// A parsed message that is not verified yet.
 #[derive(Clone, Debug)]
 pub struct SignedMessage {
     kind: ObjectIdentifier,
@@ -68,7 +68,7 @@ pub struct SignedMessage {
 }
 
 impl SignedMessage {
-    /// Reads a message in DER.
+    /// Parses a message in DER.
     ///
     /// # Errors
     /// When it is too long, malformed, or of another kind.
@@ -110,17 +110,17 @@ impl SignedMessage {
         })
     }
 
-    /// What is signed.
+    /// The signed content.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         &self.content
     }
 
-    /// Believes the message when every one of its signers signed it and leads to a trusted certificate; returns the
+    /// Verifies that every signer's signature is valid and leads to a trusted certificate, and returns the
     /// certificate of the first signer. `trusted` are certificates in DER.
     ///
     /// # Errors
-    /// When nobody signed, a signature is wrong, or a signer is not trusted.
+    /// When there is no signature, a signature is wrong, or a signer is not trusted.
     pub(crate) fn verify(
         &self,
         trusted: &[CertificateDer<'_>],
@@ -144,7 +144,7 @@ impl SignedMessage {
         first.ok_or(CmsError::Unsigned)
     }
 
-    /// The certificates of all signers, in their order.
+    /// Certificates of all signers, in their order.
     pub(crate) fn signers(&self) -> impl Iterator<Item = Result<&Certificate, CmsError>> {
         self.signers.iter().map(|signer| self.certificate_of(signer))
     }
@@ -165,7 +165,8 @@ impl SignedMessage {
         self.certificates.iter().find(is_named).ok_or(CmsError::NoSigner)
     }
 
-    /// RFC 5652 section 5.4: with signed attributes, the signature is over them, and one of them is the digest.
+    /// Checks one signature. With signed attributes the signature covers those, and one of them is the digest of
+    /// the content (RFC 5652 section 5.4).
     fn verify_signature(
         &self,
         signer: &SignerInfo,
@@ -193,7 +194,7 @@ pub(crate) fn encoded(certificate: &Certificate) -> Result<CertificateDer<'stati
     certificate.to_der().map(CertificateDer::from).map_err(CmsError::Malformed)
 }
 
-/// The value of a signed attribute that stands there once, with one value (RFC 5652 sections 11.1 and 11.2).
+/// The value of a signed attribute that occurs once and has one value (RFC 5652 sections 11.1 and 11.2).
 fn attribute(signer: &SignerInfo, oid: ObjectIdentifier) -> Option<&Any> {
     let attributes = signer.signed_attrs.as_ref()?;
     let mut named = attributes.iter().filter(|attribute| attribute.oid == oid);

@@ -2,9 +2,9 @@
 
 use crate::uri::{Server, UriError};
 
-/// The DHCPv4 option `OPTION_V4_SZTP_REDIRECT`, to be named in the parameter request list: servers answer who asks.
+/// DHCPv4 option `OPTION_V4_SZTP_REDIRECT`. Servers send it only when the parameter request list names it.
 pub const OPTION_V4: u8 = 143;
-/// The DHCPv6 option `OPTION_V6_SZTP_REDIRECT`, to be named in the option request option.
+/// DHCPv6 option `OPTION_V6_SZTP_REDIRECT`, for the option request option.
 pub const OPTION_V6: u16 = 136;
 
 /// Octets of the length before each URI.
@@ -14,20 +14,20 @@ const HEADER_V4: usize = 2;
 /// Octets before the value of a DHCPv6 option: its code and its length, two each.
 const HEADER_V6: usize = 4;
 
-/// Servers that are taken from one option, and entries that are told to be ignored: each server is connected in turn,
-/// and one option has room for five thousand. Owners have a handful.
+/// Servers taken from one option, and ignored entries reported. One option has room for five thousand entries, and
+/// each server is tried in turn; owners have a handful.
 const MOST_SERVERS: usize = 16;
 
-/// What an option said.
+/// Content of an option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// The first sixteen bootstrap servers, in the order of the option, each once.
+    /// First sixteen bootstrap servers, in the order of the option and without duplicates.
     pub servers: Vec<Server>,
-    /// The first sixteen entries that are for somebody else, or cannot be read.
+    /// First sixteen entries that are malformed or have another scheme.
     pub ignored: Vec<UriError>,
 }
 
-/// Why an option cannot be read.
+/// Reason for rejecting an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
@@ -37,7 +37,7 @@ pub enum OptionError {
         /// Counted from 1.
         entry: usize,
     },
-    /// An entry is no text.
+    /// An entry is not UTF-8.
     #[error("entry {entry} of the list of servers is no text")]
     NoText {
         /// Counted from 1.
@@ -45,10 +45,11 @@ pub enum OptionError {
     },
 }
 
-/// Reads the value of either option, without its code and length: pairs of a length in two octets, big-endian, and a URI.
+/// Parses the value of either option, without its code and length: pairs of a length in two octets, big-endian,
+/// and a URI.
 ///
 /// # Errors
-/// When the list is cut off, or an entry is no text: it came damaged, so no part of it is believed.
+/// When the list is cut off or an entry is not UTF-8. A damaged option is rejected as a whole.
 pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
     let mut offer = Offer::default();
     for entry in 1.. {
@@ -66,11 +67,11 @@ pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
     Ok(offer)
 }
 
-/// Reads [`OPTION_V4`] as it stands in a message, with its code and length. A value that is too long for one option
-/// stands in several, to be joined (RFC 3396).
+/// Parses [`OPTION_V4`] with its code and length. A value that is too long for one option is split over several,
+/// which are joined first (RFC 3396).
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
     let mut list = Vec::new();
     while let Some(([_, length], rest)) = options.split_first_chunk::<HEADER_V4>() {
@@ -85,10 +86,10 @@ pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
     read(&list)
 }
 
-/// Reads [`OPTION_V6`] as it stands in a message, with its code and length.
+/// Parses [`OPTION_V6`] with its code and length.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_v6(option: &[u8]) -> Result<Offer, OptionError> {
     match option.split_at_checked(HEADER_V6) {
         Some((_, list)) => read(list),

@@ -1,4 +1,4 @@
-//! The IDevID: the certificate that the vendor gave the box, and its key.
+//! The IDevID: the certificate from the manufacturer, and its key.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self as lib, EcdsaKeyPair, RsaKeyPair};
@@ -15,14 +15,14 @@ use crate::signature::Digest;
 /// Octets of a line of PEM.
 const PEM_LINE: usize = 64;
 
-/// Why an identity cannot be used.
+/// Reason for not using an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The certificates cannot be read.
     #[error("the IDevID certificate cannot be read: {0}")]
     Certificate(String),
-    /// The key cannot be read, or does not do what the certificate asks for.
+    /// The key cannot be read, or cannot sign as the certificate requires.
     #[error("the IDevID key cannot be used: {0}")]
     Key(String),
 }
@@ -32,7 +32,7 @@ pub enum IdentityError {
 pub struct Chain(Vec<CertificateDer<'static>>);
 
 impl Chain {
-    /// Reads certificates in PEM.
+    /// Parses certificates in PEM.
     ///
     /// # Errors
     /// When there is none, or one cannot be read.
@@ -51,7 +51,7 @@ impl Chain {
         &self.0
     }
 
-    /// What the protocol calls the identity: one certificate in base64, or several in PEM.
+    /// The identity as a protocol message: one certificate in base64, or several in PEM.
     #[must_use]
     pub fn message(&self) -> bootz::Identity {
         let text = match &self.0[..] {
@@ -81,8 +81,8 @@ fn pem(certificate: &CertificateDer<'static>) -> String {
     lines.join("\n")
 }
 
-/// The key of an identity that lies in a file. Its digest is that of the signature in the certificate: servers know no
-/// other way to tell which one a box used.
+/// The private key of an identity, from a file. Its digest is that of the signature in the certificate, because
+/// the protocol gives servers no other way to know which digest a box uses.
 #[derive(Debug)]
 pub struct SigningKey {
     key: Key,
@@ -96,7 +96,7 @@ enum Key {
 }
 
 impl SigningKey {
-    /// Reads the key that belongs to a chain, in PEM: PKCS #8, PKCS #1 or SEC 1.
+    /// Parses the key that belongs to a chain, in PEM: PKCS #8, PKCS #1 or SEC 1.
     ///
     /// # Errors
     /// When it cannot be read, or cannot sign with the digest that the certificate asks for.
@@ -118,7 +118,7 @@ impl SigningKey {
     /// Signs a message.
     ///
     /// # Errors
-    /// When the library refuses.
+    /// When the cryptographic library fails.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, IdentityError> {
         let refused = |_| IdentityError::Key("it does not sign".to_owned());
         match &self.key {

@@ -1,65 +1,65 @@
-//! Which software the box is to run, and whether it has to fetch it.
+//! Choice of the software image: keep the running one, or fetch another.
 
 use holdfast_proto::bootz::SoftwareImage;
 
-/// The one algorithm of image hashes, as `ietf-sztp-conveyed-info` names it.
+/// The only defined algorithm for image hashes, as `ietf-sztp-conveyed-info` names it.
 const SHA256: &str = "ietf-sztp-conveyed-info:sha-256";
-/// Octets of its digests.
+/// Octets of a SHA-256 digest.
 const DIGEST: usize = 32;
 
 /// The software of this box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// The version that runs.
+    /// Running version.
     pub running: String,
-    /// Whether the box knows how to install another one.
+    /// True when the box is able to install images.
     pub installs: bool,
 }
 
-/// What is to be done about an image.
+/// Decision about an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// None is named, or it runs already.
+    /// No image is intended, or it is running already.
     Keep,
-    /// Another one is named, and this box cannot install any: what is reported.
+    /// Another image is intended, and this box cannot install any. Carries the remark for the report.
     Skip(String),
-    /// To be fetched, compared with its digest, and installed.
+    /// Fetch the image, compare its digest, and install it.
     Install(Image),
 }
 
 /// An image to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What its publisher calls it.
+    /// Name given by the publisher.
     pub name: String,
-    /// The version that runs afterwards.
+    /// Version that runs after the installation.
     pub version: String,
-    /// Where it lies.
+    /// URL to fetch the image from.
     pub url: String,
-    /// SHA-256 over all its octets.
+    /// SHA-256 of the whole image.
     pub digest: [u8; DIGEST],
 }
 
-/// Why an image cannot be taken.
+/// Reason for refusing an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// Another algorithm than SHA-256.
+    /// Algorithm other than SHA-256.
     #[error("intended_image.hash_algorithm `{0}` is not supported")]
     Algorithm(String),
-    /// Not 32 octets in hexadecimal digits.
+    /// Text other than 32 octets in hexadecimal digits.
     #[error("intended_image.os_image_hash `{0}` is no SHA-256 digest")]
     Digest(String),
-    /// A field without which nothing can be done.
+    /// A required field is missing.
     #[error("intended_image.{0} is missing")]
     Missing(&'static str),
 }
 
 impl Slot {
-    /// What is to be done.
+    /// Decides about the intended image.
     ///
     /// # Errors
-    /// When an image is named in a way that it could not be fetched and checked.
+    /// When a field is missing or malformed, so that the image could not be fetched and checked.
     pub fn step(&self, intended: Option<&SoftwareImage>) -> Result<Step, ImageError> {
         let Some(intended) = intended.filter(|image| **image != SoftwareImage::default()) else {
             return Ok(Step::Keep);
@@ -100,7 +100,7 @@ impl Image {
     }
 }
 
-/// Hexadecimal digits, with a colon between any two octets or none.
+/// Parses hexadecimal digits, with colons between all octets or none.
 fn digest(text: &str) -> Option<[u8; DIGEST]> {
     let joined = match text.contains(':') {
         true if text.split(':').all(|octet| octet.len() == 2) => text.replace(':', ""),

@@ -1,14 +1,15 @@
-//! How a factory-new box is brought into production by its bootstrap server.
+//! Bootstrap of a factory-new box by a bootz server.
 //!
 //! Start at [`client::Client`]: a state machine that takes events (a lease, an answer, a timer, a command of the
-//! operator) and says what is to be done next. It opens no socket, reads no clock and draws no number: the daemon does
-//! all that and hands the results in. What is believed is decided in [`ownership`]: a voucher of the vendor names the
-//! owner, the owner's certificate signs the data. Nothing of an answer is looked at before that holds.
+//! operator) and returns the actions to carry out. It opens no socket, reads no clock and draws no random number:
+//! the daemon does all that and hands the results in. [`ownership`] verifies bootstrap data: a voucher of the
+//! vendor names the owner, and the owner's certificate signs the data. No part of an answer is used before that
+//! check.
 //!
-//! [`wire`] speaks the protocol over a channel that the caller has connected.
+//! [`wire`] implements the protocol over a channel that the caller has connected.
 //!
-//! Absent on purpose: identities that live in a TPM without an IDevID certificate, and the deprecated
-//! `BootstrapStream`; a server that insists on them is told so and tried again.
+//! Absent on purpose: identities in a TPM without an IDevID certificate, and the deprecated `BootstrapStream`. A
+//! server that insists on either gets an error, and the attempt is repeated later.
 #![warn(missing_docs)]
 
 mod chain;

@@ -1,4 +1,4 @@
-//! Who may tell this box what to do: the vendor's voucher names the owner's authority, that authority vouches for the
+//! Ownership proof of bootstrap data. The vendor's voucher names the owner's authority, that authority signed the
 //! owner's certificate, and the key of that certificate signed the data.
 
 use base64::Engine;
@@ -9,51 +9,51 @@ use crate::cms::{CmsError, SignedMessage};
 use crate::signature::{self, Digest};
 use crate::voucher::{Voucher, VoucherError};
 
-/// What a server shows to prove that it speaks for the owner.
+/// Documents by which a server proves that it acts for the owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof<'a> {
-    /// CMS in DER.
+    /// Voucher: CMS in DER.
     pub voucher: &'a [u8],
-    /// CMS in DER, signed by the owner's certificate, which it carries.
+    /// Owner certificate: CMS in DER, signed by the certificate that it carries.
     pub certificate: &'a [u8],
-    /// In base64.
+    /// Signature of the data, in base64.
     pub signature: &'a str,
 }
 
-/// What the box knows itself.
+/// Facts about the box that a proof must match.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The serial number of this box.
+    /// Serial number of this box.
     pub serial: &'a str,
-    /// The certificates of the vendor that vouchers lead to, in DER.
+    /// Trust anchors for vouchers, in DER.
     pub vendor: &'a [CertificateDer<'a>],
-    /// The time of day.
+    /// Time of day.
     pub now: UnixTime,
 }
 
-/// Why the data is not believed.
+/// Reason for rejecting bootstrap data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnershipError {
-    /// Data without a voucher, although a nonce was sent.
+    /// No voucher was sent, although the request had a nonce.
     #[error("the server sent no ownership voucher")]
     NoVoucher,
-    /// The voucher is not believed.
+    /// The voucher is not valid.
     #[error(transparent)]
     Voucher(#[from] VoucherError),
-    /// The owner's certificate is not believed.
+    /// The owner's certificate is not valid.
     #[error("the owner certificate is not valid")]
     Certificate(#[source] CmsError),
-    /// The data was not signed by that certificate.
+    /// The signature of the data is not by that certificate.
     #[error("the signature of the bootstrap data is not valid: {0}")]
     Signature(String),
 }
 
 impl Proof<'_> {
-    /// Believes data: the octets as they came, encrypted ones when they came encrypted.
+    /// Verifies data in its received form, which is the encrypted one if it came encrypted.
     ///
     /// # Errors
-    /// When a link of the chain from the vendor to the data does not hold.
+    /// When a link of the chain from the vendor to the data does not verify.
     pub fn verify(&self, data: &[u8], expected: &Expected<'_>) -> Result<(), OwnershipError> {
         if self.voucher.is_empty() {
             return Err(OwnershipError::NoVoucher);

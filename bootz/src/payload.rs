@@ -1,4 +1,4 @@
-//! What a bootstrap server tells one box to be.
+//! Bootstrap data for one box.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,44 +13,44 @@ use holdfast_proto::bootz::{
 use prost::Message;
 use rustls_pki_types::CertificateDer;
 
-/// The TLS profile that no client may bring (gNSI certz).
+/// TLS profile that clients cannot upload (gNSI certz).
 const DEFAULT_PROFILE: &str = "system_default_profile";
 
-/// What this box is told, read from data that is believed.
+/// Content for this box, parsed from verified data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Payload {
-    /// All of it, as the protocol has it. The certificate of the server is in it once more.
+    /// The whole response as a message. It repeats the server's certificate, which is also in `server_trust_cert`.
     pub response: BootstrapDataResponse,
-    /// The configuration that the box boots with.
+    /// Configuration to boot with.
     pub boot_config: BootConfig,
-    /// What the certificate of the server leads to when the outcome is reported, in DER.
+    /// Trust anchor for the server's certificate during the status report, in DER.
     pub server_trust_cert: CertificateDer<'static>,
-    /// SHA-512 of the data as it came, in lower-case hexadecimal digits.
+    /// SHA-512 of the received data, in lower-case hexadecimal digits.
     pub checksum: String,
 }
 
-/// Why data that is believed cannot be carried out.
+/// Reason for refusing verified data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// It is no `BootstrapDataSigned`.
+    /// The octets are not a `BootstrapDataSigned`.
     #[error("the bootstrap data cannot be read: {0}")]
     Malformed(String),
-    /// An answer to another question.
+    /// The nonce is that of another request.
     #[error("the bootstrap data carries another nonce than the one that was sent")]
     Nonce,
-    /// Nothing in it is for this box.
+    /// No response names this box.
     #[error("the bootstrap data has no response for serial number `{0}`")]
     NotForUs(String),
-    /// Two responses are.
+    /// Several responses name this box.
     #[error("the bootstrap data has several responses for serial number `{0}`")]
     Ambiguous(String),
     /// A field is missing or wrong.
     #[error("{field}: {reason}")]
     Field {
-        /// Its name in `BootstrapDataResponse`.
+        /// Name of the field in `BootstrapDataResponse`.
         field: &'static str,
-        /// What is wrong with it.
+        /// Problem with its value.
         reason: String,
     },
 }
@@ -60,14 +60,14 @@ impl PayloadError {
         Self::Field { field, reason: reason.into() }
     }
 
-    /// True when the data is somebody else's, rather than wrong.
+    /// True when the data belongs to another request or box, rather than being malformed.
     #[must_use]
     pub fn is_replay(&self) -> bool {
         matches!(self, Self::Nonce)
     }
 }
 
-/// The checksum that telemetry shows.
+/// Computes the checksum for telemetry.
 #[must_use]
 pub fn checksum(data: &[u8]) -> String {
     digest(&SHA512, data).as_ref().iter().fold(String::new(), |mut text, octet| {
@@ -77,10 +77,11 @@ pub fn checksum(data: &[u8]) -> String {
 }
 
 impl Payload {
-    /// Reads the data for the box with this serial number, sent in answer to this nonce (empty when none was sent).
+    /// Parses the data for the box with this serial number. `nonce` is that of the request, or empty when none was
+    /// sent.
     ///
     /// # Errors
-    /// When it cannot be read, answers somebody else, or lacks what a box needs.
+    /// When the data is malformed, is meant for another request or box, or lacks a required field.
     pub fn read(data: &[u8], nonce: &str, serial: &str) -> Result<Self, PayloadError> {
         let signed = BootstrapDataSigned::decode(data)
             .map_err(|error| PayloadError::Malformed(error.to_string()))?;

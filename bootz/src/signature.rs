@@ -1,4 +1,4 @@
-//! Signatures by the keys of certificates, and which of them we take.
+//! Verification of signatures by the keys of certificates, for the supported algorithms.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{self as lib, UnparsedPublicKey, VerificationAlgorithm};
@@ -12,7 +12,7 @@ const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
 
-/// Why a signature is not taken.
+/// Reason for rejecting a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureError {
     #[error("signatures of kind {0} are not supported")]
@@ -23,7 +23,7 @@ pub(crate) enum SignatureError {
     Mismatch,
 }
 
-/// The digests that are taken: SHA-2 from 256 bits upward.
+/// Supported digests: SHA-2 with 256 bits and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digest {
     Sha256,
@@ -32,10 +32,10 @@ pub(crate) enum Digest {
 }
 
 impl Digest {
-    /// By the name of the digest itself, or of a signature that uses it.
+    /// Looks up a digest by its own object identifier, or by that of a signature algorithm that uses it.
     pub(crate) fn named(oid: ObjectIdentifier) -> Result<Self, SignatureError> {
         match oid.to_string().as_str() {
-            // The digest; RSA with it; ECDSA with it.
+            // In each row: the digest itself, RSA with it, ECDSA with it.
             "2.16.840.1.101.3.4.2.1" | "1.2.840.113549.1.1.11" | "1.2.840.10045.4.3.2" => {
                 Ok(Self::Sha256)
             }
@@ -49,7 +49,7 @@ impl Digest {
         }
     }
 
-    /// That of the signature which the certificate carries: by it bootstrap servers and boxes choose theirs.
+    /// The digest of the certificate's own signature, by which bootstrap servers and boxes choose theirs.
     pub(crate) fn of(certificate: &Certificate) -> Result<Self, SignatureError> {
         Self::named(certificate.signature_algorithm().oid)
     }
@@ -64,7 +64,7 @@ impl Digest {
     }
 }
 
-/// Whether the key of a certificate made this signature: RSA with PKCS #1 v1.5, or ECDSA in ASN.1.
+/// Verifies a signature with the key of a certificate: RSA with PKCS #1 v1.5, or ECDSA in ASN.1.
 pub(crate) fn verify(
     certificate: &Certificate,
     digest: Digest,

@@ -1,4 +1,4 @@
-//! The key that a server encrypts bootstrap data to: made for one stream, and gone with it.
+//! The key to which a server encrypts bootstrap data, generated for one stream and dropped with it.
 
 use aws_lc_rs::agreement::{PrivateKey, X25519};
 use holdfast_proto::bootz;
@@ -6,7 +6,7 @@ use prost::Message;
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey};
 
-/// Octets of a private key.
+/// Octets of the private key.
 pub const SECRET: usize = 32;
 
 /// An X25519 key pair for HPKE (RFC 9180) in base mode with HKDF-SHA256 and AES-256-GCM. Neither `info` nor additional
@@ -16,13 +16,13 @@ pub struct TransportKey {
     public: Vec<u8>,
 }
 
-/// Data that this key does not open.
+/// The data was encrypted to another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bootstrap data was not encrypted for this stream")]
 pub struct NotForUs;
 
 impl TransportKey {
-    /// A key made of octets that nobody can guess.
+    /// Makes a key from 32 random octets, which the caller draws from a secure source.
     #[must_use]
     pub fn from_secret(secret: [u8; SECRET]) -> Self {
         let private = PrivateKey::from_private_key(&X25519, &secret).ok();
@@ -31,7 +31,7 @@ impl TransportKey {
         Self { secret: secret.to_vec().into(), public: public.as_ref().to_vec() }
     }
 
-    /// What the server is told: the serialized message that the identity of the box signs, with the server's nonce.
+    /// Serialized message that announces the public key, with the server's nonce. The IDevID signs it.
     #[must_use]
     pub fn announcement(&self, nonce: &[u8]) -> Vec<u8> {
         let suite = bootz::HpkeCipherSuite::X25519HkdfSha256HkdfSha256Aes256Gcm;
@@ -43,10 +43,10 @@ impl TransportKey {
         .encode_to_vec()
     }
 
-    /// Decrypts what was encrypted to this key.
+    /// Decrypts data that was encrypted to this key.
     ///
     /// # Errors
-    /// When it was encrypted to another key, or changed on the way.
+    /// When the data was encrypted to another key, or was modified.
     pub fn open(&self, encapsulated: &[u8], ciphertext: &[u8]) -> Result<Vec<u8>, NotForUs> {
         let encapsulated = EncapsulatedSecret(encapsulated.to_vec());
         SUITE.open(&encapsulated, &[], &[], ciphertext, &self.secret).map_err(|_| NotForUs)

@@ -1,4 +1,4 @@
-//! Where a bootstrap server listens, as DHCP and operators write it: `bootz://HOST:PORT`.
+//! Address of a bootstrap server, as DHCP and operators write it: `bootz://HOST:PORT`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,34 +14,34 @@ const SCHEME: &str = "bootz";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Server {
-    /// A name to be resolved, or an address.
+    /// DNS name or address.
     pub host: Host,
     /// TCP port.
     pub port: u16,
 }
 
-/// A host as a URI names it.
+/// Host part of the URI.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name to be resolved, as DNS has them.
+    /// DNS name to be resolved.
     Name(String),
     /// An IPv4 or IPv6 literal.
     Address(IpAddr),
 }
 
-/// Why a text names no bootstrap server.
+/// Reason for rejecting a URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// A URI for somebody else, as the `https://` of RFC 8572.
+    /// Another scheme, such as the `https://` of RFC 8572.
     #[error("`{0}` is not a bootz:// URI")]
     OtherScheme(String),
-    /// It cannot be read.
+    /// Malformed URI.
     #[error("`{uri}` is no server: {reason}")]
     Malformed {
-        /// What was given.
+        /// Text of the URI.
         uri: String,
-        /// What is wrong with it.
+        /// Problem found.
         reason: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! Ownership vouchers (RFC 8366): the vendor says to whom a box belongs.
+//! Ownership vouchers (RFC 8366), in which the vendor names the owner of a box.
 
 use ::cms::cert::x509::Certificate;
 use ::cms::cert::x509::der::asn1::ObjectIdentifier;
@@ -13,56 +13,56 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::cms::{self, CmsError, SignedMessage};
 
-/// The attribute `serialNumber` of a name (X.520).
+/// Attribute `serialNumber` of a distinguished name (X.520).
 const SERIAL_NUMBER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.5");
 /// `id-on-hardwareModuleName` (RFC 4108 section 5).
 const HARDWARE_MODULE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.8.4");
 
-/// How far the clock of the box may be behind that of the vendor, in seconds: a day, for boxes whose clock was set by hand
-/// and in the wrong zone.
+/// Tolerance for a slow clock of the box, in seconds. A day covers clocks that were set by hand in the wrong time
+/// zone.
 const CLOCK_SLACK: u64 = 24 * 60 * 60;
 
-/// How its author came to know the owner. Anything else is refused.
+/// Accepted assertions: how the vendor learned of the owner. Any other value is refused.
 const ASSERTIONS: [&str; 3] = ["verified", "logged", "proximity"];
 
-/// A voucher that the vendor signed.
+/// A verified voucher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Voucher {
-    /// The serial number of the box that it is about.
+    /// Serial number of the box that the voucher is for.
     pub serial: String,
-    /// What the owner's certificate has to lead to, in DER.
+    /// Trust anchor for the owner's certificate, in DER.
     pub pinned_domain_cert: Vec<u8>,
-    /// Whether the revocation of the owner's certificates has to be looked at.
+    /// Requires a revocation check of the owner's certificates.
     pub checks_revocation: bool,
     created: UnixTime,
     expires: Option<UnixTime>,
 }
 
-/// Why a voucher is not believed.
+/// Reason for rejecting a voucher.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VoucherError {
-    /// The message around it.
+    /// The enclosing CMS message is not valid.
     #[error("the ownership voucher is not valid")]
     Message(#[from] CmsError),
-    /// It is neither the JSON nor the XML of RFC 8366.
+    /// The content is in neither the JSON nor the XML form of RFC 8366.
     #[error("the ownership voucher cannot be read: {0}")]
     Malformed(String),
-    /// It is for another box.
+    /// The voucher is for another box.
     #[error("the ownership voucher is for serial number `{0}`")]
     OtherBox(String),
-    /// Its signer is a box, and not the service of the vendor that signs vouchers.
+    /// The signer's certificate is that of a box rather than of the vendor's signing service.
     #[error(
         "the ownership voucher is signed by a certificate that looks like the IDevID of a box (it has {0}): the vendor \
          has to sign vouchers with another"
     )]
     SignedByBox(&'static str),
-    /// Its time has not come, or is over.
+    /// The voucher is not yet valid, or has expired.
     #[error("the ownership voucher {0}")]
     Time(&'static str),
 }
 
-/// The leaves of `ietf-voucher` that decide something. Others, and those of augmentations, are left alone.
+/// Leaves of `ietf-voucher` that affect the decision. All others, including augmentations, are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Leaves {
@@ -82,7 +82,7 @@ struct Document {
 }
 
 impl Voucher {
-    /// Believes a voucher for the box with this serial number, signed by somebody who leads to one of the vendor's
+    /// Verifies a voucher for the box with this serial number. Its signer must lead to one of the vendor's
     /// certificates.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Voucher {
         message.verify(vendor, false, now)?;
         for signer in message.signers() {
             let signer = signer?;
-            // What the operator trusts by itself may look like anything.
+            // A certificate that the operator configured as trusted is accepted in any form.
             if !vendor.contains(&cms::encoded(signer)?)
                 && let Some(mark) = mark_of_box(signer)
             {
@@ -112,10 +112,10 @@ impl Voucher {
         Ok(voucher)
     }
 
-    /// Reads what is signed: JSON when it begins like an object, else XML.
+    /// Parses the signed content: JSON if it begins like an object, else XML.
     ///
     /// # Errors
-    /// When it is neither, or a leaf is missing or has a value that it cannot have.
+    /// When the content is neither, or a leaf is missing or has an invalid value.
     pub fn read(content: &[u8]) -> Result<Self, VoucherError> {
         let malformed = |reason: String| VoucherError::Malformed(reason);
         let first = content.iter().find(|octet| !octet.is_ascii_whitespace());
@@ -140,8 +140,8 @@ impl Voucher {
     }
 }
 
-/// The mark of a certificate that is the identity of a box (IEEE 802.1AR section 8): vendors sign those below the
-/// same root as their vouchers, and the key of no box may make vouchers for the others.
+/// Detects the certificate of a box (IEEE 802.1AR section 8). Vendors sign those below the same root as their
+/// vouchers, and the key of one box must not be able to make vouchers for others.
 fn mark_of_box(certificate: &Certificate) -> Option<&'static str> {
     let inner = certificate.tbs_certificate();
     let attributes = inner.subject().iter_rdn().flat_map(|name| name.iter());
@@ -209,7 +209,7 @@ impl Leaves {
     }
 }
 
-/// A `yang:date-and-time`. What lies before 1970 is 1970.
+/// Parses a `yang:date-and-time`. Times before 1970 become 1970.
 fn time_of(leaf: &str, text: &str) -> Result<UnixTime, String> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339);
     let seconds = parsed.map_err(|error| format!("`{leaf}`: {error}"))?.unix_timestamp();

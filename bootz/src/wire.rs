@@ -1,4 +1,4 @@
-//! The protocol over a channel that the caller has connected.
+//! The bootz protocol over a channel that the caller has connected.
 
 use holdfast_proto::bootz::bootstrap_client::BootstrapClient;
 use holdfast_proto::bootz::{
@@ -10,18 +10,18 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-/// Messages that wait to be sent on a stream: the next one is only made when the last one was answered.
+/// Messages queued for sending on a stream. One suffices, as a message is made only after the answer to the last.
 const WAITING: usize = 1;
-/// The largest answer that is read, in octets. Boot configurations come with certificates and policies of some
-/// megabytes; a server that nobody knows yet cannot make the box hold more.
+/// Largest answer that is read, in octets. Boot configurations include certificates and policies of some
+/// megabytes; a server that is not verified yet must not be able to exhaust the memory of the box.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// How a call ended without an answer.
+/// A call that ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The canonical code.
+    /// Canonical gRPC code.
     pub code: Code,
-    /// What the server says.
+    /// Message of the server.
     pub message: String,
 }
 
@@ -37,18 +37,18 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// A bootstrap server that is connected.
+/// A connection to a bootstrap server.
 #[derive(Clone, Debug)]
 pub struct Connection(BootstrapClient<Channel>);
 
 impl Connection {
-    /// Speaks over this channel.
+    /// Wraps a connected channel.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
         Self(BootstrapClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
     }
 
-    /// Asks for the data of this box.
+    /// Requests the data of this box.
     ///
     /// # Errors
     /// The status of the call.
@@ -59,7 +59,7 @@ impl Connection {
         Ok(self.0.get_bootstrap_data(request).await?.into_inner())
     }
 
-    /// Reports the outcome.
+    /// Sends the status report.
     ///
     /// # Errors
     /// The status of the call.
@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// A stream, on which one message answers another.
+/// A bidirectional stream on which messages alternate.
 #[derive(Debug)]
 pub struct Exchange {
     requests: mpsc::Sender<BootstrapStreamRequestV1>,
@@ -88,12 +88,12 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Sends the next message. That the stream has ended shows at the next answer.
+    /// Sends the next message. If the stream has ended, the next [`Self::answer`] says so.
     pub async fn send(&self, message: BootstrapStreamRequestV1) {
         let _ended = self.requests.send(message).await;
     }
 
-    /// The next answer.
+    /// Waits for the next answer.
     ///
     /// # Errors
     /// The status with which the stream ended; `UNAVAILABLE` when it ended without one.

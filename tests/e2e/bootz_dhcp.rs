@@ -192,7 +192,7 @@ async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
     assert!(account(&agent).contains("bootz: attempting by DHCP"));
     agent.gnmi().await.update("/system/config/hostname", "mine").await.unwrap();
     eventually("it stands aside", || account(&agent).contains("bootz: nothing to do")).await;
-    assert!(account(&agent).contains("somebody has configured the box"));
+    assert!(account(&agent).contains("the box has been configured by an operator"));
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
     agent.restart().await;
     assert!(account(&agent).contains("bootz: nothing to do"), "it is not factory-new any more");

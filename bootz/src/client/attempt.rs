@@ -1,4 +1,4 @@
-//! One attempt: from a lease to a configuration in force.
+//! One bootstrap attempt, from the DHCP lease to the applied configuration.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,24 +30,24 @@ use crate::payload::Payload;
 use crate::transport_key::{SECRET, TransportKey};
 use crate::uri::Server;
 
-/// Octets of the nonce that a server has to repeat in what it signs.
+/// Octets of the nonce, which the server must repeat in the data that it signs.
 const NONCE: usize = 32;
 
-/// An attempt to get and apply data.
+/// An attempt to fetch and apply bootstrap data.
 #[derive(Debug)]
 pub struct Attempt {
     phase: Phase,
-    /// The servers that are still to be tried; the first is spoken to.
+    /// Servers still to be tried; the first is the current one.
     servers: VecDeque<Server>,
     flow: Flow,
     nonce: String,
     key: Option<TransportKey>,
     payload: Option<Box<Payload>>,
-    /// What the report is to say beside success.
+    /// Remarks for the report in addition to success.
     notes: Vec<String>,
 }
 
-/// What an attempt waits for.
+/// State of an attempt: the outcome that it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Leasing,
@@ -62,22 +62,22 @@ enum Phase {
 }
 
 impl Attempt {
-    /// The server that is spoken to, and by which rpc.
+    /// The current server, and the rpc in use.
     pub(super) fn server(&self) -> Option<(&Server, Flow)> {
         self.servers.front().map(|server| (server, self.flow))
     }
 
-    /// Whether what changes in the configuration now is its own doing.
+    /// True while configuration changes are made by the attempt itself.
     pub(super) fn is_applying(&self) -> bool {
         self.phase == Phase::Applying
     }
 
-    /// What is told to the server that sent data which is believed.
+    /// The verified data, once there is any.
     pub(super) fn payload(&self) -> Option<&Payload> {
         self.payload.as_deref()
     }
 
-    /// What is wrong when the phase lasts too long.
+    /// The fault to report when the deadline of the current phase passes.
     pub(super) fn lateness(&self) -> Fault {
         let unreachable = |what: &str| Fault::unreachable(format!("{what} in time"));
         match self.phase {
@@ -99,7 +99,7 @@ impl Attempt {
     }
 }
 
-/// The message that answers a challenge.
+/// Builds the answer to a challenge.
 pub(super) fn challenge_response(announcement: Vec<u8>, signature: Vec<u8>) -> Task {
     let answer = ChallengeResponseTpm20iDevId {
         serialized_transport_key: announcement.into(),
@@ -114,10 +114,11 @@ pub(super) fn message(request: Request) -> BootstrapStreamRequestV1 {
 }
 
 impl Client {
-    /// A key for one stream, and what the identity of the box has to sign to answer this challenge.
+    /// Generates the transport key for one stream, and the message that the IDevID must sign to answer this
+    /// challenge.
     ///
     /// # Errors
-    /// When the server asks for something else than a signature with the key of the IDevID.
+    /// When the server does not ask for a signature with the key of the IDevID.
     pub(super) fn meet_challenge(
         response: BootstrapStreamResponseV1,
         around: &mut Surroundings<'_>,
@@ -240,7 +241,7 @@ impl Client {
         }
     }
 
-    /// The servers that DHCP named, the one that was refused last at the end.
+    /// Starts with the servers that DHCP named; the one refused last goes to the end of the list.
     fn choose(&mut self, attempt: &mut Attempt, servers: Vec<Server>) -> Result<Next, Fault> {
         self.has_lease = true;
         if servers.is_empty() {
@@ -278,7 +279,7 @@ impl Client {
         }
     }
 
-    /// The interface that the operator named, or the one with the lease.
+    /// The interface that the operator named, else the one with the lease.
     pub(super) fn interface(&self) -> Option<String> {
         match &self.record.parameters.as_ref()?.entry {
             Entry::Named { interface, .. } => Some(interface.clone()),
@@ -308,7 +309,7 @@ impl Client {
         }
     }
 
-    /// A box of fixed form: its serial number is that of its one control card.
+    /// Builds the request. A box is of fixed form factor: its serial number is that of its only control card.
     fn request(&self, nonce: &str) -> GetBootstrapDataRequest {
         let profile = &self.profile;
         GetBootstrapDataRequest {
@@ -373,7 +374,7 @@ impl Client {
         self.take_payload(attempt, &data)
     }
 
-    /// Ownership of data as it came.
+    /// Checks the ownership proof of data in its received form.
     fn believe(
         &self,
         proof: &Proof<'_>,
@@ -473,8 +474,8 @@ impl Client {
         Ok(Next::Report)
     }
 
-    /// A server that cannot be spoken to leaves the others of the list; data that is refused sends the box back to the
-    /// first step, after the server has been told when it can be.
+    /// Ends an attempt after a fault. When the server is unreachable, the next one of the list is tried. When its
+    /// data is refused, the server is informed if possible, and the box starts over with DHCP.
     pub(super) fn fail_attempt(
         &mut self,
         attempt: Option<Attempt>,
@@ -499,7 +500,7 @@ impl Client {
     }
 }
 
-/// Where an attempt goes next.
+/// Next state of an attempt.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is gone within the step"
@@ -511,7 +512,7 @@ enum Next {
     Report,
 }
 
-/// An error with its causes, for people.
+/// Formats an error with its causes.
 fn chain(error: &OwnershipError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

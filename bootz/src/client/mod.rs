@@ -1,8 +1,8 @@
-//! The state machine: what happened goes in, what is to be done comes out.
+//! The bootstrap state machine: events in, actions out.
 //!
-//! A client is in one [`State`]. All states but [`State::Resting`] have a deadline, so that work which is lost (a
-//! connection that hangs, a command that never returns) ends in a new attempt and never in silence. Every piece of work
-//! has a number; what comes back from an attempt that was given up has an old one and changes nothing.
+//! A client is in one [`State`]. Every state but [`State::Resting`] has a deadline, so that lost work (a hanging
+//! connection, a command that never returns) ends in a new attempt. Every piece of work has a number; the outcome
+//! of an abandoned attempt has an old number and is ignored.
 
 mod attempt;
 mod record;
@@ -27,7 +27,7 @@ use crate::retry::Backoff;
 use crate::uri::Server;
 use crate::wire::Refused;
 
-/// How long each piece of work may last.
+/// Time limits for each piece of work.
 mod limit {
     use std::time::Duration;
 
@@ -41,38 +41,38 @@ mod limit {
     pub(super) const SIGN: Duration = Duration::from_secs(10);
     /// Fetching and installing an image over a slow line.
     pub(super) const INSTALL: Duration = Duration::from_secs(2 * 60 * 60);
-    /// Until a reboot that was asked for has happened.
+    /// From the reboot command to the restart of the agent.
     pub(super) const REBOOT: Duration = Duration::from_secs(10 * 60);
-    /// A transaction of the largest configuration, with what it may wait for.
+    /// A commit of the largest configuration, including whatever it waits for.
     pub(super) const APPLY: Duration = Duration::from_secs(10 * 60);
 }
 
-/// What the box is and how it is set up.
+/// Identity and bootstrap settings of the box.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Who made it.
+    /// Manufacturer.
     pub manufacturer: String,
-    /// The vendor's name of what it is.
+    /// Part number in the vendor's scheme.
     pub part_number: String,
-    /// Its serial number, which vouchers name.
+    /// Serial number, which vouchers must name.
     pub serial: String,
-    /// Its IDevID certificate and those above it.
+    /// IDevID certificate with its issuers.
     pub idevid: Chain,
-    /// What vouchers lead to, in DER.
+    /// Trust anchors for vouchers, in DER.
     pub vendor: Vec<CertificateDer<'static>>,
-    /// Whether the server has to prove that it speaks for the owner. False is for laboratories.
+    /// Requires an ownership proof from the server. False is meant for laboratories.
     pub checks_ownership: bool,
-    /// Which rpc is tried.
+    /// Rpcs to try.
     pub flows: Flows,
-    /// Its software.
+    /// Software of the box.
     pub slot: Slot,
-    /// How attempts are spaced.
+    /// Delays between attempts.
     pub backoff: Backoff,
-    /// The port on which DHCP is asked. A box that has one begins by itself when it is factory-new.
+    /// Port for DHCP. A factory-new box with such a port starts to bootstrap without a command.
     pub port: Option<String>,
 }
 
-/// Which rpc is tried.
+/// Choice of rpcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flows {
     /// `BootstrapStreamV1`, and `GetBootstrapData` where the server has no stream for this box.
@@ -84,11 +84,11 @@ pub enum Flows {
     Unary,
 }
 
-/// What comes from outside at each step.
+/// Time and randomness, supplied by the caller of each step.
 pub struct Surroundings<'a> {
-    /// The time of day.
+    /// Time of day.
     pub now: UnixTime,
-    /// Fills octets that nobody can guess.
+    /// Source of cryptographically secure random octets.
     pub random: &'a mut dyn FnMut(&mut [u8]),
 }
 
@@ -98,92 +98,92 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// The number of a piece of work.
+/// Number of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Work(u64);
 
-/// What happened.
+/// Input of the state machine.
 #[derive(Debug)]
 pub enum Event {
     /// The agent has started.
     Started {
-        /// Nobody has configured the box since it left the factory, and nobody has forbidden it to bootstrap.
+        /// No configuration was ever set, and bootstrapping was not disabled.
         factory_new: bool,
     },
-    /// Somebody else has configured the box.
+    /// The configuration was changed by another source than the bootstrap.
     Configured,
-    /// The operator wants something.
+    /// A command of the operator.
     Command(Command),
-    /// The wait with this number is over.
+    /// The delay with this number is over.
     TimerDue(Work),
-    /// A piece of work is done.
+    /// A piece of work has ended.
     Done(Work, Outcome),
 }
 
-/// What operators want.
+/// Commands of the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Bootstrap, now.
+    /// Start to bootstrap now.
     Start(Entry),
     /// Stop, and leave the configuration as it is.
     Terminate,
-    /// Back to the state of the factory, and bootstrap from there.
+    /// Reset the box to factory state, and bootstrap from there.
     Reset,
 }
 
-/// How a piece of work ended.
+/// Result of a piece of work.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Of [`Task::Lease`]: the bootstrap servers that DHCP named.
+    /// Result of [`Task::Lease`]: the bootstrap servers that DHCP named.
     Leased(Result<Vec<Server>, String>),
-    /// Of [`Task::Connect`].
+    /// Result of [`Task::Connect`].
     Connected(Result<(), String>),
-    /// Of [`Task::GetData`].
+    /// Result of [`Task::GetData`].
     Data(Result<Box<GetBootstrapDataResponse>, Refused>),
-    /// Of [`Task::OpenStream`] and [`Task::Send`]: the next message.
+    /// Result of [`Task::OpenStream`] and [`Task::Send`]: the next message.
     Message(Result<Box<BootstrapStreamResponseV1>, Refused>),
-    /// Of [`Task::Sign`].
+    /// Result of [`Task::Sign`].
     Signed(Result<Vec<u8>, String>),
-    /// Of [`Task::Install`].
+    /// Result of [`Task::Install`].
     Installed(Result<Installed, String>),
-    /// Of [`Task::Apply`]: what the report should say beside success.
+    /// Result of [`Task::Apply`]: remarks for the report.
     Applied(Result<Vec<String>, String>),
-    /// Of [`Task::Report`].
+    /// Result of [`Task::Report`].
     Reported(Result<(), Refused>),
 }
 
-/// What installing an image has come to.
+/// Success of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It runs.
+    /// The new image is running.
     Running,
-    /// It runs after a reboot.
+    /// The new image runs after a reboot.
     AtReboot,
 }
 
-/// What is to be done, in this order.
+/// Output of the state machine, to be carried out in order.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// To be durable before the next action.
+    /// Make the record durable before the next action.
     Save(Record),
-    /// For whoever watches.
+    /// Log a message about progress.
     Tell(String),
-    /// Connection, stream and all work go.
+    /// Drop the connection, the stream and all work.
     Abandon,
-    /// Do this; its [`Outcome`] comes back with the number.
+    /// Start this task; its [`Outcome`] must carry the number.
     Begin(Work, Task),
-    /// [`Event::TimerDue`] comes after this time, unless another wait is asked for before.
+    /// Send [`Event::TimerDue`] after this time, unless another `Wait` follows earlier.
     Wait(Work, Duration),
     /// Reboot the box.
     Reboot,
-    /// Back to the state of the factory.
+    /// Reset the box to factory state.
     Reset,
 }
 
 /// A piece of work.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// Get an address, and ask for bootstrap servers; keep the lease.
+    /// Get an address and ask for bootstrap servers; keep the lease.
     Lease,
     /// Connect to a server.
     Connect(Connect),
@@ -197,41 +197,41 @@ pub enum Task {
     Sign(Vec<u8>),
     /// Fetch an image, compare its digest, and only then install it.
     Install(Install),
-    /// Bring all of this into force, or nothing.
+    /// Apply all of this payload, or nothing.
     Apply(Box<Payload>),
     /// Call `ReportStatus` on the connection.
     Report(ReportStatusRequest),
 }
 
-/// How to connect.
+/// Parameters of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// Where to.
+    /// Server to connect to.
     pub server: Server,
-    /// The interface to go out by, as the operator named it.
+    /// Outgoing interface, if the operator named one.
     pub interface: Option<String>,
-    /// Whether the IDevID is presented in the handshake: always in the unary flow, never before a stream.
+    /// Presents the IDevID in the handshake: always in the unary flow, never before a stream.
     pub presents_idevid: bool,
-    /// What the server's certificate has to lead to. Without one, any server is spoken to: what it says is believed for
-    /// its voucher and signature.
+    /// Trust anchor for the server's certificate. Without one any server is accepted, because its data is verified
+    /// by voucher and signature.
     pub trusts: Option<CertificateDer<'static>>,
 }
 
-/// What to install, and how to get it.
+/// An image, and the trust anchor of its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// The image.
+    /// Image to install.
     pub image: Image,
-    /// What the certificate of its server may lead to, beside the authorities that the box knows anyway.
+    /// Trust anchor for the image server's certificate, in addition to the authorities of the system.
     pub trusts: CertificateDer<'static>,
 }
 
-/// Where a client stands.
+/// State of the client.
 #[derive(Debug)]
 pub enum State {
-    /// There is nothing to do until somebody wants something.
+    /// Idle until a command or a factory reset.
     Resting,
-    /// A wait before the next attempt.
+    /// Delay before the next attempt.
     Waiting,
     /// An attempt to get and apply data.
     Attempting(Box<Attempt>),
@@ -246,16 +246,16 @@ pub struct Client {
     record: Record,
     state: State,
     work: Work,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// DHCP has been asked since the agent started: the address is there.
+    /// DHCP has succeeded since the agent started, so the address is configured.
     has_lease: bool,
-    /// The server whose data was refused last: the next attempt begins with the one after it.
+    /// Server whose data was refused last; the next attempt starts with the server after it.
     refused: Option<Server>,
     actions: Vec<Action>,
 }
 
-/// Why an attempt ended.
+/// Reason for the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     status: Status,
@@ -267,7 +267,7 @@ impl Fault {
         Self { status, reason: reason.into() }
     }
 
-    /// What has nothing to do with the data: a server or a network that is not there.
+    /// A fault that is unrelated to the data, such as an unreachable server.
     fn unreachable(reason: impl Into<String>) -> Self {
         Self::new(Status::Unspecified, reason)
     }
@@ -278,7 +278,7 @@ impl Fault {
 }
 
 impl Client {
-    /// A client that goes on from what was saved last. It does nothing before [`Event::Started`].
+    /// Makes a client that continues from the saved record. Nothing happens before [`Event::Started`].
     #[must_use]
     pub fn new(profile: Profile, record: Record) -> Self {
         Self {
@@ -293,19 +293,19 @@ impl Client {
         }
     }
 
-    /// What is to be kept, and what readers see.
+    /// The record to save, which also holds the telemetry.
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Where it stands.
+    /// Current state.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Takes an event and says what is to be done about it, in order.
+    /// Handles an event and returns the resulting actions in order.
     pub fn step(&mut self, event: Event, around: &mut Surroundings<'_>) -> Vec<Action> {
         match event {
             Event::Started { factory_new } => self.start(factory_new, around),
@@ -313,12 +313,12 @@ impl Client {
             Event::Command(command) => self.obey(command, around),
             Event::TimerDue(work) if work == self.work => self.late(around),
             Event::Done(work, outcome) if work == self.work => self.advance(outcome, around),
-            Event::TimerDue(_) | Event::Done(..) => {} // of something that was given up
+            Event::TimerDue(_) | Event::Done(..) => {} // belongs to abandoned work
         }
         std::mem::take(&mut self.actions)
     }
 
-    /// Goes on, or begins when nothing has ever been asked of the box.
+    /// Continues from the record. A box without one starts by DHCP if it is factory-new.
     fn start(&mut self, factory_new: bool, around: &mut Surroundings<'_>) {
         if factory_new && self.record.parameters.is_none() && self.profile.port.is_some() {
             self.tell("the box is factory-new: starting to bootstrap by DHCP");
@@ -328,14 +328,15 @@ impl Client {
         self.go_on(around);
     }
 
-    /// Who configures a box by hand does not want it to be overwritten. What is being applied is ours.
+    /// Ends bootstrapping when an operator configures the box, whose settings must not be overwritten. Changes
+    /// made by the attempt itself do not count.
     fn stand_aside(&mut self) {
         let parameters = self.record.parameters.as_ref();
         let tries = parameters.is_some_and(|it| it.stage == Stage::Attempting);
         let applies = matches!(&self.state, State::Attempting(attempt) if attempt.is_applying());
         if tries && !applies {
             self.do_now(Action::Abandon);
-            self.tell("somebody has configured the box: bootstrapping ends");
+            self.tell("the box has been configured by an operator: bootstrapping ends");
             self.rest_as(Status::Unspecified);
         }
     }
@@ -362,7 +363,7 @@ impl Client {
         }
     }
 
-    /// Nothing is left to do.
+    /// Ends in the idle state with this status.
     fn rest_as(&mut self, status: Status) {
         self.next_work();
         self.state = State::Resting;
@@ -371,7 +372,7 @@ impl Client {
         self.save();
     }
 
-    /// Takes up what the record says.
+    /// Continues as the record says.
     fn go_on(&mut self, around: &mut Surroundings<'_>) {
         match &self.record.parameters {
             None => self.state = State::Resting,
@@ -404,7 +405,7 @@ impl Client {
         }
     }
 
-    /// Waits before the next attempt, after a failure that counts.
+    /// Schedules the next attempt after a failure, with back-off.
     fn wait(&mut self, fault: &Fault, around: &mut Surroundings<'_>) {
         self.failures = self.failures.saturating_add(1);
         let telemetry = &mut self.record.telemetry;
@@ -421,7 +422,7 @@ impl Client {
         self.do_now(Action::Wait(work, wait));
     }
 
-    /// Begins a piece of work that may last so long, in the state that waits for it.
+    /// Starts a piece of work with a time limit, and enters the state that waits for it.
     fn begin(&mut self, state: State, task: Task, limit: Duration) {
         self.state = state;
         let work = self.next_work();

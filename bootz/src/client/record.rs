@@ -1,4 +1,4 @@
-//! What outlives the process: where bootstrapping stands, and what telemetry shows of it.
+//! The persistent record: progress of bootstrapping, and the telemetry about it.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::uri::Server;
 
-/// All that is kept.
+/// Persistent state of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// What is being done; nothing when all is done, or the operator ended it.
+    /// Bootstrap in progress; `None` when it is complete or was terminated.
     pub parameters: Option<Parameters>,
-    /// What readers see. It stays when everything else is done.
+    /// Telemetry, which is kept when the rest is complete.
     pub telemetry: Telemetry,
 }
 
-/// What is being done.
+/// A bootstrap in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// How the server is found.
     pub entry: Entry,
-    /// How far it got.
+    /// Progress.
     pub stage: Stage,
 }
 
@@ -49,26 +49,26 @@ impl fmt::Display for Entry {
     }
 }
 
-/// How far it got.
+/// Progress of a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// No data has come into force.
+    /// No data has been applied yet.
     Attempting,
-    /// The data is in force, and the server does not know yet.
+    /// The data is applied, and the report to the server is still due.
     Reporting {
-        /// Who gave it.
+        /// Server that sent the data.
         server: Server,
-        /// By which rpc.
+        /// Rpc that brought the data.
         flow: Flow,
-        /// What the server's certificate leads to.
+        /// Trust anchor for the server's certificate.
         trust: Trust,
-        /// What is said beside success.
+        /// Remarks for the report in addition to success.
         notes: Vec<String>,
     },
 }
 
-/// Which rpc a server was spoken to by.
+/// Rpc used with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
@@ -78,7 +78,7 @@ pub enum Flow {
     Unary,
 }
 
-/// A certificate in DER, kept in base64.
+/// A certificate in DER, stored as base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust(pub CertificateDer<'static>);
 
@@ -98,16 +98,16 @@ impl<'de> Deserialize<'de> for Trust {
     }
 }
 
-/// What `/system/bootz/state` of OpenConfig shows.
+/// Content of OpenConfig's `/system/bootz/state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Telemetry {
-    /// How far the last attempt got.
+    /// Status of the last attempt.
     pub status: Status,
-    /// SHA-512 of the last data that was believed, in hexadecimal digits; empty before the first.
+    /// SHA-512 of the last verified data, in hexadecimal digits; empty before the first.
     pub checksum: String,
-    /// Failed attempts, ever.
+    /// Number of failed attempts since the factory.
     pub error_count: u64,
-    /// When the last attempt began, in nanoseconds since 1970; nothing before the first.
+    /// Start of the last attempt, in nanoseconds since 1970; `None` before the first.
     pub last_attempt: Option<u64>,
 }
 
@@ -115,12 +115,12 @@ pub struct Telemetry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
-    /// Nothing has been sent.
+    /// No request was sent.
     #[default]
     Unspecified,
-    /// The request is with the server.
+    /// The request was sent.
     Sent,
-    /// Data has come and is believed.
+    /// Data was received and verified.
     Received,
     /// An image is being installed.
     OsUpgradeInProgress,
@@ -128,18 +128,18 @@ pub enum Status {
     OsUpgradeComplete,
     /// The configuration is in force.
     ConfigurationApplied,
-    /// The server knows.
+    /// The report was delivered.
     Ok,
-    /// The server does not speak for the owner.
+    /// The ownership proof failed.
     OvInvalid,
-    /// The image is not there, or is another one.
+    /// The image cannot be fetched, or is not the announced one.
     OsInvalidImage,
-    /// The data cannot be carried out.
+    /// The data cannot be applied.
     ConfigurationInvalid,
 }
 
 impl Status {
-    /// Its name in the model.
+    /// Identity name in the model.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

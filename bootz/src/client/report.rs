@@ -1,4 +1,4 @@
-//! Telling the server how it went. Its certificate has to lead to the one that came with the data.
+//! The status report to the server, over a connection whose certificate must lead to the trust anchor in the data.
 
 use holdfast_proto::bootz::bootstrap_stream_request_v1::Type as Request;
 use holdfast_proto::bootz::bootstrap_stream_response_v1::Type as Response;
@@ -22,12 +22,12 @@ pub struct Report {
     server: Server,
     flow: Flow,
     trust: CertificateDer<'static>,
-    /// What went wrong; nothing when all went well.
+    /// Fault to report; `None` for success.
     fault: Option<Fault>,
     notes: Vec<String>,
 }
 
-/// What a report waits for.
+/// State of a report: the outcome that it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Leasing,
@@ -39,7 +39,7 @@ enum Phase {
 }
 
 impl Client {
-    /// Reports success, as the record has it: again after each failure and each restart, until the server knows.
+    /// Starts the report of success. It is repeated after each failure and each restart, until the server has it.
     pub(super) fn begin_report(&mut self) {
         let Some(Parameters { entry, stage }) = self.record.parameters.clone() else { return };
         let Stage::Reporting { server, flow, trust, notes } = stage else { return };
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Reports a failure once: whether the server hears it or not, the box begins anew.
+    /// Starts the report of a failure. It is sent once; the box starts over whether the server receives it or not.
     pub(super) fn begin_failure_report(
         &mut self,
         attempt: &Attempt,
@@ -181,7 +181,8 @@ impl Client {
         }
     }
 
-    /// What is in force stays in force, and the server will be told; a failure that could not be told is left at that.
+    /// Handles a failed report. A report of success will be sent again, and the configuration stays; a report of
+    /// failure is dropped.
     pub(super) fn fail_report(
         &mut self,
         report: &Report,
@@ -194,14 +195,14 @@ impl Client {
                 self.wait(&fault, around);
             }
             Some(fault) => {
-                self.tell(format!("the server was not told: {}", why.reason));
+                self.tell(format!("the server was not informed: {}", why.reason));
                 self.wait(fault, around);
             }
         }
     }
 }
 
-/// Where a report goes next.
+/// Next state of a report.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is gone within the step"

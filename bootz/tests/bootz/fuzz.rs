@@ -1,4 +1,4 @@
-//! Input of any kind: no reader panics, and nothing that was changed is believed to say something else.
+//! Fuzz targets: no input makes a reader panic, and no modified document passes as saying something else.
 //!
 //! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS`, a second when it is not set.
 
@@ -11,7 +11,7 @@ use rustls_pki_types::UnixTime;
 
 use crate::pki::{Cms, Kind, VoucherText, authority, der};
 
-/// The seed with octets replaced: every three octets say where, and with what.
+/// Replaces octets of the seed: each three octets of the input are a position and a value.
 fn edited(seed: &[u8], input: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for edit in input.chunks_exact(3) {
@@ -46,7 +46,7 @@ fn signed_messages() {
         let _refused = SignedMessage::read(input);
         let changed = edited(&message, input);
         if let Ok(voucher) = Voucher::verified(&changed, "HF-1", &trusted, now) {
-            assert_eq!(voucher, right); // the change is in what nobody signed
+            assert_eq!(voucher, right); // the change is in an unsigned part
         }
     });
 }

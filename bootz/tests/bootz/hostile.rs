@@ -13,12 +13,12 @@ use tokio_stream::{Stream, iter};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// More than the largest answer that is read.
+/// One octet more than the largest answer that is read.
 const TOO_MUCH: usize = (64 << 20) + 1;
-/// Octets of one message of a stream that has no end.
+/// Octets of one message of an endless stream.
 const A_MESSAGE: usize = 1 << 20;
 
-/// Answers everything, with too much; counts the messages of streams that it was made to send.
+/// Server that answers every call with an oversized message, and counts the messages of its streams.
 #[derive(Debug, Default)]
 struct Hostile {
     size: usize,
@@ -77,7 +77,7 @@ impl Bootstrap for Hostile {
     }
 }
 
-/// A connection with a server of this kind, and how many messages it has sent on streams.
+/// Connects to such a server, and returns the counter of messages that it has sent on streams.
 async fn connected(size: usize) -> (Connection, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,14 +102,14 @@ async fn an_answer_that_is_too_long_is_not_read() {
 #[tokio::test]
 async fn a_stream_without_end_waits_for_its_reader() {
     const READ: usize = 3;
-    /// Messages that may be on their way: what the windows of HTTP/2 and the sockets hold is some megabytes.
+    /// Messages that may be in flight: the windows of HTTP/2 and the sockets hold some megabytes.
     const ON_THE_WAY: usize = 32;
     let (mut connection, sent) = connected(A_MESSAGE).await;
     let mut stream = connection.stream(bootz::BootstrapStreamRequestV1::default()).await.unwrap();
     for _ in 0..READ {
         stream.answer().await.unwrap();
     }
-    // Another call on the same connection is answered meanwhile, and its complaint has an end.
+    // Another call on the same connection is answered meanwhile, with an error of bounded size.
     let refused = connection.report(bootz::ReportStatusRequest::default()).await.unwrap_err();
     assert!(refused.message.len() < A_MESSAGE, "{}", refused.message.len());
     assert!(sent.load(Ordering::Relaxed) <= READ + ON_THE_WAY, "{sent:?}");

@@ -9,7 +9,7 @@ use tonic::Code;
 
 use crate::scene::{Machine, SERIAL, World, dhcp, refusal, started};
 
-/// The first value is that of a box that has tried nothing yet.
+/// First status value: nothing was tried yet.
 const NONE: &str = "BOOTZ_UNSPECIFIED";
 const ALL_WELL: [&str; 5] =
     [NONE, "BOOTZ_SENT", "BOOTZ_RECEIVED", "BOOTZ_CONFIGURATION_APPLIED", "BOOTZ_OK"];
@@ -246,7 +246,7 @@ fn all_servers_of_a_list_are_tried() {
     let ports: Vec<u16> = world.seen.connects.iter().map(|it| it.server.port).collect();
     assert_eq!(ports, [1, 2, 2]);
 
-    // One whose data is refused sends the box back to the first step, and is the last to be asked there.
+    // A server whose data is refused goes to the end of the list, and the box starts over.
     let refused = |world: &mut World, _: &mut Profile| {
         world.offered = vec!["bootz://a:1", "bootz://b:2"];
         world.spoil_data = |data| data.nonce.clear();
@@ -450,7 +450,7 @@ fn a_factory_new_box_with_a_port_begins_by_itself() {
         (true, Some("mgmt0"), Record::default(), true),
         (false, Some("mgmt0"), Record::default(), false),
         (true, None, Record::default(), false),
-        // What was begun goes on, whatever has been configured in the meantime.
+        // A bootstrap in progress continues, even if the box was configured in the meantime.
         (false, Some("mgmt0"), dhcp(), true),
     ];
     for (factory_new, port, record, begins) in rows {
@@ -485,7 +485,7 @@ fn a_box_that_somebody_configures_is_left_alone() {
     assert_eq!((machine.client.record().parameters.clone(), machine.waiting), (None, None));
     assert_eq!(machine.client.record().telemetry.status.name(), NONE);
 
-    // What the bootstrap itself configures does not end it.
+    // Changes made by the bootstrap itself do not end it.
     world.instead = |_| None;
     machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
     while let Some((work, task)) = machine.begun.pop_front() {

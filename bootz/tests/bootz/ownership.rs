@@ -20,7 +20,7 @@ const DATA: &[u8] = b"bootstrap data";
 /// 2026-01-01.
 const NOW: u64 = 1_767_225_600;
 
-/// A vendor, an owner, and what the owner's server sends.
+/// A vendor, an owner, and the documents that the owner's server sends.
 struct Scene {
     kind: Kind,
     vendor: Party,
@@ -57,7 +57,7 @@ impl Scene {
         Cms::new(text.as_bytes(), signer, self.kind).encode()
     }
 
-    /// As bootstrap servers make it: nothing is signed, and the certificate stands there twice.
+    /// Bootstrap servers leave the content unsigned and include the certificate twice.
     fn certificate(&self) -> Vec<u8> {
         let mut message = Cms::new(b"", &self.owner, self.kind);
         message.certificates.push(&self.owner);
@@ -162,7 +162,7 @@ fn the_key_of_a_box_signs_no_vouchers() {
             Err(error) => assert!(!want.is_empty() && error.contains(want), "{name}: {error}"),
         }
     }
-    // A vendor whose own certificate has a number is trusted because the operator said so.
+    // A vendor certificate with a serial number is accepted when the operator configured it.
     let mut scene = Scene::new(Kind::P384);
     let authority = authority("above", Kind::P384);
     scene.vendor = changed("vendor", Kind::P384, &authority, with_serial_number);
@@ -188,7 +188,7 @@ fn messages_are_believed_whole_or_not_at_all() {
     refused(b"", &owner, "no ownership voucher");
     refused(&voucher, b"", "cannot be read");
     refused(&voucher[..voucher.len() - 1], &owner, "cannot be read");
-    refused(&Cms { has_signer: false, ..cms() }.encode(), &owner, "nobody signed");
+    refused(&Cms { has_signer: false, ..cms() }.encode(), &owner, "it is not signed");
     refused(
         &Cms { certificates: vec![&scene.owner], ..cms() }.encode(),
         &owner,

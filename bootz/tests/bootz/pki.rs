@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// An authority that vouches for itself.
+/// A self-signed authority.
 pub(crate) fn authority(name: &str, kind: Kind) -> Party {
     let key = KeyPair::generate_for(kind.algorithm()).unwrap();
     let mut params = named(name);
@@ -72,17 +72,17 @@ pub(crate) fn authority(name: &str, kind: Kind) -> Party {
     CertifiedIssuer::self_signed(params, key).unwrap()
 }
 
-/// Somebody that an authority vouches for.
+/// A party with a certificate of this authority.
 pub(crate) fn party(name: &str, kind: Kind, authority: &Party) -> Party {
     numbered(name, kind, authority, None)
 }
 
-/// The same with a certificate that has this serial number.
+/// A party whose certificate has this serial number.
 pub(crate) fn numbered(name: &str, kind: Kind, authority: &Party, serial: Option<u64>) -> Party {
     changed(name, kind, authority, |params| params.serial_number = serial.map(SerialNumber::from))
 }
 
-/// Makes a certificate that is changed before it is signed.
+/// Makes a certificate whose parameters are changed before it is signed.
 pub(crate) fn changed(
     name: &str,
     kind: Kind,
@@ -112,7 +112,7 @@ pub(crate) fn with_host_name(params: &mut CertificateParams) {
     params.subject_alt_names.push(SanType::DnsName(name));
 }
 
-/// The list of what an authority has taken back: these serial numbers.
+/// A revocation list of an authority with these serial numbers.
 pub(crate) fn revocation_list(authority: &Party, revoked: &[u64]) -> Vec<u8> {
     let entry = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
@@ -143,12 +143,12 @@ pub(crate) fn der(party: &Party) -> CertificateDer<'static> {
     party.der().clone()
 }
 
-/// What a signed message is made of, to be spoilt in one place.
+/// Parts of a signed message, for tests that spoil one of them.
 pub(crate) struct Cms<'a> {
     pub(crate) content: &'a [u8],
     pub(crate) signer: &'a Party,
     pub(crate) kind: Kind,
-    /// Certificates besides, each as often as it is named.
+    /// Additional certificates, each as often as it is listed.
     pub(crate) certificates: Vec<&'a Party>,
     /// Revocation lists, in DER.
     pub(crate) lists: Vec<Vec<u8>>,
@@ -253,7 +253,7 @@ fn algorithm(oid: &str) -> AlgorithmIdentifierOwned {
     AlgorithmIdentifierOwned { oid, parameters: Some(any(&Null)) }
 }
 
-/// What a voucher says, to be spoilt in one place.
+/// Fields of a voucher, for tests that spoil one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct VoucherText {
     pub(crate) serial: String,

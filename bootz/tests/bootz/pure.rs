@@ -1,4 +1,4 @@
-//! Rows for what needs no server: back-off, images, payloads, identities.
+//! Tables for back-off, images, payloads and identities, which need no server.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn an_image_is_kept_skipped_installed_or_refused() {
             if all.is_empty() { octet.to_owned() } else { format!("{all}:{octet}") }
         },
     );
-    // version, url, hash, algorithm, whether the box installs, what comes of it
+    // version, url, hash, algorithm, whether the box can install, result
     let rows: [(&str, &str, &str, &str, bool, &str); 12] = [
         ("", "", "", "", true, "keep"),
         ("1", "http://h/i", HASH, ALGORITHM, true, "keep"),

@@ -38,7 +38,7 @@ const KIND: Kind = Kind::P384;
 /// 2026-01-01.
 const NOW: u64 = 1_767_225_600;
 
-/// The server, and all else that carries tasks out.
+/// The server, and everything else that carries out tasks.
 pub(crate) struct World {
     domain: Party,
     owner: Party,
@@ -48,20 +48,20 @@ pub(crate) struct World {
     key: SigningKey,
     /// Servers that DHCP names.
     pub(crate) offered: Vec<&'static str>,
-    /// What is signed.
+    /// Changes the data before it is signed.
     pub(crate) spoil_data: fn(&mut BootstrapDataSigned),
-    /// The unary answer.
+    /// Changes the unary answer.
     pub(crate) spoil_unary: fn(&mut GetBootstrapDataResponse),
-    /// The answer on a stream.
+    /// Changes the answer on a stream.
     pub(crate) spoil_stream: fn(&mut StreamBootstrapDataResponse),
-    /// Outcomes that come instead of the right ones.
+    /// Outcomes that replace the correct ones.
     pub(crate) instead: fn(&Task) -> Option<Outcome>,
     asked: Option<GetBootstrapDataRequest>,
     reporting: Option<ReportStatusRequest>,
     pub(crate) seen: Seen,
 }
 
-/// What the world has seen of the box.
+/// Record of the box's requests.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connects: Vec<Connect>,
@@ -152,7 +152,8 @@ impl World {
         }
     }
 
-    /// As a server does: the signature is by the key of the certificate, and the nonce is the server's.
+    /// Answers a challenge response as a server does: checks the signature by the key of the certificate, and the
+    /// nonce.
     fn challenged(&mut self, answer: Request) -> Outcome {
         let Request::ChallengeResponse(answer) = answer else { panic!("no answer to a challenge") };
         let Some(Answer::Tpm20Idevid(answer)) = answer.r#type else { panic!("another challenge") };
@@ -265,7 +266,7 @@ pub(crate) fn named(task: &Task) -> &'static str {
     }
 }
 
-/// One client, and what it waits for.
+/// A client, and the work that it waits for.
 pub(crate) struct Machine {
     pub(crate) client: Client,
     pub(crate) waiting: Option<Work>,
@@ -279,7 +280,7 @@ impl Machine {
         Self { client, waiting: None, begun: VecDeque::new(), drawn: 0 }
     }
 
-    /// Takes a step, and looks whether the client could ever come to a halt.
+    /// Takes a step, and checks that the client has a deadline unless it rests.
     pub(crate) fn step(&mut self, event: Event, seen: &mut Seen) {
         let drawn = &mut self.drawn;
         let mut random = |octets: &mut [u8]| {
@@ -331,7 +332,7 @@ impl Machine {
         }
     }
 
-    /// Lets the world answer until the client rests, or has waited so often.
+    /// Lets the world answer until the client rests, or has waited this many times.
     pub(crate) fn run(&mut self, world: &mut World, mut waits: usize) {
         self.step(Event::Started { factory_new: false }, &mut world.seen);
         loop {

@@ -1,4 +1,5 @@
-//! Properties: whatever happens, the client goes on; and wherever it is cut off, it ends well when it is started again.
+//! Properties: no sequence of events brings the client to a halt, and a client cut off anywhere completes after a
+//! restart.
 
 use holdfast_bootz::client::{Command, Entry, Event, Outcome, Record, Task};
 use proptest::prelude::*;
@@ -6,7 +7,7 @@ use tonic::Code;
 
 use crate::scene::{Machine, Seen, World, dhcp, refusal};
 
-/// One turn of a world that means no good.
+/// One turn of a hostile world.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     /// The right answer.
@@ -15,9 +16,9 @@ enum Turn {
     Fail,
     /// An outcome of another task.
     Confuse,
-    /// The answer never comes, and the time is over.
+    /// No answer comes before the deadline.
     Silence,
-    /// What was answered before is answered again.
+    /// An earlier answer comes again.
     Repeat,
     Terminate,
     Start,
@@ -50,7 +51,7 @@ fn failure(task: &Task) -> Outcome {
     }
 }
 
-/// The event of a turn. Nothing when the client has begun nothing that the turn could be about.
+/// Event for a turn. `None` when the client has no work that the turn could be about.
 fn event(turn: Turn, machine: &mut Machine, world: &mut World) -> Option<Event> {
     match turn {
         Turn::Terminate => return Some(Event::Command(Command::Terminate)),
@@ -75,7 +76,7 @@ fn event(turn: Turn, machine: &mut Machine, world: &mut World) -> Option<Event> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// `Machine::step` looks after every step whether there is a deadline, or nothing to do.
+    /// `Machine::step` checks after every step that there is a deadline, or nothing to do.
     // proves 4.8, 4.68
     #[test]
     fn the_client_never_comes_to_a_halt(turns in proptest::collection::vec(turn(), 0..80)) {
@@ -87,7 +88,7 @@ proptest! {
                 machine.step(event, &mut world.seen);
             }
         }
-        // From anywhere, a world that means well leads to the end.
+        // From any state, a cooperative world leads to the end.
         if machine.client.record().parameters.is_none() {
             machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
         }
@@ -128,7 +129,7 @@ fn a_client_that_is_cut_off_at_any_step_ends_well_after_a_restart() {
     }
 }
 
-/// The records of a bootstrap that nothing disturbs.
+/// Records of an undisturbed bootstrap.
 fn rerun(world: &mut World) -> Vec<Record> {
     let mut machine = Machine::new(world.profile(), dhcp());
     world.seen = Seen::default();
