@@ -20,12 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     tonic_prost_build::configure()
         .bytes(".") // a payload of many megabytes stays in the buffer it arrived in
-        .btree_map(".") // keys of a path element come in one order
+        .btree_map(".") // elements of a path keep their keys in a fixed order
         .compile_fds(described)?;
     Ok(())
 }
 
-/// Every `.proto` file below `folder`, sorted, so that a build is the same every time.
+/// Every `.proto` file below `folder`, sorted, so that builds are reproducible.
 fn proto_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

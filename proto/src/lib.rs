@@ -5,8 +5,8 @@
 //! packages: start at [`gnmi`]. `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes), slices of the
 //! received message without a copy.
 //!
-//! Absent on purpose: behaviour. What a message means is decided in the daemon's `northbound` and in the
-//! bootstrap client, the only two that see these types.
+//! Absent on purpose: behaviour. The daemon's `northbound` and the bootstrap client decide what a message means;
+//! no other crate sees these types.
 
 /// All files above with their imports, for gRPC reflection: an encoded `google.protobuf.FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
@@ -33,7 +33,7 @@ packages! {
     gnmi = "gnmi";
     /// Extensions carried by gNMI messages.
     gnmi_ext = "gnmi_ext";
-    /// How a factory-new device is brought into production.
+    /// Bootstrap of a factory-new device.
     bootz = "bootz";
     /// Our own gNMI extension.
     holdfast = "holdfast";
@@ -42,15 +42,15 @@ packages! {
 packages! {
     /// Security state of a device.
     gnsi {
-        /// Who did what.
+        /// Accounting of calls and commands.
         acctz { v1 = "gnsi.acctz.v1"; }
-        /// Who may call which rpc.
+        /// Authorization of rpcs.
         authz { v1 = "gnsi.authz.v1"; }
         /// TLS profiles.
         certz { v1 = "gnsi.certz.v1"; }
         /// SSH and console credentials.
         credentialz { v1 = "gnsi.credentialz.v1"; }
-        /// Who may read and write which path.
+        /// Permissions on gNMI paths.
         pathz { v1 = "gnsi.pathz.v1"; }
     }
     /// Operations on a device.
@@ -61,7 +61,7 @@ packages! {
         certificate = "gnoi.certificate";
         /// Messages used by several services.
         common = "gnoi.common";
-        /// Back to the state of the factory.
+        /// Reset to factory state.
         factory_reset = "gnoi.factory_reset";
         /// Files.
         file = "gnoi.file";
@@ -76,7 +76,7 @@ packages! {
     }
     /// Packages under the `openconfig` name.
     openconfig {
-        /// Attestation of what a device is and what it booted.
+        /// Attestation of a device's identity and boot state.
         attestz = "openconfig.attestz";
     }
     /// Packages of Google that the others import.
