@@ -1,12 +1,12 @@
-//! Users and the gRPC server: what the agent itself looks up in its configuration. Their operations
-//! make no request; they are values so that state, history and plans tell of them as of all others.
+//! Users and the gRPC server, which the agent itself looks up in its configuration. Their operations make no
+//! request; they are values so that state, history and plans include them like all others.
 
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
 
 use super::{NO_REQUEST, kinds};
 use crate::values::{GrpcServer, User};
 
-/// Those who may log in.
+/// Users that may log in.
 #[derive(Debug)]
 pub struct UserDescriptor;
 

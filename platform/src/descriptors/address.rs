@@ -21,7 +21,8 @@ use crate::links::LinkIndex;
 use crate::transport;
 use crate::values::{Address, AddressFacts, AddressOrigin, Connected, MAIN_TABLE, OUR_PROTOCOL};
 
-/// `errno` of what the kernel refuses on a link without IPv6: by its MTU, or switched off.
+/// `errno` values by which the kernel refuses an address on a link without IPv6, be it for its MTU or because IPv6
+/// is off.
 const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
 const EACCES: i32 = nix::errno::Errno::EACCES as i32;
 
@@ -29,34 +30,35 @@ const EACCES: i32 = nix::errno::Errno::EACCES as i32;
 #[derive(Debug)]
 pub struct AddressDescriptor;
 
-/// Prefixes that are on-link by an address.
+/// Prefixes that an address makes on-link.
 #[derive(Debug)]
 pub struct ConnectedDescriptor;
 
 /// The key of an address.
 ///
-/// The length of the prefix is no part of it: one entry of the native model is one address.
+/// The prefix length is not part of it, because one entry of the native model is one address.
 pub fn key(link: &str, ip: IpAddr) -> Key {
     link_prefix(link).ip(ip)
 }
 
-/// What the keys of a link's addresses begin with.
+/// Common prefix of the keys of a link's addresses.
 pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::ADDRESS).str(link)
 }
 
-/// Checks that an address is a secondary one where that was asked. A foreign one is used as it is.
+/// Checks that an address is secondary where the configuration asks for it. An address that is not ours is
+/// accepted as it is.
 fn stands_as_asked(expected: &Address, shown: &Address) -> bool {
     let theirs = shown.facts.as_ref().is_some_and(|facts| !facts.ours);
     !expected.secondary || shown.secondary || theirs
 }
 
-/// Addresses of IPv4 offer it beside which a secondary one of their prefix can stand.
+/// Facet of an IPv4 address that is not secondary: a secondary one of its prefix needs it.
 fn primary_facet(link: &str, prefix: IpNet) -> Facet {
     Facet::of(kinds::ADDRESS, "primary").str(link).prefix(prefix)
 }
 
-/// The key of the prefix that an address makes reachable.
+/// Key of the prefix that an address makes on-link.
 fn connected_key(link: &str, ip: IpAddr) -> Key {
     Key::of(kinds::CONNECTED).str(link).ip(ip)
 }
@@ -104,7 +106,8 @@ impl Descriptor for AddressDescriptor {
         needs
     }
 
-    /// Whatever is no secondary address lets others stand beside it. What someone else's address makes reachable. Ours says so by its part, which knows more.
+    /// Offers the primary facet, unless the address is secondary, and the prefix of a foreign address. The prefix
+    /// of our own is a part, which has the routing table.
     fn provides(&self, address: &Address) -> Vec<Offer> {
         let prefix = address.on_link_prefix();
         let observed = prefix.filter(|_| address.facts.is_some());
@@ -125,8 +128,8 @@ impl Descriptor for AddressDescriptor {
         vec![Taken::Under(connected_key(&address.link, address.ip))]
     }
 
-    /// The kernel knows an address by its prefix too: another length makes another address. Which of a prefix is the
-    /// first is decided when they are made.
+    /// The kernel identifies an address by its prefix too, so another length means another address. Whether an
+    /// address is the first of its prefix is decided at creation.
     fn change(&self, old: &Address, new: &Address) -> Change {
         let same = old.prefix_len == new.prefix_len && stands_as_asked(new, old);
         if same { Change::InPlace } else { Change::Recreate }
@@ -140,8 +143,9 @@ impl Descriptor for AddressDescriptor {
         observed.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
-    /// What the kernel has against an address that passed our own checks is the state of the link, of which it does not
-    /// tell all: whether IPv6 is switched off there (`disable_ipv6`), and an MTU that nobody configured.
+    /// Treats `EINVAL` and `EACCES` as transient. An address that passed our own checks is refused for the state
+    /// of its link, which the kernel does not announce completely: IPv6 may be off there (`disable_ipv6`), or the
+    /// MTU too small.
     fn classify(&self, error: &OperationError) -> Class {
         let of_the_link = [EINVAL, EACCES].map(Some).contains(&error.errno);
         if of_the_link { Class::Transient } else { error.class() }
@@ -162,7 +166,7 @@ impl Codec for AddressDescriptor {
         };
         match op {
             Op::Create(new) => add(new),
-            // Someone else's address is used as it is, and stays theirs.
+            // A foreign address is used as it is, and stays foreign.
             Op::Adopt { old, new } | Op::Update { old, new } => {
                 if old.prefix_len == new.prefix_len { Ok(Requests::new()) } else { add(new) }
             }
@@ -177,7 +181,7 @@ impl Codec for AddressDescriptor {
 
 fn delete(old: &Address, links: &LinkIndex) -> Result<Requests, EncodeError> {
     if links.index(&old.link).is_none() {
-        return Ok(Requests::new()); // it went with its link
+        return Ok(Requests::new()); // the kernel removed it with its link
     }
     let message = message(old, links)?;
     Ok(smallvec![Request::delete(RouteNetlinkMessage::DelAddress(message))])
@@ -210,7 +214,7 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     let (mut local, mut address) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link IFA_ADDRESS is the other side's.
+            // On a point-to-point link, IFA_ADDRESS is the address of the peer.
             AddressAttribute::Local(ip) => local = Some(*ip),
             AddressAttribute::Address(ip) => address = Some(*ip),
             AddressAttribute::Protocol(protocol) => proto = Some(*protocol),
@@ -226,16 +230,16 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     Some(Address { secondary, facts, ..Address::new(link, ip, message.header.prefix_len) })
 }
 
-/// How an address came to be, as far as the kernel tells: `IFA_PROTO` and `IFA_FLAGS`.
+/// Origin of an address, as `IFA_PROTO` and `IFA_FLAGS` tell.
 fn origin(ip: IpAddr, proto: Option<AddressProtocol>, flags: AddressFlags) -> AddressOrigin {
     let of_the_kernel = match proto {
         Some(AddressProtocol::LinkLocal | AddressProtocol::RouterAnnouncement) => true,
-        // The kernel gives 127.0.0.1 to the loopback link without a word on it.
+        // The kernel adds 127.0.0.1 to the loopback link without marking it.
         Some(AddressProtocol::Loopback) => return AddressOrigin::Other,
         None if ip.is_loopback() => return AddressOrigin::Other,
         _ => false,
     };
-    // `IFA_F_TEMPORARY` is what `IFA_F_SECONDARY` means for IPv6.
+    // `IFA_F_TEMPORARY` is the meaning of `IFA_F_SECONDARY` for IPv6.
     let random = flags.intersects(AddressFlags::Secondary | AddressFlags::StablePrivacy);
     match of_the_kernel {
         true if random => AddressOrigin::Random,
@@ -264,7 +268,7 @@ impl Descriptor for ConnectedDescriptor {
         format!("prefix {} of {} on {}", part.prefix, part.ip, part.link)
     }
 
-    /// An operation that asks nothing of the kernel: other than a property it can wait.
+    /// Makes no request. Unlike a property, an operation can wait for its dependencies.
     fn effect(&self) -> Effect {
         Effect::Operation(transport::RTNETLINK)
     }
@@ -282,7 +286,7 @@ impl Descriptor for ConnectedDescriptor {
         vec![Dependency::exact(format_smolstr!("link {} up", part.link), link::up_key(&part.link))]
     }
 
-    /// An address that moves leaves its old link first: so the routes through it are made anew, and
+    /// Makes an address that moves leave its old link first, so that the routes through it are created again and
     /// do not stay on the old link.
     fn claims(&self, part: &Connected) -> Vec<Claim> {
         let everywhere = match part.ip {
@@ -316,7 +320,7 @@ mod tests {
         check("192.0.2.1", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
         check("192.0.2.1", None, set, AddressOrigin::Static);
         check("192.0.2.1", None, set | Is::Secondary, AddressOrigin::Static);
-        check("192.0.2.1", None, Is::empty(), AddressOrigin::Other); // it has an end, and nobody says why
+        check("192.0.2.1", None, Is::empty(), AddressOrigin::Other); // a limited lifetime of unknown origin
         check("127.0.0.1", None, set, AddressOrigin::Other);
         check("127.0.0.2", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
         check("::1", Some(By::Loopback), set, AddressOrigin::Other);

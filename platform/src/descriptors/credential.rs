@@ -1,7 +1,8 @@
-//! Credentials of the box: how files, configuration and shadow entries depend on one another.
+//! Credentials of the box: dependencies among files, server configuration and shadow entries.
 //!
-//! What the server names comes before the configuration that names it, and goes after it: new host keys lie beside the
-//! old ones until the server has taken them. What needs a program or an account waits until the box has it.
+//! Files that the SSH server's configuration names are written before it and removed after it, so that new host
+//! keys lie next to the old ones until the server uses them. Values that need a program or an account wait until
+//! the box has it.
 
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ pub fn password_key(account: &str) -> Key {
     Key::of(kinds::PASSWORD).str(account)
 }
 
-/// What waits when a program is not there, in words.
+/// Dependency on an installed program.
 fn installed(path: &str) -> Dependency {
     Dependency::exact(format!("program /{path}"), program_key(path))
 }
@@ -155,7 +156,7 @@ impl Descriptor for CredentialFileDescriptor {
         vec![installed(SSHD_PROGRAM)]
     }
 
-    /// The folder is ours as a whole.
+    /// The folder belongs to the agent as a whole.
     fn owned(&self, _: &CredentialFile) -> bool {
         true
     }
@@ -211,7 +212,7 @@ impl Descriptor for SshServerDescriptor {
         std::iter::once(installed(SSHD_PROGRAM)).chain(programs).chain(files).collect()
     }
 
-    /// What it needs is in the text.
+    /// Compares the text alone: files and programs that it names are not observed.
     fn satisfied_by(&self, expected: &SshServer, observed: &SshServer) -> bool {
         expected.text == observed.text
     }
@@ -301,7 +302,7 @@ impl Descriptor for PasswordDescriptor {
         vec![Dependency::exact(format!("account {name} of the box"), account_key(name))]
     }
 
-    /// Whatever the account had before comes back.
+    /// The earlier password of the account is restored.
     fn restore(&self, observed: &Password) -> Option<Password> {
         Some(observed.clone())
     }
@@ -315,7 +316,7 @@ impl Codec for PasswordDescriptor {
             Op::Create(new) | Op::Update { new, .. } => (new, None, None),
             Op::Adopt { old, new } => (new, Some(old.digest), None),
             Op::Release { restore, .. } => (restore, None, Some(restore.digest)),
-            Op::Delete(_) => return Ok(Requests::new()), // with its account
+            Op::Delete(_) => return Ok(Requests::new()), // the hash went with its account
         };
         let (account, digest) = (new.account.clone(), new.digest);
         Ok(smallvec![Request::Password { account, digest, keep, forget }])

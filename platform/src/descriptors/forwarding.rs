@@ -21,12 +21,12 @@ pub fn key(link: &str, family: Family) -> Key {
     })
 }
 
-/// What the keys of a link's forwarding begin with.
+/// Common prefix of the keys of a link's forwarding.
 pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::FORWARDING).str(link)
 }
 
-/// What the content of the sysctl file says; `None` when it is no number.
+/// Parses the content of the sysctl file; `None` when it is not a number.
 pub fn observed(link: &str, family: Family, text: &str, on_our_link: bool) -> Option<Forwarding> {
     let enabled = text.trim().parse::<u8>().ok()? != 0;
     Some(Forwarding { link: link.into(), family, enabled, on_our_link })
@@ -59,12 +59,12 @@ impl Descriptor for ForwardingDescriptor {
         expected.enabled == observed.enabled
     }
 
-    /// The setting is there as long as the link is, so there is always something to put back.
+    /// The setting exists as long as the link does, so there is always a value to restore.
     fn restore(&self, observed: &Forwarding) -> Option<Forwarding> {
         (!observed.on_our_link).then(|| observed.clone())
     }
 
-    /// Every link has the setting; without us it is off.
+    /// Every link keeps the setting; its default without us is off.
     fn remainder(&self, deleted: &Forwarding) -> Option<Forwarding> {
         Some(Forwarding { enabled: false, ..deleted.clone() })
     }

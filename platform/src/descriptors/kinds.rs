@@ -1,15 +1,14 @@
-//! Numbers of the kinds of values. Where the order of two operations is free, the lower one goes
-//! first.
+//! Numbers of the kinds of values. Among operations in no other order, lower numbers run first.
 
 use holdfast_scheduler::KindId;
 
-/// The box as a whole.
+/// Settings of the box as a whole.
 pub const SYSTEM: KindId = KindId(1);
 /// Name in the UTS namespace.
 pub const HOSTNAME: KindId = KindId(2);
 /// Text of a file below `--root`.
 pub const TEXT_FILE: KindId = KindId(3);
-/// Someone who may log in.
+/// A user that may log in.
 pub const USER: KindId = KindId(4);
 /// The gRPC server of the agent.
 pub const GRPC_SERVER: KindId = KindId(5);
@@ -17,9 +16,9 @@ pub const GRPC_SERVER: KindId = KindId(5);
 pub const PROGRAM: KindId = KindId(6);
 /// An account of the box.
 pub const ACCOUNT: KindId = KindId(7);
-/// How the agent holds the box to its configuration.
+/// Settings of reconciliation.
 pub const RECONCILIATION: KindId = KindId(8);
-/// What happens to drift of some objects.
+/// Policy for drift of a set of objects.
 pub const DRIFT_POLICY: KindId = KindId(9);
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);

@@ -1,8 +1,7 @@
-//! What the engine must know of each kind of value, and how each is encoded and decoded: one file
-//! for each kind. All of it is pure.
+//! Descriptors and codecs, one file for each kind of value. Pure.
 //!
-//! Start at [`registry`] for what the engine is given, at [`encode`] and [`decode`] for what the
-//! transports call.
+//! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
+//! that the transports call.
 
 use holdfast_scheduler::{Effect, Operation, Registry, SharedValue, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -25,7 +24,7 @@ pub mod system;
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 
-/// Of kinds that the kernel knows nothing of: what there is to do is done by their parts, or by the agent.
+/// Effect of kinds that the kernel does not know: their parts, or the agent itself, carry them out.
 const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
 
 /// All kinds of values of this platform.
@@ -68,10 +67,10 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// The requests that carry out an operation, in order; none when nothing differs.
+/// Requests that carry out an operation, in order; none when there is nothing to change.
 ///
 /// # Errors
-/// When it names a link that is neither there nor on its way, or is of a kind without encoding.
+/// When a named link neither exists nor is being created, or the kind has no encoding.
 pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match operation.key.kind() {
         kinds::LINK => with(&link::LinkDescriptor, operation, links),
@@ -85,7 +84,7 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
         kinds::SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
         kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
-        // The kernel itself makes and removes these.
+        // The kernel creates and removes these by itself.
         kinds::CONNECTED => Ok(Requests::new()),
         _ => Err(no_codec(operation)),
     }
@@ -104,11 +103,10 @@ fn no_codec(operation: &Operation) -> EncodeError {
     EncodeError::NoCodec(format!("{} {}", operation.action, operation.key))
 }
 
-/// What a message of the kernel says about the objects we know of; nothing when it is about others.
+/// Decodes a kernel message about an object of a known kind; empty for all other messages.
 ///
-/// Takes note of links in `links`, so messages about links must come in their order, and before
-/// those about what is on them. `flags` are those of the message's header, `time_ns` is when it
-/// came, nanoseconds since 1970.
+/// Records links in `links`, so messages about links must come in their order, and before those about objects on
+/// them. `flags` are those of the message header, `time_ns` is the time of receipt, nanoseconds since 1970.
 pub fn decode(
     message: &RouteNetlinkMessage,
     flags: u16,
@@ -163,7 +161,7 @@ fn new_link(
 
 fn gone_link(link: crate::values::Link, links: &mut LinkIndex) -> Vec<Observation> {
     let index = link.facts.as_ref().map_or(0, |facts| facts.index);
-    // A link of the same name may have been made since: its index is another one.
+    // A new link of this name has another index.
     let successor = links.index(&link.name).is_some_and(|current| current != index);
     links.forget(index);
     if successor { Vec::new() } else { link::observations(link, true) }

@@ -26,7 +26,7 @@ pub fn key(link: &str, ip: IpAddr) -> Key {
     link_prefix(link).ip(ip)
 }
 
-/// What the keys of a link's neighbours begin with.
+/// Common prefix of the keys of a link's neighbours.
 pub fn link_prefix(link: &str) -> Key {
     Key::of(kinds::NEIGHBOR).str(link)
 }
@@ -62,8 +62,8 @@ impl Descriptor for NeighborDescriptor {
         Effect::Operation(transport::RTNETLINK)
     }
 
-    /// The kernel forgets the neighbours of a link that goes down, permanent ones of IPv4 excepted
-    /// only while it keeps its carrier; so they wait for the link to be up.
+    /// Entries wait for their link to be up: the kernel drops the neighbours of a link that goes down, except
+    /// permanent IPv4 ones while it keeps its carrier.
     fn dependencies(&self, neighbor: &Neighbor) -> Vec<Dependency> {
         let link = &neighbor.link;
         vec![Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))]
@@ -77,7 +77,7 @@ impl Descriptor for NeighborDescriptor {
         is_ours(observed) && is_permanent(observed)
     }
 
-    /// A permanent entry of someone else comes back. What the kernel has learned it learns again.
+    /// A permanent foreign entry is restored. Learned entries are not: the kernel learns them again.
     fn restore(&self, observed: &Neighbor) -> Option<Neighbor> {
         (is_permanent(observed) && !is_ours(observed)).then(|| observed.clone())
     }
@@ -102,12 +102,12 @@ impl Codec for NeighborDescriptor {
                 let message = message(old, OUR_PROTOCOL, links)?;
                 Ok(smallvec![Request::delete(RouteNetlinkMessage::DelNeighbour(message))])
             }
-            Op::Release { .. } | Op::Delete(_) => Ok(Requests::new()), // it went with its link
+            Op::Release { .. } | Op::Delete(_) => Ok(Requests::new()), // the kernel removed it with its link
         }
     }
 }
 
-/// `RTPROT_UNSPEC`: no one's.
+/// `RTPROT_UNSPEC`: set by no particular program.
 const UNSPECIFIED: u8 = 0;
 
 fn message(
@@ -133,8 +133,8 @@ fn message(
     Ok(message)
 }
 
-/// The neighbour that an `RTM_NEWNEIGH` or `RTM_DELNEIGH` describes; `None` for entries of other
-/// tables (a bridge's forwarding table) and for multicast and broadcast ones.
+/// Decodes an `RTM_NEWNEIGH` or `RTM_DELNEIGH`; `None` for entries of other tables (a bridge's forwarding table)
+/// and for multicast and broadcast ones.
 pub(crate) fn decode(message: &NeighbourMessage, links: &LinkIndex) -> Option<Neighbor> {
     let link = links.name(message.header.ifindex)?.clone();
     let mut neighbor = None;
@@ -167,7 +167,7 @@ fn state(state: NeighbourState) -> Option<NeighborState> {
         NeighbourState::Delay => NeighborState::Delay,
         NeighbourState::Probe => NeighborState::Probe,
         NeighbourState::Failed => NeighborState::Failed,
-        // The kernel fills in one for each broadcast and loopback address: nothing to know in them.
+        // The kernel adds such entries for broadcast and loopback addresses; they carry no information.
         NeighbourState::Noarp | NeighbourState::None => return None,
         _ => return None,
     })

@@ -1,25 +1,25 @@
-//! How the agent holds the box to its configuration. Like users, these are values so that plans, history and state tell
-//! of them as of all others; the agent itself does what they say.
+//! Settings of reconciliation. Like users they are values so that plans, history and state include them; the agent
+//! itself carries them out.
 
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
 
 use super::{NO_REQUEST, kinds};
 use crate::values::{DriftRule, Reconciliation};
 
-/// What counts for the box as a whole.
+/// Settings for the box as a whole.
 #[derive(Debug)]
 pub struct ReconciliationDescriptor;
 
-/// What happens to drift of some objects.
+/// Policies for drift, each for a set of objects.
 #[derive(Debug)]
 pub struct DriftRuleDescriptor;
 
-/// The one key of its kind.
+/// Key of the settings, of which there is one.
 pub fn key() -> Key {
     Key::of(kinds::RECONCILIATION)
 }
 
-/// The key of the rule for objects whose names begin so.
+/// Key of the policy for objects whose names have this prefix.
 pub fn rule_key(object: &str) -> Key {
     Key::of(kinds::DRIFT_POLICY).str(object)
 }

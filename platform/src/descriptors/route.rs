@@ -1,4 +1,4 @@
-//! Static routes as configured, and the kernel's routes they are made of.
+//! Static routes as configured, and the kernel routes that implement them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::values::{
     RouteSource, RouteTarget, StaticProtocol, StaticRoute,
 };
 
-/// Next hops that nearly all static routes get by with.
+/// Next hops kept without an allocation; most static routes have fewer.
 const USUAL_HOPS: usize = 4;
 
 /// Routes of the kernel.
 #[derive(Debug)]
 pub struct RouteDescriptor;
 
-/// Static routes as configured. What they do is done by their parts, one for each metric.
+/// Static routes as configured. Their parts carry them out, one kernel route for each metric.
 #[derive(Debug)]
 pub struct StaticRouteDescriptor;
 
@@ -42,7 +42,7 @@ pub struct NetworkInstanceDescriptor;
 #[derive(Debug)]
 pub struct StaticProtocolDescriptor;
 
-/// The key of a kernel route: what the kernel tells routes apart by.
+/// Key of a kernel route: table, prefix and metric, by which the kernel identifies routes.
 pub fn key(table: u32, prefix: IpNet, metric: u32) -> Key {
     Key::of(kinds::ROUTE).u32(table).prefix(prefix).u32(metric)
 }
@@ -62,7 +62,7 @@ pub fn static_key(instance: &str, protocol: &str, prefix: IpNet) -> Key {
     Key::of(kinds::STATIC_ROUTE).str(instance).str(protocol).prefix(prefix)
 }
 
-/// Offered by the routes that leave by one link alone: the kernel drops them when it goes down.
+/// Facet of routes through a single link, which the kernel drops when the link goes down.
 pub(super) fn via_facet(link: &str) -> Facet {
     Facet::of(kinds::ROUTE, "via").str(link)
 }
@@ -107,7 +107,7 @@ impl Descriptor for RouteDescriptor {
         needed
     }
 
-    /// The next hops that can be reached carry the traffic of the others.
+    /// A route may be installed with the next hops that are reachable, which then carry all of its traffic.
     fn is_divisible(&self, route: &KernelRoute) -> bool {
         matches!(&route.target, RouteTarget::Hops(hops) if hops.len() > 1)
     }
@@ -142,13 +142,13 @@ impl Descriptor for RouteDescriptor {
         }
     }
 
-    /// Only routes with our protocol number are observed at all.
+    /// Always true, because only routes with our protocol number are observed.
     fn owned(&self, _: &KernelRoute) -> bool {
         true
     }
 }
 
-/// True when the observed hops are the expected ones, in any order. The kernel fills in the links.
+/// Compares next hops in any order. The kernel fills in the link where `expected` has none.
 fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
     let matches = |expected: &Hop, observed: &Hop| {
         expected.gateway == observed.gateway
@@ -162,7 +162,7 @@ fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
         })
 }
 
-/// What one next hop needs: its link up, and a prefix on some link that holds its gateway.
+/// Dependencies of a next hop: its link up, and a prefix that covers its gateway.
 fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
     let link = hop
         .link
@@ -173,7 +173,7 @@ fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
     link.into_iter().chain(gateway)
 }
 
-/// The gateway of a next hop, where it has to be within some prefix.
+/// The gateway of a next hop, if a prefix has to cover it.
 fn reached_gateway(hop: &Hop) -> Option<IpAddr> {
     hop.gateway.filter(|gateway| !is_link_local(*gateway))
 }
@@ -191,7 +191,7 @@ impl Codec for RouteDescriptor {
         links: &mut LinkIndex,
     ) -> Result<Requests, EncodeError> {
         match op {
-            // Never replaces what is there: that would be someone else's.
+            // Never replaces a route of the same key, which would be a foreign one.
             Op::Create(new) => {
                 let message = message(new, links)?;
                 Ok(smallvec![Request::create(RouteNetlinkMessage::NewRoute(message))])
@@ -213,7 +213,7 @@ impl Codec for RouteDescriptor {
     }
 }
 
-/// What names a route, our protocol number included: a deletion matches nobody else's.
+/// Identifies a route. Our protocol number is part of it, so that a deletion never matches a foreign route.
 fn header(route: &KernelRoute) -> RouteMessage {
     let mut message = RouteMessage::default();
     let header = &mut message.header;
@@ -223,7 +223,7 @@ fn header(route: &KernelRoute) -> RouteMessage {
     };
     header.destination_prefix_length = route.prefix.prefix_len();
     header.protocol = RouteProtocol::from(OUR_PROTOCOL);
-    header.scope = RouteScope::NoWhere; // of any scope, for a deletion
+    header.scope = RouteScope::NoWhere; // matches any scope in a deletion
     match u8::try_from(route.table) {
         Ok(table) => header.table = table,
         Err(_) => message.attributes.push(RouteAttribute::Table(route.table)),
@@ -274,7 +274,7 @@ fn index(hop: &Hop, links: &LinkIndex) -> Result<Option<u32>, EncodeError> {
     links.index(link).map(Some).ok_or_else(|| EncodeError::LinkNotFound(link.clone()))
 }
 
-/// A gateway of the other family travels in an attribute of its own (RFC 8950).
+/// A gateway of the other family needs its own attribute (RFC 8950).
 fn gateway(hop: &Hop, prefix: IpNet) -> Option<RouteAttribute> {
     Some(match (hop.gateway?, prefix) {
         (IpAddr::V6(ip), IpNet::V4(_)) => RouteAttribute::Via(RouteVia::Inet6(ip)),
@@ -282,10 +282,10 @@ fn gateway(hop: &Hop, prefix: IpNet) -> Option<RouteAttribute> {
     })
 }
 
-/// What an `RTM_NEWROUTE` or `RTM_DELROUTE` says about the routes that carry our mark.
+/// Decodes an `RTM_NEWROUTE` or `RTM_DELROUTE` about a route of ours.
 ///
-/// `None` in the answer: the route is gone. Routes of others say nothing, except when one took the
-/// place of ours (`NLM_F_REPLACE` in the message's `flags`).
+/// The inner `None` means that the route is gone. Foreign routes give no observation, unless one replaced ours
+/// (`NLM_F_REPLACE` in `flags`).
 pub(crate) fn decode(
     message: &RouteMessage,
     flags: u16,
@@ -294,7 +294,7 @@ pub(crate) fn decode(
 ) -> Option<(Key, Option<KernelRoute>)> {
     let header = &message.header;
     if header.flags.contains(RouteFlags::Cloned) {
-        return None; // an entry of the cache, not of the table
+        return None; // a cache entry
     }
     let ours = u8::from(header.protocol) == OUR_PROTOCOL;
     if !ours && (deleted || flags & NLM_F_REPLACE == 0) {
@@ -318,7 +318,7 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
             RouteAttribute::Destination(address) => destination = ip(address),
             RouteAttribute::Priority(number) => metric = *number,
             RouteAttribute::MultiPath(list) => {
-                // The kernel keeps a next hop whose link is down, or lost its addresses, and sends nothing there.
+                // The kernel keeps a next hop whose link is down or lost its addresses, but sends nothing to it.
                 let alive = list.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
                 hops = Some(alive.map(|hop| observed_hop(hop, links)).collect());
             }
@@ -409,7 +409,7 @@ fn kernel_route(route: &StaticRoute, metric: u32, next_hops: Vec<NextHop>) -> Ke
         NextHopTarget::Gateway(ip) => Some(Hop { gateway: Some(ip), link: next_hop.link.clone() }),
         NextHopTarget::OnLink => Some(Hop { gateway: None, link: next_hop.link.clone() }),
     };
-    // A drop beside other hops was refused where the value was made.
+    // The codec of the entry has refused a drop next to other hops.
     let hops: Option<Vec<Hop>> = next_hops.iter().map(hop).collect();
     let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
     let (instance, protocol) = (route.instance.clone(), route.protocol.clone());

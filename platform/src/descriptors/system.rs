@@ -12,7 +12,7 @@ use crate::links::LinkIndex;
 use crate::transport;
 use crate::values::{Content, Hostname, System, TextFile};
 
-/// The box as a whole. What it does is done by its parts.
+/// Settings of the box as a whole. Their parts carry them out.
 #[derive(Debug)]
 pub struct SystemDescriptor;
 
@@ -24,18 +24,18 @@ pub struct HostnameDescriptor;
 #[derive(Debug)]
 pub struct TextFileDescriptor;
 
-/// The file that names the box at its next start.
+/// File with the host name for the next boot.
 pub const HOSTNAME_FILE: &str = "etc/hostname";
-/// The file whose block of ours gives the box its domain name.
+/// Hosts file; our block in it sets the domain name.
 pub const HOSTS_FILE: &str = "etc/hosts";
-/// The file whose block of ours says where short names are looked up.
+/// Resolver file; our block in it sets the search domains.
 pub const RESOLV_FILE: &str = "etc/resolv.conf";
 /// The file shown before login.
 pub const ISSUE_FILE: &str = "etc/issue";
 /// The file shown after login.
 pub const MOTD_FILE: &str = "etc/motd";
 
-/// The files we may hold, and whether as a whole (`true`) or as a block: what to read at start.
+/// Files that may hold content of ours, as a whole (`true`) or as a block; all are read at start.
 pub const FILES: [(&str, bool); 6] = [
     (HOSTNAME_FILE, true),
     (HOSTS_FILE, false),
@@ -45,10 +45,10 @@ pub const FILES: [(&str, bool); 6] = [
     (GLOME_FILE, true),
 ];
 
-/// What the line with the domains begins with; of several lines the last one counts (resolv.conf(5)).
+/// Keyword of the line with the search domains; the last such line counts (resolv.conf(5)).
 const SEARCH: &str = "search";
 
-/// Address that stands for the box itself in its hosts file.
+/// Address of the box itself in its hosts file.
 const OWN_ADDRESS: &str = "127.0.1.1";
 
 /// The key of the box.
@@ -66,18 +66,18 @@ pub fn file_key(path: &str) -> Key {
     Key::of(kinds::TEXT_FILE).str(path)
 }
 
-/// The domain name in our block of the hosts file.
+/// Domain name in our block of the hosts file.
 pub(crate) fn domain_of(block: &str) -> Option<&str> {
     let name = block.strip_prefix(OWN_ADDRESS)?.split_whitespace().next()?;
     name.split_once('.').map(|(_, domain)| domain)
 }
 
-/// The domains in our block of the resolver's file.
+/// Search domains in our block of the resolver file.
 pub(crate) fn search_domains_of(block: &str) -> Option<impl Iterator<Item = &str>> {
     Some(block.strip_prefix(SEARCH)?.split_whitespace())
 }
 
-/// Full name, then short name: the order from which resolvers take the domain (hosts(5)).
+/// Writes the full name before the short one: resolvers take the domain from the first (hosts(5)).
 fn hosts_block(hostname: Option<&str>, domain: &str) -> String {
     let short = hostname.unwrap_or("localhost");
     let short = short.split('.').next().unwrap_or(short);
@@ -179,7 +179,7 @@ impl Codec for HostnameDescriptor {
             | Op::Adopt { new, .. }
             | Op::Update { new, .. }
             | Op::Release { restore: new, .. } => smallvec![Request::Hostname(new.name.clone())],
-            Op::Delete(_) => Requests::new(), // there is no box without a name
+            Op::Delete(_) => Requests::new(), // a box always has a name
         })
     }
 }
@@ -207,7 +207,7 @@ impl Descriptor for TextFileDescriptor {
         Effect::Operation(transport::FILES)
     }
 
-    /// A file that is not there is observed as absent, so there is always something to put back.
+    /// An absent file is observed as absent, so there is always a value to restore.
     fn restore(&self, observed: &TextFile) -> Option<TextFile> {
         Some(observed.clone())
     }

@@ -1,4 +1,4 @@
-//! rtnetlink messages about links as observed values.
+//! Decoding of rtnetlink messages about links.
 
 use std::net::IpAddr;
 
@@ -63,7 +63,7 @@ pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     Some(link)
 }
 
-/// The variable `disable_ipv6` of the link; nothing from a kernel without IPv6.
+/// Value of the link's `disable_ipv6`, inverted; `None` from a kernel without IPv6.
 fn ipv6_enabled(families: &[AfSpecUnspec]) -> Option<bool> {
     let ipv6 = families.iter().find_map(|family| match family {
         AfSpecUnspec::Inet6(facts) => Some(facts),
@@ -79,7 +79,7 @@ fn is_our_name(prop: &Prop) -> bool {
     matches!(prop, Prop::AltIfName(name) if name.starts_with(OUR_ALTNAME_PREFIX))
 }
 
-/// True of a bridge whose spanning tree is about to change.
+/// True for a bridge with a spanning tree topology change in progress.
 fn is_changing(info: &LinkInfo) -> bool {
     let LinkInfo::Data(InfoData::Bridge(info)) = info else { return false };
     info.iter().any(|info| matches!(info, InfoBridge::TopologyChange(1..)))
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::descriptors::link::LinkDescriptor;
 
-    /// The kernel hurries (IEEE 802.1D-1998, 8.5.3.14) and says so: what was set is still set.
+    /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is no drift.
     #[test]
     fn a_bridge_that_forgets_faster_for_now_has_not_drifted() {
         let satisfied = |stp, ageing_time_s: u32, changing| {

@@ -1,4 +1,4 @@
-//! Operations on links as rtnetlink requests.
+//! Encoding of operations on links as rtnetlink requests.
 
 use std::net::IpAddr;
 
@@ -76,8 +76,8 @@ fn index(name: &str, links: &LinkIndex) -> Result<u32, EncodeError> {
     links.index(name).ok_or_else(|| not_found(name))
 }
 
-/// Creation with an index of our choice, then our mark, then the alias: the kernel takes neither
-/// of these in the creation itself.
+/// Creates the link with an index of our choice, then sets our mark and the alias, which the kernel does not
+/// accept in the creation itself.
 fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let mut info = vec![LinkInfo::Kind(info_kind(&new.kind))];
     info.extend(info_data(&new.kind, links)?.map(LinkInfo::Data));
@@ -94,8 +94,8 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     Ok(requests)
 }
 
-/// The link is there already although the engine did not see it: most often the far end of a pair
-/// that its near end brought along just now. Such an end becomes ours like the near one.
+/// Takes over a link that appeared without the engine's knowledge. Most often this is the far end of a pair,
+/// created together with its near end; it becomes ours like the near end.
 fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let ours = links.is_ours(&new.name);
     let far_end = match &new.kind {
@@ -114,8 +114,8 @@ fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     Ok(requests)
 }
 
-/// Deletes a link that carries our mark. One that we only set gets the attributes back that a fresh one has, and what
-/// somebody else put in the place of ours is left alone.
+/// Deletes a link that carries our mark. A link that we only configured gets the attributes of a fresh one, and a
+/// foreign link that replaced ours is left alone.
 fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let Some(index) = links.index(&old.name) else {
         return Ok(Requests::new());
@@ -141,7 +141,8 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     Ok(smallvec![Request::delete(RouteNetlinkMessage::DelLink(message))])
 }
 
-/// Switches IPv6 of a link, which shows it as `shown`. There is no rtnetlink message for that.
+/// Switches IPv6 on or off, unless the link has that state already. rtnetlink has no message for this, hence the
+/// sysctl.
 fn ipv6(shown: Option<bool>, new: &Link) -> Option<Request> {
     let on = new.ipv6_enabled.filter(|on| Some(*on) != shown)?;
     let path = format!("net/ipv6/conf/{}/disable_ipv6", new.name);
@@ -154,7 +155,7 @@ fn mark(link: &Link, links: &LinkIndex) -> Result<Request, EncodeError> {
     message
         .attributes
         .push(LinkAttribute::PropList(vec![Prop::AltIfName(our_altname(&link.name))]));
-    // `NewLinkProp` wants both flags: rtnl_linkprop() refuses to change a property.
+    // `NewLinkProp` needs both flags: rtnl_linkprop() refuses to change a property.
     Ok(Request::create(RouteNetlinkMessage::NewLinkProp(message)))
 }
 
@@ -165,11 +166,11 @@ fn set(link: &Link, links: &LinkIndex, attributes: Attributes) -> Result<Request
     let mut message = LinkMessage::default();
     message.header.index = index(&link.name, links)?;
     attributes.put(&mut message);
-    // Parameters of a kind are only looked at in RTM_NEWLINK; without NLM_F_CREATE it makes none.
+    // The kernel applies parameters of a kind in RTM_NEWLINK only; without NLM_F_CREATE that creates no link.
     Ok(smallvec![Request::change(RouteNetlinkMessage::NewLink(message))])
 }
 
-/// The attributes that one message sets.
+/// Attributes to set in one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Attributes {
     enabled: Option<bool>,
@@ -180,7 +181,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// All that the value sets.
+    /// All attributes that the value sets.
     fn of(new: &Link) -> Self {
         Self {
             enabled: Some(new.enabled),
@@ -191,7 +192,7 @@ impl Attributes {
         }
     }
 
-    /// What differs.
+    /// Attributes to change from `old` to `new`.
     fn between(old: &Link, new: &Link) -> Self {
         let wanted = Attributes::of(new);
         Self {
@@ -223,7 +224,7 @@ impl Attributes {
     }
 }
 
-/// The parameters that differ and can be changed in place.
+/// Parameters to change, among those that can be changed in place.
 fn params(old: &Link, new: &Link) -> Vec<InfoBridge> {
     match (&old.kind, &new.kind) {
         (LinkKind::Bridge(old), LinkKind::Bridge(new)) => bridge(old, new),
@@ -254,8 +255,8 @@ fn info_data(kind: &LinkKind, links: &mut LinkIndex) -> Result<Option<InfoData>,
     })
 }
 
-/// Both ends come from one request. The far end gets an index of our choice too, but no mark:
-/// whether it has an entry of its own is not known here.
+/// Describes the far end in the request for the near one. It gets an index of our choice but no mark, because it
+/// may have no entry of its own in the configuration.
 fn veth_peer(peer: &str, links: &mut LinkIndex) -> InfoVeth {
     let mut message = LinkMessage::default();
     message.header.index = links.reserve(peer, false);
@@ -263,8 +264,8 @@ fn veth_peer(peer: &str, links: &mut LinkIndex) -> InfoVeth {
     InfoVeth::Peer(message)
 }
 
-/// What differs between the two, so that a kernel built without a feature is only asked for it when
-/// it is wanted.
+/// Parameters that differ between the two, so that a kernel built without a feature is asked for it only when it
+/// is configured.
 fn bridge(old: &BridgeParams, new: &BridgeParams) -> Vec<InfoBridge> {
     let stp = if new.stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
     let ageing = new.ageing_time_s.saturating_mul(AGEING_TICKS_PER_S);

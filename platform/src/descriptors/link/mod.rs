@@ -1,4 +1,4 @@
-//! Links, and what is known and set of them besides: presence, administrative state, bridge.
+//! Links, with the properties that have keys of their own: presence, administrative state, bridge.
 
 mod decode;
 mod encode;
@@ -38,7 +38,7 @@ pub fn key(name: &str) -> Key {
     Key::of(kinds::LINK).str(name)
 }
 
-/// The key under which the presence of a link is observed.
+/// Key of the observed presence of a link.
 pub fn port_key(name: &str) -> Key {
     Key::of(kinds::PORT).str(name)
 }
@@ -53,7 +53,7 @@ pub fn master_key(name: &str) -> Key {
     Key::of(kinds::LINK_MASTER).str(name)
 }
 
-/// All that a message about a link says. `gone`: the message was its `RTM_DELLINK`.
+/// All observations from a message about a link. `gone` says that the message was its `RTM_DELLINK`.
 pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
     let name = link.name.clone();
     let ours = link.is_ours();
@@ -72,23 +72,23 @@ pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
     all
 }
 
-/// Bridges offer it: only a bridge can be a master.
+/// Facet of bridges: only a bridge can be a master.
 fn bridge_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "bridge").str(name)
 }
 
-/// Links offer it on which the kernel has IPv6.
+/// Facet of links on which the kernel has IPv6.
 pub(super) fn ipv6_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "ipv6").str(name)
 }
 
-/// Links offer it on which configured addresses of IPv4 may be.
+/// Facet of links on which IPv4 addresses of the configuration may be set.
 pub(super) fn ipv4_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "ipv4").str(name)
 }
 
-/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). With a smaller one, the kernel takes all
-/// IPv6 addresses off the link, and refuses new ones.
+/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all
+/// IPv6 addresses from the link and refuses new ones.
 pub(super) const LEAST_IPV6_MTU: u32 = 1280;
 
 impl Descriptor for LinkDescriptor {
@@ -114,7 +114,7 @@ impl Descriptor for LinkDescriptor {
         Effect::Operation(transport::RTNETLINK)
     }
 
-    /// A port waits until the kernel shows it, a tunnel for the link that carries it.
+    /// A port waits until the kernel shows it, a tunnel waits for its underlying link.
     fn dependencies(&self, link: &Link) -> Vec<Dependency> {
         match &link.kind {
             LinkKind::Physical | LinkKind::Loopback => {
@@ -137,7 +137,8 @@ impl Descriptor for LinkDescriptor {
         if link.ipv4_enabled != Some(false) {
             offers.push(ipv4_facet(&link.name).into());
         }
-        // Others may switch IPv6 on again without a word: the kernel's refusal is tried again, and nobody waits for it.
+        // Other programs may switch IPv6 on without an event, so foreign links count as having it: a refusal is
+        // retried instead of waiting.
         let ipv6 = link.facts.is_some() || link.ipv6_enabled != Some(false);
         if ipv6 && link.mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU) {
             offers.push(ipv6_facet(&link.name).into());
@@ -150,7 +151,7 @@ impl Descriptor for LinkDescriptor {
         if link.enabled {
             parts.push((up_key(&link.name), Arc::new(LinkUp { link: link.name.clone() })));
         }
-        // What is observed of these comes with facts of its own.
+        // The observed values of these have facts of their own.
         if link.facts.is_some() {
             return parts;
         }
@@ -169,7 +170,7 @@ impl Descriptor for LinkDescriptor {
         parts
     }
 
-    /// The kernel removes with a link all that is on it, and with one end of a pair the other one.
+    /// The kernel removes everything on a link together with it, and both ends of a pair together.
     fn takes_along(&self, link: &Link) -> Vec<Taken> {
         if !link.kind.is_made_by_us() {
             return Vec::new();
@@ -203,14 +204,14 @@ impl Descriptor for LinkDescriptor {
         observed.is_ours()
     }
 
-    /// Whatever was there before us comes back as it was.
+    /// The state before us is restored.
     fn restore(&self, observed: &Link) -> Option<Link> {
         (!observed.is_ours()).then(|| observed.clone())
     }
 
-    /// A port is another device when its index is another one. What such a device shows as we had set it may be ours: a
-    /// device that was elsewhere for a while comes back with it. What others changed of the same device since is what
-    /// they want there, as far as nothing was set.
+    /// Brings the state before us up to date. A port with another index is another device, whose own state is what it
+    /// shows; values that equal ours may be ours even so, because a device that was in another namespace for a while
+    /// returns with them. On the same device, foreign changes are kept for attributes that we leave open.
     fn restore_anew(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
         let index = |link: &Link| link.facts.as_ref().map(|facts| facts.index);
         if observed.is_ours() {
@@ -227,12 +228,12 @@ impl Descriptor for LinkDescriptor {
         Some(given_back(released, restore))
     }
 
-    /// As it was before us, or as on a fresh link. A made-up MAC address of a link that we made
-    /// cannot be asked for again, so the one that was set stays.
+    /// The value before us, or that of a fresh link. The random MAC address of a link that we made cannot be
+    /// requested again, so the configured one stays.
     fn put_back(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
         let mut filled = new.clone();
         if applied.facts.is_some() {
-            return None; // what the kernel shows is not what we set
+            return None; // observed values are not ours to restore
         }
         if applied.description.is_some() && new.description.is_none() {
             let before = before.and_then(|before| before.description.clone());
@@ -251,8 +252,8 @@ impl Descriptor for LinkDescriptor {
     }
 }
 
-/// A link as it was before us, as far as `released` set something: no alias before is an empty one to set. All of it,
-/// where `released` is what the kernel shows and nobody knows any more what was set.
+/// The value of a link before us, for the attributes that `released` set; a missing alias becomes an empty one. If
+/// `released` is observed, our own values are unknown and every attribute is restored.
 fn given_back(released: &Link, before: &Link) -> Link {
     let all = released.facts.is_some();
     let description = before.description.clone().unwrap_or_default();
@@ -265,7 +266,8 @@ fn given_back(released: &Link, before: &Link) -> Link {
     }
 }
 
-/// What another device of the same name was before us: as it shows itself, but for what it shows as `applied` says.
+/// The original value of a new device under a known name: its observed value, except where that equals `applied`,
+/// which counts as ours.
 fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     let mut own = observed.clone();
     if applied.enabled == observed.enabled {
@@ -287,7 +289,7 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     own
 }
 
-/// The attributes of a link before us, and those that others have set since where `applied` leaves them open.
+/// The original attributes of a link, updated by foreign changes to those that `applied` leaves open.
 fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
     let mut anew = before.clone();
     if applied.description.is_none() {
@@ -305,7 +307,7 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
     anew
 }
 
-/// What is gone when the link is.
+/// Objects that the kernel removes with a link.
 fn on_link(name: &str) -> Vec<Taken> {
     vec![
         Taken::Under(address::link_prefix(name)),
@@ -317,13 +319,13 @@ fn on_link(name: &str) -> Vec<Taken> {
     ]
 }
 
-/// MTU of an Ethernet-like link that nobody touched, octets of layer 3.
+/// Default MTU of an Ethernet-like link, octets of layer 3.
 const FRESH_MTU: u32 = 1500;
 
-/// MTU of the loopback device that nobody touched, octets of layer 3.
+/// Default MTU of the loopback device, octets of layer 3.
 const FRESH_LOOPBACK_MTU: u32 = 65_536;
 
-/// The MTU that a link of this kind has when nobody touched it; `None` where it depends on others.
+/// Default MTU of a kind of link; `None` where it depends on other links.
 fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
     match kind {
         LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
@@ -332,7 +334,7 @@ fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
     }
 }
 
-/// True when a link can be changed into another one where it stands.
+/// True when a link can be changed into another one in place.
 pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
     match (&old.kind, &new.kind) {
         (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
@@ -340,7 +342,7 @@ pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
     }
 }
 
-/// The kind of a link as it was set: how long a bridge keeps addresses cannot be seen while it hurries.
+/// Kind of the link with the ageing time that was set, which the kernel does not show during a topology change.
 fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
     match (&expected.kind, &observed.kind) {
         (LinkKind::Bridge(asked), LinkKind::Bridge(shown)) if observed.ages_faster() => {
@@ -351,12 +353,12 @@ fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
     }
 }
 
-/// True when a link that the kernel shows is of the kind that was asked for.
+/// True when the observed kind satisfies the expected one.
 fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
     match (expected, observed) {
-        (LinkKind::Physical, _) => true, // whatever the driver calls it
+        (LinkKind::Physical, _) => true, // whatever kind the driver reports
         (LinkKind::Veth { peer: expected }, LinkKind::Veth { peer: observed }) => {
-            // Unknown while the message about the far end is on its way.
+            // Unknown until the message about the far end arrives.
             expected.is_none() || observed.is_none() || expected == observed
         }
         (LinkKind::Vxlan(expected), LinkKind::Vxlan(observed)) => {
@@ -426,7 +428,7 @@ impl Descriptor for LinkUpDescriptor {
         Effect::Property
     }
 
-    /// The kernel drops the routes that leave by a link when it goes down.
+    /// The kernel removes the routes through a link that goes down.
     fn takes_along(&self, up: &LinkUp) -> Vec<Taken> {
         vec![Taken::Of(route::via_facet(&up.link))]
     }
@@ -477,7 +479,7 @@ impl Descriptor for LinkMasterDescriptor {
         (!observed.on_our_link).then(|| observed.clone())
     }
 
-    /// Every link shows its bridge, or that it is a port of none.
+    /// Every link reports its bridge, or that it has none.
     fn remainder(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
         Some(LinkMaster { master: None, ..deleted.clone() })
     }
