@@ -1,4 +1,4 @@
-//! How an operation becomes requests for its transport, and a message becomes facts. Pure.
+//! Encoding of operations as transport requests. Pure.
 
 use holdfast_scheduler::{Action, Key, Operation, SharedValue};
 use holdfast_security::credentialz::Digest;
@@ -10,12 +10,12 @@ use smol_str::SmolStr;
 use crate::links::LinkIndex;
 use crate::values::Content;
 
-/// What is to be done with one value.
+/// One operation on a value of type `V`.
 #[derive(Clone, Copy, Debug)]
 pub enum Op<'a, V> {
     /// Make it.
     Create(&'a V),
-    /// Take over an object that is there already and is not ours.
+    /// Take over an existing object that is not ours.
     Adopt {
         /// As it was observed.
         old: &'a V,
@@ -29,9 +29,9 @@ pub enum Op<'a, V> {
         /// As it is to be.
         new: &'a V,
     },
-    /// Remove it.
+    /// Delete the object.
     Delete(&'a V),
-    /// Let go of an object that was there before us.
+    /// Give up an object that existed before us.
     Release {
         /// As it was applied.
         old: &'a V,
@@ -49,49 +49,48 @@ pub enum Request {
         message: RouteNetlinkMessage,
         /// `NLM_F_*` flags, `NLM_F_REQUEST` and `NLM_F_ACK` among them.
         flags: u16,
-        /// Errors that mean the aim is reached already (a delete of what is gone).
+        /// Errnos that count as success, such as `ENOENT` on a deletion.
         forgiven: &'static [i32],
     },
     /// Write `value` to the file at this path below `/proc/sys` of the managed namespace.
     Sysctl {
         /// The path.
         path: String,
-        /// What is written.
+        /// Text to write.
         value: String,
     },
-    /// Make the content of a file below `--root` so ([`Content::Absent`] removes what is ours).
+    /// Replace the content of a file below `--root`. [`Content::Absent`] removes our part of it.
     File {
         /// Path without a leading slash.
         path: SmolStr,
-        /// What it shall hold.
+        /// Content to write.
         content: Content,
     },
-    /// Make a file in the folder of credentials so, or remove it.
+    /// Write or remove a file in the folder of credentials.
     CredentialFile {
         /// Path without a leading slash.
         path: SmolStr,
-        /// The digest of what it shall hold, and its permissions.
+        /// Digest of the new content, and permissions; `None` removes the file.
         content: Option<(Digest, u32)>,
     },
-    /// Try our part of the SSH server's configuration, put it in place, and have the server take it; without a text
-    /// there is to be none.
+    /// Test our part of the SSH server's configuration, install it and reload the server. `None` removes our part.
     SshServer(Option<String>),
-    /// Put a hash into the shadow file.
+    /// Set a hash in the shadow file.
     Password {
-        /// Whose it is.
+        /// Name of the account.
         account: SmolStr,
-        /// Of the hash.
+        /// Digest of the hash.
         digest: Digest,
-        /// Of what is there now, to be kept first.
+        /// Digest of the present hash, to be stored first.
         keep: Option<Digest>,
-        /// Of what is needed no longer, afterwards.
+        /// Digest of a stored hash that is no longer needed afterwards.
         forget: Option<Digest>,
     },
     /// Set the name in the UTS namespace.
     Hostname(SmolStr),
 }
 
-/// The requests of one operation, in order. Empty when nothing differs.
+/// Requests of one operation, in order. Empty when there is nothing to change.
 ///
 /// They are all or nothing: when one after the first of a *creation* is refused, the transport
 /// sends what [`Op::Delete`] encodes to, and reports the operation as failed.
@@ -103,17 +102,17 @@ impl Request {
         Self::netlink(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// `NLM_F_CREATE|NLM_F_REPLACE`: makes it, or makes it so.
+    /// `NLM_F_CREATE|NLM_F_REPLACE`: creates the object, or replaces it.
     pub fn replace(message: RouteNetlinkMessage) -> Self {
         Self::netlink(message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Neither: the message type says it all.
+    /// No creation flags: the message type alone says what to do.
     pub fn change(message: RouteNetlinkMessage) -> Self {
         Self::netlink(message, 0)
     }
 
-    /// A deletion; that the object is gone already is no error.
+    /// A deletion, which succeeds also when the object is gone already.
     pub fn delete(message: RouteNetlinkMessage) -> Self {
         Self::Netlink { message, flags: NLM_F_REQUEST | NLM_F_ACK, forgiven: GONE }
     }
@@ -123,7 +122,7 @@ impl Request {
     }
 }
 
-/// What the kernel answers when the object of a deletion, or the link it was on, is gone.
+/// Errnos of the kernel when the object of a deletion, or its link, is gone.
 pub const GONE: &[i32] =
     &[libc_errno::ENOENT, libc_errno::ESRCH, libc_errno::ENODEV, libc_errno::EADDRNOTAVAIL];
 
@@ -136,22 +135,22 @@ mod libc_errno {
     pub(super) const EADDRNOTAVAIL: i32 = Errno::EADDRNOTAVAIL as i32;
 }
 
-/// Why an operation has no encoding.
+/// Reason why an operation cannot be encoded.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// It names a link that the namespace does not hold.
+    /// The operation names a link that does not exist in the namespace.
     #[error("link `{0}` does not exist")]
     LinkNotFound(SmolStr),
-    /// The link is there already, is not ours, and cannot become what is asked for.
-    #[error("link `{0}` is there already, made by somebody else, and cannot be changed into this")]
+    /// A link of this name exists, is not ours, and cannot be changed into the requested one.
+    #[error("link `{0}` is there already, not made by the agent, and cannot be changed into this")]
     OthersLink(SmolStr),
-    /// The engine handed over a key of a kind that this transport does not carry out.
+    /// No transport carries out operations on this kind of key.
     #[error("no codec for {0}")]
     NoCodec(String),
 }
 
-/// A key and what is observed of it; `None`: it is not there.
+/// A key with its observed value; `None` when the object does not exist.
 pub type Observation = (Key, Option<SharedValue>);
 
 /// Encoding of one kind of value.
@@ -161,10 +160,10 @@ pub trait Codec {
 
     /// The requests that carry out `op`.
     ///
-    /// Takes note in `links` of links that the requests make or remove.
+    /// Records in `links` the links that the requests create or remove.
     ///
     /// # Errors
-    /// When it refers to a link that is neither there nor on its way.
+    /// When the operation refers to a link that neither exists nor is being created.
     fn encode(
         &self,
         op: Op<'_, Self::Value>,
@@ -173,8 +172,7 @@ pub trait Codec {
 }
 
 impl<'a, V: 'static> Op<'a, V> {
-    /// The engine's operation with its values as what they are; `None` when it lacks one or they
-    /// are of another type.
+    /// The engine's operation with typed values; `None` when a value is missing or has another type.
     pub fn of(operation: &'a Operation) -> Option<Self> {
         fn typed<V: 'static>(value: Option<&SharedValue>) -> Option<&V> {
             value?.as_any().downcast_ref()

@@ -1,4 +1,4 @@
-//! Polled state: counters and clocks, read when somebody asks.
+//! Polled state: counters and clocks, read on demand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,10 +12,10 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::transport::rtnetlink::{Command, Line, LinkCounters};
 
-/// Readers that ask within this time of one another share one reading.
+/// Age up to which a reading is shared: readers that ask within this time of one another get the same one.
 const SHARED_FOR: Duration = Duration::from_millis(20);
 
-/// Reads the leaves that change without an event, once for all readers of the same moment.
+/// Reads the leaves that change without an event, once for all readers that ask at the same time.
 #[derive(Debug)]
 pub struct Collector {
     line: Line,
@@ -23,10 +23,10 @@ pub struct Collector {
     latest: Mutex<Option<Reading>>,
 }
 
-/// Leaves of the native schema and what they hold.
+/// Leaves of the native schema with their values.
 pub type Leaves = Arc<Vec<(InstancePath, Value)>>;
 
-/// What a leaf counts.
+/// Accessor of one counter in the kernel's statistics.
 type Counter = fn(&Stats64) -> u64;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Reading {
     leaves: Leaves,
 }
 
-/// Where the polled leaves are. What the schema lacks is left out.
+/// Schema nodes of the polled leaves. Nodes that the schema lacks are left out.
 #[derive(Debug)]
 struct Nodes {
     current_datetime: Option<InstancePath>,
@@ -45,9 +45,8 @@ struct Nodes {
     leaves: Vec<(NodeId, Counter)>,
 }
 
-/// Leaves below `interface/state/counters`, and what they count. `rx_packets` counts multicast,
-/// too. What Linux does not count per link (unicast and multicast sent, unknown protocols) is left
-/// out rather than made up.
+/// Leaves below `interface/state/counters`, and the kernel counter of each. `rx_packets` includes multicast. Linux
+/// has no per-link counters for unicast and multicast sent or for unknown protocols, so those leaves are left out.
 const COUNTERS: [(&str, Counter); 11] = [
     ("in-octets", |stats| stats.rx_bytes),
     ("in-pkts", |stats| stats.rx_packets),
@@ -87,11 +86,11 @@ impl Collector {
     async fn counters(&self) -> Vec<LinkCounters> {
         let (answer_tx, answer) = oneshot::channel();
         self.line.command(Command::Counters(answer_tx));
-        answer.await.unwrap_or_default() // none when the transport has ended
+        answer.await.unwrap_or_default() // empty when the transport has ended
     }
 
-    /// When the kernel started, nanoseconds since 1970. It does not change while the agent runs, so
-    /// it is no polled leaf. `None` when the kernel does not tell (`btime` in proc_stat(5)).
+    /// Boot time of the kernel, nanoseconds since 1970. Constant while the agent runs, hence not polled. `None`
+    /// when the kernel does not report it (`btime` in proc_stat(5)).
     pub fn boot_time_ns() -> Option<u64> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;

@@ -1,11 +1,11 @@
-//! Gives the kernel the host name, from this process or from a helper that can do nothing else.
+//! Sets the host name, in this process or through a helper without other permissions.
 //!
-//! `sethostname` needs CAP_SYS_ADMIN, which stands for a hundred other things. Capabilities belong to threads, and the
-//! threads of a process share their memory, so a thread that kept it would keep it for whoever takes over any other. A
-//! process of its own is not reached that way: it reads a name from a socket, writes it, and answers with an errno.
+//! `sethostname` needs CAP_SYS_ADMIN, which permits a hundred other things. Capabilities belong to threads, but
+//! the threads of a process share memory: an attacker who controls one could use the capability of another. A
+//! separate process is out of reach. It reads names from a socket, sets them, and answers with an errno.
 //!
-//! Absent on purpose: the UTS namespace of a managed network namespace. It is made by the thread that writes there, and
-//! an agent with `--netns` keeps the capability for as long as it runs.
+//! Absent on purpose: the UTS namespace of a managed network namespace. The thread that works there creates it, so
+//! an agent with `--netns` keeps the capability as long as it runs.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -15,42 +15,42 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-/// Octets of a host name that the kernel takes (`__NEW_UTS_LEN`).
+/// Longest host name that the kernel accepts, in octets (`__NEW_UTS_LEN`).
 const MAX_NAME: usize = 64;
-/// How long the helper gets for one name: it makes one system call.
+/// Time limit of the helper for one name; it makes one system call.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Writes the host name into the UTS namespace; clones share the way to do so.
+/// Sets the host name in the UTS namespace. Clones share the connection.
 #[derive(Clone, Debug, Default)]
 pub enum HostnameWriter {
-    /// The calling thread writes it.
+    /// The calling thread makes the system call.
     #[default]
     Direct,
-    /// A helper at the other end writes it.
+    /// A helper process makes it.
     Helper(Arc<Mutex<UnixStream>>),
 }
 
 impl HostnameWriter {
-    /// Asks a helper at the other end of this socket.
+    /// Connects to the helper at the other end of this socket.
     ///
     /// # Errors
-    /// When the socket takes no time limit.
+    /// When the time limit cannot be set on the socket.
     pub fn helper(socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Self::Helper(Arc::new(Mutex::new(socket))))
     }
 
-    /// The socket to the helper, for a successor of this process.
+    /// Duplicates the socket to the helper, for a successor of this process.
     ///
     /// # Errors
-    /// When there can be no more file descriptors.
+    /// When there are no more file descriptors.
     pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
         let Self::Helper(socket) = self else { return Ok(None) };
         let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
         socket.try_clone().map(|socket| Some(socket.into()))
     }
 
-    /// Gives the kernel the name.
+    /// Sets the host name.
     ///
     /// # Errors
     /// When the kernel refuses it, or the helper has ended.
@@ -60,10 +60,10 @@ impl HostnameWriter {
             Self::Helper(socket) => {
                 let mut socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
                 let errno = ask(&mut socket, name).map_err(|error| {
-                    // An answer that comes late is not to be taken for that to the next name.
+                    // A late answer must not be taken for the answer to the next name.
                     let _ended_already = socket.shutdown(std::net::Shutdown::Both);
                     let message = format!(
-                        "the helper that names the host does not answer ({error}): restart the agent"
+                        "the helper that sets the host name does not answer ({error}): restart the agent"
                     );
                     io::Error::new(error.kind(), message)
                 })?;
@@ -73,7 +73,7 @@ impl HostnameWriter {
     }
 }
 
-/// One octet for the length, then the name; the answer is an errno in four octets, least significant first, or zero.
+/// Sends the length in one octet, then the name. The answer is an errno in four octets, little-endian, or zero.
 fn ask(socket: &mut UnixStream, name: &str) -> io::Result<i32> {
     let Ok(length) = u8::try_from(name.len()) else { return Ok(Errno::EINVAL as i32) };
     socket.write_all(&[&[length], name.as_bytes()].concat())?;
@@ -82,10 +82,10 @@ fn ask(socket: &mut UnixStream, name: &str) -> io::Result<i32> {
     Ok(i32::from_le_bytes(answer))
 }
 
-/// The helper's loop: gives the kernel each name that comes. Ends with the other side.
+/// Main loop of the helper: sets each name that it reads, until the peer closes the socket.
 ///
 /// # Errors
-/// When the other side ends within a name.
+/// When the peer closes the socket within a name.
 pub fn serve(mut names: impl Read, mut answers: impl Write) -> io::Result<()> {
     let mut length = [0];
     while names.read(&mut length)? == 1 {

@@ -1,14 +1,13 @@
-//! What Holdfast manages on a Linux network box, and how it reaches it.
+//! Management of a Linux network box: the objects, and access to the kernel and to files.
 //!
-//! Start at [`objects`] for how an entry of the native model becomes a typed value of [`values`] and
-//! how state goes back up, at [`descriptors`] for what the engine knows of each kind and how an
-//! operation on it becomes requests ([`codec`]), at [`transport`] for what carries them out. [`probe`] asks
-//! other hosts, beside all that. Everything but the transports and the sockets of probes is pure: no socket, file, clock or lock.
+//! Start at [`objects`] for the conversion between entries of the native model and the typed values of [`values`],
+//! at [`descriptors`] for the engine's view of each kind and the encoding of its operations ([`codec`]), at
+//! [`transport`] for the threads that carry requests out. [`probe`] implements ping and traceroute, independently
+//! of all that. Everything but the transports and the sockets of probes is pure: no socket, file, clock or lock.
 //!
-//! Absent on purpose: decisions about order or retries (the engine's), and the deletion of anything
-//! that does not carry our mark.
-//! When a request fails, its operation fails with the kernel's own words; a creation of several
-//! requests is taken back.
+//! Absent on purpose: decisions about order or retries (the engine's), and the deletion of anything that does not
+//! carry our mark. When a request fails, its operation fails with the kernel's message; a creation of several
+//! requests is rolled back.
 #![warn(missing_docs)]
 
 pub mod codec;

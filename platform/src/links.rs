@@ -6,19 +6,18 @@ use smol_str::SmolStr;
 
 use crate::values::{Link, OperState};
 
-/// Indices that this agent gives to links it makes start here: high enough never to meet the
-/// ones the kernel hands out by counting from 1.
+/// Indices for links that this agent creates start here, far above those that the kernel assigns by counting from
+/// 1.
 pub const FIRST_OUR_INDEX: u32 = 1_000_000;
 
 /// Highest index the kernel accepts (`ifi_index` is signed).
 const LAST_INDEX: u32 = i32::MAX as u32;
 
-/// The links of one namespace: what the kernel showed, and what was reserved for requests that
-/// are on their way to it.
+/// The links of one namespace: those that the kernel showed, and reservations for requests in progress.
 ///
-/// A transport owns one, feeds it everything it sees ([`Self::observe`], [`Self::forget`]) and
-/// lends it to the codecs. Encoding the creation of a link reserves its index, so that later
-/// operations of the same batch can name it before the kernel has answered.
+/// A transport owns one, reports all messages to it ([`Self::observe`], [`Self::forget`]) and lends it to the
+/// codecs. Encoding the creation of a link reserves its index, so that later operations of the same batch can
+/// refer to it before the kernel has answered.
 #[derive(Clone, Debug, Default)]
 pub struct LinkIndex {
     by_name: HashMap<SmolStr, u32>,
@@ -29,11 +28,11 @@ pub struct LinkIndex {
 #[derive(Clone, Debug)]
 struct Entry {
     name: SmolStr,
-    /// It carries our mark, or will when the creation on its way is done.
+    /// The link carries our mark, or will when its creation is complete.
     ours: bool,
-    /// The mark was put on by a request whose echo may still be on its way.
+    /// A request has set the mark, and its notification may still be outstanding.
     marked: bool,
-    /// The kernel showed the mark.
+    /// The kernel has shown the mark.
     mark_seen: bool,
     oper: OperState,
     last_change_ns: u64,
@@ -45,17 +44,17 @@ impl LinkIndex {
         Self::default()
     }
 
-    /// The index of the link of this name.
+    /// Index of the link with this name.
     pub fn index(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    /// The name of the link of this index.
+    /// Name of the link with this index.
     pub fn name(&self, index: u32) -> Option<&SmolStr> {
         self.by_index.get(&index).map(|entry| &entry.name)
     }
 
-    /// The operational state in which the link of this index was seen last.
+    /// Last seen operational state of the link with this index.
     pub(crate) fn oper(&self, index: u32) -> Option<OperState> {
         self.by_index.get(&index).map(|entry| entry.oper)
     }
@@ -65,13 +64,13 @@ impl LinkIndex {
         self.index(name).is_some_and(|index| self.by_index[&index].ours)
     }
 
-    /// Takes note of a link that the kernel showed, and completes its facts: the time of its last
-    /// change of operational state is known by watching alone.
+    /// Records a link that the kernel showed, and completes its facts: the kernel does not report when the
+    /// operational state last changed.
     ///
-    /// A link that carried our mark goes on being ours when somebody takes it off: no other link gets its index.
+    /// A link that carried our mark stays ours when another program removes the mark, because no other link gets
+    /// its index.
     ///
-    /// A link that got another name is known by the new one afterwards; the old name, whose key is
-    /// gone, is returned.
+    /// A renamed link is known by its new name afterwards; the old name, whose key is gone, is returned.
     pub fn observe(&mut self, link: &mut Link, time_ns: u64) -> Option<SmolStr> {
         let facts = link.facts.as_mut()?;
         let earlier = self.by_index.get(&facts.index);
@@ -88,7 +87,7 @@ impl LinkIndex {
         facts.ours = mark_seen;
         let entry = Entry {
             name: link.name.clone(),
-            // The kernel tells of a new link before it tells of its mark.
+            // The kernel announces a new link before its mark.
             ours: facts.ours || marked,
             marked,
             mark_seen,
@@ -103,7 +102,7 @@ impl LinkIndex {
         renamed
     }
 
-    /// Takes note that a link is gone; returns the name it had.
+    /// Records that a link is gone; returns its name.
     pub fn forget(&mut self, index: u32) -> Option<SmolStr> {
         let entry = self.by_index.remove(&index)?;
         if self.by_name.get(&entry.name) == Some(&index) {
@@ -112,23 +111,22 @@ impl LinkIndex {
         Some(entry.name)
     }
 
-    /// Forgets the links that the predicate does not hold for: a complete list shows them no longer.
+    /// Removes the links that the predicate rejects, because a complete list did not contain them.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         self.by_index.retain(|index, _| keep(*index));
         self.by_name.retain(|_, index| keep(*index));
     }
 
-    /// Forgets a link by name: its deletion is on its way, or its creation failed.
+    /// Removes a link by name, when its deletion was sent or its creation failed.
     pub fn forget_name(&mut self, name: &str) {
         if let Some(index) = self.by_name.remove(name) {
             self.by_index.remove(&index);
         }
     }
 
-    /// Reserves an index for a link whose creation is on its way.
+    /// Reserves an index for a link that is about to be created.
     ///
-    /// `ours` says whether the request also puts our mark on it; the far end of a pair whose entry
-    /// was not configured gets none.
+    /// `ours` says that the request also sets our mark; the far end of a pair gets none unless it is configured.
     pub fn reserve(&mut self, name: &str, ours: bool) -> u32 {
         let mut index = self.last_reserved.clamp(FIRST_OUR_INDEX, LAST_INDEX - 1) + 1;
         while self.by_index.contains_key(&index) {
@@ -148,7 +146,7 @@ impl LinkIndex {
         index
     }
 
-    /// Takes note that our mark is being put on a link.
+    /// Records that our mark is being set on a link.
     pub fn mark(&mut self, name: &str) {
         if let Some(entry) = self.index(name).and_then(|index| self.by_index.get_mut(&index)) {
             (entry.ours, entry.marked) = (true, true);
@@ -192,10 +190,10 @@ mod tests {
             known(&links, &["eth0", "eth1"], &[2, 3]),
             (vec![Some(2), Some(3)], vec![text("eth0"), text("eth1")])
         );
-        // The same name on another link: the old one is gone, whether or not anybody said so.
+        // When another link has the name, the old one is gone, even without a message.
         links.observe(&mut shown("eth0", 7, OperState::Up), 2);
         assert_eq!(known(&links, &["eth0"], &[2, 7]), (vec![Some(7)], vec![None, text("eth0")]));
-        // Two links change names, one after the other.
+        // Two links swap their names, one after the other.
         links.observe(&mut shown("tmp", 7, OperState::Up), 3);
         links.observe(&mut shown("eth0", 3, OperState::Up), 3);
         links.observe(&mut shown("eth1", 7, OperState::Up), 3);
@@ -245,12 +243,12 @@ mod tests {
             links.observe(&mut link, 1);
             assert_eq!((link.is_ours(), link.lacks_mark()), want, "{index} {marked}");
         }
-        // The index is another link's once the link is gone.
+        // The index may be reused once the link is gone.
         links.forget(3);
         let mut next = shown("v3", 3, OperState::Up);
         links.observe(&mut next, 2);
         assert_eq!((next.is_ours(), next.lacks_mark()), (false, false));
-        // A link that is being made has no mark yet, and has lost none.
+        // A link that is being created has no mark yet, so it has not lost one.
         let index = links.reserve("v9", true);
         let mut new = shown("v9", index, OperState::Down);
         links.observe(&mut new, 3);

@@ -1,8 +1,8 @@
-//! The network namespace that is managed.
+//! The managed network namespace.
 //!
-//! The agent's own sockets (gNMI and the like) stay where it was started; the threads that work on
-//! the managed kernel enter the namespace once, for good. A private UTS namespace goes with it, so
-//! that a hostname given to the box under management does not rename the machine around it.
+//! The agent's own sockets (gNMI and others) stay where it was started; the threads that work on the managed
+//! kernel enter the namespace once and never leave it. They also get a private UTS namespace, so that the
+//! configured hostname does not rename the machine that the agent runs on.
 
 use std::fs::File;
 use std::io;
@@ -11,39 +11,39 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// Where `ip netns add NAME` keeps its namespaces.
+/// Folder in which `ip netns add NAME` keeps its namespaces.
 const NAMED_NAMESPACES: &str = "/run/netns";
 
-/// The namespaces to work in.
+/// Choice of the namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NetnsSetting {
-    /// Those the agent was started in.
+    /// Those in which the agent was started.
     #[default]
     Current,
     /// A name as `ip netns` knows it, or the path of a namespace file.
     Given(String),
 }
 
-/// Why a namespace cannot be managed.
+/// Reason for not managing a namespace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetnsError {
-    /// There is none of that name.
+    /// The namespace does not exist.
     #[error(
         "network namespace `{given}` does not exist: {path} is missing (`ip netns add NAME` makes one)"
     )]
     NotFound {
-        /// As it was given.
+        /// Name or path from the setting.
         given: String,
-        /// Where it was looked for.
+        /// File that should exist.
         path: PathBuf,
     },
-    /// Its file cannot be opened.
+    /// The namespace file cannot be opened.
     #[error("cannot open network namespace {path}")]
     Open {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The file is not a namespace.
@@ -52,7 +52,7 @@ pub enum NetnsError {
         /// The file.
         path: PathBuf,
     },
-    /// No permission to enter it.
+    /// Entering is not permitted.
     #[error(
         "cannot enter network namespace {path}: that needs CAP_SYS_ADMIN; run the agent as root, \
          or start it inside the namespace and leave --netns out"
@@ -61,38 +61,38 @@ pub enum NetnsError {
         /// The file.
         path: PathBuf,
     },
-    /// Another reason not to enter it.
+    /// Entering failed for another reason.
     #[error("cannot enter network namespace {path}")]
     Enter {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// No thread to work in it.
+    /// The thread for the namespace cannot be started.
     #[error("cannot start a thread for the managed namespace")]
     Thread {
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// No private UTS namespace.
+    /// A private UTS namespace cannot be created.
     #[error(
         "cannot make a UTS namespace for the managed box: that needs CAP_SYS_ADMIN; run the agent as root"
     )]
     Uts {
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
-/// A namespace that threads can enter; by default the one that they are in.
+/// A namespace that threads can enter; by default the present one.
 #[derive(Debug, Default)]
 pub struct Netns {
     given: Option<(PathBuf, File)>,
 }
 
 impl Netns {
-    /// Opens what the setting names; no thread has entered it yet.
+    /// Opens the namespace of the setting, without entering it.
     ///
     /// # Errors
     /// When there is no such namespace, or it cannot be opened.
@@ -110,10 +110,10 @@ impl Netns {
         }
     }
 
-    /// Moves the calling thread into the network namespace; it is to stay there until it ends.
+    /// Moves the calling thread into the network namespace, where it has to stay.
     ///
     /// # Errors
-    /// When that is not permitted, or the file is not a network namespace.
+    /// When this is not permitted, or the file is not a network namespace.
     pub fn enter(&self) -> Result<(), NetnsError> {
         let Some((path, file)) = &self.given else { return Ok(()) };
         setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
@@ -123,11 +123,11 @@ impl Netns {
         })
     }
 
-    /// Gives the calling thread a UTS namespace of its own, when a namespace was named: the
-    /// hostname follows the network namespace.
+    /// Gives the calling thread a UTS namespace of its own when a network namespace was named, so that its
+    /// hostname is separate too.
     ///
     /// # Errors
-    /// When that is not permitted.
+    /// When this is not permitted.
     pub fn enter_uts(&self) -> Result<(), NetnsError> {
         match self.given {
             None => Ok(()),
@@ -137,7 +137,7 @@ impl Netns {
     }
 }
 
-/// What has a slash is a path, anything else a name.
+/// Path of the namespace file: the setting itself if it has a slash, else a name in [`NAMED_NAMESPACES`].
 fn path_of(given: &str) -> PathBuf {
     if given.contains('/') { PathBuf::from(given) } else { Path::new(NAMED_NAMESPACES).join(given) }
 }

@@ -16,32 +16,32 @@ use crate::transport::texts::{self, Place, Texts};
 use crate::transport::{Events, Query, RTNETLINK, RtnetlinkError, SYSCTL, Transport, mailbox};
 use crate::vault::Vault;
 
-/// Which box is managed.
+/// Choice of the managed box.
 #[derive(Clone, Debug)]
 pub struct PlatformSettings {
-    /// The namespaces its network and host name are in.
+    /// Namespaces of its network and host name.
     pub netns: NetnsSetting,
-    /// The folder that stands for its `/` where files are written.
+    /// Folder below which files are written; `/` for the box itself.
     pub root: PathBuf,
-    /// The part that gives the kernel the host name; with a namespace, the thread that has entered it.
+    /// Writer of the host name. With a namespace, the thread that entered it writes the name instead.
     pub hostname: HostnameWriter,
-    /// Where secrets are found when they are written.
+    /// Source of secrets that operations write.
     pub vault: Arc<dyn Vault>,
 }
 
-/// Why a box cannot be managed.
+/// Reason why a box cannot be managed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlatformError {
-    /// Its namespace cannot be entered.
+    /// The namespace cannot be entered.
     #[error(transparent)]
     Netns(#[from] NetnsError),
-    /// Its network cannot be managed.
+    /// The network cannot be managed.
     #[error(transparent)]
     Rtnetlink(#[from] RtnetlinkError),
 }
 
-/// The transports of one box. Dropping it lets what was submitted end, then stops them.
+/// All transports of one box. Dropping it completes the submitted operations, then stops the transports.
 #[derive(Debug)]
 pub struct Platform {
     rtnetlink: Rtnetlink,
@@ -50,8 +50,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Starts the transports and a first complete report: an [`Event::Retrieved`] of everything is
-    /// the first of that kind among the events.
+    /// Starts the transports and a first complete report, which arrives as the first [`Event::Retrieved`] of
+    /// everything.
     ///
     /// # Errors
     /// When the namespace does not exist, or managing it is not permitted.
@@ -61,7 +61,7 @@ impl Platform {
         Self::start_with(settings, Codecs::default(), None)
     }
 
-    /// `receive_buffer`: octets for announcements of the kernel; `None` for as much as can be had.
+    /// `receive_buffer` is the size for kernel notifications in octets; `None` for the largest possible.
     pub(crate) fn start_with(
         settings: &PlatformSettings,
         codecs: Codecs,
@@ -83,12 +83,12 @@ impl Platform {
         Ok((platform, events))
     }
 
-    /// Asks the hosts around this box.
+    /// Ping and traceroute from this box.
     pub fn probes(&self) -> Probes {
         self.probes.clone()
     }
 
-    /// Reads the polled leaves of this box, as nodes of the native schema.
+    /// Reader of the polled leaves, as nodes of the native schema.
     pub fn collector(&self, native: &Schema) -> Collector {
         Collector::new(native, self.rtnetlink.line().clone())
     }
@@ -122,14 +122,14 @@ impl Transport for Platform {
         }
     }
 
-    /// The texts are read first, and nothing more is written until the whole report is out: so no
-    /// fact in it is older than a completion that was reported before it.
+    /// Reads the texts first, and writes nothing until the report is complete. So no fact in it is older than a
+    /// completion that was reported before it.
     fn retrieve(&mut self) {
         let line = self.rtnetlink.line().clone();
         self.texts.command(texts::Command::Retrieve(Box::new(move |others| {
             let (done, ended) = std::sync::mpsc::channel();
             line.command(rtnetlink::Command::Retrieve { others, done });
-            let _ = ended.recv(); // an error, always: the sender is dropped when it is done
+            let _ = ended.recv(); // always an error: the sender is dropped at the end
         })));
     }
 }

@@ -125,7 +125,7 @@ async fn a_link_that_somebody_else_made_in_place_of_ours_is_left_alone() {
     let refused = client.update("holdfast_native:/interfaces/interface[name=x0]", pair).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("made by somebody else"), "{refused}");
+    assert!(refused.message().contains("not made by the agent"), "{refused}");
 
     let bridge = json!({"type": "bridge", "enabled": true});
     client.update("holdfast_native:/interfaces/interface[name=br0]", bridge).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_link_that_somebody_else_made_in_place_of_ours_is_left_alone() {
     net.ip("link set br0 alias theirs");
     let theirs = net.link("br0");
     agent.restart().await;
-    eventually("it says so", || agent.show("values").contains("made by somebody else")).await;
+    eventually("it says so", || agent.show("values").contains("not made by the agent")).await;
     assert_eq!(net.link("br0"), theirs);
     net.ip("link del br0");
     eventually("the bridge is there", || {

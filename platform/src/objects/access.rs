@@ -1,4 +1,4 @@
-//! Users and the gRPC server as values, and their state.
+//! Conversion of users and the gRPC server, and their state.
 
 use std::net::IpAddr;
 
@@ -14,24 +14,24 @@ const DEFAULT_PROFILE: &str = "system_default_profile";
 /// The one gRPC server of the agent (the default of its name in OpenConfig).
 pub const GRPC_SERVER: &str = "DEFAULT";
 
-/// Where the gRPC server is reached.
+/// Listening addresses and services of the gRPC server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listening {
-    /// The addresses it listens on.
+    /// Addresses that the server listens on.
     pub addresses: Vec<IpAddr>,
-    /// Its TCP port.
+    /// TCP port.
     pub port: u16,
-    /// Short names of the families of services it has: `gnmi`, `gnoi`.
+    /// Short names of the offered service families: `gnmi`, `gnoi`.
     pub services: Vec<&'static str>,
 }
 
-/// The TLS profiles that the gRPC server may be bound to.
+/// TLS profiles to which the gRPC server may be bound.
 pub trait Profiles: std::fmt::Debug + Send + Sync {
-    /// Why it may not be bound to the profile of this id.
+    /// Reason why the server may not be bound to this profile, if there is one.
     fn refusal(&self, id: &str) -> Option<String>;
 }
 
-/// Of a box without other profiles.
+/// Profiles of a box that has only the default one.
 #[derive(Debug)]
 pub(super) struct DefaultProfile;
 
@@ -71,12 +71,12 @@ impl Registry {
         let path = self.in_system(nodes.entry, &user.name);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &user.name);
-        // The role was a name of the model when the value was made.
+        // The role was checked against the model when the value was made.
         leaves.put(nodes.state_role, Value::Enum(Name::of(&user.role)));
         leaves.entry(path)
     }
 
-    /// The state of the gRPC server, which is there whether or not anything of it is configured.
+    /// State of the gRPC server, which exists even without any configuration.
     pub fn server_state(&self, listening: &Listening) -> StateEntry {
         let nodes = &self.nodes.server;
         let path = self.in_system(nodes.entry, GRPC_SERVER);

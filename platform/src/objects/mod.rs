@@ -1,8 +1,8 @@
-//! Objects of the native model as values.
+//! Conversion of native objects to values and back.
 //!
-//! Start at [`Registry::value`]: one entry of the native tree, all of its own leaves, becomes one
-//! typed value and its key. What a value cannot say is refused with the path and the reason. What
-//! the values amount to is read the other way, in [`state`].
+//! Start at [`Registry::value`]: one entry of the native tree with all its own leaves becomes a typed value and
+//! its key. Configuration that no value can express is refused with path and reason. The reverse, from values to
+//! state leaves, is in [`state`].
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -34,23 +34,23 @@ pub use route::DEFAULT_INSTANCE;
 /// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
 const MAX_HOSTNAME_OCTETS: usize = 64;
 
-/// Why an object of the configuration has no value.
+/// Reason why a configured object has no value.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct ObjectError {
     /// The leaf or entry at fault, in the native tree.
     pub path: InstancePath,
-    /// What is wrong with it.
+    /// Problem found.
     pub reason: String,
-    /// Only a mandatory leaf is missing: whoever holds it may still come.
+    /// True when only a mandatory leaf is missing, which another configuration layer may still supply.
     pub incomplete: bool,
 }
 
-/// Makes values of native objects, and native state of values.
+/// Converts native objects to values, and values to native state.
 #[derive(Clone, Debug)]
 pub struct Registry {
     nodes: Nodes,
-    /// Where the names of TLS profiles are looked up.
+    /// TLS profiles that may be referred to.
     profiles: Arc<dyn Profiles>,
 }
 
@@ -63,15 +63,15 @@ impl Registry {
         Ok(Self { nodes: Nodes::find(native)?, profiles: Arc::new(access::DefaultProfile) })
     }
 
-    /// The same with TLS profiles beside the default one.
+    /// Replaces the TLS profiles that may be referred to.
     pub fn with_profiles(self, profiles: Arc<dyn Profiles>) -> Self {
         Self { profiles, ..self }
     }
 
-    /// The value of one native object and its key: `path` is its entry, `branch` what stands in it.
+    /// Converts one native object to its key and value: `path` is its entry, `branch` the content of that entry.
     ///
     /// # Errors
-    /// When no value can say what the object asks for; names the leaf at fault.
+    /// When no value can express the object. The error names the leaf at fault.
     pub fn value(
         &self,
         path: &InstancePath,
@@ -98,10 +98,10 @@ impl Registry {
         Ok((key, value))
     }
 
-    /// The key of the native object at `path`, for one that is gone.
+    /// Key of the native object at `path`, for an object that was removed.
     ///
     /// # Errors
-    /// When the path is none of an object, or a key in it is not what its leaf says.
+    /// When the path is not that of an object, or a key in it cannot be parsed.
     pub fn key(&self, path: &InstancePath) -> Result<Key, ObjectError> {
         let branch: Branch<()> = Branch::default();
         let entry = Entry::of(path, &branch);
@@ -126,11 +126,11 @@ impl Registry {
         })
     }
 
-    /// Refuses a value that the object of the same key in the kernel contradicts: a link of one
-    /// kind does not become one of another, unless we made it, nor does one of other fixed parameters.
+    /// Refuses a value that conflicts with a kernel object of the same key: the kind and fixed parameters of a
+    /// link can change only if we created it.
     ///
     /// # Errors
-    /// Names the leaf that would have to change.
+    /// With the leaf that would have to change.
     pub fn admit(
         &self,
         path: &InstancePath,
@@ -146,7 +146,7 @@ impl Registry {
         let (name, kind, has) = (&link.name, link.kind.name(), shown.kind.name());
         let (path, reason) = if link.kind.same_kind(&shown.kind) {
             let reason = format!(
-                "link `{name}` exists, made by somebody else, and nobody can change what distinguishes it as a {kind} link"
+                "link `{name}` exists, not made by the agent, and the parameters of a {kind} link cannot be changed"
             );
             (path.clone(), reason)
         } else {
@@ -212,10 +212,10 @@ impl Registry {
     }
 }
 
-/// The type of an IPv4 address that is not the first of its prefix.
+/// Type of an IPv4 address that is not the first of its prefix.
 const SECONDARY: &str = "SECONDARY";
 
-/// The type of an IPv6 address, as OpenConfig spells it.
+/// OpenConfig's type of an IPv6 address.
 fn ipv6_type(ip: IpAddr) -> &'static str {
     match ip {
         IpAddr::V6(ip) if ip.is_unicast_link_local() => "LINK_LOCAL_UNICAST",
@@ -223,7 +223,7 @@ fn ipv6_type(ip: IpAddr) -> &'static str {
     }
 }
 
-/// The type of an address that the kernel shows.
+/// OpenConfig's type of an observed address.
 fn address_type(address: &Address) -> &'static str {
     match Family::of(address.ip) {
         Family::V4 if address.secondary => SECONDARY,
@@ -232,7 +232,7 @@ fn address_type(address: &Address) -> &'static str {
     }
 }
 
-/// Why no host can have this address.
+/// Reason why a host cannot have this address.
 fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
     match ip {
         _ if ip.is_unspecified() => Some("the unspecified one"),
@@ -242,7 +242,7 @@ fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Which object a path leads to, with the names of what it is in.
+/// Kind of object that a path leads to, with the keys of its ancestors.
 enum Object<'a> {
     System,
     User(&'a SmolStr),
@@ -304,11 +304,11 @@ fn only_text(keys: &Keys) -> Option<&SmolStr> {
     }
 }
 
-/// One object's entry, or one in it, as values are read from it.
+/// Entry of an object, or of a list within it, while its leaves are converted.
 struct Entry<'a, M> {
-    /// The object's.
+    /// Path of the object.
     path: &'a InstancePath,
-    /// List and keys of an entry in the object. Only who has to name it makes a path of them.
+    /// List and keys of an entry within the object. A path is built only for error messages.
     inner: Option<(NodeId, &'a Keys)>,
     branch: &'a Branch<M>,
 }
@@ -318,12 +318,12 @@ impl<'a, M> Entry<'a, M> {
         Self { path, inner: None, branch }
     }
 
-    /// An entry of a list in this object.
+    /// An entry of a list within this object.
     fn inner(&self, list: NodeId, keys: &'a Keys, branch: &'a Branch<M>) -> Self {
         Self { path: self.path, inner: Some((list, keys)), branch }
     }
 
-    /// Where it stands.
+    /// Full path of the entry.
     fn place(&self) -> InstancePath {
         match self.inner {
             None => self.path.clone(),
@@ -339,7 +339,7 @@ impl<'a, M> Entry<'a, M> {
         text(self.value(leaf)?)
     }
 
-    /// The entries of a leaf-list.
+    /// Values of a leaf-list.
     fn texts(&self, leaf: NodeId) -> Vec<SmolStr> {
         match self.value(leaf) {
             Some(Value::List(values)) => values.iter().filter_map(text).collect(),
@@ -358,7 +358,7 @@ impl<'a, M> Entry<'a, M> {
         }
     }
 
-    /// A leaf whose text has a type of its own here.
+    /// Parses a leaf's text as a type of its own.
     fn parsed<T: FromStr<Err: std::fmt::Display>>(
         &self,
         leaf: NodeId,
@@ -373,7 +373,7 @@ impl<'a, M> Entry<'a, M> {
         only_text(self.inner.map(|(_, keys)| keys).or_else(own)?)
     }
 
-    /// The entry's only key.
+    /// Parses the only key of the entry.
     fn key_as<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ObjectError> {
         let text = self.key_text().ok_or_else(|| self.error("its key is no text"))?;
         text.parse().map_err(|error| self.error(format!("`{text}`: {error}")))

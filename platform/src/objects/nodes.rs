@@ -1,15 +1,15 @@
-//! The nodes of the native model that values are made of, found once by their paths.
+//! Schema nodes that values are made of, looked up once by their paths.
 
 use holdfast_config::{NodeId, Schema};
 
 use crate::values::Family;
 
-/// The native model lacks a node that this platform builds on.
+/// The native model lacks a node that this platform needs.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the native model has no node {0}")]
 pub struct ModelError(pub String);
 
-/// Declares a struct of nodes and how each is found below a path.
+/// Declares a struct of nodes with the path of each below a common one.
 macro_rules! nodes {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $path:literal),* $(,)? }) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! How the agent holds the box to its configuration, as values.
+//! Conversion of the reconciliation settings.
 
 use smol_str::SmolStr;
 

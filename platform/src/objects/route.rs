@@ -1,4 +1,4 @@
-//! `network-instance`, `static` and `route` entries as values.
+//! Conversion of `network-instance`, `static` and `route` entries.
 
 use std::net::IpAddr;
 
@@ -108,7 +108,7 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
     }
 }
 
-/// What is wrong with the next hops together.
+/// First conflict among the next hops of a route.
 fn fault(route: &StaticRoute) -> Option<String> {
     let metric = |hop: &NextHop| KernelRoute::kernel_metric(route.prefix, hop.metric);
     for (at, hop) in route.next_hops.iter().enumerate() {

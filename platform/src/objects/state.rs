@@ -1,7 +1,7 @@
-//! What the kernel shows, as state leaves of the native model.
+//! State leaves of the native model, from observed values.
 //!
-//! The leaves of one key are those of no other key, so a reader keeps what it published of a key
-//! and publishes the difference when the key changes.
+//! Two keys never share a leaf, so a reader can keep the published leaves of a key and publish the difference when
+//! the key changes.
 
 use std::net::IpAddr;
 
@@ -21,16 +21,16 @@ use crate::values::{
 /// The state leaves of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
-    /// The native entry they are in, or what is above them outside of lists.
+    /// The native entry of the leaves, or outside of lists their parent.
     pub path: InstancePath,
-    /// The leaves, by where they stand.
+    /// Leaves by container.
     pub groups: Vec<StateGroup>,
 }
 
-/// Leaves that stand beside each other.
+/// Leaves of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateGroup {
-    /// The entry within that of the key, as the next hop of a route; `None`: its own.
+    /// List entry within that of the key, such as a next hop of a route; `None` for the key's own entry.
     pub entry: Option<Step>,
     /// Containers from that entry to the leaves.
     pub containers: SmallVec<[NodeId; 2]>,
@@ -39,7 +39,7 @@ pub struct StateGroup {
 }
 
 impl StateEntry {
-    /// Every leaf with its whole path.
+    /// Every leaf with its full path.
     pub fn leaves(&self) -> impl Iterator<Item = (InstancePath, &Value)> {
         let groups = self.groups.iter().map(|group| (group, group.branch(&self.path)));
         groups.flat_map(|(group, branch)| {
@@ -48,7 +48,7 @@ impl StateEntry {
         })
     }
 
-    /// Whether both have the same leaves, whatever their values.
+    /// True when both entries have the same leaves, with any values.
     pub fn has_leaves_of(&self, other: &Self) -> bool {
         let leaves = |entry: &Self| {
             let groups = entry.groups.iter();
@@ -60,21 +60,21 @@ impl StateEntry {
 }
 
 impl StateGroup {
-    /// The path of the branch that its leaves stand in, below that of its key.
+    /// Path of the container of the leaves, below that of the key.
     fn branch(&self, path: &InstancePath) -> InstancePath {
         let containers = self.containers.iter().copied().map(Step::node);
         InstancePath(path.0.iter().chain(&self.entry).cloned().chain(containers).collect())
     }
 }
 
-/// What the engine holds of one key.
+/// Values of one key in the engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planes<'a> {
-    /// What is wanted.
+    /// Intended value.
     pub intended: Option<&'a dyn holdfast_scheduler::Value>,
-    /// What was carried out last.
+    /// Value of the last completed operation.
     pub applied: Option<&'a dyn holdfast_scheduler::Value>,
-    /// What the system shows.
+    /// Observed value.
     pub observed: Option<&'a dyn holdfast_scheduler::Value>,
 }
 
@@ -93,11 +93,11 @@ impl<'a> Planes<'a> {
 }
 
 impl Registry {
-    /// The state leaves of one key; `None` when nothing of it is to be seen.
+    /// State leaves of one key; `None` when there is nothing to show.
     ///
-    /// Shows what is, not what was asked: leaves come from the observed plane wherever the kernel
-    /// shows the object. Objects without one of their own (a set of static routes) are shown as
-    /// applied. Links and addresses of others are shown, their routes are not.
+    /// Shows the actual state, not the configured one: leaves come from the observed value wherever the kernel
+    /// shows the object. Objects without a kernel object of their own (a set of static routes) are shown as
+    /// applied. Foreign links and addresses are shown, foreign routes are not.
     pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         match key.kind() {
             kinds::LINK => self.link_state(planes),
@@ -126,13 +126,13 @@ impl Registry {
         }
     }
 
-    /// All leaves that can be shown of an object whose state is what was applied, when that is what is wanted. Their
-    /// values mean nothing.
+    /// Every leaf that an object with this intended value could show once it is applied. The values of the leaves
+    /// have no meaning.
     pub fn most_of(&self, key: &Key, wanted: &dyn holdfast_scheduler::Value) -> Option<StateEntry> {
         let planes =
             Planes { intended: Some(wanted), applied: Some(wanted), observed: Some(wanted) };
         match key.kind() {
-            // Which link a next hop leaves by is for the kernel to say.
+            // The kernel decides by which link a next hop leaves.
             kinds::ROUTE => self.route_state(planes.applied()?, |hop| {
                 Some((hop.target != NextHopTarget::Drop).then(SmolStr::default))
             }),
@@ -140,7 +140,7 @@ impl Registry {
         }
     }
 
-    /// State of the system that no key stands for: `boot_time_ns` since 1970, and which agent runs.
+    /// System state without a key: boot time in nanoseconds since 1970, and the version of the agent.
     pub fn system_state(&self, boot_time_ns: u64, software_version: &str) -> StateEntry {
         let nodes = &self.nodes.system;
         let path = InstancePath(vec![Step::node(nodes.system)]);
@@ -155,7 +155,7 @@ impl Registry {
         if let Some(link) = planes.observed::<Link>() {
             return Some(self.shown_link(link, planes.applied()));
         }
-        // Configured, and not there: a port that is not plugged in, a link that waits for another.
+        // Configured but absent: a port that is not plugged in, or a link that waits for another.
         let link: &Link = planes.intended()?;
         let path = self.link_path(&link.name);
         let mut leaves = Leaves::of(nodes.state);
@@ -165,7 +165,7 @@ impl Registry {
         Some(leaves.entry(path))
     }
 
-    /// `applied` says what the kernel has no place for.
+    /// Adds to the observed link the attributes of `applied` that the kernel cannot store.
     fn shown_link(&self, link: &Link, applied: Option<&Link>) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&link.name);
@@ -282,7 +282,7 @@ impl Registry {
         leaves.entry(path)
     }
 
-    /// The configured next hops that the kernel has, each with the link it leaves by: what `shown` says of them.
+    /// Configured next hops that the kernel has installed. `shown` returns the outgoing link of each.
     fn route_state(
         &self,
         applied: &KernelRoute,
@@ -390,19 +390,19 @@ impl Registry {
     }
 }
 
-/// Leaves of one `state` container under way.
+/// Builder for the leaves of one `state` container.
 pub(super) struct Leaves {
-    /// The container itself, then those within.
+    /// The container itself first, then those within it.
     groups: Vec<StateGroup>,
 }
 
 impl Leaves {
-    /// Leaves of the entry itself.
+    /// Starts with leaves of the entry itself.
     pub(super) fn of(state: NodeId) -> Self {
         Self::within(None, state)
     }
 
-    /// Leaves of an entry within.
+    /// Starts with leaves of an entry within it.
     fn within(entry: Option<Step>, state: NodeId) -> Self {
         Self {
             groups: vec![StateGroup { entry, containers: smallvec![state], leaves: Vec::new() }],
@@ -459,7 +459,7 @@ fn last_newline_off(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
 
-/// Whether the kernel's route has a configured next hop, and the link it leaves by.
+/// Looks a configured next hop up in the kernel's route: `Some` when it is installed, with its outgoing link.
 fn in_kernel(next_hop: &NextHop, target: &RouteTarget) -> Option<Option<SmolStr>> {
     let gateway = match (next_hop.target, target) {
         (NextHopTarget::Drop, RouteTarget::Blackhole) => return Some(None),
