@@ -1,9 +1,9 @@
-//! Ping and traceroute: packets that ask whether, and by which way, an address is reached from the managed namespace.
+//! Ping and traceroute from the managed namespace.
 //!
-//! [`Probes`] opens the sockets, since they belong to the namespace in which they are made; then [`Ping`] and [`Trace`]
-//! are asked for one answer after another. Whoever stops asking and drops them has stopped them: nothing goes on behind.
+//! [`Probes`] opens the sockets, which belong to the namespace in which they are created; [`Ping`] and [`Trace`]
+//! then return one answer at a time. Dropping them ends the probe, as nothing runs in the background.
 //!
-//! Absent on purpose: names of hosts (the caller resolves them), and what protocols of clients say.
+//! Absent on purpose: host names (the caller resolves them), and the messages of client protocols.
 
 mod packet;
 mod ping;
@@ -21,52 +21,52 @@ pub use trace::{By, HopAnswer, PROBES_PER_HOP, Trace, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
 
-/// Whom to ask, and how.
+/// Destination of probes, and how to send them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// An address of one host.
+    /// Address of one host.
     pub destination: IpAddr,
-    /// An address of this box, of the same family; the kernel chooses one otherwise.
+    /// Source: an address of this box, of the same family; `None` lets the kernel choose.
     pub source: Option<IpAddr>,
-    /// What does not fit is refused instead of being sent in pieces.
+    /// Refuses packets that are too large, instead of fragmenting them.
     pub do_not_fragment: bool,
 }
 
-/// Why nothing is asked.
+/// Reason why nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
     /// The namespace cannot be entered.
     #[error(transparent)]
     Netns(#[from] NetnsError),
-    /// Nobody may be asked in its name.
+    /// The source address is not one of this box.
     #[error("`{address}` is no address of this box")]
     Source {
         /// As it was given.
         address: IpAddr,
     },
-    /// More octets than one packet on this way may have.
+    /// The packet exceeds the MTU of the path.
     #[error("{octets} octets do not get to `{destination}` in one piece")]
     TooLong {
-        /// Octets behind the ICMP header.
+        /// Octets after the ICMP header.
         octets: usize,
-        /// Whom was to be asked.
+        /// Destination of the probe.
         destination: IpAddr,
     },
-    /// The kernel does not send it.
+    /// The kernel refused to send.
     #[error("cannot send to `{destination}`")]
     Send {
-        /// Whom was to be asked.
+        /// Destination of the probe.
         destination: IpAddr,
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// No socket.
+    /// No socket could be opened.
     #[error("cannot open a socket that asks")]
     Open(#[source] io::Error),
 }
 
-/// Opens what asks, in the managed namespace; clones share it.
+/// Factory for probes in the managed namespace; clones share the namespace.
 #[derive(Clone, Debug)]
 pub struct Probes {
     netns: Arc<Netns>,
@@ -77,12 +77,12 @@ impl Probes {
         Self { netns }
     }
 
-    /// Those of the namespace that this process was started in.
+    /// Probes from the namespace in which this process was started.
     pub fn here() -> Self {
         Self { netns: Arc::default() }
     }
 
-    /// Makes something in the namespace, on a thread that ends with it.
+    /// Runs `make` in the namespace, on a thread that ends afterwards.
     async fn inside<T: Send + 'static>(
         &self,
         make: impl FnOnce() -> Result<T, ProbeError> + Send + 'static,
@@ -91,7 +91,7 @@ impl Probes {
         let (made_tx, made) = oneshot::channel();
         let thread = std::thread::Builder::new().name("probe".into()).spawn(move || {
             let result = netns.enter().map_err(ProbeError::from).and_then(|()| make());
-            drop(made_tx.send(result)); // whoever asked may be gone
+            drop(made_tx.send(result)); // the caller may be gone
         });
         thread.map_err(ProbeError::Open)?;
         let vanished = |_| ProbeError::Open(io::Error::other("its thread panicked"));

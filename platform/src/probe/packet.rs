@@ -1,4 +1,4 @@
-//! ICMP messages: what is sent, and what an answer says of which probe. Pure.
+//! Encoding of ICMP probes, and decoding of the answers. Pure.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ pub(super) const ECHO_HEADER: usize = 8;
 /// Octets of a transport header that every ICMP error quotes (RFC 792).
 const QUOTED: usize = 8;
 
-/// By what an answer is known to belong to a probe.
+/// Identification by which an answer is matched to its probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Echo {
         identifier: u16,
         sequence: u16,
     },
-    /// Of TCP or UDP.
+    /// Ports of TCP or UDP.
     Ports {
         protocol: u8,
         from: u16,
@@ -27,20 +27,20 @@ pub(super) enum Mark {
     },
 }
 
-/// What became of a probe.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A router let it end there: its hop limit was used up.
+    /// A router dropped the probe because its hop limit was used up.
     Expired,
-    /// Whom it was for has answered.
+    /// The destination answered.
     Reached,
-    /// Somebody on the way says that it gets no further.
+    /// A host on the way reports that the probe cannot go further.
     Unreachable(Why),
-    /// Nobody said anything in time.
+    /// No answer arrived in time.
     Silent,
 }
 
-/// Why a probe gets no further, as RFC 792, 1812 and 4443 tell reasons apart.
+/// Reason for an unreachable destination, as in RFC 792, 1812 and 4443.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the names of the ICMP codes")]
 pub enum Why {
@@ -55,19 +55,19 @@ pub enum Why {
     Other,
 }
 
-/// What an ICMP message says.
+/// A decoded ICMP message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heard<'a> {
     pub mark: Mark,
-    /// Whom the probe was for, where the message says it.
+    /// Destination of the probe, if the message quotes it.
     pub about: Option<IpAddr>,
     pub outcome: Outcome,
     pub code: u8,
-    /// What came back of an echo.
+    /// Payload of an echo reply.
     pub payload: &'a [u8],
 }
 
-/// An echo request to an address of that family. The kernel completes the checksum of ICMPv6.
+/// Encodes an echo request. The kernel completes the checksum of ICMPv6.
 pub(super) fn echo(to: IpAddr, identifier: u16, sequence: u16, payload: &[u8]) -> Vec<u8> {
     let header = IcmpEchoHeader { id: identifier, seq: sequence };
     let mut octets = Vec::with_capacity(ECHO_HEADER + payload.len());
@@ -84,7 +84,7 @@ pub(super) fn echo(to: IpAddr, identifier: u16, sequence: u16, payload: &[u8]) -
     octets
 }
 
-/// Reads a message of ICMP; nothing for one that answers no probe.
+/// Decodes an ICMP message; `None` when it does not answer a probe.
 pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
     let message = Icmpv4Slice::from_slice(message).ok()?;
     let code = message.code_u8();
@@ -93,7 +93,7 @@ pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
     }
     let outcome = match (message.type_u8(), code) {
         (11, _) => Outcome::Expired,
-        (3, 3) => Outcome::Reached, // the port, so the host is there
+        (3, 3) => Outcome::Reached, // port unreachable: the host is there
         (3, code) => Outcome::Unreachable(match code {
             0 | 6 | 11 => Why::Network,
             1 | 7 | 8 | 12 => Why::Host,
@@ -110,7 +110,7 @@ pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
     quoting(message.payload(), outcome, code)
 }
 
-/// The same for ICMPv6.
+/// Decodes an ICMPv6 message; `None` when it does not answer a probe.
 pub(super) fn icmpv6(message: &[u8]) -> Option<Heard<'_>> {
     let message = Icmpv6Slice::from_slice(message).ok()?;
     let code = message.code_u8();
@@ -133,7 +133,7 @@ pub(super) fn icmpv6(message: &[u8]) -> Option<Heard<'_>> {
     quoting(message.payload(), outcome, code)
 }
 
-/// The hop limit and the message of a whole IPv4 packet.
+/// Hop limit and payload of a whole IPv4 packet.
 pub(super) fn open_ipv4(packet: &[u8]) -> Option<(u8, &[u8])> {
     let (slice, _) = LaxIpSlice::from_slice(packet).ok()?;
     let hops = slice.ipv4()?.header().ttl();
@@ -145,7 +145,7 @@ fn reply(header: IcmpEchoHeader, payload: &[u8]) -> Heard<'_> {
     Heard { mark, about: None, outcome: Outcome::Reached, code: 0, payload }
 }
 
-/// An error quotes the packet that it is about, cut short.
+/// Decodes an error by the packet that it quotes in part.
 fn quoting(quoted: &[u8], outcome: Outcome, code: u8) -> Option<Heard<'_>> {
     let (packet, _) = LaxIpSlice::from_slice(quoted).ok()?;
     let first: &[u8; QUOTED] = packet.payload().payload.first_chunk()?;
@@ -177,12 +177,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// An ICMP error about a packet to `to` that begins like `first`.
+    /// An ICMP error that quotes the first octets, `first`, of a packet to `to`.
     fn error(to: &str, kind: u8, code: u8, protocol: IpNumber, first: &[u8]) -> Vec<u8> {
         let mut octets = vec![kind, code, 0, 0, 0, 0, 0, 0];
         match address(to) {
             IpAddr::V4(to) => {
-                // Says that there is more than is quoted, as routers do.
+                // The length exceeds the quoted part, as in messages of routers.
                 let header = Ipv4Header::new(500, 1, protocol, [10, 0, 0, 1], to.octets());
                 octets.extend(header.unwrap().to_bytes());
             }

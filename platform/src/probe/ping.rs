@@ -1,4 +1,4 @@
-//! Echo requests at a pace, and what comes back.
+//! Echo requests at a given rate, and their replies.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,72 +11,73 @@ use super::packet::{self, ECHO_HEADER, Heard, Mark, Outcome};
 use super::socket::{IcmpSocket, Received};
 use super::{ProbeError, Probes, Target};
 
-/// Packets are this far apart at least, also in a flood: a thousand a second is what an ill-advised ping may cost others.
+/// Least time between packets, also in a flood. A thousand a second limits the load that a careless ping puts on
+/// others.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
-/// How long a flood waits for an answer before it goes on without.
+/// Time for which a flood waits for a reply before the next packet.
 const FLOOD_PATIENCE: Duration = Duration::from_millis(10);
 /// Octets before the message: an IPv4 header with all its options.
 const MAX_IP_HEADER: usize = 60;
 
-/// How often to ask.
+/// Rate of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// Again after this time, at least [`MIN_INTERVAL`].
+    /// A fixed interval, at least [`MIN_INTERVAL`].
     Every(Duration),
-    /// Again as soon as there is an answer, or ten milliseconds have brought none.
+    /// Next packet on each reply, or after ten milliseconds without one.
     Flood,
 }
 
-/// What to ask, and how often.
+/// Parameters of a ping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingSettings {
-    /// Whom.
+    /// Destination and source.
     pub target: Target,
-    /// How many times; `None` for ever.
+    /// Number of packets; `None` for no limit.
     pub count: Option<u32>,
-    /// How often.
+    /// Rate.
     pub interval: Interval,
-    /// How long an answer may take before it counts as lost.
+    /// Time after which a packet counts as lost.
     pub wait: Duration,
-    /// Octets behind the ICMP header.
+    /// Octets after the ICMP header.
     pub size: usize,
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echoed {
-    /// Who answered.
+    /// Sender of the reply.
     pub from: IpAddr,
-    /// How long it took, there and back.
+    /// Round-trip time.
     pub time: Duration,
     /// Octets of the ICMP message.
     pub octets: usize,
-    /// Of the packet that it answers, counted from 1.
+    /// Number of the request, counted from 1.
     pub sequence: u64,
-    /// What was left of its hop limit, where the kernel told.
+    /// Remaining hop limit of the reply, if the kernel reports it.
     pub hops_left: Option<u8>,
 }
 
-/// All answers together. Times are nanoseconds from packet to answer.
+/// Totals of a ping. Round-trip times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How long it all took.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Packets.
+    /// Packets sent.
     pub sent: u64,
-    /// Answers.
+    /// Replies received.
     pub received: u64,
-    /// The shortest time.
+    /// Shortest round-trip time.
     pub shortest: Duration,
-    /// The mean time.
+    /// Mean round-trip time.
     pub mean: Duration,
-    /// The longest time.
+    /// Longest round-trip time.
     pub longest: Duration,
-    /// Standard deviation of the times.
+    /// Standard deviation of the round-trip times.
     pub deviation: Duration,
 }
 
-/// A ping under way.
+/// A ping in progress.
 #[derive(Debug)]
 pub struct Ping {
     socket: IcmpSocket,
@@ -88,10 +89,10 @@ pub struct Ping {
 }
 
 impl Probes {
-    /// Begins to ask.
+    /// Starts a ping.
     ///
     /// # Errors
-    /// When the source is none of ours, or there is no way to the destination.
+    /// When the source is not an address of this box, or there is no route to the destination.
     pub async fn ping(&self, settings: PingSettings) -> Result<Ping, ProbeError> {
         let PingSettings { target, count, interval, wait, size } = settings;
         let destination = target.destination;
@@ -109,17 +110,17 @@ impl Probes {
 }
 
 impl Ping {
-    /// The next answer; `None` when all have come or are lost. May be given up at any time, and asked again.
+    /// Waits for the next reply; `None` when all packets are answered or lost. Cancel-safe.
     ///
     /// # Errors
-    /// When already the first packet cannot be sent. Later ones that cannot are lost.
+    /// When the first packet cannot be sent. Later ones that cannot be sent count as lost.
     pub async fn next(&mut self) -> Result<Option<Echoed>, ProbeError> {
         loop {
             let Some(due) = self.pace.due() else { return Ok(None) };
             tokio::select! {
                 biased;
                 received = self.socket.receive(&mut self.buffer) => {
-                    // An error is that of a packet before, which will get no answer.
+                    // An error here belongs to an earlier packet, which will get no reply.
                     if let Ok(received) = received && let Some(echoed) = self.take(&received) {
                         return Ok(Some(echoed));
                     }
@@ -129,7 +130,7 @@ impl Ping {
         }
     }
 
-    /// All so far.
+    /// Totals so far.
     pub fn summary(&self) -> Summary {
         self.pace.summary(Instant::now())
     }
@@ -149,7 +150,7 @@ impl Ping {
         ProbeError::unsent(self.destination, self.payload.len(), error)
     }
 
-    /// What came is an answer when it brings back what was sent.
+    /// Accepts a message as a reply if it returns our identifier and payload.
     fn take(&mut self, received: &Received) -> Option<Echoed> {
         let Heard { mark: Mark::Echo { identifier, sequence }, outcome, payload, .. } =
             received.heard(&self.buffer)?
@@ -165,12 +166,12 @@ impl Ping {
     }
 }
 
-/// The sixteen bits of a number that a packet has room for.
+/// Low sixteen bits of a packet number, as in the sequence field.
 fn low(number: u64) -> u16 {
     u16::try_from(number & u64::from(u16::MAX)).unwrap_or_default()
 }
 
-/// When to send, what is under way, and how it went. Knows no clock.
+/// Schedule of the packets, those in flight, and the totals. Has no clock of its own.
 #[derive(Debug)]
 struct Pace {
     count: Option<u32>,
@@ -178,10 +179,10 @@ struct Pace {
     wait: Duration,
     started: Instant,
     last_sent: Option<Instant>,
-    /// Something was heard since.
+    /// A reply arrived after the last packet was sent.
     answered: bool,
     sent: u64,
-    /// When they were sent, by their numbers: so in the order in which they are lost.
+    /// Send times by packet number, and thus in the order in which packets expire.
     in_flight: BTreeMap<u64, Instant>,
     times: Times,
 }
@@ -201,7 +202,7 @@ impl Pace {
         }
     }
 
-    /// When there is something to do; `None` when it is over.
+    /// Next time at which there is something to do; `None` at the end.
     fn due(&self) -> Option<Instant> {
         let lost = self.in_flight.values().next().map(|sent| *sent + self.wait);
         self.next_send().into_iter().chain(lost).min()
@@ -220,7 +221,7 @@ impl Pace {
         Some(last + gap.max(MIN_INTERVAL))
     }
 
-    /// The number of the packet to be sent now, if one is due.
+    /// Number of the packet to send now, if one is due.
     fn send(&mut self, now: Instant) -> Option<u64> {
         self.next_send().filter(|due| *due <= now)?;
         self.sent += 1;
@@ -229,9 +230,9 @@ impl Pace {
         Some(self.sent)
     }
 
-    /// Number and time of the packet that is answered, unless it is lost or answered already.
+    /// Number and round-trip time of the answered packet, unless it is lost or was answered before.
     fn hear(&mut self, sequence: u16, now: Instant) -> Option<(u64, Duration)> {
-        // The last one that was sent with these sixteen bits.
+        // The latest packet with these sixteen bits.
         let back = u64::from(low(self.sent).wrapping_sub(sequence));
         let number = self.sent.checked_sub(back)?;
         let time = now.saturating_duration_since(self.in_flight.remove(&number)?);
@@ -240,7 +241,7 @@ impl Pace {
         Some((number, time))
     }
 
-    /// Gives up those that have had their time.
+    /// Counts packets as lost whose time is over.
     fn expire(&mut self, now: Instant) {
         while let Some(first) = self.in_flight.first_entry()
             && *first.get() + self.wait <= now
@@ -255,7 +256,7 @@ impl Pace {
     }
 }
 
-/// Sums of times, in nanoseconds.
+/// Sums of round-trip times, in nanoseconds.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -293,8 +294,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Plays what happens, one word a millisecond: `.` nothing, `N` the answer to packet N. Returns what was done in each:
-    /// `.` nothing, `N` packet N is sent, and `!` after the end.
+    /// Replays events, one word per millisecond: `.` nothing, `N` the reply to packet N. Returns the action in
+    /// each: `.` none, `N` packet N is sent, `!` after the end.
     fn play(count: Option<u32>, interval: Interval, wait: u64, events: &str) -> (String, Summary) {
         let started = Instant::now();
         let mut pace = Pace::new(count, interval, ms(wait), started);
@@ -319,19 +320,19 @@ mod tests {
     fn packets_leave_at_their_pace_and_the_end_waits_for_answers() {
         let every = |gap| Interval::Every(ms(gap));
         for (count, interval, wait, events, want, received) in [
-            // One after another, whatever comes back.
+            // At the interval, regardless of replies.
             (Some(2), every(3), 9, "......", "1..2..", 0),
             (Some(2), every(3), 9, ".1..2..", "1..2!!!", 2),
-            // The last one has its time, and not more.
+            // The last packet gets its full time, and no more.
             (Some(1), every(3), 4, "......", "1...!!", 0),
             (Some(1), every(3), 4, "...1.", "1..!!", 1),
             (Some(1), every(3), 4, ".....1", "1...!!", 0),
-            // An answer counts once, one to nothing never.
+            // A reply counts once, and one to an unsent packet never.
             (Some(2), every(2), 5, ".11.2", "1.2.!", 2),
             (Some(1), every(2), 5, ".7.", "1..", 0),
-            // As long as it is asked.
+            // Without a limit it never ends.
             (None, every(1), 2, "......", "123456", 0),
-            // A flood follows the answers, and is patient for ten milliseconds.
+            // A flood follows the replies, and waits at most ten milliseconds.
             (None, Interval::Flood, 50, "..1.2..", "1.2.3..", 2),
             (None, Interval::Flood, 50, "...........", "1.........2", 0),
         ] {

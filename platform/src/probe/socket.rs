@@ -1,4 +1,4 @@
-//! Raw ICMP sockets, and the socket options that the standard library lacks.
+//! Raw ICMP sockets, and socket options that the standard library lacks.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -15,17 +15,18 @@ use tokio::net;
 use super::packet::{Heard, icmpv4, icmpv6, open_ipv4};
 use super::{ProbeError, Target};
 
-/// A port of no consequence: nothing is ever sent to it.
+/// Arbitrary port for a route lookup; no packet is sent to it.
 const ANY_PORT: u16 = 9;
 
-/// Hears ICMP, and sends its messages. The runtime waits for a raw socket as for one of UDP: both carry datagrams.
+/// A socket that sends and receives ICMP. Tokio can wait for a raw socket as for a UDP one, since both carry
+/// datagrams.
 #[derive(Debug)]
 pub(super) struct IcmpSocket<S = net::UdpSocket> {
     socket: S,
     is_v4: bool,
 }
 
-/// A message that is in the buffer.
+/// A received message, whose octets are in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     length: usize,
@@ -35,7 +36,7 @@ pub(super) struct Received {
 }
 
 impl IcmpSocket<Socket> {
-    /// One that hears only the destination. Belongs to the namespace of the calling thread.
+    /// Opens a socket that receives from the destination only, in the namespace of the calling thread.
     pub(super) fn connected(target: &Target) -> Result<Self, ProbeError> {
         let this = Self::open(target)?;
         let connected = this.socket.connect(&SocketAddr::new(target.destination, 0).into());
@@ -43,7 +44,7 @@ impl IcmpSocket<Socket> {
         Ok(this)
     }
 
-    /// One that hears whoever has something to say.
+    /// Opens a socket that receives from every host.
     pub(super) fn open(target: &Target) -> Result<Self, ProbeError> {
         let is_v4 = target.destination.is_ipv4();
         let (domain, protocol) = match is_v4 {
@@ -59,7 +60,7 @@ impl IcmpSocket<Socket> {
         Ok(Self { socket, is_v4 })
     }
 
-    /// The same, for tasks of the runtime to wait for.
+    /// Registers the socket with the runtime.
     pub(super) fn watched(self) -> Result<IcmpSocket, ProbeError> {
         let socket = net::UdpSocket::from_std(self.socket.into()).map_err(ProbeError::Open)?;
         Ok(IcmpSocket { socket, is_v4: self.is_v4 })
@@ -67,7 +68,7 @@ impl IcmpSocket<Socket> {
 }
 
 impl IcmpSocket {
-    /// To whom it is connected.
+    /// Sends to the connected destination.
     pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
         SockRef::from(&self.socket).send(message).map(drop)
     }
@@ -80,7 +81,7 @@ impl IcmpSocket {
         set_hop_limit(&SockRef::from(&self.socket), self.is_v4, hops)
     }
 
-    /// Waits for a message. May be given up at any time.
+    /// Waits for a message. Cancel-safe.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let is_v4 = self.is_v4;
         self.socket.async_io(Interest::READABLE, || take(&self.socket, is_v4, buffer)).await
@@ -88,7 +89,7 @@ impl IcmpSocket {
 }
 
 impl Received {
-    /// What it says, if it answers a probe at all.
+    /// Decodes the message; `None` when it does not answer a probe.
     pub(super) fn heard<'b>(&self, buffer: &'b [u8]) -> Option<Heard<'b>> {
         let octets = &buffer[..self.length];
         if self.is_v4 { icmpv4(open_ipv4(octets)?.1) } else { icmpv6(octets) }
@@ -127,7 +128,7 @@ fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<Rec
     Ok(Received { length, is_v4, from, hops_left })
 }
 
-/// What every socket that sends a probe has in common.
+/// Sets the options that all sockets for probes need.
 pub(super) fn prepare(socket: &Socket, target: &Target) -> Result<(), ProbeError> {
     socket.set_nonblocking(true).map_err(ProbeError::Open)?;
     let prepared = match (target.destination, target.do_not_fragment) {
@@ -139,7 +140,7 @@ pub(super) fn prepare(socket: &Socket, target: &Target) -> Result<(), ProbeError
     prepared.map_err(|error| ProbeError::Open(error.into()))
 }
 
-/// Binds to the source, or to whatever the kernel chooses.
+/// Binds to the source address, or lets the kernel choose one.
 pub(super) fn bind(socket: &Socket, target: &Target) -> Result<(), ProbeError> {
     let any = match target.destination {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -159,7 +160,7 @@ pub(super) fn set_hop_limit(socket: &Socket, is_v4: bool, hops: u8) -> io::Resul
     }
 }
 
-/// Asks the routes of the calling thread's namespace whether there is a way at all; nothing is sent.
+/// Checks that the namespace of the calling thread has a route to the destination. Sends nothing.
 pub(super) fn require_way(target: &Target) -> Result<(), ProbeError> {
     let domain = Domain::for_address((target.destination, ANY_PORT).into());
     let socket = Socket::new(domain, Type::DGRAM, None).map_err(ProbeError::Open)?;

@@ -1,4 +1,4 @@
-//! The way to an address, hop by hop: probes that may go one hop further each time.
+//! Traceroute: probes with a hop limit that grows by one each time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,75 +13,75 @@ use super::packet::{self, ECHO_HEADER, Mark, Outcome};
 use super::socket::{IcmpSocket, Received, bind, prepare, require_way, set_hop_limit};
 use super::{ProbeError, Probes, Target};
 
-/// Probes for each hop: routers limit what they say, and there may be several ways.
+/// Probes for each hop: routers limit their answers, and there may be several paths.
 pub const PROBES_PER_HOP: u16 = 3;
-/// Octets of a probe behind its transport header of eight.
+/// Octets of a probe after its transport header of eight.
 const PAYLOAD: usize = 32;
-/// The first port that UDP probes go to: nobody listens there, as traceroute has had it for ever.
+/// First destination port of UDP probes; traceroute's traditional choice, since nothing listens there.
 const UDP_PORT: u16 = 33_434;
-/// The port that TCP probes go to: firewalls let it pass more often than others.
+/// Destination port of TCP probes: firewalls permit it more often than others.
 const TCP_PORT: u16 = 80;
-/// The longest message that is of interest: an IP header, that of ICMP, and what routers quote (RFC 4884).
+/// Longest message of interest: an IP header, an ICMP header, and the part that routers quote (RFC 4884).
 const MAX_MESSAGE: usize = 1_280;
 
-/// What the probes are.
+/// Protocol of the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Echo requests.
     Icmp,
-    /// Datagrams to ports where nobody listens.
+    /// Datagrams to closed ports.
     Udp,
-    /// The first packet of a connection to port 80.
+    /// TCP connection attempts to port 80.
     Tcp,
 }
 
-/// What to trace, and how.
+/// Parameters of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSettings {
-    /// To whom.
+    /// Destination and source.
     pub target: Target,
-    /// The first hop that is asked for, counted from 1.
+    /// Hop limit of the first probes, counted from 1.
     pub first: u8,
-    /// The last one.
+    /// Hop limit of the last probes.
     pub last: u8,
-    /// How long an answer may take.
+    /// Time to wait for an answer.
     pub wait: Duration,
-    /// The kind of the probes.
+    /// Protocol of the probes.
     pub by: By,
 }
 
-/// What became of one probe.
+/// Result of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopAnswer {
-    /// How far it could go.
+    /// Hop limit of the probe.
     pub hop: u8,
-    /// Who answered.
+    /// Sender of the answer; `None` without an answer.
     pub from: Option<IpAddr>,
-    /// How long that took.
+    /// Time to the answer.
     pub time: Duration,
-    /// What it says.
+    /// Meaning of the answer.
     pub outcome: Outcome,
     /// The ICMP code of the answer.
     pub code: u8,
 }
 
-/// A trace under way.
+/// A trace in progress.
 #[derive(Debug)]
 pub struct Trace {
     probes: Probes,
     settings: TraceSettings,
     icmp: IcmpSocket,
-    /// Sends the probes of UDP.
+    /// Socket for UDP probes.
     udp: Option<UdpSocket>,
-    /// The probes of TCP end by an answer of the destination itself.
+    /// Connection attempts of TCP probes, which end when the destination itself answers.
     connections: JoinSet<Connected>,
     identifier: u16,
-    /// How far the probes go now; before the first, one less than that.
+    /// Hop limit of the current probes; before the first, one less.
     hop: u8,
     sent: u16,
     waiting: Vec<(Mark, Instant)>,
     deadline: Instant,
-    /// No probe needs to go further.
+    /// The destination was reached, or is unreachable: no higher hop limit is needed.
     arrived: bool,
     buffer: Vec<u8>,
 }
@@ -94,7 +94,7 @@ struct Connected {
 }
 
 impl TraceSettings {
-    /// Octets of a probe with its IP header, where we build it.
+    /// Octets of a probe with its IP header; `None` for TCP, where the kernel builds the packet.
     pub fn packet_size(&self) -> Option<usize> {
         let ip = if self.target.destination.is_ipv4() { 20 } else { 40 };
         (self.by != By::Tcp).then_some(ip + ECHO_HEADER + PAYLOAD)
@@ -102,10 +102,10 @@ impl TraceSettings {
 }
 
 impl Probes {
-    /// Begins to trace.
+    /// Starts a trace.
     ///
     /// # Errors
-    /// When the source is none of ours, or there is no way to the destination.
+    /// When the source is not an address of this box, or there is no route to the destination.
     pub async fn trace(&self, settings: TraceSettings) -> Result<Trace, ProbeError> {
         let (target, by) = (settings.target.clone(), settings.by);
         let opened = self.inside(move || {
@@ -133,10 +133,11 @@ impl Probes {
 }
 
 impl Trace {
-    /// What became of the next probe; `None` when the destination has answered or the last hop was asked.
+    /// Waits for the result of the next probe; `None` after the destination has answered or the last hop was
+    /// tried.
     ///
     /// # Errors
-    /// When the kernel does not send a probe.
+    /// When the kernel cannot send a probe.
     pub async fn next(&mut self) -> Result<Option<HopAnswer>, ProbeError> {
         loop {
             if self.waiting.is_empty() && !self.go_further().await? {
@@ -157,7 +158,7 @@ impl Trace {
         }
     }
 
-    /// Sends the probes of the next hop, if there is one.
+    /// Sends the probes of the next hop; false when there is none.
     async fn go_further(&mut self) -> Result<bool, ProbeError> {
         if self.arrived || self.hop == self.settings.last {
             return Ok(false);
@@ -197,7 +198,8 @@ impl Trace {
         }
     }
 
-    /// A socket of its own for each probe: the kernel sends the packet, and hears the answer of the destination.
+    /// Starts a TCP probe on a socket of its own: the kernel sends the packet and handles the destination's
+    /// answer.
     async fn connect(&mut self) -> Result<Mark, ProbeError> {
         let (target, hops) = (self.settings.target.clone(), self.hop);
         let socket = self.probes.inside(move || {
@@ -212,7 +214,7 @@ impl Trace {
         self.connections.spawn(async move {
             let answered = match socket.connect(to).await {
                 Ok(_) => true,
-                // Anything else comes from on the way, and is heard by ICMP.
+                // Any other result comes from a router, and is received as ICMP.
                 Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             };
             Connected { mark, answered, at: Instant::now() }
@@ -243,7 +245,7 @@ impl Trace {
         Some(HopAnswer { hop: self.hop, from, time, outcome: Outcome::Reached, code: 0 })
     }
 
-    /// The probe is no longer waited for; says when it was sent.
+    /// Removes a probe from those waited for; returns when it was sent.
     fn settle(&mut self, mark: Mark) -> Option<Instant> {
         let at = self.waiting.iter().position(|(waiting, _)| *waiting == mark)?;
         Some(self.waiting.remove(at).1)
@@ -256,7 +258,7 @@ impl Trace {
     }
 }
 
-/// A socket that sends probes of TCP or UDP. Belongs to the namespace of the calling thread.
+/// Opens a socket for TCP or UDP probes in the namespace of the calling thread.
 fn sender(target: &Target, kind: Type) -> Result<Socket, ProbeError> {
     let domain = if target.destination.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, kind, None).map_err(ProbeError::Open)?;
