@@ -1,4 +1,4 @@
-//! Values as JSON: for people who look into the engine, and to replay what was recorded.
+//! Values as JSON, for inspection of the engine and for replaying recordings.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::values::{
     TextFile, User,
 };
 
-/// A document holds no value of its kind.
+/// A document cannot be read as a value.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
-    /// Nobody records values of this kind.
+    /// Values of this kind have no JSON form.
     #[error("values of kind {} are not recorded", _0.0)]
     Kind(KindId),
-    /// It is none of that kind.
+    /// The document is not a value of this kind.
     #[error("the document is no value of kind {}", kind.0)]
     Document {
-        /// The kind it should have.
+        /// Expected kind.
         kind: KindId,
-        /// Why not.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }
 
-/// How values of one type are written and read.
+/// JSON conversion of one type.
 struct Form {
     kind: KindId,
     write: fn(&dyn Value) -> Option<Json>,
@@ -76,16 +76,16 @@ const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> Form {
     }
 }
 
-/// A value as a document; its debug text where its kind has no form.
+/// Converts a value to JSON; to its `Debug` text when its kind has no JSON form.
 pub fn to_json(kind: KindId, value: &dyn Value) -> Json {
     let form = FORMS.iter().find(|form| form.kind == kind);
     form.and_then(|form| (form.write)(value)).unwrap_or_else(|| Json::String(format!("{value:?}")))
 }
 
-/// The value that [`to_json`] wrote.
+/// Converts a document of [`to_json`] back to a value.
 ///
 /// # Errors
-/// When it is no document of that kind.
+/// When the kind has no JSON form, or the document is not of that form.
 pub fn from_json(kind: KindId, document: Json) -> Result<SharedValue, RecordedError> {
     let form = FORMS.iter().find(|form| form.kind == kind).ok_or(RecordedError::Kind(kind))?;
     (form.read)(document).map_err(|source| RecordedError::Document { kind, source })

@@ -1,7 +1,7 @@
-//! What an object was before us, as the octets of a database row.
+//! Encoding of the original state of objects, for the database.
 //!
-//! Only values that [`Descriptor::restore`](holdfast_scheduler::Descriptor::restore) gives are
-//! stored: the attributes to put back when a port, a setting or a file is given up.
+//! Only values from [`Descriptor::restore`](holdfast_scheduler::Descriptor::restore) are stored: the attributes to
+//! put back when a port, a setting or a file is given up.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::values::{
     LinkMaster, MacAddr, Neighbor, Password, TextFile,
 };
 
-/// The octets are no stored value.
+/// The octets cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read what an object was before us")]
 pub struct StoredError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// The format. Fields are only ever added, with a default.
+/// Row format. Fields are only ever added, with a default.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Row {
@@ -32,10 +32,10 @@ enum Row {
         mtu: Option<u32>,
         mac: Option<String>,
         bridge: Option<BridgeRow>,
-        /// `ifindex`: another device of the same name has another one.
+        /// `ifindex`, which differs for another device of the same name.
         #[serde(default)]
         index: Option<u32>,
-        /// `disable_ipv6`, the other way round.
+        /// `disable_ipv6`, inverted.
         #[serde(default)]
         ipv6_enabled: Option<bool>,
     },
@@ -63,14 +63,14 @@ enum Row {
     },
     Password {
         account: String,
-        /// Of the hash, in hexadecimal digits. The hash itself is in the vault.
+        /// Digest of the hash, in hexadecimal digits. The hash itself is in the vault.
         digest: String,
     },
     File {
         path: String,
         whole: Option<String>,
         block: Option<String>,
-        /// Where the symbolic link led that was in the place of the file.
+        /// Target of the symbolic link that the file replaced.
         #[serde(default)]
         link: Option<String>,
     },
@@ -83,16 +83,16 @@ struct BridgeRow {
     ageing_time_s: u32,
 }
 
-/// The octets of a value; `None` for a kind that has nothing to put back.
+/// Encodes a value; `None` for a kind with nothing to restore.
 pub fn to_bytes(value: &dyn Value) -> Option<Vec<u8>> {
     let row = row(value)?;
     Some(serde_json::to_vec(&row).expect("the rows have no maps and no foreign types"))
 }
 
-/// The key and the value that [`to_bytes`] wrote.
+/// Decodes the output of [`to_bytes`].
 ///
 /// # Errors
-/// When the octets are none of its.
+/// When the octets have another form.
 pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), StoredError> {
     let row: Row = serde_json::from_slice(octets).map_err(|error| StoredError(error.into()))?;
     value(row)
@@ -159,7 +159,7 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
     };
     Ok(match row {
         Row::Link { name, enabled, description, mtu, mac: text, bridge, index, ipv6_enabled } => {
-            // Only attributes are put back, so of other kinds nothing needs to be known.
+            // Only attributes are restored, so the parameters of other kinds do not matter.
             let kind = bridge.map_or(LinkKind::Physical, |bridge| {
                 LinkKind::Bridge(BridgeParams {
                     stp: bridge.stp,

@@ -1,4 +1,4 @@
-//! Where secrets are until an operation needs them.
+//! Storage of secrets until an operation needs them.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,23 +6,23 @@ use std::io;
 use holdfast_security::credentialz::Digest;
 use zeroize::Zeroizing;
 
-/// Contents by their digests. Values hold the digests; only transports, when they carry an operation out, ask for what
-/// stands behind one.
+/// Secrets by their digests. Values contain digests only; a transport looks the secret up when it carries out an
+/// operation.
 pub trait Vault: Debug + Send + Sync {
-    /// What has this digest; `None`: nobody gave it.
+    /// The secret with this digest; `None` when it was never given.
     fn find(&self, digest: &Digest) -> Option<Zeroizing<Vec<u8>>>;
 
-    /// Keeps what an object held before us, over restarts. Blocks until that is durable.
+    /// Stores the original secret of an object permanently. Blocks until it is durable.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When it cannot be stored.
     fn keep(&self, digest: &Digest, content: &[u8]) -> io::Result<()>;
 
-    /// It was put back, and is not needed any more.
+    /// Deletes a stored secret after it was restored.
     fn forget(&self, digest: &Digest);
 }
 
-/// A vault with nothing in it, for a box that is given no credentials.
+/// An empty vault, for a box without credentials.
 #[derive(Debug)]
 pub struct NoVault;
 

@@ -1,22 +1,22 @@
-//! Who may reach the agent, and where: users and the gRPC server. The kernel knows nothing of them.
+//! Users and the gRPC server, which concern the agent and not the kernel.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Someone who may log in. Credentials are no part of it.
+/// A user that may log in, without credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// The name to log in with.
+    /// Login name.
     pub name: SmolStr,
-    /// The role, by the native model's word.
+    /// Role, as an enum name of the native model.
     pub role: SmolStr,
 }
 
-/// What is configured of the gRPC server.
+/// Configuration of a gRPC server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrpcServer {
-    /// Its name.
+    /// Name of the server.
     pub name: SmolStr,
-    /// The TLS profile it is to use; `None` leaves that to the agent.
+    /// TLS profile to use; `None` leaves the choice to the agent.
     pub certificate_id: Option<SmolStr>,
 }

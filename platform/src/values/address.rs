@@ -15,18 +15,19 @@ pub struct Address {
     pub ip: IpAddr,
     /// Length of the on-link prefix, in bits.
     pub prefix_len: u8,
-    /// Intended only: a DHCP server gave it, and nobody else asks for it. The kernel does not tell.
+    /// Intended only: the address comes from a DHCP lease and from no other configuration. The kernel does not
+    /// know.
     #[serde(default)]
     pub leased: bool,
-    /// Of IPv4: it stands beside another one of its prefix, which came first (`IFA_F_SECONDARY`).
+    /// IPv4: another address of this prefix on the link came first (`IFA_F_SECONDARY`).
     #[serde(default)]
     pub secondary: bool,
-    /// What only the kernel knows; `None` in an intended value.
+    /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<AddressFacts>,
 }
 
 impl Address {
-    /// An address that is configured.
+    /// A configured address.
     pub fn new(link: impl Into<SmolStr>, ip: IpAddr, prefix_len: u8) -> Self {
         Self { link: link.into(), ip, prefix_len, leased: false, secondary: false, facts: None }
     }
@@ -37,16 +38,16 @@ impl Address {
     }
 }
 
-/// What the kernel shows of an address beyond what can be configured.
+/// Observed properties of an address that cannot be configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressFacts {
-    /// It carries our protocol number (`IFA_PROTO`): we made it and may delete it.
+    /// The address carries our protocol number (`IFA_PROTO`): we created it and may delete it.
     pub ours: bool,
-    /// Where it comes from.
+    /// Origin of the address.
     pub origin: AddressOrigin,
 }
 
-/// Where an address comes from: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
+/// Origin of an address: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AddressOrigin {
     /// Configured, by us or by hand.
@@ -55,9 +56,9 @@ pub enum AddressOrigin {
     Dhcp,
     /// Made by the kernel from the link-layer address.
     LinkLayer,
-    /// Made by the kernel by chance, or so that it tells nothing of the link (RFC 8981, RFC 7217).
+    /// Made by the kernel at random, or so that the link cannot be derived from it (RFC 8981, RFC 7217).
     Random,
-    /// Made by the kernel for other reasons (loopback), or not known.
+    /// Made by the kernel for other reasons (loopback), or unknown.
     Other,
 }
 
@@ -74,16 +75,16 @@ impl AddressOrigin {
     }
 }
 
-/// Part of an address: while its link is up, gateways inside the prefix can be reached. The kernel
-/// brings it about by itself.
+/// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this
+/// by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connected {
     /// The link.
     pub link: SmolStr,
-    /// The address that brings it.
+    /// Address that makes the prefix on-link.
     pub ip: IpAddr,
     /// The on-link prefix, host bits cleared.
     pub prefix: IpNet,
-    /// Routing table in which the kernel puts the prefix.
+    /// Routing table into which the kernel puts the prefix.
     pub table: u32,
 }

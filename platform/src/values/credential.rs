@@ -1,58 +1,59 @@
-//! Credentials of the box: files of the SSH server, hashes in the shadow file, and what they need. No value holds a
-//! secret: what is written is found by its digest when an operation is carried out.
+//! Credentials of the box: files of the SSH server, hashes in the shadow file, and the objects that they depend
+//! on. No value contains a secret: values hold digests, and the secret is looked up when an operation is carried
+//! out.
 
 use holdfast_security::credentialz::Digest;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Observed only: a program that is installed.
+/// Observed only: an installed program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Below the root, without a leading slash.
+    /// Path below the root, without a leading slash.
     pub path: SmolStr,
 }
 
-/// Observed only: an account that the box has, with an entry in the shadow file.
+/// Observed only: an account of the box with an entry in the shadow file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Its name.
+    /// Account name.
     pub name: SmolStr,
 }
 
-/// A file in the folder that is ours.
+/// A file in our folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialFile {
-    /// Below the root, without a leading slash.
+    /// Path below the root, without a leading slash.
     pub path: SmolStr,
-    /// Of its content.
+    /// Digest of the content.
     pub digest: Digest,
     /// Permissions.
     pub mode: u32,
 }
 
-/// Our part of the configuration of the SSH server. It holds names of files, no secrets.
+/// Our part of the SSH server's configuration. It contains names of files, no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SshServer {
-    /// The text.
+    /// Text of the fragment.
     pub text: String,
-    /// Files of ours that it names. Not observed.
+    /// Our files that the text names. Not observed.
     pub files: Vec<SmolStr>,
-    /// Programs that it names. Not observed.
+    /// Programs that the text names. Not observed.
     pub programs: Vec<SmolStr>,
 }
 
-/// Logging in at the console by challenge and response. Carried out by its file.
+/// GLOME login at the console, by challenge and response. Its file carries it out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlomeLogin {
-    /// The text of its configuration.
+    /// Text of the configuration file.
     pub text: String,
 }
 
 /// The hash of an account's password in the shadow file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Password {
-    /// Whose it is.
+    /// Name of the account.
     pub account: SmolStr,
-    /// Of the hash.
+    /// Digest of the hash.
     pub digest: Digest,
 }

@@ -1,4 +1,4 @@
-//! Links: ports that are there before us, and the links we make.
+//! Links: ports that exist before us, and links that we create.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::{Family, MacAddr};
 pub struct Link {
     /// Interface name, 1 to 15 octets (`IFNAMSIZ`).
     pub name: SmolStr,
-    /// What kind of device it is, with the parameters of that kind.
+    /// Kind of device, with the parameters of that kind.
     pub kind: LinkKind,
     /// Administrative state (`IFF_UP`).
     pub enabled: bool,
@@ -25,19 +25,20 @@ pub struct Link {
     pub mtu: Option<u32>,
     /// `IFLA_ADDRESS`. Intended: `None` leaves it alone. Observed: `None` on links without one.
     pub mac: Option<MacAddr>,
-    /// Name of the bridge it is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
+    /// Name of the bridge that the link is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
     pub master: Option<SmolStr>,
-    /// Of the subinterface, as configured. Intended only: the kernel has one alias, in `description`.
+    /// Description of the subinterface. Intended only: the kernel has one alias, which is `description`.
     pub subinterface_description: Option<SmolStr>,
-    /// With `Some(false)`, IPv4 addresses of the configuration wait. Intended only: the kernel has no such switch.
+    /// `Some(false)` holds back the IPv4 addresses of the configuration. Intended only: the kernel has no such
+    /// switch.
     pub ipv4_enabled: Option<bool>,
-    /// True when the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` where it has none at all.
+    /// True when the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` when the kernel has no IPv6.
     pub ipv6_enabled: Option<bool>,
     /// IPv4 forwarding of this interface; carried out as a [`Forwarding`] part.
     pub ipv4_forwarding: Option<bool>,
     /// IPv6 forwarding of this interface; carried out as a [`Forwarding`] part.
     pub ipv6_forwarding: Option<bool>,
-    /// What only the kernel knows; `None` in an intended value.
+    /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<LinkFacts>,
 }
 
@@ -66,12 +67,12 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
-    /// True when our alternative name has to be put on once more.
+    /// True when our alternative name has to be set again.
     pub fn lacks_mark(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.mark_lost)
     }
 
-    /// True of a bridge that forgets addresses faster than it was told to, for now.
+    /// True for a bridge that ages addresses faster than configured, during a topology change.
     pub fn ages_faster(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.ages_faster)
     }
@@ -88,7 +89,7 @@ impl Link {
 /// The kind of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkKind {
-    /// A port that exists before the agent; the agent sets attributes and never deletes it.
+    /// A port that exists before the agent, which sets its attributes and never deletes it.
     Physical,
     /// The loopback device, which exists in every namespace.
     Loopback,
@@ -108,7 +109,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Name of the kind: the native model's, and the kernel's `IFLA_INFO_KIND` for links we make.
+    /// Name of the kind in the native model, which is the kernel's `IFLA_INFO_KIND` for links that we create.
     pub fn name(&self) -> &str {
         match self {
             Self::Other(name) => name,
@@ -116,7 +117,7 @@ impl LinkKind {
         }
     }
 
-    /// The native model's name of the kind. One that it does not have is a port to it.
+    /// Name of the kind in the native model, which treats kinds unknown to it as ports.
     pub fn model_name(&self) -> &'static str {
         match self {
             Self::Physical | Self::Other(_) => "physical",
@@ -128,12 +129,12 @@ impl LinkKind {
         }
     }
 
-    /// True when configuring such a link makes one. The others must be there before.
+    /// True for kinds that the agent creates. Links of other kinds must exist.
     pub fn is_made_by_us(&self) -> bool {
         matches!(self, Self::Veth { .. } | Self::Bridge(_) | Self::Vxlan(_) | Self::Dummy)
     }
 
-    /// True when both are of one kind, whatever their parameters.
+    /// True when both are of one kind, with any parameters.
     pub fn same_kind(&self, other: &Self) -> bool {
         self.name() == other.name()
     }
@@ -170,7 +171,7 @@ pub struct VxlanParams {
     pub port: u16,
     /// Link that carries the tunnel.
     pub device: Option<SmolStr>,
-    /// Learn remote addresses from what comes in.
+    /// Learn remote addresses from received packets.
     pub learning: bool,
 }
 
@@ -181,26 +182,26 @@ impl VxlanParams {
     }
 }
 
-/// What the kernel shows of a link beyond what can be configured.
+/// Observed properties of a link that cannot be configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkFacts {
     /// `ifindex`.
     pub index: u32,
-    /// It carries our alternative name: we made it and may delete it.
+    /// The link carries our alternative name: we created it and may delete it.
     pub ours: bool,
-    /// The address that the device was made with (`IFLA_PERM_ADDRESS`); virtual links have none.
+    /// Address that the device was manufactured with (`IFLA_PERM_ADDRESS`); virtual links have none.
     #[serde(default)]
     pub hardware_mac: Option<MacAddr>,
     /// Operational state, RFC 2863.
     pub oper: OperState,
-    /// When `oper` last changed, nanoseconds since 1970 (0: not known yet).
+    /// Time of the last change of `oper`, nanoseconds since 1970 (0: not known yet).
     pub last_change_ns: u64,
-    /// How often the carrier went or came (`IFLA_CARRIER_CHANGES`).
+    /// Number of carrier changes (`IFLA_CARRIER_CHANGES`).
     pub carrier_changes: u32,
-    /// A bridge whose spanning tree changed just now (`IFLA_BR_TOPOLOGY_CHANGE`): until it has settled, the kernel shows
-    /// and uses a shorter ageing time than the one that was set.
+    /// The spanning tree of a bridge is changing (`IFLA_BR_TOPOLOGY_CHANGE`). Until it has settled, the kernel
+    /// shows and uses a shorter ageing time than the configured one.
     pub ages_faster: bool,
-    /// Our alternative name was taken off since it was seen. The link is known as ours by its index.
+    /// Our alternative name was removed after it was seen. The link is still known as ours by its index.
     #[serde(default)]
     pub mark_lost: bool,
 }
@@ -247,19 +248,19 @@ pub struct LinkUp {
     pub link: SmolStr,
 }
 
-/// The kernel shows a link of this name, whoever made it. Observed only; ports wait for it.
+/// Presence of a link of this name, of any origin. Observed only; configured ports depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// The link.
     pub link: SmolStr,
 }
 
-/// True when both ends of a cable may send at once.
+/// Duplex mode of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Duplex {
-    /// One at a time.
+    /// One end sends at a time.
     Half,
-    /// Both.
+    /// Both ends may send at once.
     Full,
 }
 
@@ -273,7 +274,7 @@ impl Duplex {
     }
 }
 
-/// Facts about the cable of a link, from its driver. Observed only; links without a driver that says anything have none.
+/// Properties of a link's cable, from its driver. Observed only; absent when the driver reports nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethernet {
     /// The link.
@@ -282,22 +283,22 @@ pub struct Ethernet {
     pub speed_mbps: Option<u32>,
     /// `None`: not known.
     pub duplex: Option<Duplex>,
-    /// True when both ends settle speed and duplex between them. `None`: the driver does not say.
+    /// True when both ends negotiate speed and duplex. `None`: the driver does not say.
     pub auto_negotiate: Option<bool>,
 }
 
-/// Part of a link: which bridge it is a port of. Every link has one, if only to say that it is none.
+/// Part of a link: the bridge that it is a port of. Every link has this part, with `None` when it is not a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMaster {
     /// The port.
     pub link: SmolStr,
-    /// The bridge. Observed: `None` for a link that is no port. Intended: always one.
+    /// The bridge. Observed: `None` for a link that is not a port. Intended: always set.
     pub master: Option<SmolStr>,
-    /// Observed only: the link carries our mark, so no one else's setting is to be kept.
+    /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
 }
 
-/// Part of a link: whether packets of one family that come in here are forwarded.
+/// Part of a link: forwarding of received packets of one family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarding {
     /// The link.
@@ -306,7 +307,7 @@ pub struct Forwarding {
     pub family: Family,
     /// The value of `/proc/sys/net/FAMILY/conf/LINK/forwarding`.
     pub enabled: bool,
-    /// Observed only: the link carries our mark, so no one else's setting is to be kept.
+    /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
 }
 

@@ -1,9 +1,8 @@
-//! The kernel-side objects as typed structs: one file for each kind.
+//! Kernel objects as typed structs, one file for each kind.
 //!
-//! The same struct stands for what is intended and for what the kernel shows. Attributes that a
-//! configuration may leave alone are `Option`s; what only the kernel can know (index, operational
-//! state, whose mark it carries) is in the `facts` of an observed value and absent from an
-//! intended one.
+//! Intended and observed values have the same type. Attributes that a configuration may leave open are `Option`s.
+//! Facts that only the kernel knows (index, operational state, ownership mark) are in the `facts` of an observed
+//! value and absent from an intended one.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -41,13 +40,13 @@ pub use system::{Content, Hostname, System, TextFile};
 /// distribution's `rt_protos`.
 pub const OUR_PROTOCOL: u8 = 150;
 
-/// Beginning of the alternative name that marks a link as made by this agent.
+/// Prefix of the alternative name that marks a link as created by this agent.
 pub const OUR_ALTNAME_PREFIX: &str = "holdfast:";
 
 /// Routing table `main` (`RT_TABLE_MAIN`), the one of network instance DEFAULT.
 pub const MAIN_TABLE: u32 = 254;
 
-/// The alternative name of a link that this agent makes.
+/// Alternative name for a link that this agent creates.
 pub fn our_altname(link: &str) -> String {
     format!("{OUR_ALTNAME_PREFIX}{link}")
 }
@@ -62,7 +61,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family an address belongs to.
+    /// Family of an address.
     pub fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -82,7 +81,7 @@ impl Family {
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// The address in these bytes, unless they are not six.
+    /// Makes an address from six bytes; `None` for any other number.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -95,7 +94,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// The text is not six pairs of hex digits with colons between.
+/// The text is not six pairs of hex digits separated by colons.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a MAC address")]
 pub struct MacAddrError(String);
@@ -123,7 +122,7 @@ impl FromStr for MacAddr {
         let mut parts = text.split(':');
         for byte in &mut bytes {
             let part = parts.next().filter(|part| part.len() == 2).ok_or_else(error)?;
-            // `from_str_radix` alone would take a sign.
+            // `from_str_radix` alone would accept a sign.
             let digits = part.bytes().all(|digit| digit.is_ascii_hexdigit());
             *byte = u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or_else(error)?;
         }

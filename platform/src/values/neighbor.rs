@@ -1,4 +1,4 @@
-//! Neighbours: which link-layer address an IP address has.
+//! Neighbours: IP addresses with their link-layer addresses.
 
 use std::net::IpAddr;
 
@@ -16,14 +16,14 @@ pub struct Neighbor {
     pub ip: IpAddr,
     /// Its link-layer address. Observed: `None` while it is not resolved.
     pub mac: Option<MacAddr>,
-    /// What only the kernel knows; `None` in an intended value.
+    /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<NeighborFacts>,
 }
 
-/// What the kernel shows of a neighbour beyond what can be configured.
+/// Observed properties of a neighbour that cannot be configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborFacts {
-    /// It carries our protocol number (`NDA_PROTOCOL`): we made it and may delete it.
+    /// The entry carries our protocol number (`NDA_PROTOCOL`): we created it and may delete it.
     pub ours: bool,
     /// State of the entry.
     pub state: NeighborState,
@@ -32,19 +32,19 @@ pub struct NeighborFacts {
 /// State of a neighbour entry (`NUD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NeighborState {
-    /// Configured; never asked for, never forgotten.
+    /// Configured; never probed, never expires.
     Permanent,
-    /// Asked for, no answer yet.
+    /// Probed, no answer yet.
     Incomplete,
-    /// Confirmed lately.
+    /// Confirmed recently.
     Reachable,
-    /// Not confirmed lately.
+    /// Not confirmed recently.
     Stale,
-    /// Used while stale; about to be asked for again.
+    /// Used while stale; about to be probed again.
     Delay,
-    /// Being asked for again.
+    /// Being probed again.
     Probe,
-    /// Did not answer.
+    /// Did not answer probes.
     Failed,
     /// The link needs no resolution.
     NoArp,

@@ -1,29 +1,29 @@
-//! How the agent holds the box to its configuration. The kernel knows nothing of it.
+//! Settings of reconciliation, which concern the agent and not the kernel.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// What counts for the box as a whole.
+/// Settings for the box as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconciliation {
-    /// Seconds between two readings of the whole box; `None` for no such readings.
+    /// Seconds between two readings of the whole box; `None` disables them.
     pub resync_interval: Option<u32>,
 }
 
-/// What happens to objects that somebody else changed.
+/// Policy for objects that were changed by other programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftRule {
-    /// The name of an object, or how the names of several begin: `address/eth0`.
+    /// Name of an object, or a common prefix of names: `address/eth0`.
     pub object: SmolStr,
-    /// What to do.
+    /// Reaction to drift.
     pub action: DriftAction,
 }
 
-/// What to do about drift.
+/// Reaction to drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriftAction {
-    /// Bring the object back to its configuration.
+    /// Restore the configured state.
     Repair,
-    /// Show it and leave the object.
+    /// Show the drift and leave the object.
     Report,
 }

@@ -1,4 +1,4 @@
-//! Static routes as configured, and the kernel's routes that carry them out.
+//! Static routes as configured, and the kernel routes that implement them.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ pub struct NetworkInstance {
     pub name: SmolStr,
 }
 
-/// An instance of the STATIC protocol in a network instance. It has no effect of its own.
+/// An instance of the STATIC protocol in a network instance. It has no effect by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticProtocol {
     /// The network instance.
@@ -42,26 +42,26 @@ pub struct StaticRoute {
 pub struct NextHop {
     /// The list key.
     pub index: SmolStr,
-    /// Where the packet goes.
+    /// Target of the packets.
     pub target: NextHopTarget,
-    /// The link it leaves by; `None`: the one on which the gateway is.
+    /// Outgoing link; `None` means that of the gateway's prefix.
     pub link: Option<SmolStr>,
     /// Metric of the kernel; `None`: the family's default.
     pub metric: Option<u32>,
 }
 
-/// Where a next hop sends packets.
+/// Target of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NextHopTarget {
     /// To a gateway.
     Gateway(IpAddr),
-    /// Nowhere: they are dropped.
+    /// Drop the packets.
     Drop,
-    /// Straight out of the link: the destination is on it.
+    /// Send directly on the link, which holds the destination.
     OnLink,
 }
 
-/// A route of the kernel. The kernel knows it by table, prefix and metric.
+/// A kernel route, identified by table, prefix and metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelRoute {
     /// Routing table.
@@ -70,16 +70,16 @@ pub struct KernelRoute {
     pub prefix: IpNet,
     /// Metric as the kernel shows it (IPv4 default 0, IPv6 default 1024).
     pub metric: u32,
-    /// What happens to packets.
+    /// Treatment of packets.
     pub target: RouteTarget,
-    /// The configured entry this comes from; `None` in an observed value.
+    /// Configured entry that the route comes from; `None` in an observed value.
     pub source: Option<RouteSource>,
 }
 
-/// What a kernel route does with packets.
+/// Treatment of packets by a kernel route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteTarget {
-    /// Sends them to one of these.
+    /// Forward to one of these next hops.
     Hops(Vec<Hop>),
     /// Drops them silently (`RTN_BLACKHOLE`).
     Blackhole,
@@ -88,25 +88,25 @@ pub enum RouteTarget {
 /// One next hop of a kernel route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hop {
-    /// The gateway; `None`: the destination itself is on the link.
+    /// The gateway; `None` when the destination itself is on the link.
     pub gateway: Option<IpAddr>,
-    /// The link. Intended: `None` leaves it to the kernel.
+    /// The link. Intended: `None` leaves the choice to the kernel.
     pub link: Option<SmolStr>,
 }
 
-/// Which configured entry a kernel route carries out.
+/// Configured entry that a kernel route implements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteSource {
     /// The network instance.
     pub instance: SmolStr,
     /// The STATIC protocol instance.
     pub protocol: SmolStr,
-    /// The configured next hops behind this route, in the order of their `index` leaf.
+    /// Configured next hops of this route, in the order of their `index` leaf.
     pub next_hops: Vec<NextHop>,
 }
 
 impl KernelRoute {
-    /// The metric the kernel shows for a configured one (`IP6_RT_PRIO_USER` is 1024).
+    /// The metric that the kernel shows for a configured one (`IP6_RT_PRIO_USER` is 1024).
     pub fn kernel_metric(prefix: IpNet, metric: Option<u32>) -> u32 {
         const IPV6_DEFAULT: u32 = 1024;
         match (prefix, metric.unwrap_or(0)) {

@@ -1,21 +1,21 @@
-//! The box itself: host name and the text files that carry names and banners.
+//! The box itself: host name, and text files with names and banners.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// What is configured of the box as a whole. Carried out by its parts.
+/// Configuration of the box as a whole. Its parts carry it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
     /// Host name, at most 64 octets (`HOST_NAME_MAX`).
     pub hostname: Option<SmolStr>,
     /// Domain name.
     pub domain_name: Option<SmolStr>,
-    /// Domains in which short names are looked up, in this order.
+    /// Search domains for short names, in this order.
     #[serde(default)]
     pub search_domains: Vec<SmolStr>,
-    /// Shown before login.
+    /// Banner shown before login.
     pub login_banner: Option<SmolStr>,
-    /// Shown after login.
+    /// Banner shown after login.
     pub motd_banner: Option<SmolStr>,
 }
 
@@ -31,24 +31,24 @@ pub struct Hostname {
 pub struct TextFile {
     /// Path without a leading slash, `etc/motd`.
     pub path: SmolStr,
-    /// What we hold of it.
+    /// Our content in the file.
     pub content: Content,
 }
 
-/// How much of a file is ours.
+/// Extent of our content in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// The whole file.
     Whole(String),
-    /// The lines between our marker lines; the rest of the file is never touched.
+    /// Lines between our markers; the rest of the file is left untouched.
     Block(String),
-    /// Observed only: the file is not there (whole), or holds no block of ours.
+    /// Observed only: the file does not exist, or has no block of ours.
     Absent,
-    /// Observed only: in the place of the file is a symbolic link, which comes back when the file is given up.
+    /// Observed only: the path is a symbolic link, which is restored when the file is given up.
     Link {
-        /// Where it leads.
+        /// Target of the link.
         target: String,
-        /// What the file there holds.
+        /// Content of the target.
         text: String,
     },
 }
