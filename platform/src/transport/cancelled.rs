@@ -1,4 +1,4 @@
-//! Operations that are not wanted any more, between whoever cancels and the thread that carries out.
+//! Cancelled operations, shared by the caller and the thread that carries operations out.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_scheduler::{Completion, OpId, OperationError};
 
-/// Operations remembered, more than the largest transactions have. With more, the last ones are carried out after all,
-/// which is permitted.
+/// Operations remembered, more than the largest transactions have. Beyond it the last ones are carried out after
+/// all, which the contract of [`Transport::cancel`](super::Transport::cancel) permits.
 const REMEMBERED_MOST: usize = 1 << 18;
 
-/// What was cancelled; each side has a clone.
+/// Set of cancelled operations; each side has a clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cancelled(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Spares a look into the list for each operation while nothing is cancelled, which is nearly always.
+    /// Avoids a lookup in the list for each operation while nothing is cancelled, which is nearly always.
     any: AtomicBool,
     operations: Mutex<BTreeSet<OpId>>,
 }
 
 impl Cancelled {
-    /// These are not wanted any more.
+    /// Cancels these operations.
     pub(crate) fn add(&self, operations: &[OpId]) {
         let mut known = self.lock();
         known.extend(operations);
@@ -32,14 +32,14 @@ impl Cancelled {
         self.0.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// The answer for an operation that was cancelled before it was begun.
+    /// The answer for an operation that was cancelled before it started.
     pub(crate) fn answer(&self, op: OpId) -> Option<Completion> {
         let cancelled = self.0.any.load(Ordering::Acquire) && self.lock().contains(&op);
         let result = Err(OperationError::cancelled());
         cancelled.then_some(Completion { op, result, observed: None })
     }
 
-    /// A batch is answered, and with it everything before.
+    /// Forgets the operations up to `last`: a batch has been answered, and with it everything before.
     pub(crate) fn answered(&self, last: Option<OpId>) {
         let (Some(last), true) = (last, self.0.any.load(Ordering::Acquire)) else { return };
         let mut known = self.lock();
@@ -47,7 +47,7 @@ impl Cancelled {
         self.0.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Every change of the list is complete when it panics, if it ever does.
+    /// Recovers from a poisoned lock: every change of the list is complete before a panic could happen.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<OpId>> {
         self.0.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }

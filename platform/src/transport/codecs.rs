@@ -1,4 +1,4 @@
-//! What the transports need to know of kinds of values: the one place where both meet.
+//! The kinds of values as the transports see them: encoding, and reading back.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::descriptors::{self, forwarding, kinds, system};
 use crate::links::LinkIndex;
 use crate::values::{Content, Family, Hostname, TextFile};
 
-/// Encoding and decoding, as [`descriptors`] does it; tests put in their own.
+/// Encoding and decoding by [`descriptors`]; tests substitute their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codecs {
     pub(crate) encode: fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>,
@@ -26,7 +26,7 @@ impl Default for Codecs {
     }
 }
 
-/// How an object is read back.
+/// Way to read an object back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Query {
     /// `RTM_GETLINK` by name.
@@ -35,9 +35,9 @@ pub(crate) enum Query {
     Addresses(SmolStr),
     /// The neighbours of a link.
     Neighbors(SmolStr),
-    /// The route of ours to this destination (of whatever metric).
+    /// A route of ours to this destination, with any metric.
     Route(IpNet),
-    /// Speed and duplex of a link, as ethtool has them.
+    /// Speed and duplex of a link, by ethtool.
     Ethernet(SmolStr),
     /// The sysctl of a link's forwarding.
     Forwarding(SmolStr, Family),
@@ -45,9 +45,9 @@ pub(crate) enum Query {
     File(SmolStr),
     /// The name in the UTS namespace.
     Hostname,
-    /// Whether a program is installed.
+    /// Presence of an installed program.
     Program(SmolStr),
-    /// Whether the box has an account.
+    /// Presence of an account of the box.
     Account(SmolStr),
     /// A file in the folder of credentials.
     CredentialFile(SmolStr),
@@ -55,7 +55,7 @@ pub(crate) enum Query {
     SshServer,
     /// The hash of an account in the shadow file.
     Password(SmolStr),
-    /// It cannot be read.
+    /// The object cannot be read.
     Nothing,
 }
 
@@ -70,11 +70,11 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// Everything the rtnetlink transport watches.
+    /// Everything that the rtnetlink transport watches.
     pub(crate) const ALL: [Self; 5] =
         [Self::Links, Self::Forwarding, Self::Addresses, Self::Neighbors, Self::Routes];
 
-    /// The kinds whose values a list of this class tells all about.
+    /// Kinds of values that a list of this class covers completely.
     pub(crate) fn kinds(self) -> &'static [KindId] {
         match self {
             Self::Links => &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::ETHERNET],
@@ -87,7 +87,7 @@ impl Class {
 }
 
 impl Query {
-    /// How the object of this key is read back.
+    /// The query for the object of this key.
     pub(crate) fn of(key: &Key) -> Self {
         let mut segments = key.segments();
         let first = segments.next();
@@ -117,7 +117,7 @@ impl Query {
         }
     }
 
-    /// True when the transport of files and host name answers it.
+    /// True when the transport of files and host name answers the query.
     pub(crate) fn is_text(&self) -> bool {
         match self {
             Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
@@ -128,18 +128,18 @@ impl Query {
     }
 }
 
-/// The files and the host name: what a complete report reads beside rtnetlink.
+/// Keys of the files and the host name, which a complete report reads in addition to rtnetlink.
 pub(crate) fn texts() -> Vec<Key> {
     let files = system::FILES.iter().map(|(path, _)| system::file_key(path));
     files.chain([system::hostname_key()]).collect()
 }
 
-/// True when only a block of this file is ours, so that it is never removed.
+/// True when only a block of this file is ours, so that the file is never removed.
 pub(crate) fn is_shared_file(path: &str) -> bool {
     system::FILES.contains(&(path, false))
 }
 
-/// What a file holds of ours; `link` is where the symbolic link leads that is in its place.
+/// Value of a file from its text; `link` is the target of a symbolic link at its path.
 pub(crate) fn text_file(path: &SmolStr, text: Option<&str>, link: Option<String>) -> SharedValue {
     let content = match (text, link) {
         (Some(text), _) if is_shared_file(path) => {

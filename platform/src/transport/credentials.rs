@@ -1,6 +1,7 @@
 //! Credentials below the settings' root: files of the SSH server, its configuration, the shadow file.
 //!
-//! Here, and nowhere before, a digest becomes the secret that it stands for. What is read back becomes a digest at once.
+//! This is the only place where a digest is replaced by its secret. Secrets that are read back become digests at
+//! once.
 
 use std::fs;
 use std::io;
@@ -22,9 +23,9 @@ use crate::descriptors::credential::{self, PROGRAMS};
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 use crate::vault::Vault;
 
-/// Largest file of credentials that is read: the keys of a thousand operators take a megabyte.
+/// Largest credentials file that is read, in octets: the keys of a thousand operators take a megabyte.
 const MAX_OCTETS: u64 = 16 << 20;
-/// Folders below the one that is ours.
+/// Levels of folders below ours that are searched.
 const DEPTH: usize = 2;
 
 pub(super) struct Credentials {
@@ -78,7 +79,7 @@ impl Credentials {
         self.put(&file, text.map(str::as_bytes))?;
         let taken = sshd.check(text.unwrap_or_default()).and_then(|()| sshd.reload());
         if taken.is_err() {
-            // The configuration of a server that runs is never one that it refuses.
+            // A running server must never have a configuration that it refuses.
             self.put(&file, before.as_deref().map(Vec::as_slice))?;
         }
         taken
@@ -95,7 +96,7 @@ impl Credentials {
         let hash = self.secret(digest)?;
         Shadow::of(&self.root)?.set(account, &hash, |before| match keep {
             Some(expected) if Digest::of(before) != expected => {
-                Err(io::Error::other("somebody else has just changed it"))
+                Err(io::Error::other("another program has just changed it"))
             }
             Some(expected) => self.vault.keep(&expected, before),
             None => Ok(()),
@@ -107,7 +108,7 @@ impl Credentials {
         self.vault.find(digest).ok_or_else(missing)
     }
 
-    /// Everything that is there, for a complete report. What cannot be read is left out.
+    /// Everything present, for a complete report. Unreadable objects are left out.
     pub(super) fn everything(&self) -> Vec<(Key, SharedValue)> {
         let mut all: Vec<(Key, SharedValue)> = Vec::new();
         let mut keys: Vec<Key> = PROGRAMS.into_iter().map(credential::program_key).collect();
@@ -132,7 +133,7 @@ impl Credentials {
         all
     }
 
-    /// Every file in the folder that is ours. What a power cut left half-written goes.
+    /// Every file in our folder. Partly written files from a power cut are removed.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![(FOLDER.to_owned(), DEPTH)];
@@ -182,7 +183,7 @@ impl Credentials {
     }
 }
 
-/// `None`: there is no such file.
+/// Reads a file; `None` when it does not exist.
 pub(super) fn read(file: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

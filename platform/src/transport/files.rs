@@ -1,7 +1,7 @@
 //! Text files below the settings' root: `etc/motd`, `etc/hosts` and the like.
 //!
-//! A file is replaced as a whole or not at all: written beside its place, synced, renamed. Of some
-//! files only the lines between two marker lines are ours; the others are never touched.
+//! A file is replaced as a whole or not at all: written under a temporary name, synced, renamed. Of some files
+//! only the lines between two marker lines are ours; all others are left untouched.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -12,18 +12,18 @@ use nix::errno::Errno;
 
 use crate::values::Content;
 
-/// Line before the first one that is ours.
+/// Marker before our lines.
 const BLOCK_BEGIN: &str = "# BEGIN holdfast: what is written between these lines is replaced";
-/// Line after the last one that is ours.
+/// Marker after our lines.
 const BLOCK_END: &str = "# END holdfast";
-/// Readable by everybody, as the files of a distribution are.
+/// Permissions of files: world-readable, as in a distribution.
 const MODE: u32 = 0o644;
-/// The same for folders.
+/// Permissions of folders: world-readable, as in a distribution.
 const FOLDER_MODE: u32 = 0o755;
-/// Largest file read back: what is larger was not written by us.
+/// Largest file that is read back, in octets: a larger one was not written by us.
 const MAX_OCTETS: u64 = 4 << 20;
 
-/// The folder that stands for `/`.
+/// Folder that is used as `/`.
 #[derive(Clone, Debug)]
 pub(crate) struct Root(PathBuf);
 
@@ -32,10 +32,10 @@ impl Root {
         Self(folder.into())
     }
 
-    /// Makes the content of a file so.
+    /// Replaces the content of a file.
     ///
-    /// [`Content::Absent`] removes the block of ours if there is one, else the file; an empty
-    /// block removes the block. What a symbolic link leads to is not written.
+    /// [`Content::Absent`] removes our block if there is one, else the file; an empty block removes the block. A
+    /// symbolic link is replaced, its target is not written.
     ///
     /// # Errors
     /// When the path leads out of the root, or the file cannot be written.
@@ -58,15 +58,15 @@ impl Root {
         }
     }
 
-    /// What the file holds as a whole; `None`: there is none.
+    /// Reads a whole file; `None` when it does not exist.
     ///
     /// # Errors
-    /// When the path leads out of the root, or the file cannot be read or is no text.
+    /// When the path leads out of the root, or the file cannot be read or is not text.
     pub(crate) fn read(&self, path: &str) -> io::Result<Option<String>> {
         read_text(&self.place(path)?)
     }
 
-    /// Where the symbolic link leads that is in the place of a file, as it says itself.
+    /// Target of the symbolic link at this path, as stored in the link; `None` when there is no link.
     ///
     /// # Errors
     /// When the path leads out of the root, or the link cannot be read.
@@ -80,12 +80,12 @@ impl Root {
         }
     }
 
-    /// The folder itself.
+    /// The root itself.
     pub(super) fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The place of `path` below the root. Only plain names lead there: no `..`, no leading slash.
+    /// Path below the root. Only plain names are valid: no `..`, no leading slash.
     pub(super) fn place(&self, path: &str) -> io::Result<PathBuf> {
         let plain =
             Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
@@ -97,14 +97,14 @@ impl Root {
     }
 }
 
-/// The lines of ours in a text, without the marker lines; `None`: it has no block of ours.
+/// Our lines in a text, without the markers; `None` without a block of ours.
 pub(crate) fn block(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once(&format!("{BLOCK_BEGIN}\n"))?;
     let end = rest.find(BLOCK_END)?;
     Some(&rest[..end])
 }
 
-/// The text with our block replaced, appended, or (when `lines` is empty) removed.
+/// Replaces or appends our block in a text, or removes it when `lines` is empty.
 fn with_block(text: &str, lines: &str) -> String {
     let whole = if lines.is_empty() {
         String::new()
@@ -120,7 +120,7 @@ fn with_block(text: &str, lines: &str) -> String {
     format!("{text}{newline}{whole}")
 }
 
-/// The rest of the file is kept, so all of it must be understood.
+/// Replaces our block. The rest of the file is kept, so all of it must be readable.
 fn write_block(file: &Path, lines: &str) -> io::Result<()> {
     let present = read_exactly(file)?;
     let wanted = with_block(present.as_deref().unwrap_or(""), lines);
@@ -130,7 +130,7 @@ fn write_block(file: &Path, lines: &str) -> io::Result<()> {
     }
 }
 
-/// A file of others that leads to another place is written there by somebody who would not see our copy.
+/// Refuses to write a block into a symbolic link: the program that owns its target would not see our copy.
 fn refuse_symbolic_link(file: &Path) -> io::Result<()> {
     let is_link = fs::symlink_metadata(file).is_ok_and(|meta| meta.is_symlink());
     if !is_link {
@@ -149,7 +149,7 @@ fn read_exactly(file: &Path) -> io::Result<Option<String>> {
     Ok(text)
 }
 
-/// Octets that are no UTF-8 come as replacement characters.
+/// Reads a text file; octets that are not UTF-8 become replacement characters.
 fn read_text(file: &Path) -> io::Result<Option<String>> {
     match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -162,22 +162,22 @@ fn read_text(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes a folder and those above it that are missing, open to readers like the files in it.
+/// Creates a folder and its missing parents, world-readable like the files in it.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists());
     let missing: Vec<_> = missing.collect();
     for folder in missing.into_iter().rev() {
         fs::create_dir(folder)?;
-        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?; // whatever the umask says
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?; // regardless of the umask
     }
     Ok(())
 }
 
-/// Who may do what with a file.
+/// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub(super) mode: u32,
-    /// User and group; `None`: ours.
+    /// User and group; `None` for those of this process.
     pub(super) owner: Option<(u32, u32)>,
 }
 
@@ -185,15 +185,15 @@ impl Attributes {
     pub(super) const PUBLIC: Self = Self { mode: MODE, owner: None };
 }
 
-/// What a file that is being written is called beside its place.
+/// Temporary name under which a file is written.
 pub(super) fn beside(name: &str) -> String {
     format!(".{name}.holdfast")
 }
 
-/// Makes a file what is given.
+/// Replaces a file atomically.
 pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
     let written = put_in_place(file, |beside| write_synced(beside, content, attributes));
-    // A file that is itself a mount point (containers do that) cannot be renamed over.
+    // A file that is itself a mount point (as in containers) cannot be replaced by a rename.
     match written.as_ref().map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
         Err(Some(Errno::EBUSY | Errno::EXDEV)) => write_in_place(file, content),
         _ => written,
@@ -204,13 +204,13 @@ fn replace_by_link(file: &Path, target: &str) -> io::Result<()> {
     put_in_place(file, |beside| symlink(target, beside))
 }
 
-/// Makes something beside the place, renames, and syncs the folder.
+/// Creates something under the temporary name, renames it, and syncs the folder.
 fn put_in_place(file: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     make_folder(folder)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let beside = folder.join(beside(&name));
-    // What an earlier run left may be open to others.
+    // A temporary file of an earlier run may have other permissions.
     remove(&beside)?;
     match make(&beside).and_then(|()| fs::rename(&beside, file)) {
         Ok(()) => File::open(folder)?.sync_all(),
@@ -226,7 +226,7 @@ fn write_synced(file: &Path, content: &[u8], attributes: Attributes) -> io::Resu
     if let Some((user, group)) = attributes.owner {
         fchown(&handle, Some(user), Some(group))?;
     }
-    handle.set_permissions(Permissions::from_mode(attributes.mode))?; // whatever the umask says
+    handle.set_permissions(Permissions::from_mode(attributes.mode))?; // regardless of the umask
     handle.write_all(content)?;
     handle.sync_all()
 }

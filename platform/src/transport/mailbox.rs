@@ -1,8 +1,8 @@
-//! Where transports leave their events and the core picks them up.
+//! Queue of events from the transports to the core.
 //!
-//! Nothing is ever lost or waited for: a reader that falls behind by [`DEPTH`] events finds
-//! completions joined and facts merged by key (the last one counts), so what is kept is bounded by
-//! the operations in flight and the objects that exist.
+//! No event is lost, and no writer waits: when the reader is [`DEPTH`] events behind, completions are joined and
+//! facts are merged by key, where the last one counts. So memory is bounded by the operations in flight and the
+//! objects that exist.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 
 use super::Event;
 
-/// Events kept apart before they are merged. Below it a reader sees every transition of an object.
+/// Events that are kept separate. Up to this number a reader sees every transition of an object.
 const DEPTH: usize = 64;
 
-/// The writing side; each transport has a clone.
+/// Writing end; each transport has a clone.
 #[derive(Debug)]
 pub(crate) struct Mailbox(Arc<Shared>);
 
-/// The reading side: what the transports report, in order.
+/// Reading end: reports of all transports, in order.
 #[derive(Debug)]
 pub struct Events(Arc<Shared>);
 
@@ -33,11 +33,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<Event>,
-    /// How many were taken out.
+    /// Number of events taken out so far.
     popped: usize,
     latest: Latest,
     writers: usize,
-    /// A transport has panicked: its operations are never answered.
+    /// A transport has panicked, so its operations will never be answered.
     is_broken: bool,
     reader_gone: bool,
 }
@@ -45,13 +45,13 @@ struct Queue {
 /// The last event with facts.
 #[derive(Debug, Default)]
 struct Latest {
-    /// Counted from the first event there ever was.
+    /// Number of the event, counted from the first one ever.
     number: usize,
-    /// Where its facts are, by key, once others were merged into it.
+    /// Positions of its facts by key, once other facts were merged into it.
     places: Option<HashMap<Key, usize>>,
 }
 
-/// A mailbox and its reader.
+/// Makes a mailbox with its reader.
 pub(crate) fn mailbox() -> (Mailbox, Events) {
     let shared = Arc::new(Shared::default());
     shared.lock().writers = 1;
@@ -59,7 +59,7 @@ pub(crate) fn mailbox() -> (Mailbox, Events) {
 }
 
 impl Mailbox {
-    /// Leaves an event; empty ones are dropped, except that a retrieve found nothing.
+    /// Posts an event. Empty ones are dropped, except for an empty retrieve, which says that nothing exists.
     pub(crate) fn post(&self, event: Event) {
         match &event {
             Event::Completed(list) if list.is_empty() => return,
@@ -93,7 +93,7 @@ impl Drop for Mailbox {
 }
 
 impl Events {
-    /// The next event; `None` when all transports have ended, or one has panicked. Cancelling it loses nothing.
+    /// Waits for the next event; `None` when all transports have ended, or one has panicked. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Event> {
         loop {
             let filled = self.0.filled.notified();
@@ -110,7 +110,7 @@ impl Events {
         }
     }
 
-    /// The next event, if one is there.
+    /// The next event, if there is one.
     pub fn try_recv(&mut self) -> Option<Event> {
         self.0.lock().pop()
     }
@@ -125,7 +125,7 @@ impl Drop for Events {
 }
 
 impl Shared {
-    /// Every change of the queue is complete when it panics, if it ever does.
+    /// Recovers from a poisoned lock: every change of the queue is complete before a panic could happen.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,8 +144,8 @@ impl Queue {
         }
     }
 
-    /// Facts join the last ones. Those of a window of operations may so come before completions of
-    /// an earlier window, but never a second fact of one key: what came between is not reordered.
+    /// Merges facts into the last ones. Facts may thus overtake completions of an earlier window, but never an
+    /// earlier fact of the same key.
     fn push_facts(&mut self, facts: Vec<Fact>) {
         let length = self.events.len();
         let Some(at) = self.latest.number.checked_sub(self.popped) else {
@@ -276,7 +276,7 @@ mod tests {
             mailbox.post(fact(u32::try_from(op).unwrap(), 1));
             mailbox.post(completion(op));
         }
-        mailbox.post(fact(2, 0)); // what operation 2 made is gone: told after its completion
+        mailbox.post(fact(2, 0)); // arrives after its completion: what operation 2 made is gone again
         mailbox.post(completion(4));
         assert!(text(&mut events).ends_with("#0 1=1,2=1,3=1 #1#2#3 2=0 #4"));
     }

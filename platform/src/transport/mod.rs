@@ -1,8 +1,8 @@
-//! What carries operations out and reports facts. Only here is anything written or read.
+//! Transports, which carry out operations and report facts. All I/O of this crate is here.
 //!
-//! Start at [`Transport`] and [`Event`]. Each transport works on an OS thread of its own, takes
-//! commands in order, and answers through one mailbox: [`Events`]. A transport decides nothing:
-//! what to do about a failed operation or a fact nobody expected is the engine's business.
+//! Start at [`Transport`] and [`Event`]. Each transport has an OS thread of its own, takes commands in order, and
+//! answers through a shared mailbox: [`Events`]. A transport makes no decisions: the engine handles failed
+//! operations and unexpected facts.
 
 use holdfast_scheduler::{
     Completion, Engine, Fact, Key, Now, OpId, Operation, Scope, Step, TransportId,
@@ -37,46 +37,44 @@ pub const FILES: TransportId = TransportId(3);
 /// The host name in the UTS namespace of the managed box.
 pub const UTS: TransportId = TransportId(4);
 
-/// Carries operations out, and reads back. Nothing here waits: answers arrive as [`Event`]s.
+/// Carries out operations, and reads objects back. No method blocks; answers arrive as [`Event`]s.
 pub trait Transport: Send {
-    /// Carries operations out in their order (per transport; two transports run side by side).
+    /// Carries out operations in order. Two transports work in parallel.
     ///
-    /// Each ends in one [`Completion`], also when it is not carried out at all.
+    /// Each operation is answered by one [`Completion`], also when it is not carried out.
     fn submit(&mut self, batch: Vec<Operation>);
 
-    /// These are not wanted any more. What has not begun is answered with
-    /// [`OperationError::cancelled`](holdfast_scheduler::OperationError::cancelled); a request that the kernel has is
-    /// carried out all the same.
+    /// Cancels operations. Those that have not started are answered with
+    /// [`OperationError::cancelled`](holdfast_scheduler::OperationError::cancelled); a request that the kernel
+    /// already has is still carried out.
     fn cancel(&mut self, operations: Vec<OpId>);
 
-    /// Reads these objects back, after everything submitted before; each is answered by a
-    /// [`Fact`], with no value when there is no such object.
+    /// Reads these objects back, after everything submitted before. Each is answered by a [`Fact`], without a
+    /// value when the object does not exist.
     fn read(&mut self, keys: Vec<Key>);
 
-    /// Reads everything that matters; answered by one [`Event::Retrieved`] of
-    /// [`Scope::Everything`].
+    /// Reads all objects, answered by one [`Event::Retrieved`] of [`Scope::Everything`].
     fn retrieve(&mut self);
 }
 
-/// What a transport reports, in the order in which it came to know.
+/// A report of a transport. Reports come in the order in which the transport learned of their content.
 #[derive(Debug)]
 pub enum Event {
-    /// These operations are done, or failed.
+    /// These operations have succeeded or failed.
     Completed(Vec<Completion>),
-    /// Something changed or was read.
+    /// Objects have changed, or were read back.
     Observed(Vec<Fact>),
-    /// Everything that is there of a part of the system: what the scope holds and these facts do
-    /// not name does not exist.
+    /// Complete content of a part of the system: objects within the scope that no fact names do not exist.
     Retrieved {
-        /// The part.
+        /// Scope of the report.
         scope: Scope,
-        /// What is there.
+        /// Objects that exist.
         facts: Vec<Fact>,
     },
 }
 
 impl Event {
-    /// Tells the engine; what it says to that.
+    /// Passes the event to the engine, and returns its reaction.
     pub fn tell(self, engine: &mut Engine, now: Now) -> Step {
         match self {
             Self::Completed(completions) => engine.completed(completions, now),
