@@ -1,4 +1,4 @@
-//! Questions to the kernel: the requests, and taking the answers in.
+//! Queries to the kernel: requests, and collecting their answers.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,28 +18,28 @@ use super::socket::{Received, RouteSocket};
 use super::window::{put_header, put_message, wait_readable};
 use crate::values::{Family, MAIN_TABLE, OUR_PROTOCOL};
 
-/// The objects changed while the kernel listed them: some may be missing from the list.
+/// The objects changed while the kernel listed them, so some may be missing from the list.
 const NLM_F_DUMP_INTR: u16 = 0x10;
-/// How often an interrupted listing is begun anew. Under a storm of changes each attempt may be
-/// interrupted; whatever changes meanwhile is announced anyway.
+/// Attempts at a listing that is interrupted. A burst of changes may interrupt every one of them; the changes
+/// themselves are announced in any case.
 const ATTEMPTS: usize = 20;
 
-/// What is handed over while a listing is taken in.
+/// Input of a listing's callback.
 #[derive(Debug)]
 pub(crate) enum Listing<'a> {
-    /// Forget what came so far: the listing begins (anew).
+    /// The listing starts, or starts again: earlier objects are void.
     Begin,
     /// One object.
     Object(Frame<'a>),
 }
 
-/// Why a question has no answer.
+/// Reason why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// The kernel said no; `ENODEV` and the like mean that there is no such object.
+    /// The kernel refused; `ENODEV` and similar mean that there is no such object.
     #[error("the kernel refused: {}", .words.as_deref().map_or_else(|| io::Error::from_raw_os_error(*.errno).to_string(), str::to_owned))]
     Refused { errno: i32, words: Option<String> },
-    /// The objects never held still.
+    /// Every attempt was interrupted by changes.
     #[error("interrupted by changes {ATTEMPTS} times in a row")]
     Interrupted,
     #[error("the kernel did not answer")]
@@ -48,7 +48,7 @@ pub(crate) enum AskError {
     Socket(#[from] io::Error),
 }
 
-/// The socket for questions, its buffers and its sequence numbers.
+/// Socket for queries, with its buffers and sequence number.
 #[derive(Debug)]
 pub(crate) struct Asker {
     socket: RouteSocket,
@@ -56,7 +56,7 @@ pub(crate) struct Asker {
     sequence: u32,
 }
 
-/// How a listing ended.
+/// End of a listing.
 enum End {
     Complete,
     Interrupted,
@@ -67,15 +67,15 @@ impl Asker {
         Ok(Self { socket: RouteSocket::for_requests()?, octets: Vec::new(), sequence: 0 })
     }
 
-    /// For questions to families of generic netlink.
+    /// Opens a socket for families of generic netlink.
     pub(super) fn generic() -> io::Result<Self> {
         Ok(Self { socket: RouteSocket::for_generic()?, octets: Vec::new(), sequence: 0 })
     }
 
-    /// Lists objects, again from the start as long as changes interrupt it.
+    /// Lists objects, restarting when changes interrupt the listing.
     ///
     /// # Errors
-    /// When the kernel refuses the question or goes silent; what `each` was given is void then.
+    /// When the kernel refuses the query or does not answer. The objects given to `each` are void then.
     pub(crate) fn list(
         &mut self,
         question: &RouteNetlinkMessage,
@@ -87,10 +87,10 @@ impl Asker {
         })
     }
 
-    /// Asks for one object.
+    /// Queries one object.
     ///
     /// # Errors
-    /// [`AskError::Refused`] also when there is no such object.
+    /// [`AskError::Refused`] also when the object does not exist.
     pub(crate) fn get(
         &mut self,
         question: &RouteNetlinkMessage,
@@ -102,7 +102,7 @@ impl Asker {
         self.ask(buffer, each, |octets, sequence| put_message(octets, question, flags, sequence))
     }
 
-    /// Asks a question that is answered by one acknowledgement, with or without objects before it.
+    /// Sends a query that ends with one acknowledgement, with or without objects before it.
     pub(super) fn ask(
         &mut self,
         buffer: &mut [u8],
@@ -113,11 +113,11 @@ impl Asker {
         self.take_in(buffer, false, each).map(|_| ())
     }
 
-    /// Lists the forwarding variables of one family, which the message types of our netlink library
-    /// leave out (`RTM_GETNETCONF`).
+    /// Lists the forwarding variables of one family (`RTM_GETNETCONF`), which our netlink library does not
+    /// support.
     ///
     /// # Errors
-    /// As [`Asker::list`].
+    /// Those of [`Asker::list`].
     pub(crate) fn list_forwarding(
         &mut self,
         family: Family,
@@ -133,7 +133,7 @@ impl Asker {
         })
     }
 
-    /// Asks a question that is answered by a listing, again from the start as long as changes interrupt it.
+    /// Sends a query that is answered by a listing, restarting when changes interrupt it.
     pub(super) fn repeat(
         &mut self,
         buffer: &mut [u8],
@@ -169,7 +169,7 @@ impl Asker {
                 Received::Datagram(length) => {
                     for frame in frames(&buffer[..length]) {
                         if frame.sequence != self.sequence {
-                            continue; // the rest of an answer that was given up
+                            continue; // belongs to an abandoned query
                         }
                         interrupted |= dump && frame.flags & NLM_F_DUMP_INTR != 0;
                         match frame.answer() {
@@ -231,9 +231,9 @@ pub(crate) fn neighbors(family: Family, link: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetNeighbour(message)
 }
 
-/// The routes of table main that carry our protocol number, through one link or all (`link` 0).
+/// The routes of table main with our protocol number, through one link or all (`link` 0).
 ///
-/// The kernel filters: a million foreign routes cost it a walk, and us nothing.
+/// The kernel filters: a million foreign routes cost it one iteration, and us nothing.
 pub(crate) fn our_routes(family: Family, link: u32) -> RouteNetlinkMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = address_family(family);
@@ -245,8 +245,8 @@ pub(crate) fn our_routes(family: Family, link: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetRoute(message)
 }
 
-/// The route that the kernel would take to a prefix's first address, shown as it is in the table.
-/// It may be another one, more specific or better.
+/// The route that the kernel would use for the first address of a prefix, as it is in the table. The result may be
+/// a more specific or better route than the one for this prefix.
 pub(crate) fn best_route(prefix: IpNet) -> RouteNetlinkMessage {
     const RTM_F_FIB_MATCH: u32 = 0x2000;
     let mut message = RouteMessage::default();

@@ -1,7 +1,7 @@
-//! Speed and duplex of links, as the ethtool family of generic netlink tells them.
+//! Speed and duplex of links, by the ethtool family of generic netlink.
 //!
-//! A kernel without the family tells nothing, and neither does a link that has no speed: a loopback, a bridge without
-//! ports, a port without a carrier.
+//! There is no information from a kernel without the family, or about a link without speed: a loopback, a bridge
+//! without ports, a port without carrier.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::frame::{Frame, HEADER_LEN, aligned, u32_at};
 use super::window::put_header;
 use crate::values::{Duplex, Ethernet};
 
-/// Type of messages to the family that knows the numbers of the others (`GENL_ID_CTRL`).
+/// Message type of the controller family, which maps family names to numbers (`GENL_ID_CTRL`).
 const CONTROLLER: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -27,24 +27,24 @@ const ETHTOOL_A_LINKMODES_DUPLEX: u16 = 6;
 const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
 const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 const ETHTOOL_A_HEADER_FLAGS: u16 = 3;
-/// `ETHTOOL_FLAG_COMPACT_BITSETS`: the modes that nobody reads here come as bits, not as names.
+/// `ETHTOOL_FLAG_COMPACT_BITSETS`: link modes, which are not used here, come as bits instead of names.
 const COMPACT: u32 = 1;
 const DUPLEX_HALF: u8 = 0;
 const DUPLEX_FULL: u8 = 1;
-/// `SPEED_UNKNOWN`; a link without one says 0, too.
+/// `SPEED_UNKNOWN`; a link without speed reports 0, too.
 const UNKNOWN: u32 = u32::MAX;
 
 /// `struct genlmsghdr`: command u8, version u8, reserved u16.
 const GENERIC_HEADER_LEN: usize = 4;
-/// Both families have had one version only.
+/// Version of both families; there is only one.
 const VERSION: u8 = 1;
 /// `struct nlattr`: length u16, type u16.
 const ATTRIBUTE_HEADER_LEN: usize = 4;
-/// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`, which are no part of the type.
+/// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`, which are not part of the type.
 const NESTED: u16 = 0x8000;
 const TYPE_BITS: u16 = 0x3fff;
 
-/// The family, with a socket for questions to it.
+/// The ethtool family, with a socket for queries to it.
 #[derive(Debug)]
 pub(super) struct Ethtool {
     asker: Asker,
@@ -52,10 +52,10 @@ pub(super) struct Ethtool {
 }
 
 impl Ethtool {
-    /// Finds the family.
+    /// Looks the family up.
     ///
     /// # Errors
-    /// When the kernel has none.
+    /// When the kernel lacks the family.
     pub(super) fn open(buffer: &mut [u8]) -> Result<Self, AskError> {
         let mut asker = Asker::generic()?;
         let mut family = None;
@@ -75,7 +75,7 @@ impl Ethtool {
         Ok(Self { asker, family: family.map(u16::from_ne_bytes).ok_or_else(missing)? })
     }
 
-    /// The answer of one link; `None` when it is gone or has no such settings.
+    /// Settings of one link; `None` when the link is gone or has no such settings.
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
         let (family, mut found) = (self.family, None);
@@ -93,10 +93,10 @@ impl Ethtool {
         asked.ok().and(found)
     }
 
-    /// Answers of all links that have such settings.
+    /// Settings of all links that have any.
     ///
     /// # Errors
-    /// As of any listing.
+    /// Those of a listing.
     pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, AskError> {
         let (family, header, mut found) = (self.family, header(&[]), Vec::new());
         self.asker.repeat(
@@ -121,7 +121,7 @@ fn put(octets: &mut Vec<u8>, family: u16, command: u8, flags: u16, sequence: u32
     octets.extend(body);
 }
 
-/// Which link is asked for, and in what form the answer is to be.
+/// Header of a request: the link, and the form of the answer.
 fn header(link: &[u8]) -> Vec<u8> {
     let inner = [link, &attribute(ETHTOOL_A_HEADER_FLAGS, &COMPACT.to_ne_bytes())].concat();
     attribute(NESTED | ETHTOOL_A_LINKMODES_HEADER, &inner)
@@ -137,12 +137,12 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// The attributes of a message of generic netlink.
+/// Attributes of a generic netlink message.
 fn body<'a>(frame: &Frame<'a>) -> &'a [u8] {
     frame.payload.get(GENERIC_HEADER_LEN..).unwrap_or_default()
 }
 
-/// Types and values; ends early where they are malformed.
+/// Iterates over types and values, up to the first malformed one.
 fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let [a, b, c, d, ..] = *octets else { return None };
@@ -153,7 +153,7 @@ fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The settings that an answer tells, of the link that it names.
+/// Decodes the settings in an answer, with the link that it names.
 fn ethernet(frame: &Frame<'_>) -> Option<Ethernet> {
     let mut found = Ethernet::default();
     for (kind, value) in attributes(body(frame)) {

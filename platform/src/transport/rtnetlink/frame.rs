@@ -1,7 +1,7 @@
-//! The messages of one netlink datagram, still as bytes.
+//! The messages of one netlink datagram, not yet decoded.
 //!
-//! Acknowledgements and the end of a dump are read here; everything else is decoded only after a
-//! glance at its first bytes showed that it matters.
+//! Acknowledgements and the end of a dump are interpreted here. Other messages are decoded only when their first
+//! octets show that they matter.
 
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -17,7 +17,7 @@ const ATTRIBUTE_HEADER_LEN: usize = 4;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// The request's own payload was left out of the acknowledgement (`NETLINK_CAP_ACK`).
+/// The acknowledgement does not repeat the payload of the request (`NETLINK_CAP_ACK`).
 const NLM_F_CAPPED: u16 = 0x100;
 /// Attributes follow in the acknowledgement (`NETLINK_EXT_ACK`).
 const NLM_F_ACK_TLVS: u16 = 0x200;
@@ -41,15 +41,15 @@ pub(crate) struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why the kernel refused a request.
+/// Refusal of a request by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub errno: i32,
-    /// The kernel's own words, when it had some.
+    /// Error message of the kernel, if it sent one.
     pub message: Option<String>,
 }
 
-/// What a message means to whoever waits for an answer.
+/// Meaning of a message as an answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// `NLMSG_ERROR` with code 0.
@@ -59,7 +59,7 @@ pub(crate) enum Answer {
     Object,
 }
 
-/// Splits a datagram; a truncated rest is left out.
+/// Splits a datagram into messages; a truncated one at the end is dropped.
 pub(crate) fn frames(mut datagram: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(datagram, 0)? as usize;
@@ -78,24 +78,24 @@ pub(crate) fn frames(mut datagram: &[u8]) -> impl Iterator<Item = Frame<'_>> {
 }
 
 impl Frame<'_> {
-    /// What the message answers.
+    /// Interprets the message as an answer.
     pub(crate) fn answer(&self) -> Answer {
         if self.kind != NLMSG_ERROR && self.kind != NLMSG_DONE {
             return Answer::Object;
         }
         match u32_at(self.payload, 0).map(u32::cast_signed) {
             None | Some(0) => Answer::Done,
-            // A dump may end with a positive count in old kernels: only negative codes are errors.
+            // Old kernels may end a dump with a positive count: only negative codes are errors.
             Some(code) if code > 0 => Answer::Done,
             Some(code) => Answer::Refused(Refusal { errno: -code, message: self.words() }),
         }
     }
 
-    /// The whole message in its decoded form. Of a link's alias and alternative names, which can be any octets, what
-    /// is no UTF-8 comes as question marks: the decoder would refuse all of the link.
+    /// Decodes the message. A link's alias and alternative names may have arbitrary octets; those that are not
+    /// UTF-8 become question marks, since the decoder would otherwise refuse the whole link.
     ///
     /// # Errors
-    /// When it is malformed or of a type that the decoder does not know.
+    /// When the message is malformed, or of a type that the decoder does not know.
     pub(crate) fn decode(&self) -> Result<RouteNetlinkMessage, DecodeError> {
         let mut header = NetlinkHeader::default();
         header.message_type = self.kind;
@@ -108,7 +108,7 @@ impl Frame<'_> {
         RouteNetlinkMessage::deserialize(&header, &readable)
     }
 
-    /// The text of an extended acknowledgement.
+    /// Text of an extended acknowledgement.
     fn words(&self) -> Option<String> {
         if self.flags & NLM_F_ACK_TLVS == 0 {
             return None;
@@ -132,7 +132,8 @@ impl Frame<'_> {
     }
 }
 
-/// Puts question marks for what is no UTF-8 in the texts that anybody may write, nested attributes included.
+/// Replaces octets that are not UTF-8 by question marks in texts that any program may write, including nested
+/// attributes.
 fn make_readable(mut attributes: &mut [u8]) {
     while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
         let length = usize::from(length);

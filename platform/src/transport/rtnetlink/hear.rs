@@ -1,4 +1,4 @@
-//! Announcements of the kernel become facts.
+//! Conversion of kernel notifications to facts.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,14 +25,14 @@ const LINK_FLAGS: usize = 8;
 /// `IFF_UP`: administratively up.
 const UP: u32 = 1;
 
-/// What is known no longer for certain and has to be read anew.
+/// Classes of objects that have to be read again.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     everything: bool,
     routes: bool,
-    /// Links that are administratively up, by index: it takes two messages to see one go down.
+    /// Administrative state of links by index: a link going down shows only as the difference of two messages.
     up: HashMap<u32, bool>,
-    /// No route of ours was seen since a list of them came out empty: nothing can vanish.
+    /// A complete list of our routes was empty and none was added since, so no route can vanish.
     no_routes: bool,
 }
 
@@ -45,13 +45,13 @@ impl Doubts {
         self.everything = true;
     }
 
-    /// A list of all our routes came out with so many.
+    /// Records the number of our routes in a complete list.
     pub(super) fn routes_listed(&mut self, count: usize) {
         self.no_routes = count == 0;
     }
 
-    /// The kernel drops IPv4 gateway routes without a word when their link goes down or away, or
-    /// the address that made the gateway reachable goes.
+    /// Records whether a message puts routes in doubt. The kernel drops IPv4 gateway routes without notification
+    /// when their link goes down or away, or when the address of the gateway's prefix goes.
     pub(super) fn note(&mut self, frame: &Frame<'_>) {
         match frame.kind {
             RTM_NEWROUTE => self.no_routes = false,
@@ -73,13 +73,13 @@ impl Doubts {
 }
 
 impl Task {
-    /// Takes in all that was announced, and posts it as facts.
+    /// Receives all waiting notifications, and posts them as facts.
     pub(super) fn hear(&mut self) {
         loop {
             let time_ns = now_ns();
             let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.doubts);
             let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
-            // Links whose carrier may have come or gone, and with it their speed.
+            // Links whose carrier may have changed, and with it their speed.
             let mut changed = Vec::new();
             let heard = self.listener.hear(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
@@ -99,7 +99,7 @@ impl Task {
             match heard {
                 Ok(heard) => {
                     if heard.overrun {
-                        warn!("announcements of the kernel were lost; reading everything anew");
+                        warn!("announcements of the kernel were lost; reading everything again");
                         self.doubts.all();
                     }
                     if !heard.more {
@@ -114,7 +114,7 @@ impl Task {
         }
     }
 
-    /// Reads anew what is in doubt, all of a class, so that what vanished is noticed, too.
+    /// Reads all classes in doubt as a whole, so that vanished objects are noticed.
     pub(super) fn clear_doubts(&mut self) {
         if std::mem::take(&mut self.doubts.everything) {
             self.doubts.routes = false;
@@ -125,22 +125,21 @@ impl Task {
     }
 }
 
-/// The name by which the link of an `RTM_NEWLINK` is known.
+/// Name of the link of an `RTM_NEWLINK`.
 ///
-/// The forwarding of a new or renamed link is announced before its name is, so it is read.
+/// The forwarding of a new or renamed link is announced before the link itself, so it has to be read.
 fn name_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<SmolStr> {
     let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
     is_link.then(|| links.name(link_state(frame).0).cloned()).flatten()
 }
 
-/// The operational state of the link of an `RTM_NEWLINK`, as it is known.
+/// Known operational state of the link of an `RTM_NEWLINK`.
 fn oper_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<OperState> {
     let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
     is_link.then(|| links.oper(link_state(frame).0)).flatten()
 }
 
-/// Appends what a message tells. One that cannot be decoded tells nothing; a panic while decoding
-/// it is logged.
+/// Appends the facts in a message. A message that cannot be decoded has none; a panic of the decoder is logged.
 pub(super) fn facts_of(
     frame: &Frame<'_>,
     codecs: Codecs,
@@ -178,12 +177,12 @@ fn decode(
     }
 }
 
-/// Messages about a port of a bridge, or an entry of its address table, not about the link.
+/// True for messages about a bridge port or an entry of the bridge's address table, rather than about the link.
 fn is_bridge_port(frame: &Frame<'_>) -> bool {
     frame.payload.first() == Some(&u8::from(AddressFamily::Bridge))
 }
 
-/// Index, and whether it is administratively up.
+/// Index and administrative state of the link.
 fn link_state(frame: &Frame<'_>) -> (u32, bool) {
     let at = |offset| u32_at(frame.payload, offset).unwrap_or(0);
     (at(LINK_INDEX), at(LINK_FLAGS) & UP != 0)

@@ -1,8 +1,7 @@
-//! Everything the kernel announces about the managed namespace, whoever caused it.
+//! Kernel notifications of all changes in the managed namespace.
 //!
-//! Our own changes are heard too, on purpose: what was announced is the proof that it happened.
-//! Some changes carry the port number of their sender and some do not (measured on kernel 6.18),
-//! so nothing here looks at it.
+//! Our own changes are received too, on purpose: the notification proves that the change happened. Some
+//! notifications carry the port number of the sender and some do not (measured on kernel 6.18), so it is not used.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +16,7 @@ use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
 /// `_IPV4_NETCONF`, `_IPV6_NETCONF`.
 const GROUPS: [u32; 8] = [1, 3, 5, 7, 9, 11, 24, 25];
 
-/// Most datagrams taken in at a time, so that commands and facts take turns.
+/// Most datagrams received at a time, so that commands get their turn.
 const MAX_DATAGRAMS: usize = 4096;
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
@@ -29,26 +28,26 @@ pub(crate) const RTM_DELROUTE: u16 = 25;
 pub(crate) const RTM_NEWNEIGH: u16 = 28;
 pub(crate) const RTM_DELNEIGH: u16 = 29;
 pub(crate) const RTM_NEWNETCONF: u16 = 80;
-/// The announced route took the place of another of the same key.
+/// Flag of a route notification: the route replaced another one of the same key.
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 
-/// A socket in all groups that matter.
+/// A socket that is subscribed to all relevant multicast groups.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: RouteSocket,
 }
 
-/// What one round of listening came to.
+/// Result of one round of receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
-    /// Messages were lost: what is known of the namespace may be out of date.
+    /// Messages were lost, so the known state of the namespace may be outdated.
     pub overrun: bool,
-    /// There may be more to hear.
+    /// More messages may be waiting.
     pub more: bool,
 }
 
 impl Listener {
-    /// Starts listening; what is announced from now on waits in the receive buffer.
+    /// Subscribes; notifications wait in the receive buffer from then on.
     pub(crate) fn open(receive_buffer: Option<usize>) -> io::Result<Self> {
         let socket = RouteSocket::for_groups(&GROUPS, receive_buffer)?;
         SockRef::from(&socket).attach_filter(&without_foreign_routes())?;
@@ -59,7 +58,7 @@ impl Listener {
         self.socket.receive_buffer()
     }
 
-    /// Hands over what is waiting, in the order of the kernel.
+    /// Passes waiting messages to `each`, in the order of the kernel.
     pub(crate) fn hear(
         &self,
         buffer: &mut [u8],
@@ -84,9 +83,8 @@ impl AsFd for Listener {
     }
 }
 
-/// A filter in the kernel that lets a routing daemon's million routes pass us by: of routes, only
-/// those of table main that carry our protocol number get through, and any that took the place of
-/// another (it may have been ours).
+/// A socket filter in the kernel that keeps a routing daemon's million routes from us. Of routes, only those of
+/// table main with our protocol number pass, and any that replaced another, which may have been ours.
 ///
 /// Offsets: `struct nlmsghdr` (16 octets, type at 4, flags at 6), then `struct rtmsg` (table at 4,
 /// protocol at 5). Types and flags are in the byte order of the host.
@@ -104,13 +102,13 @@ fn without_foreign_routes() -> [SockFilter; 13] {
     [
         load(TYPE_LOW),
         equal(RTM_NEWROUTE.into(), 1, 0),
-        equal(RTM_DELROUTE.into(), 0, 8), // no route: take it
+        equal(RTM_DELROUTE.into(), 0, 8), // not a route: accept
         load(20),
-        equal(MAIN_TABLE, 0, 7), // another table: drop it
+        equal(MAIN_TABLE, 0, 7), // other table: drop
         load(21),
-        equal(OUR_PROTOCOL.into(), 4, 0), // ours: take it
+        equal(OUR_PROTOCOL.into(), 4, 0), // ours: accept
         load(TYPE_LOW),
-        equal(RTM_NEWROUTE.into(), 0, 3), // a foreign one goes: drop it
+        equal(RTM_NEWROUTE.into(), 0, 3), // deletion of a foreign one: drop
         load(FLAGS_HIGH),
         SockFilter::new(IF_SET, 0, 1, u32::from(NLM_F_REPLACE >> 8)),
         SockFilter::new(RETURN, 0, 0, u32::MAX),

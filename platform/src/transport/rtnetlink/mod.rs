@@ -1,9 +1,8 @@
-//! rtnetlink of the managed namespace: operations in windows, facts as the kernel announces them.
+//! rtnetlink in the managed namespace: requests in windows, facts from kernel notifications.
 //!
-//! One thread does it all. The kernel carries requests out while they are being sent, so nothing
-//! is won by sending from one thread and listening on another, and much is lost: here, what a
-//! window changed is heard before its completions are posted, and a burst of our own making never
-//! overruns the receive buffer.
+//! A single thread does both. The kernel carries requests out while they are being sent, so a second thread for
+//! receiving would gain nothing. With one thread, the notifications of a window are read before its completions
+//! are posted, and our own changes never overrun the receive buffer.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -47,31 +46,32 @@ use super::sysctl;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
 
-/// Whether an address of a prefix takes the place of the first one that goes; without it, all go.
+/// Sysctl that makes another address of a prefix primary when the first one is removed; without it, all of them
+/// go.
 const PROMOTE_SECONDARIES: &str = "net/ipv4/conf/all/promote_secondaries";
 
-/// Why the transport cannot work in the managed namespace.
+/// Reason why the transport cannot work in the managed namespace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RtnetlinkError {
     /// The namespace cannot be entered.
     #[error(transparent)]
     Netns(#[from] NetnsError),
-    /// No sockets.
+    /// The sockets cannot be opened.
     #[error("cannot open the rtnetlink sockets of the managed namespace")]
     Open(#[source] io::Error),
-    /// The kernel refuses changes.
+    /// The kernel does not permit changes.
     #[error(
         "not permitted to change the network of the managed namespace: that needs CAP_NET_ADMIN in it; \
          run the agent as root, or in a user and network namespace of its own (`unshare -rn`)"
     )]
     NotPermitted,
-    /// No thread.
+    /// The thread cannot be started.
     #[error("cannot start the thread of the rtnetlink transport")]
     Thread(#[source] io::Error),
 }
 
-/// The transport's thread, from the outside. It ends when this is dropped.
+/// Handle of the transport's thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Rtnetlink {
     line: Line,
@@ -79,16 +79,16 @@ pub(crate) struct Rtnetlink {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The way to the thread.
+/// Command channel to the thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
+    /// Unbounded: the waiting operations are bounded by those that the engine has in flight.
     commands: Sender<Command>,
     wake: Arc<EventFd>,
 }
 
 impl Line {
-    /// Hands a command over. After the thread has ended it has no effect.
+    /// Sends a command. After the end of the thread this has no effect.
     pub(crate) fn command(&self, command: Command) {
         if self.commands.send(command).is_ok() {
             let _ = self.wake.write(1);
@@ -96,12 +96,12 @@ impl Line {
     }
 }
 
-/// What the thread is asked to do, in order.
+/// Commands to the thread, processed in order.
 #[derive(Debug)]
 pub(crate) enum Command {
     Submit(Vec<Operation>),
     Read(Vec<Key>),
-    /// Reports everything: these facts, and all that rtnetlink shows. `done` is dropped then.
+    /// Reports `others` together with everything that rtnetlink shows, then drops `done`.
     Retrieve {
         others: Vec<Fact>,
         done: Sender<()>,
@@ -110,20 +110,20 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// The counters of one link.
+/// Statistics of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkCounters {
-    /// Its name.
+    /// Name of the link.
     pub link: smol_str::SmolStr,
     /// 64-bit counters (`IFLA_STATS64`).
     pub counters: netlink_packet_route::link::Stats64,
 }
 
 impl Rtnetlink {
-    /// Enters the namespace on a new thread, opens the sockets there, and listens from then on.
+    /// Starts a thread that enters the namespace, opens the sockets there, and subscribes to notifications.
     ///
     /// # Errors
-    /// When the namespace cannot be entered, or its network not be changed.
+    /// When the namespace cannot be entered, or changes of its network are not permitted.
     pub(crate) fn start(
         netns: Arc<Netns>,
         codecs: Codecs,
@@ -169,8 +169,8 @@ impl Rtnetlink {
     }
 }
 
-/// Has the kernel keep the other IPv4 addresses of a prefix when the first of them goes: each is an object of its own
-/// here. It is a setting of the whole namespace, and the one that systemd makes as well.
+/// Makes the kernel keep the other IPv4 addresses of a prefix when the first of them is removed, because each is
+/// an object of its own here. The sysctl is global to the namespace; systemd sets it as well.
 fn keep_secondaries() {
     let kept = match sysctl::read(PROMOTE_SECONDARIES) {
         Ok(Some(value)) if value == "1" => Ok(()),
@@ -183,7 +183,7 @@ fn keep_secondaries() {
 }
 
 impl Drop for Rtnetlink {
-    /// Lets the commands given so far end.
+    /// Waits until the commands given so far are processed.
     fn drop(&mut self) {
         self.line.command(Command::Stop);
         if let Some(thread) = self.thread.take() {
@@ -192,13 +192,13 @@ impl Drop for Rtnetlink {
     }
 }
 
-/// The thread's state.
+/// State of the thread.
 pub(super) struct Task {
     codecs: Codecs,
     links: LinkIndex,
     requests: RouteSocket,
     asker: Asker,
-    /// None where the kernel has no such family.
+    /// `None` where the kernel lacks the family.
     ethtool: Option<Ethtool>,
     listener: Listener,
     window: Window,
@@ -262,8 +262,7 @@ impl Task {
         }
     }
 
-    /// Hears what is announced, obeys what is commanded, clears what is in doubt. False: no more
-    /// commands will come.
+    /// Processes notifications, then commands, then whatever is in doubt. False when no more commands will come.
     fn round(&mut self) -> bool {
         let _ = self.wake.read();
         self.hear();
@@ -292,7 +291,7 @@ impl Task {
         }
     }
 
-    /// Sleeps until there is a command or an announcement; not at all while something is in doubt.
+    /// Waits for a command or a notification; returns at once while anything is in doubt.
     fn wait(&self) -> io::Result<()> {
         let timeout = if self.doubts.any() { PollTimeout::ZERO } else { PollTimeout::NONE };
         let mut waits = [
@@ -305,7 +304,7 @@ impl Task {
         }
     }
 
-    /// After a panic: the operations at hand have failed, and nothing that is known is certain.
+    /// Recovers from a panic: fails the current operations, and marks all known state as in doubt.
     fn recover(&mut self) {
         warn!("the rtnetlink transport panicked; the operations at hand have failed");
         let completions = self.in_hand.fail_all("the transport panicked");

@@ -1,6 +1,6 @@
 //! Forwarding per interface, as `RTM_NEWNETCONF` announces and lists it.
 //!
-//! The sysctl itself gives no notice when somebody writes it; this message does.
+//! Writing the sysctl gives no notification of the file itself; this message announces it.
 
 use holdfast_scheduler::Fact;
 
@@ -16,8 +16,8 @@ const NETCONFA_FORWARDING: u16 = 2;
 /// An attribute of four octets: length and type, then the value.
 const ATTRIBUTE_LEN: usize = 8;
 
-/// The fact a message tells; none for the pseudo interfaces `all` and `default` (negative
-/// indices), and for messages about other variables.
+/// The fact in a message; `None` for the pseudo interfaces `all` and `default` (negative indices), and for
+/// messages about other variables.
 pub(super) fn fact(frame: &Frame<'_>, links: &LinkIndex, time_ns: u64) -> Option<Fact> {
     let family = match i32::from(*frame.payload.first()?) {
         nix::libc::AF_INET => Family::V4,
@@ -30,7 +30,7 @@ pub(super) fn fact(frame: &Frame<'_>, links: &LinkIndex, time_ns: u64) -> Option
     Some(Fact { key, value, time_ns })
 }
 
-/// All attributes of this message hold four octets.
+/// The value of an attribute. All attributes of this message are four octets long.
 fn attribute(payload: &[u8], wanted: u16) -> Option<u32> {
     let mut attributes = payload.get(HEADER_LEN..)?.chunks_exact(ATTRIBUTE_LEN);
     let found = attributes.find(|attribute| attribute[2..4] == wanted.to_ne_bytes())?;

@@ -1,4 +1,4 @@
-//! Reading back: single objects, whole classes, everything, counters.
+//! Reading of single objects, whole classes, everything, and counters.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,19 +19,19 @@ use crate::transport::{now_ns, sysctl};
 use crate::values::{Ethernet, Family, Forwarding};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
-/// What a kernel without IPv6 answers.
+/// Errnos of a kernel without IPv6.
 const NO_FAMILY: &[Errno] = &[Errno::EAFNOSUPPORT, Errno::EOPNOTSUPP];
-/// Most routes asked for one by one; a list of all costs about as much as some hundred questions.
+/// Most routes queried one by one; a list of all costs about as much as some hundred queries.
 const MAX_SINGLE_ROUTES: usize = 64;
 
-/// How often a complete report is tried while objects keep changing under it.
+/// Attempts at a complete report while objects keep changing.
 const RETRIEVE_ATTEMPTS: usize = 5;
 
-/// The answer of a question: facts, or no such object.
+/// Answer to a query: facts, or an error such as a missing object.
 type Facts = Result<Vec<Fact>, AskError>;
 
 impl Task {
-    /// Reads objects back and answers each with a fact, in one event.
+    /// Reads objects back and answers each with a fact, all in one event.
     pub(super) fn read(&mut self, keys: Vec<Key>) {
         if keys.is_empty() {
             return;
@@ -48,7 +48,7 @@ impl Task {
                 other => self.ask(&other),
             };
             if self.take(facts, &mut wanted, &mut answers).is_err() {
-                return; // everything is read anew instead
+                return; // everything is read instead
             }
         }
         let route_left = wanted.iter().any(|key| matches!(Query::of(key), Query::Route(_)));
@@ -64,7 +64,7 @@ impl Task {
         self.mailbox.post(Event::Observed(answers));
     }
 
-    /// Moves the facts that are wanted to the answers.
+    /// Moves the requested facts to the answers.
     fn take(
         &mut self,
         facts: Facts,
@@ -77,7 +77,7 @@ impl Task {
                 Ok(())
             }
             Err(error) => {
-                warn!(%error, "cannot read an object back; reading everything anew");
+                warn!(%error, "cannot read an object back; reading everything again");
                 self.doubts.all();
                 Err(())
             }
@@ -91,14 +91,14 @@ impl Task {
             Query::Neighbors(link) => self.list_of_link(link, ask::neighbors),
             Query::Route(prefix) => {
                 self.get(&ask::best_route(*prefix)).or_else(|error| match error {
-                    // Unreachable, a blackhole, no route at all: the list will tell.
+                    // Unreachable, blackhole or no route at all: the list has the answer.
                     AskError::Refused { .. } => Ok(Vec::new()),
                     other => Err(other),
                 })
             }
             Query::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
             Query::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
-            _ => Ok(Vec::new()), // what others answer
+            _ => Ok(Vec::new()), // other transports answer these
         }
     }
 
@@ -110,14 +110,14 @@ impl Task {
         Ok(facts)
     }
 
-    /// The forwarding of some links. What cannot be read is left out.
+    /// Reads the forwarding of some links; those that cannot be read are left out.
     pub(super) fn forwarding_of(&self, links: &[SmolStr]) -> Vec<Fact> {
         let both = links.iter().flat_map(|link| FAMILIES.map(|family| (link, family)));
         both.flat_map(|(link, family)| self.get_forwarding(link, family).unwrap_or_default())
             .collect()
     }
 
-    /// Speed and duplex of some links; nothing of one that has none, or is gone.
+    /// Reads speed and duplex of some links; those without any, or gone, are left out.
     pub(super) fn ethernet_of(&mut self, links: &[SmolStr]) -> Vec<Fact> {
         let Self { ethtool, buffer, links: index, .. } = self;
         let Some(ethtool) = ethtool else { return Vec::new() };
@@ -159,14 +159,15 @@ impl Task {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let listed = none_if_refused(self.list(&ask::our_routes(family, 0)), NO_FAMILY);
-            // Table main is made with the first route.
+            // The kernel creates table main with the first route.
             facts.extend(none_if_refused(listed, &[Errno::ENOENT])?);
         }
         self.doubts.routes_listed(facts.len());
         Ok(facts)
     }
 
-    /// Links may refer to others that come later in the list, so names are learnt first.
+    /// Lists the links. All names are recorded before any message is decoded, because links may refer to later
+    /// ones.
     fn list_links(&mut self) -> Facts {
         let mut messages = Vec::new();
         let Self { asker, buffer, codecs, links, doubts, .. } = self;
@@ -259,7 +260,7 @@ impl Task {
                 Err(error) => {
                     warn!(?class, %error, "cannot list what the kernel has");
                     if matches!(error, AskError::Interrupted) {
-                        self.doubts.all(); // once more, after what came in meanwhile
+                        self.doubts.all(); // again, after the notifications received meanwhile
                     }
                 }
             }
@@ -267,8 +268,8 @@ impl Task {
         self.mailbox.post(Event::Retrieved { scope: Scope::Kinds(kinds), facts });
     }
 
-    /// Reads everything. Where one class cannot be read, the report speaks for the others only: what
-    /// was not seen must not be taken for gone.
+    /// Reads everything. When one class cannot be read, the report covers the others only: unread objects must not
+    /// count as gone.
     pub(super) fn retrieve(&mut self, others: Vec<Fact>) {
         for _ in 0..RETRIEVE_ATTEMPTS {
             let mut facts = others.clone();
@@ -292,7 +293,7 @@ impl Task {
         Ok(())
     }
 
-    /// The counters of all links; none when the kernel does not tell.
+    /// Counters of all links; empty when the kernel does not report them.
     pub(super) fn counters(&mut self) -> Vec<LinkCounters> {
         let mut counters = Vec::new();
         let Self { asker, buffer, .. } = self;
@@ -310,7 +311,7 @@ impl Task {
     }
 }
 
-/// Some refusals mean that there is nothing of the kind.
+/// Treats the refusals in `with` as an empty result.
 fn none_if_refused(facts: Facts, with: &[Errno]) -> Facts {
     match facts {
         Err(AskError::Refused { errno, .. }) if with.contains(&Errno::from_raw(errno)) => {

@@ -8,15 +8,15 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
-/// Octets asked for with `SO_RCVBUFFORCE`: a burst of 20 000 notifications of foreign origin fits.
-/// The memory is only used while messages wait.
+/// Receive buffer requested with `SO_RCVBUFFORCE`, in octets: a burst of 20 000 foreign notifications fits. The
+/// memory is used only while messages wait.
 const FORCED_RECEIVE_BUFFER: usize = 32 << 20;
 
-/// Longest datagram taken in: the kernel builds dump answers of up to 32 KiB for a reader that
-/// offers as much, and a single message about a link with many parts may be longer.
+/// Longest datagram received: the kernel builds dump answers of up to 32 KiB for a reader with such a buffer, and
+/// a single message about a complex link may be longer.
 pub(crate) const DATAGRAM_SIZE: usize = 64 << 10;
 
-/// What became of an attempt to receive.
+/// Result of an attempt to receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// A datagram of this length is in the buffer.
@@ -27,7 +27,7 @@ pub(crate) enum Received {
     Overrun,
 }
 
-/// A non-blocking rtnetlink socket, bound, connected to the kernel (so nobody else can send to it).
+/// A non-blocking rtnetlink socket, bound and connected to the kernel, so that other processes cannot send to it.
 #[derive(Debug)]
 pub(crate) struct RouteSocket {
     socket: Socket,
@@ -35,8 +35,8 @@ pub(crate) struct RouteSocket {
 }
 
 impl RouteSocket {
-    /// A socket for requests and dumps: extended and short acknowledgements, strict checking of
-    /// dump filters, so that the kernel does the filtering or says that it cannot.
+    /// Opens a socket for requests and dumps, with extended and capped acknowledgements and with strict checking
+    /// of dump filters: the kernel either filters, or says that it cannot.
     pub(crate) fn for_requests() -> io::Result<Self> {
         let socket = Self::open(NETLINK_ROUTE, None)?;
         socket.socket.set_cap_ack(true)?;
@@ -45,9 +45,9 @@ impl RouteSocket {
         Ok(socket)
     }
 
-    /// A socket that hears these multicast groups.
+    /// Opens a socket that receives these multicast groups.
     ///
-    /// `receive_buffer` is for tests that want an overrun; else the largest to be had.
+    /// `receive_buffer` lets tests cause an overrun; otherwise the buffer is the largest possible.
     pub(crate) fn for_groups(groups: &[u32], receive_buffer: Option<usize>) -> io::Result<Self> {
         let socket = Self::open(NETLINK_ROUTE, receive_buffer)?;
         for group in groups {
@@ -56,7 +56,7 @@ impl RouteSocket {
         Ok(socket)
     }
 
-    /// A socket for questions to families of generic netlink.
+    /// Opens a socket for families of generic netlink.
     pub(crate) fn for_generic() -> io::Result<Self> {
         let socket = Self::open(NETLINK_GENERIC, None)?;
         socket.socket.set_cap_ack(true)?;
@@ -74,13 +74,13 @@ impl RouteSocket {
         Ok(Self { socket, receive_buffer })
     }
 
-    /// Octets of kernel memory that waiting messages may take, as `SO_RCVBUF` tells.
+    /// Size of the receive buffer in octets of kernel memory, as `SO_RCVBUF` reports it.
     pub(crate) fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
 
-    /// Sends one datagram of any number of messages. The kernel carries them out before this
-    /// returns, and their answers are waiting then.
+    /// Sends one datagram of any number of messages. The kernel carries them out before this returns, and the
+    /// answers are then waiting.
     pub(crate) fn send(&self, datagram: &[u8]) -> io::Result<()> {
         loop {
             match self.socket.send(datagram, 0) {
@@ -91,7 +91,7 @@ impl RouteSocket {
         }
     }
 
-    /// Takes the next datagram in.
+    /// Receives the next datagram.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
@@ -111,8 +111,8 @@ impl AsFd for RouteSocket {
     }
 }
 
-/// Forced where that is permitted (not in a user namespace), else as far as `net.core.rmem_max`
-/// lets us go; a small buffer costs speed (smaller windows, re-reading), not correctness.
+/// Sets the receive buffer: forced where permitted (not in a user namespace), else up to `net.core.rmem_max`. A
+/// small buffer costs speed (smaller windows, re-reading), not correctness.
 fn size_receive_buffer(socket: &Socket, wanted: Option<usize>) {
     if let Some(wanted) = wanted {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &wanted);

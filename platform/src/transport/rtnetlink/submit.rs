@@ -1,4 +1,4 @@
-//! Operations: encoded, sent in windows, each one's outcome told.
+//! Execution of operations: encoding, sending in windows, reporting each outcome.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,18 +19,18 @@ use crate::descriptors::kinds;
 use crate::transport::codecs::{Class, Query};
 use crate::transport::{sysctl, texts};
 
-/// An index that no link has: `ifi_index` is signed and the kernel counts from 1.
+/// Index that no link has: `ifi_index` is signed and the kernel counts from 1.
 const NO_LINK: u32 = i32::MAX as u32;
-/// Most failed objects read back after a window; the engine asks for what else it wants to know.
+/// Most failed objects that are read back after a window; the engine asks for others itself.
 const MAX_READ_BACK: usize = 64;
 
-/// The operations that were taken over and not yet completed, in order.
+/// Operations accepted and not completed yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct InHand {
     operations: VecDeque<OpId>,
 }
 
-/// Whose message this is in the window.
+/// Operation of a message in the window.
 struct Owner {
     /// Position of the operation in the batch.
     operation: usize,
@@ -39,14 +39,14 @@ struct Owner {
     forgiven: &'static [i32],
 }
 
-/// A batch on its way: what is in the window, and how its operations fared.
+/// A batch in progress: the messages in the window, and the outcomes of its operations.
 pub(super) struct Batch {
     pub(super) operations: Vec<Operation>,
     owners: Vec<Owner>,
-    /// Of the operations before `reported`, the outcome has been told.
+    /// Number of operations whose outcome was reported.
     reported: usize,
     pub(super) failures: Vec<Failure>,
-    /// What was read back right after an operation, by its position.
+    /// Facts read back right after an operation, with its position.
     observed: Vec<(usize, Fact)>,
 }
 
@@ -73,8 +73,8 @@ impl InHand {
 }
 
 impl Task {
-    /// Carries a batch out. Facts that the kernel announced meanwhile are posted before the
-    /// completions they belong to.
+    /// Carries a batch out. Facts that the kernel announces meanwhile are posted before the completions that they
+    /// belong to.
     pub(super) fn submit(&mut self, operations: Vec<Operation>) {
         let last = operations.iter().map(|operation| operation.id).max();
         self.in_hand.take_over(&operations);
@@ -107,7 +107,7 @@ impl Task {
         self.cancelled.answered(last);
     }
 
-    /// Those of an operation that is still wanted.
+    /// Requests of an operation, or its error if it was cancelled.
     fn requests_of(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
         match self.cancelled.answer(operation.id).map(|answer| answer.result) {
             Some(Err(error)) => Err(error),
@@ -115,7 +115,7 @@ impl Task {
         }
     }
 
-    /// A panic of the codec is a failed operation.
+    /// Encodes an operation; a panic of the codec is a failure of the operation.
     pub(super) fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
         let (codecs, links) = (self.codecs, &mut self.links);
         match catch_unwind(AssertUnwindSafe(|| (codecs.encode)(operation, links))) {
@@ -133,7 +133,7 @@ impl Task {
                     batch.owners.push(Owner { operation, nth, forgiven });
                 }
                 Request::Sysctl { path, value } => {
-                    self.flush(batch, operation); // it may be about a link that is made just now
+                    self.flush(batch, operation); // the link may be created just before
                     match sysctl::write(&path, &value) {
                         Ok(()) => self.note_written(batch, operation),
                         Err(error) => {
@@ -193,8 +193,7 @@ impl Task {
         }
     }
 
-    /// What failed halfway is taken back, and each failed object is read so that the engine sees
-    /// what there really is.
+    /// Rolls back partly created objects, and reads each failed object so that the engine sees its actual state.
     fn clean_up(&mut self, batch: &Batch, failures: &[Failure]) {
         let mut keys = Vec::new();
         let mut links = false;
@@ -208,15 +207,15 @@ impl Task {
             keys.push(operation.key.clone());
         }
         if links {
-            // Names were reserved that other links may have.
+            // Failed creations may have reserved names of existing links.
             self.read_classes(&[Class::Links]);
         }
         keys.truncate(MAX_READ_BACK);
         self.read(keys);
     }
 
-    /// Encodes the deletion of what could not be created whole: that also clears the reserved
-    /// index. It is sent only when the first message, the creation itself, went through.
+    /// Encodes the deletion of a partly created object, which also clears its reserved index. Sends it only if the
+    /// first message, the creation itself, succeeded.
     fn take_back(&mut self, created: &Operation, send: bool) {
         let undo = Operation {
             action: Action::Delete,
@@ -238,7 +237,7 @@ impl Task {
         }
     }
 
-    /// Asks the kernel for a change of nothing: permission is checked before existence.
+    /// Sends an empty change for a missing link: the kernel checks permission before existence.
     pub(super) fn require_permission(&mut self) -> Result<(), RtnetlinkError> {
         let mut nothing = LinkMessage::default();
         nothing.header.index = NO_LINK;
@@ -251,7 +250,7 @@ impl Task {
 }
 
 impl Batch {
-    /// Every operation with a message in the window has failed alike.
+    /// Fails every operation that has a message in the window.
     fn fail_window(&mut self, error: &OperationError) {
         for owner in &self.owners {
             let (operation, nth) = (owner.operation, owner.nth);
@@ -267,7 +266,7 @@ impl Batch {
         self.failures.drain(..count).collect()
     }
 
-    /// The outcome of the operations before `end` that was not told yet.
+    /// Completions of the operations before `end` that were not reported yet.
     fn completions(&mut self, end: usize, failures: Vec<Failure>) -> Vec<Completion> {
         let mut failures = failures.into_iter().peekable();
         let mut seen = std::mem::take(&mut self.observed).into_iter().peekable();
@@ -285,7 +284,7 @@ impl Batch {
     }
 }
 
-/// The kernel's own words where it has any.
+/// Error of a refusal, with the kernel's message if there is one.
 fn failed(refusal: &Refusal) -> OperationError {
     let system = || Errno::from_raw(refusal.errno).desc().to_owned();
     OperationError {
@@ -303,8 +302,8 @@ fn not_sent(error: &io::Error) -> OperationError {
     }
 }
 
-/// The same request may go through later, though nothing changes that it depends on. What is in the way of
-/// a create may be none of ours, so nobody tells us when it goes.
+/// True when a retry may succeed although no dependency changes. An object that blocks a creation may be foreign,
+/// so its removal gives no trigger.
 fn is_transient(errno: i32) -> bool {
     matches!(
         Errno::from_raw(errno),

@@ -1,9 +1,10 @@
-//! Many links deleted at once.
+//! Deletion of many links at once.
 //!
-//! To delete a link takes the kernel some 25 ms, nearly all of it spent in waiting until nobody can hold it any more. All
-//! links of a group go in one request, which waits once. So links that are deleted one after another in a batch are put
-//! into a group of our own, and the group is deleted. A link that cannot be put there is deleted alone, as all are when
-//! somebody else has a link in that group, or the kernel refuses the group: each operation has its own outcome.
+//! Deleting a link takes the kernel about 25 ms, nearly all of it waiting until no CPU can hold a reference any
+//! more. A request that deletes a whole group waits only once. So links that are deleted one after another in a
+//! batch are put into a group of our own, and the group is deleted. Links are deleted one by one when they cannot
+//! be put there, when a foreign link is in the group, or when the kernel refuses to delete the group: each
+//! operation has its own outcome.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,24 +23,24 @@ use super::window::Answers;
 use crate::codec::{Request, Requests};
 use crate::descriptors::kinds;
 
-/// The group of links that are about to be deleted: high and odd enough that nobody numbers groups so by hand.
+/// Group of links that are about to be deleted: an unusual number that is not assigned by hand.
 pub(crate) const LEAVING: u32 = 0x4846_1EA5;
-/// The group of links that nobody has put into one.
+/// Group of links without an assigned group.
 const NO_GROUP: u32 = 0;
-/// Links from which on it pays: all links of the box are listed before, which takes some microseconds for each.
+/// Fewest links for which a group pays off: it requires a list of all links, some microseconds for each.
 const FEW: usize = 16;
-/// Links that go at once: the kernel holds its lock for all of them, and tells of each.
+/// Most links in one request: the kernel holds its lock for all of them, and sends a notification for each.
 const MANY: usize = 1_024;
 
-/// A link that is to be deleted.
+/// A link to be deleted.
 struct Leaving {
-    /// Of its operation in the batch.
+    /// Position of its operation in the batch.
     position: usize,
     index: u32,
     requests: Requests,
 }
 
-/// The operations from `start` on that can be carried out together; nothing when there are few.
+/// Range of operations from `start` that can be carried out together; `None` when there are too few.
 pub(super) fn together(operations: &[Operation], start: usize) -> Option<Range<usize>> {
     let is_link = |operation: &&Operation| {
         operation.action == Action::Delete && operation.key.kind() == kinds::LINK
@@ -49,7 +50,7 @@ pub(super) fn together(operations: &[Operation], start: usize) -> Option<Range<u
 }
 
 impl Task {
-    /// Deletes the links of these operations. Those before are carried out before, and told.
+    /// Deletes the links of these operations, after carrying out and reporting those before.
     pub(super) fn delete_together(&mut self, batch: &mut Batch, range: Range<usize>) {
         self.flush(batch, range.start);
         let leaving = self.encode_leaving(batch, range.clone());
@@ -60,7 +61,8 @@ impl Task {
         self.delete_alone(batch, alone, range);
     }
 
-    /// Nobody else has a link in the group. The kernel is asked each time: it does not tell when a link that is down joins.
+    /// True when the group contains no foreign link. The kernel is asked each time, because it does not announce
+    /// that a link that is down joins a group.
     fn group_is_free(&mut self, leaving: &[Leaving]) -> bool {
         let ours: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
         let mut foreign = false;
@@ -70,12 +72,13 @@ impl Task {
             Listing::Object(frame) => foreign |= is_foreign_member(&frame, &ours),
         });
         if foreign {
-            warn!(group = LEAVING, "somebody has a link in our group: ours are deleted one by one");
+            warn!(group = LEAVING, "a foreign link is in our group: links are deleted one by one");
         }
         listed.is_ok() && !foreign
     }
 
-    /// What is no plain deletion, such as of a link that is not ours, is sent as it is.
+    /// Encodes the deletions. Requests other than a single deletion, such as for links that are not ours, are sent
+    /// at once.
     fn encode_leaving(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<Leaving> {
         let start = range.start;
         let mut leaving = Vec::with_capacity(range.len());
@@ -95,7 +98,7 @@ impl Task {
         leaving
     }
 
-    /// Returns the links that are still to be deleted, each by itself.
+    /// Deletes the links as a group; returns those that still have to be deleted one by one.
     fn delete_group(&mut self, leaving: Vec<Leaving>) -> Vec<Leaving> {
         let joined = self.set_group(&leaving, LEAVING);
         let mut message = LinkMessage::default();
@@ -111,7 +114,7 @@ impl Task {
         leaving
     }
 
-    /// Says of each whether it is in the group for certain.
+    /// Moves the links to a group. The result tells for each link whether it is in the group for certain.
     fn set_group(&mut self, leaving: &[Leaving], group: u32) -> Vec<bool> {
         let mut joined = vec![true; leaving.len()];
         let mut first = 0;
@@ -133,7 +136,7 @@ impl Task {
         joined
     }
 
-    /// Sends the window; nothing when the answers are not known.
+    /// Sends the window; `None` when the answers are unknown.
     fn answered(&mut self) -> Option<Answers> {
         let answers = self.window.exchange(&self.requests, &mut self.buffer).ok()?;
         if answers.lost {
@@ -161,11 +164,11 @@ fn is_foreign_member(frame: &Frame<'_>, ours: &HashSet<u32>) -> bool {
                 && !ours.contains(&link.header.index)
         }
         Ok(_) => false,
-        Err(_) => true, // it could be one
+        Err(_) => true, // unreadable, so possibly foreign
     }
 }
 
-/// The index of the link, if nothing but its deletion is asked for.
+/// Index of the link, if its deletion is the only request.
 fn sole_deletion(requests: &Requests) -> Option<u32> {
     match &requests[..] {
         [Request::Netlink { message: RouteNetlinkMessage::DelLink(link), .. }] => {

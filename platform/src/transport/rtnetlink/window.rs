@@ -15,27 +15,27 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::frame::{Answer, HEADER_LEN, Refusal, aligned, frames};
 use super::socket::{Received, RouteSocket};
 
-/// Most messages in one send: more gain nothing, and facts wait until a send is over.
+/// Most messages in one send: more of them gain nothing, and notifications wait until a send is over.
 const MAX_MESSAGES: usize = 128;
-/// Octets at which a window is full, well below the default send buffer (`net.core.wmem_default`,
-/// 208 KiB); it may be longer by the messages of one operation.
+/// Octets at which a window is full, well below the default send buffer (`net.core.wmem_default`, 208 KiB). The
+/// window may exceed it by the messages of one operation.
 const FULL_OCTETS: usize = 32 << 10;
 /// Kernel memory that one refusal, or the notification of one small object, occupies in a receive
 /// buffer: `struct sk_buff` plus the smallest data areas.
 const SMALL_TRUESIZE: usize = 1536;
-/// The same for the notifications that one request about a link sets off (a veth pair: four or
-/// more messages of a page each).
+/// Kernel memory for the notifications that one request about a link causes (a veth pair: four or more messages of
+/// a page each).
 const LINK_TRUESIZE: usize = 24 << 10;
-/// How long the kernel may take to answer a window. It answers before the send returns; a pause
+/// Time limit for the answers to a window, in milliseconds. The kernel answers before the send returns, so a pause
 /// means that the answer was lost.
 const ANSWER_TIMEOUT_MS: u16 = 5_000;
 
-/// What the kernel answered to the messages of a window.
+/// Answers of the kernel to the messages of a window.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// Refused messages, in order: position in the window and reason.
     pub refused: Vec<(usize, Refusal)>,
-    /// An answer was dropped: silence does not mean success.
+    /// An answer was dropped, so the absence of a refusal does not mean success.
     pub lost: bool,
 }
 
@@ -43,18 +43,18 @@ pub(crate) struct Answers {
 #[derive(Debug)]
 pub(crate) struct Window {
     octets: Vec<u8>,
-    /// Where the last message starts.
+    /// Offset of the last message.
     last: usize,
     /// Sequence number of the first message.
     first_sequence: u32,
     messages: usize,
-    /// What the answers and notifications may occupy, in octets of kernel memory.
+    /// Kernel memory that the answers and notifications may occupy, in octets.
     load: usize,
     max_load: usize,
 }
 
 impl Window {
-    /// `receive_buffer` is the smaller of the buffers for answers and for notifications.
+    /// `receive_buffer` is the smaller of the buffers for answers and for notifications, in octets.
     pub(crate) fn new(receive_buffer: usize) -> Self {
         Self {
             octets: Vec::with_capacity(2 * FULL_OCTETS),
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    /// Adds a message; returns its position.
+    /// Appends a message; returns its position.
     pub(crate) fn push(&mut self, message: &RouteNetlinkMessage, flags: u16) -> usize {
         let position = self.messages;
         self.last = self.octets.len();
@@ -77,14 +77,14 @@ impl Window {
         position
     }
 
-    /// True when the next message should wait for another send.
+    /// True when the next message should wait for another window.
     pub(crate) fn is_full(&self) -> bool {
         self.messages >= MAX_MESSAGES
             || self.octets.len() >= FULL_OCTETS
             || self.load >= self.max_load
     }
 
-    /// Forgets what was collected.
+    /// Discards the messages.
     pub(crate) fn clear(&mut self) {
         self.first_sequence = self.sequence(self.messages);
         self.octets.clear();
@@ -95,10 +95,10 @@ impl Window {
         self.messages == 0
     }
 
-    /// Sends what was collected and takes the answers in; the window is empty then.
+    /// Sends the messages and receives the answers. The window is empty afterwards.
     ///
     /// # Errors
-    /// When the socket refused the whole datagram: nothing was carried out.
+    /// When the socket refused the whole datagram, so that no message was carried out.
     pub(crate) fn exchange(
         &mut self,
         socket: &RouteSocket,
@@ -122,12 +122,12 @@ impl Window {
                     for frame in frames(&buffer[..length]) {
                         let position = frame.sequence.wrapping_sub(self.first_sequence) as usize;
                         if position >= self.messages {
-                            continue; // late answer to a window that was given up
+                            continue; // late answer to an abandoned window
                         }
                         match frame.answer() {
                             Answer::Refused(refusal) => answers.refused.push((position, refusal)),
                             Answer::Done => {}
-                            Answer::Object => continue, // an echo
+                            Answer::Object => continue, // a notification
                         }
                         if position + 1 == self.messages {
                             return Ok(answers);
@@ -156,7 +156,7 @@ impl Window {
     }
 }
 
-/// Appends a message, padded.
+/// Appends a message with padding.
 pub(crate) fn put_message(
     octets: &mut Vec<u8>,
     message: &RouteNetlinkMessage,
@@ -186,7 +186,7 @@ pub(crate) fn put_header(
     octets.extend(0u32.to_ne_bytes());
 }
 
-/// True when something can be received before [`ANSWER_TIMEOUT_MS`] is over.
+/// True when a message can be received within [`ANSWER_TIMEOUT_MS`].
 pub(crate) fn wait_readable(socket: &RouteSocket) -> io::Result<bool> {
     let mut waits = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     loop {
