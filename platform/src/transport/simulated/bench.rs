@@ -1,4 +1,4 @@
-//! A box on a bench: engine, descriptors, codecs and the simulated kernel, stepped by hand.
+//! A test box: engine, descriptors, codecs and the simulated kernel, stepped by hand.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{SimulatedKernel, SimulatedTransport};
 use crate::descriptors::registry;
 use crate::transport::{Event, Events, Transport};
 
-/// Steps after which a box that is still busy never ends.
+/// Steps after which a busy box counts as endless.
 const MAX_STEPS: usize = 10_000;
 
 pub(super) struct Box_ {
@@ -28,12 +28,12 @@ impl Box_ {
         Self::on(SimulatedKernel::new(ports))
     }
 
-    /// An agent that starts on a box as it is.
+    /// Starts an agent on a box in its present state.
     pub(super) fn on(kernel: SimulatedKernel) -> Self {
         Self::restarted(kernel, Vec::new(), Vec::new())
     }
 
-    /// An agent that starts with what its store holds.
+    /// Starts an agent with the contents of its store.
     pub(super) fn restarted(
         kernel: SimulatedKernel,
         intent: Vec<(Key, SharedValue)>,
@@ -60,7 +60,7 @@ impl Box_ {
         self.engine.plan(Delta::new(changes)).map(|plan| plan.to_string())
     }
 
-    /// One transaction, to its end.
+    /// Runs one transaction to its end.
     pub(super) fn commit(&mut self, changes: Vec<(Key, Option<SharedValue>)>) -> Outcome {
         let txn = self.begin(changes);
         self.settle();
@@ -89,7 +89,7 @@ impl Box_ {
         self.deadline = step.deadline;
     }
 
-    /// Until nothing is under way; time passes only when nothing else happens.
+    /// Steps until the box is idle; time advances only when nothing else happens.
     pub(super) fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
             if let Some(event) = self.events.try_recv() {
@@ -100,7 +100,7 @@ impl Box_ {
                 let step = self.engine.due(self.now());
                 self.follow(step);
             } else {
-                return; // at rest, or something hangs
+                return; // idle, or an operation hangs
             }
         }
         panic!("the box never rests: {:?}", self.outcomes.last());
@@ -110,12 +110,12 @@ impl Box_ {
         self.engine.status(key).map_or(State::Nonexistent, |status| status.state)
     }
 
-    /// What the kernel holds of what matters to configuration, in full.
+    /// Configuration of the kernel, in full.
     pub(super) fn contents(&self) -> Vec<String> {
         self.kernel.contents()
     }
 
-    /// Takes in the next event and goes no further.
+    /// Processes a single event.
     pub(super) fn take_in_one(&mut self) {
         let event = self.events.try_recv().expect("something happened");
         let step = self.take_in(event);

@@ -1,4 +1,5 @@
-//! Programs, accounts, the shadow file and the SSH server of the simulated box. It keeps digests: it has no files.
+//! Programs, accounts, the shadow file and the SSH server of the simulated box. The model stores digests instead
+//! of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 #[derive(Debug, Default)]
 pub(super) struct Logins {
     programs: BTreeSet<SmolStr>,
-    /// By account, what stands in the shadow file.
+    /// Digests in the shadow file, by account.
     passwords: BTreeMap<SmolStr, Digest>,
     files: BTreeMap<SmolStr, (Digest, u32)>,
     server: Option<String>,
@@ -40,7 +41,7 @@ impl Logins {
                 };
             }
             Request::SshServer(text) => {
-                // A server whose files are missing does not start.
+                // A server does not start when its files are missing.
                 let names = text.iter().flat_map(|it| it.split_whitespace());
                 let mut ours = names.filter_map(|word| word.strip_prefix("/etc/ssh/holdfast/"));
                 if ours.any(|name| !self.files.keys().any(|path| path.ends_with(name))) {

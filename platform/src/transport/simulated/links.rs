@@ -1,4 +1,4 @@
-//! Links of the model: making, changing and deleting them, and how they are shown.
+//! Links of the model: creation, changes, deletion, and their messages.
 
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{
@@ -23,17 +23,17 @@ pub(super) struct SimLink {
     pub(super) name: String,
     pub(super) kind: SimLinkKind,
     pub(super) up: bool,
-    /// Of a port: whether something is plugged in at the other side.
+    /// Carrier of a port.
     pub(super) carrier: bool,
     pub(super) mtu: u32,
     pub(super) mac: [u8; 6],
     pub(super) alias: String,
-    /// 0: none.
+    /// Index of the bridge; 0 for none.
     pub(super) master: u32,
     pub(super) altnames: Vec<String>,
 }
 
-/// What kind of link it is, with what the kernel shows of it.
+/// Kind of a link, with the parameters that the kernel shows.
 #[derive(Clone, Debug)]
 pub(super) enum SimLinkKind {
     Port,
@@ -62,7 +62,7 @@ impl SimLink {
 }
 
 impl Machine {
-    /// Puts a link in, with the variables that come with it.
+    /// Inserts a link with its sysctls.
     pub(super) fn insert_link(&mut self, link: SimLink) {
         self.last_index = self.last_index.max(link.index);
         for family in [Family::V4, Family::V6] {
@@ -135,7 +135,7 @@ impl Machine {
             && before.mtu == after.mtu
             && before.mac == after.mac
             && before.master == after.master
-            // An alias on a link that is down gives no message.
+            // Setting the alias of a link that is down gives no message.
             && (before.alias == after.alias || !after.up)
             && info(message).is_none();
         if !same {
@@ -212,7 +212,7 @@ impl Machine {
         }
     }
 
-    /// A link goes, and with it what is on it, what is above it, and the other end of its pair.
+    /// Removes a link with everything on it and above it, and the other end of its pair.
     pub(super) fn remove(&mut self, index: u32) {
         let Some(link) = self.links.remove(&index) else { return };
         self.drop_routes(index, true);
@@ -240,7 +240,7 @@ impl Machine {
         above.into_iter().for_each(|above| self.remove(above));
     }
 
-    /// Tells of a link, and of the other end of its pair, whose state follows.
+    /// Announces a link, and the other end of its pair, whose state depends on it.
     pub(super) fn tell(&mut self, index: u32) {
         let Some(link) = self.links.get(&index) else { return };
         let mut told = vec![index];
@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// Carries out the switch of IPv6 on a link. The kernel announces it by the addresses that go, and by nothing else.
+    /// Switches IPv6 of a link on or off. The kernel announces only the addresses that are removed.
     pub(super) fn ipv6_switched(&mut self, path: &str, value: &str) {
         let its = |link: &&SimLink| disable_ipv6_path(&link.name) == path;
         let index = self.links.values().find(its).map(|link| link.index);
@@ -329,7 +329,7 @@ impl Machine {
         }
     }
 
-    /// True when the link carries a mark of the agent.
+    /// True when the link carries the agent's mark.
     pub(super) fn is_marked(&self, name: &str) -> bool {
         let link = self.links.values().find(|link| link.name == name);
         link.is_some_and(|link| {
@@ -338,7 +338,7 @@ impl Machine {
     }
 }
 
-/// The variable that switches IPv6 of a link off.
+/// Sysctl that disables IPv6 on a link.
 pub(super) fn disable_ipv6_path(link: &str) -> String {
     format!("net/ipv6/conf/{link}/disable_ipv6")
 }

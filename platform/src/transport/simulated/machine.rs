@@ -1,6 +1,6 @@
-//! The model: links, addresses, neighbours, routes, variables, files, and the rules between them.
+//! The model: links, addresses, neighbours, routes, sysctls, files, and the rules among them.
 //!
-//! It takes the same messages as the kernel and says the same errors for what matters to ordering.
+//! Requests are the same messages as the kernel's, and so are the errors, where they matter for ordering.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use super::links::{SimLink, SimLinkKind, disable_ipv6_path};
 use crate::codec::Request;
 use crate::values::{Content, Family, MAIN_TABLE};
 
-/// Why the model refuses a request: the error number, and the kernel's words if it has any.
+/// Refusal of a request: errno, and the kernel's message if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: Errno,
@@ -36,30 +36,30 @@ impl From<Errno> for Refusal {
 
 pub(super) type Refused<T> = Result<T, Refusal>;
 
-/// What is told to those who listen: a message and the flags of its header.
+/// A notification: message and header flags.
 pub(super) type Note = (Message, u16);
 
-/// A route's identity in the kernel.
+/// Identity of a kernel route: table, prefix, metric.
 pub(super) type RouteKey = (u32, IpNet, u32);
 
-/// The whole box.
+/// State of the whole box.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
-    /// By index.
+    /// Links by index.
     pub(super) links: BTreeMap<u32, SimLink>,
-    /// By index of the link, family first as the kernel lists them.
+    /// Addresses and neighbours by link index, family first as the kernel lists them.
     pub(super) addresses: BTreeMap<(u32, IpAddr), AddressMessage>,
     pub(super) neighbors: BTreeMap<(u32, IpAddr), NeighbourMessage>,
     pub(super) routes: BTreeMap<RouteKey, RouteMessage>,
-    /// By path below `/proc/sys`.
+    /// Sysctls by path below `/proc/sys`.
     pub(super) sysctls: BTreeMap<String, String>,
-    /// By path below the root.
+    /// Files by path below the root.
     pub(super) files: BTreeMap<SmolStr, Content>,
     pub(super) hostname: SmolStr,
     pub(super) credentials: super::credentials::Logins,
-    /// What was told since it was last asked.
+    /// Notifications that were not fetched yet.
     pub(super) notes: Vec<Note>,
-    /// IPv4 routes went without a word, so whoever cares must look.
+    /// IPv4 routes were dropped without notification, so routes have to be read again.
     pub(super) silent_losses: bool,
     pub(super) last_index: u32,
 }
@@ -158,7 +158,7 @@ impl Machine {
     fn new_neighbor(&mut self, message: &NeighbourMessage) -> Refused<()> {
         self.link(message.header.ifindex)?;
         let key = neighbor_key(message).ok_or(Errno::EINVAL)?;
-        // A repeated identical set gives no message.
+        // Setting an identical entry gives no message.
         if self.neighbors.insert(key, message.clone()).as_ref() != Some(message) {
             self.notes.push((Message::NewNeighbour(message.clone()), 0));
         }
@@ -187,7 +187,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Finds the link of each next hop, or refuses the route.
+    /// Looks up the link of each next hop, or refuses the route.
     fn resolve(&self, message: &mut RouteMessage, prefix: IpNet) -> Refused<()> {
         let single =
             !message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
@@ -241,7 +241,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The links on which an address can be reached without a gateway.
+    /// Links on which an address is reachable without a gateway.
     fn on_link(&self, ip: IpAddr) -> impl Iterator<Item = u32> + '_ {
         self.addresses.iter().filter_map(move |((index, own), message)| {
             let net = IpNet::new(*own, message.header.prefix_len).ok()?;
@@ -263,9 +263,9 @@ impl Machine {
         Ok(())
     }
 
-    /// What becomes of the routes through a link that goes down, or away: of several next hops, those on it are dead,
-    /// which nobody is told. A route without any other goes, one of IPv4 without a word. With a link that goes away, a
-    /// route of IPv4 goes whole, one of IPv6 loses the next hop.
+    /// Treats the routes through a link that goes down, or away. Among several next hops, those on the link become
+    /// dead, without notification. A route without any other next hop is removed, for IPv4 without notification.
+    /// When the link goes away, an IPv4 route is removed as a whole, while an IPv6 route loses the next hop.
     pub(super) fn drop_routes(&mut self, index: u32, away: bool) {
         for key in self.through(index) {
             let Some(mut route) = self.routes.remove(&key) else { continue };
@@ -284,7 +284,7 @@ impl Machine {
         }
     }
 
-    /// Next hops on a link that is up again are alive.
+    /// Marks the next hops through a link that is up again as alive.
     pub(super) fn revive_routes(&mut self, index: u32) {
         for key in self.through(index) {
             if let Some(route) = self.routes.get_mut(&key) {
@@ -298,7 +298,7 @@ impl Machine {
         through.map(|(key, _)| *key).collect()
     }
 
-    /// What goes, too, unless `keep_addr_on_down` is set.
+    /// Removes the IPv6 addresses of a link that goes down, as the kernel does unless `keep_addr_on_down` is set.
     pub(super) fn drop_ipv6_addresses(&mut self, index: u32) {
         let gone: Vec<_> = self
             .addresses
@@ -312,7 +312,7 @@ impl Machine {
         }
     }
 
-    /// What goes with a link beside its routes.
+    /// Removes everything on a link except routes.
     pub(super) fn drop_below(&mut self, index: u32, name: &str) {
         let addresses: Vec<_> =
             self.addresses.keys().filter(|(link, _)| *link == index).copied().collect();
@@ -332,7 +332,7 @@ impl Machine {
         self.sysctls.remove(&disable_ipv6_path(name));
     }
 
-    /// Everything that is there, as the kernel lists it.
+    /// Messages for all objects, as the kernel lists them.
     pub(super) fn list(&self) -> Vec<Message> {
         let mut all: Vec<Message> =
             self.links.values().map(|link| Message::NewLink(self.show(link))).collect();
@@ -401,7 +401,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// The next hops of a route with several; nothing for one that has its only one in its own attributes.
+/// Next hops of a multipath route; `None` for a route with a single one in its own attributes.
 fn next_hops(message: &mut RouteMessage) -> Option<&mut Vec<RouteNextHop>> {
     message.attributes.iter_mut().find_map(|attribute| match attribute {
         RouteAttribute::MultiPath(hops) => Some(hops),
@@ -409,7 +409,7 @@ fn next_hops(message: &mut RouteMessage) -> Option<&mut Vec<RouteNextHop>> {
     })
 }
 
-/// Marks the next hops on a link, and says whether any is alive.
+/// Marks the next hops on a link as dead or alive, and tells whether any is alive.
 fn mark(message: &mut RouteMessage, index: u32, dead: bool) -> bool {
     let mut alive = false;
     for hop in next_hops(message).into_iter().flatten() {
@@ -421,7 +421,7 @@ fn mark(message: &mut RouteMessage, index: u32, dead: bool) -> bool {
     alive
 }
 
-/// Takes the next hops on a link off a route, and gives back a route with those alone.
+/// Removes the next hops on a link from a route, and returns a route with only those.
 fn split_off(message: &mut RouteMessage, index: u32) -> RouteMessage {
     let mut only = message.clone();
     for (message, on_it) in [(message, false), (&mut only, true)] {

@@ -1,12 +1,13 @@
-//! A kernel for tests: a small model behind the same [`Transport`] as the real one.
+//! A simulated kernel: a small model behind the same [`Transport`] as the real one.
 //!
-//! Start at [`SimulatedKernel`]. What it is given are the same encoded requests, what it tells are
-//! the same messages, so codecs are a part of what is tested. It has the kernel's quirks: a repeated
-//! identical set and an alias on a link that is down give no message, IPv4 routes go silently with
-//! their link (or when it goes down, and then the IPv6 addresses go, too), a link takes along what is on it, and no message says who caused it. It can be told
-//! to fail, panic or hang at its nth request; what others do to the box is injected.
+//! Start at [`SimulatedKernel`]. Its input are the encoded requests and its output are the messages of the real
+//! kernel, so tests cover the codecs too. The model has the kernel's quirks: setting an identical neighbour, or
+//! the alias of a link that is down, gives no message; IPv4 routes vanish without notification when their link
+//! goes down or away; IPv6 addresses go when their link goes down; a link takes everything on it along; no message
+//! names the process that caused it. The model can be told to fail, panic or hang at its nth request, and has
+//! methods for changes by other programs.
 //!
-//! It works in the thread of the caller, so a test is a sequence of steps and never waits.
+//! The model runs in the thread of the caller, so a test is a sequence of steps and never waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,18 +43,18 @@ use crate::values::{Content, Family, Forwarding, Hostname, Link, MAIN_TABLE, Tex
 use links::{SimLink, SimLinkKind};
 use machine::{Machine, Refusal};
 
-/// What happens at the request that was chosen.
+/// Effect of a fault at the chosen request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused with this error number.
+    /// The request is refused with this errno.
     Fail(i32),
     /// The transport panics.
     Panic,
-    /// It is not carried out, and nothing after it, until [`SimulatedKernel::resume`].
+    /// The request is not carried out, and neither is any later one, until [`SimulatedKernel::resume`].
     Hang,
 }
 
-/// A handle on the model; clones share it.
+/// Handle of the model; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedKernel(Arc<Mutex<State>>);
 
@@ -61,13 +62,13 @@ pub struct SimulatedKernel(Arc<Mutex<State>>);
 struct State {
     machine: Machine,
     links: LinkIndex,
-    /// Requests since it was made.
+    /// Requests so far.
     requests: u64,
     fault: Option<(u64, Fault)>,
     hung: bool,
     waiting: Vec<Command>,
     mailbox: Option<Mailbox>,
-    /// Stands in for the clock: one more at every event.
+    /// Simulated clock, which advances by one at every event.
     time_ns: u64,
 }
 
@@ -99,30 +100,30 @@ impl SimulatedKernel {
         kernel
     }
 
-    /// The transport on it, and where its events arrive.
+    /// Returns the transport, and the receiver of its events.
     pub fn connect(&self) -> (SimulatedTransport, Events) {
         let (mailbox, events) = mailbox();
         self.lock().mailbox = Some(mailbox);
         (SimulatedTransport(self.clone()), events)
     }
 
-    /// Chooses the fault of the `nth` request from now on, counted from 1.
+    /// Chooses the fault for the `nth` request from now on, counted from 1.
     pub fn fault_at(&self, nth: u64, fault: Fault) {
         let mut state = self.lock();
         state.fault = Some((state.requests + nth, fault));
     }
 
-    /// Requests that were made of it.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.lock().requests
     }
 
-    /// True from the moment a [`Fault::Hang`] strikes.
+    /// True after a [`Fault::Hang`] has occurred.
     pub fn is_hung(&self) -> bool {
         self.lock().hung
     }
 
-    /// Goes on after a [`Fault::Hang`]: what hung is carried out now.
+    /// Ends a [`Fault::Hang`]: carries out the waiting requests.
     pub fn resume(&self) {
         let mut state = self.lock();
         state.hung = false;
@@ -130,7 +131,7 @@ impl SimulatedKernel {
         waiting.into_iter().for_each(|command| state.run(command));
     }
 
-    /// Someone plugs a port in.
+    /// Plugs a port in.
     pub fn plug(&self, name: &str) {
         self.externally(|machine| {
             let index = machine.last_index + 1;
@@ -138,7 +139,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone pulls a link out, of whatever kind.
+    /// Removes a link of any kind.
     pub fn unplug(&self, name: &str) {
         self.externally(|machine| {
             if let Some(index) = machine.by_name(name) {
@@ -147,7 +148,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone sets a link up or down.
+    /// Sets a link up or down, as another program would.
     pub fn set_up(&self, name: &str, up: bool) {
         self.externally(|machine| {
             let mut message = LinkMessage::default();
@@ -158,24 +159,24 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone installs a program; its path is below the root.
+    /// Installs a program, as an operator would; its path is below the root.
     pub fn install(&self, program: &str) {
         let key = credential::program_key(program);
         self.externally_seen(key, |machine| machine.credentials.install(program));
     }
 
-    /// Someone gives the box an account with a password.
+    /// Adds an account with a password, as an operator would.
     pub fn add_account(&self, name: &str, hash: &str) {
         let key = credential::account_key(name);
         self.externally_seen(key, |machine| machine.credentials.add_account(name, hash));
     }
 
-    /// Someone sets the MTU of a link.
+    /// Sets the MTU of a link, as another program would.
     pub fn set_mtu(&self, name: &str, mtu: u32) {
         self.set_attribute(name, LinkAttribute::Mtu(mtu));
     }
 
-    /// Someone sets the alias of a link; an empty one is none.
+    /// Sets the alias of a link, as another program would; an empty one removes it.
     pub fn set_alias(&self, name: &str, alias: &str) {
         self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
     }
@@ -189,7 +190,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone adds an address.
+    /// Adds an address, as another program would.
     pub fn add_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
         self.externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
@@ -197,7 +198,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone removes an address.
+    /// Removes an address, as another program would.
     pub fn delete_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
         self.externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
@@ -205,7 +206,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone adds a route that drops packets, with protocol `static` and metric 0.
+    /// Adds a foreign route that drops packets, with protocol `static` and metric 0.
     pub fn add_foreign_route(&self, prefix: ipnet::IpNet) {
         self.externally(|machine| {
             let mut message = RouteMessage::default();
@@ -222,7 +223,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Someone removes a route, whosever it is.
+    /// Removes a route of any origin.
     pub fn delete_route(&self, prefix: ipnet::IpNet) {
         self.externally(|machine| {
             let keys: Vec<_> =
@@ -234,7 +235,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Everything the box holds, one line each, sorted: what tests compare.
+    /// Description of the whole box, one sorted line for each object, for comparison in tests.
     pub fn describe(&self) -> Vec<String> {
         let mut state = self.lock();
         let registry = descriptors::registry();
@@ -248,14 +249,14 @@ impl SimulatedKernel {
         lines
     }
 
-    /// The same in full, with settings and files, but without what comes and goes by itself: what
-    /// must be as before when a change was undone.
+    /// Configuration of the box in full, with settings and files but without volatile facts. After a rollback this
+    /// must be as before.
     pub fn contents(&self) -> Vec<String> {
         let mut state = self.lock();
         let bare = |value: SharedValue| match value.as_any().downcast_ref::<Link>() {
             Some(link) => {
                 let ours = link.is_ours();
-                // A link that is made anew gets a new address from the kernel.
+                // A link that is created again gets a new address from the kernel.
                 let index = link.facts.as_ref().map_or(0, |facts| facts.index);
                 let mac = link.mac.filter(|_| index < FIRST_OUR_INDEX);
                 format!("{:?}, ours: {ours}", Link { facts: None, mac, ..link.clone() })
@@ -269,7 +270,7 @@ impl SimulatedKernel {
         lines
     }
 
-    /// What the box shows under a key, decoded.
+    /// Observed value of a key.
     pub fn observed(&self, key: &Key) -> Option<SharedValue> {
         self.lock().everything().into_iter().find(|(other, _)| other == key).map(|(_, it)| it)
     }
@@ -285,14 +286,14 @@ impl SimulatedKernel {
         state.tell();
     }
 
-    /// The same for what no message tells of: it is read again.
+    /// Runs a change by another program that gives no notification, and reads the object again.
     fn externally_seen(&self, key: Key, act: impl FnOnce(&mut Machine)) {
         let mut state = self.lock();
         act(&mut state.machine);
         state.run(Command::Read(vec![key]));
     }
 
-    /// A panic that was asked for leaves nothing half-done: the model is changed afterwards.
+    /// Recovers from a poisoned lock: an injected panic happens before the model is changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -340,7 +341,7 @@ impl State {
         }
     }
 
-    /// What stands behind a request that hangs is not begun; the request itself stays.
+    /// Cancels operations that have not started. A request that hangs has started, so it stays.
     fn cancel(&mut self, operations: &[OpId]) {
         let mut cancelled = Vec::new();
         let batches = self.waiting.iter_mut().filter_map(|command| match command {
@@ -381,7 +382,7 @@ impl State {
         self.tell();
     }
 
-    /// Carries one operation out; `None`: it hangs.
+    /// Carries one operation out; `None` when it hangs.
     fn operate(&mut self, operation: &Operation) -> Option<Result<(), OperationError>> {
         let mut links = self.links.clone();
         let requests = match descriptors::encode(operation, &mut links) {
@@ -404,14 +405,14 @@ impl State {
         Some(result)
     }
 
-    /// A creation is all or nothing.
+    /// Rolls back a creation, which succeeds as a whole or not at all.
     fn undo(&mut self, operation: &Operation) {
         let mut back = operation.clone();
         back.action = holdfast_scheduler::Action::Delete;
         back.old = back.new.take();
         let requests = descriptors::encode(&back, &mut self.links).unwrap_or_default();
         for request in &requests {
-            // What was not made cannot be removed.
+            // Deleting an object that was not created fails, which is fine.
             let _ = self.machine.request(request);
         }
     }
@@ -436,7 +437,7 @@ impl State {
         Ok(())
     }
 
-    /// What a panic in a transport's thread comes to.
+    /// Error of an operation whose transport panicked.
     fn panicked(&mut self, request: &Request) -> OperationError {
         let unwound =
             std::panic::catch_unwind(|| std::panic::panic_any(format!("asked to, at {request:?}")));
@@ -444,7 +445,7 @@ impl State {
         OperationError::message("the transport panicked")
     }
 
-    /// Posts what the model told since, as facts.
+    /// Posts the notifications of the model as facts.
     fn tell(&mut self) {
         let notes = std::mem::take(&mut self.machine.notes);
         let mut seen = Vec::new();
@@ -466,7 +467,7 @@ impl State {
         }
     }
 
-    /// The variables of links that were told of.
+    /// Sysctls of the links that were announced.
     fn sysctls_of(&self, seen: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
         let links =
             seen.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
@@ -483,10 +484,10 @@ impl State {
         [Family::V4, Family::V6].map(part).into()
     }
 
-    /// Everything that is there, decoded.
+    /// All objects, decoded.
     fn everything(&mut self) -> Vec<(Key, SharedValue)> {
         let messages = self.machine.list();
-        // Twice, so that a link that names another one finds it whatever their order.
+        // Two passes, so that a link can refer to another in any order.
         for message in &messages {
             descriptors::decode(message, 0, self.time_ns, &mut self.links);
         }
@@ -521,7 +522,7 @@ impl State {
 }
 
 impl Machine {
-    /// What someone does by hand; refused as it would be for anybody.
+    /// Runs a manual change, under the kernel's rules.
     fn request_by_hand(&mut self, message: Message) {
         let refused = self.request(&Request::create(message));
         assert!(refused.is_ok(), "by hand: {refused:?}");

@@ -1,4 +1,4 @@
-//! Whatever the way there, a configuration ends as the same box.
+//! Property: a configuration results in the same box, whatever came before.
 
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -6,7 +6,7 @@ use proptest::sample::subsequence;
 use super::bench::Box_;
 use super::tests::{assert_same, change, commit};
 
-/// One of each group of alternatives can be configured at a time.
+/// Groups of alternatives, of which one can be configured at a time.
 const LINES: [&[&str]; 10] = [
     &["port eth0", "port eth0 down", "port eth0 mtu 1400 alias x", "port eth0 master br0"],
     &["port eth1 v4-forwarding", "port eth1 mtu 1300 master br0", "port eth9 mtu 1400"],
@@ -25,7 +25,7 @@ const LINES: [&[&str]; 10] = [
     &["route 2001:db8:1::/48 via 2001:db8::2", "route 2001:db8:1::/48 dev v0"],
 ];
 
-/// Some of the groups, and of each an alternative.
+/// Some of the groups, with one alternative of each.
 fn config() -> impl Strategy<Value = String> {
     let groups = subsequence(LINES.to_vec(), 0..=LINES.len());
     groups
