@@ -1,6 +1,6 @@
-//! The shadow file: one line for each account, the hash of its password in the second field (shadow(5)).
+//! The shadow file: one line for each account, with the hash of its password in the second field (shadow(5)).
 //!
-//! It is replaced as a whole, with its owner and permissions, under the lock that passwd(1) takes as well.
+//! The file is replaced as a whole, keeping its owner and permissions, under the lock that passwd(1) uses as well.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,20 +19,22 @@ use super::files::{self, Attributes, Root};
 
 const SHADOW: &str = "etc/shadow";
 const PASSWD: &str = "etc/passwd";
-/// Held while the file is changed (lckpwdf(3)).
+/// Lock file for changes of passwords (lckpwdf(3)).
 const LOCK: &str = "etc/.pwd.lock";
-/// Seconds of a day: ages of passwords are counted in these.
+/// Seconds of a day, the unit of password ages.
 const DAY_S: u64 = 86_400;
 
-/// The file, locked.
+/// The file while it is locked.
 pub(super) struct Shadow<'r> {
     root: &'r Root,
     _lock: File,
 }
 
 impl<'r> Shadow<'r> {
+    /// Locks the file.
+    ///
     /// # Errors
-    /// `EAGAIN` or `EACCES` when somebody else changes passwords right now.
+    /// `EAGAIN` or `EACCES` when another program holds the lock.
     pub(super) fn of(root: &'r Root) -> io::Result<Self> {
         let mut options = File::options();
         let lock = options.write(true).create(true).truncate(false).mode(0o600);
@@ -48,8 +50,8 @@ impl<'r> Shadow<'r> {
         Ok(Self { root, _lock: lock })
     }
 
-    /// Puts a hash into an account's line, and the day into the next field, so that an old password's age does not
-    /// lock the new one. `keep` is told what was there before anything is written.
+    /// Sets the hash of an account, and the date in the next field, so that the age of the old password does not
+    /// lock the new one. `keep` receives the previous hash before anything is written.
     pub(super) fn set(
         &self,
         account: &str,
@@ -77,7 +79,7 @@ impl<'r> Shadow<'r> {
         files::replace(&file, &Zeroizing::new(whole), Attributes { mode, owner })
     }
 
-    /// The digest of an account's hash.
+    /// Digest of an account's hash.
     pub(super) fn read(root: &Root, account: &str) -> io::Result<Option<Digest>> {
         let Some(content) = read(&root.place(SHADOW)?)? else { return Ok(None) };
         let hash = line_of(&content, account).and_then(|it| it.split(|it| *it == b':').nth(1));
@@ -94,7 +96,7 @@ impl<'r> Shadow<'r> {
     }
 }
 
-/// The names that lines begin with, and the field behind each.
+/// Names at the beginning of lines, with the second field of each.
 fn lines(content: &[u8]) -> impl Iterator<Item = (SmolStr, &[u8])> {
     content.split(|octet| *octet == b'\n').filter_map(|line| {
         let mut fields = line.split(|octet| *octet == b':');
@@ -103,7 +105,7 @@ fn lines(content: &[u8]) -> impl Iterator<Item = (SmolStr, &[u8])> {
     })
 }
 
-/// The line of an account, without its end.
+/// Line of an account, without its end.
 fn line_of<'c>(content: &'c [u8], account: &str) -> Option<&'c [u8]> {
     let is_its = |line: &&[u8]| {
         line.strip_prefix(account.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
@@ -142,7 +144,7 @@ mod tests {
         let (head, tail) = after.split_once("alice:$6$new:").unwrap();
         assert_eq!(head, "root:*:19000:0:99999:7:::\nal:!:1:0:9:7:::\n");
         let (day, rest) = tail.split_once(':').unwrap();
-        assert!(day.parse::<u32>().unwrap() > 19_000, "its age begins anew");
+        assert!(day.parse::<u32>().unwrap() > 19_000, "its age starts again");
         assert_eq!(rest, "0:99999:7:::\nbob:x:1::::::\n");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
     }

@@ -1,6 +1,6 @@
-//! The SSH server of the box: its configuration is tried before it is put in place, and looked at afterwards.
+//! The SSH server of the box: its configuration is tested before it is installed, and verified afterwards.
 //!
-//! Below a root that is not `/` the server is run there by chroot(8): it looks its files up by absolute paths.
+//! Below a root other than `/` the server is run by chroot(8), because it uses absolute paths.
 
 use std::fs;
 use std::io;
@@ -15,17 +15,18 @@ use nix::unistd::Pid;
 use super::files::{self, Attributes, Root};
 use super::watch;
 
-/// The box's own configuration, which is to include ours.
+/// Main configuration of the box, which has to include ours.
 const CONFIG: &str = "etc/ssh/sshd_config";
-/// What is tried: ours in front of the box's. The server refuses to start without its folder in /run.
+/// Files for the test: our text, and the box's configuration with ours in front. The server refuses to start
+/// without its folder in /run.
 const CANDIDATE: &str = "candidate";
 const CANDIDATE_WHOLE: &str = "candidate-config";
 const RUN: &str = "run/sshd";
-/// What a process of the server is called.
+/// Process name of the server.
 const PROCESS: &str = "sshd";
-/// How long a server that reads its configuration again may take until it listens: it takes some milliseconds.
+/// Time limit for a reloading server to listen again, which takes some milliseconds.
 const LISTENS_WITHIN: Duration = Duration::from_secs(5);
-/// Octets of the server's own words that an error repeats.
+/// Octets of the server's output that an error quotes.
 const MAX_WORDS: usize = 500;
 
 pub(super) struct Sshd<'r> {
@@ -37,10 +38,10 @@ impl<'r> Sshd<'r> {
         Self { root }
     }
 
-    /// Has the server read what its configuration would be with this text in front, all files that it names included.
+    /// Runs the server's configuration test with this text in front, including all files that it names.
     ///
     /// # Errors
-    /// In the server's words, when it would not start with it.
+    /// With the server's output, when the server would not start.
     pub(super) fn try_out(&self, text: &str) -> io::Result<()> {
         let folder = self.root.place(FOLDER)?;
         files::make_folder(&folder)?;
@@ -56,16 +57,16 @@ impl<'r> Sshd<'r> {
         tried.map(drop)
     }
 
-    /// Reads back what the server makes of its whole configuration: each of our lines must be in effect.
+    /// Reads the server's effective configuration back: each of our lines must be in effect.
     ///
     /// # Errors
-    /// Names the line that is not.
+    /// With the line that is not in effect.
     pub(super) fn check(&self, text: &str) -> io::Result<()> {
         let mut blocks = text.split("\nMatch User ");
         let general = self.run(&["-T"])?;
         let of_all = blocks.next().unwrap_or_default();
         in_effect(of_all, &general)?;
-        // One account stands for all: their lines differ in the name alone.
+        // One account suffices, because the lines of accounts differ in the name only.
         let Some((account, lines)) = blocks.next().and_then(|block| block.split_once('\n')) else {
             return Ok(());
         };
@@ -73,10 +74,10 @@ impl<'r> Sshd<'r> {
         in_effect(lines, &self.run(&["-T", "-C", &connection])?)
     }
 
-    /// Tells the server that runs, if one does, to read its configuration again.
+    /// Makes a running server reload its configuration.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When the server cannot be signalled, or does not listen again in time.
     pub(super) fn reload(&self) -> io::Result<()> {
         let said = self.run(&["-T"])?;
         let file = said.lines().find_map(|line| line.strip_prefix("pidfile /"));
@@ -88,12 +89,12 @@ impl<'r> Sshd<'r> {
             Err(error) => return Err(error),
         };
         let Ok(pid) = text.trim().parse::<i32>() else { return Ok(()) };
-        // The number may be somebody else's by now.
+        // The process id may have been reused.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end() != PROCESS {
             return Ok(());
         }
-        // It removes the file, starts itself anew, and writes the file when it listens.
+        // On SIGHUP the server removes the file, executes itself again, and writes the file once it listens.
         let before = fs::metadata(&file)?.modified()?;
         let folder = file.parent().unwrap_or(Path::new("/"));
         let back = || fs::metadata(&file).and_then(|it| it.modified()).is_ok_and(|it| it != before);
@@ -104,7 +105,7 @@ impl<'r> Sshd<'r> {
         }
     }
 
-    /// What the server prints.
+    /// Output of the server program.
     fn run(&self, arguments: &[&str]) -> io::Result<String> {
         let program = format!("/{SSHD_PROGRAM}");
         let mut command = match self.root.folder() {
@@ -129,7 +130,7 @@ impl<'r> Sshd<'r> {
     }
 }
 
-/// Whether the server says of itself what our lines say. It writes its keywords in small letters.
+/// Checks that the effective configuration contains our lines. The server prints keywords in lower case.
 fn in_effect(lines: &str, said: &str) -> io::Result<()> {
     for line in lines.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
         let (keyword, argument) = line.split_once(' ').unwrap_or((line, ""));

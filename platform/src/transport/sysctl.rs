@@ -1,4 +1,4 @@
-//! Kernel variables below `/proc/sys`, of the namespace the calling thread is in.
+//! Sysctls below `/proc/sys`, in the namespace of the calling thread.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ const PROC_SYS: &str = "/proc/sys";
 /// Writes a variable and reads it back.
 ///
 /// # Errors
-/// When there is no such variable (`ENOENT`, its link is gone), it cannot be written, or the
-/// kernel keeps another value.
+/// When there is no such sysctl (`ENOENT`, its link is gone), it cannot be written, or the kernel keeps another
+/// value.
 pub(crate) fn write(path: &str, value: &str) -> io::Result<()> {
     fs::write(place(path)?, value)?;
     match read(path)? {
@@ -22,7 +22,7 @@ pub(crate) fn write(path: &str, value: &str) -> io::Result<()> {
     }
 }
 
-/// Reads a variable, without the newline at its end; `None`: it does not exist.
+/// Reads a variable without its trailing newline; `None` when it does not exist.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -34,7 +34,7 @@ pub(crate) fn read(path: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Interface names may hold dots, so paths are separated by slashes alone; nothing leads out.
+/// File of a variable. Interface names may contain dots, so only slashes separate; `..` is refused.
 fn place(path: &str) -> io::Result<PathBuf> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if path.is_empty() || !plain {

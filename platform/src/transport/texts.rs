@@ -1,5 +1,5 @@
-//! The thread that writes files and the host name: what may wait for a disk keeps no netlink
-//! request waiting.
+//! The thread that writes files and the host name. It is separate from rtnetlink so that waiting for a disk does
+//! not delay network changes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,31 +26,31 @@ use crate::netns::{Netns, NetnsError};
 use crate::values::Content;
 use crate::vault::Vault;
 
-/// The transport's thread, from the outside. It ends when this is dropped, after what it was asked.
+/// Handle of the transport's thread. Dropping it completes the commands given so far, then ends the thread.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// Not bounded: what waits is bounded by the operations that the one engine has in flight.
+    /// Unbounded: the waiting operations are bounded by those that the engine has in flight.
     commands: Option<Sender<Command>>,
     cancelled: Cancelled,
     thread: Option<JoinHandle<()>>,
-    /// Ends when this is dropped.
+    /// Watches for changes by other programs until this is dropped.
     watch: Option<Watch>,
 }
 
-/// Where the thread writes, and where it finds the secrets for that.
+/// Destinations of the thread, and the source of secrets.
 pub(crate) struct Place {
     pub(crate) root: PathBuf,
     pub(crate) hostname: HostnameWriter,
     pub(crate) vault: Arc<dyn Vault>,
 }
 
-/// What the thread is asked to do, in order.
+/// Commands to the thread, processed in order.
 pub(crate) enum Command {
     Submit(Vec<Operation>),
     Read(Vec<Key>),
-    /// Somebody changed something: whoever it was, it is read again.
+    /// A watched file or the host name changed, possibly by ourselves: read everything again.
     Look,
-    /// Reads everything and hands it on; the next command waits until that is done.
+    /// Reads everything and passes it on. The next command waits until that returns.
     Retrieve(Box<dyn FnOnce(Vec<Fact>) + Send>),
 }
 
@@ -61,7 +61,7 @@ struct Task {
     codecs: Codecs,
     mailbox: Mailbox,
     cancelled: Cancelled,
-    /// What was there when everything was read last.
+    /// Keys that existed at the last complete reading.
     known: BTreeSet<Key>,
 }
 
@@ -69,7 +69,7 @@ impl Texts {
     /// Starts the thread, in a UTS namespace of its own when a namespace is managed.
     ///
     /// # Errors
-    /// When there is no permission for that, or no thread to be had.
+    /// When that is not permitted, or the thread cannot be started.
     pub(crate) fn start(
         netns: Arc<Netns>,
         place: Place,
@@ -106,7 +106,7 @@ impl Texts {
             .map_err(|source| NetnsError::Thread { source })?;
         let ended = || NetnsError::Thread { source: io::Error::other("it ended at once") };
         ready.recv().map_err(|_| ended())??;
-        // Without it, what others change is noticed when everything is read the next time.
+        // Without the watch, foreign changes are noticed at the next complete reading.
         let watch = Watch::start(watched, commands.clone())
             .inspect_err(|error| warn!(%error, "files are not watched"))
             .ok();
@@ -117,7 +117,7 @@ impl Texts {
         &self.cancelled
     }
 
-    /// Hands a command over. After the thread has ended it has no effect.
+    /// Sends a command. After the end of the thread this has no effect.
     pub(crate) fn command(&self, command: Command) {
         if let Some(commands) = &self.commands {
             let _ = commands.send(command);
@@ -128,7 +128,7 @@ impl Texts {
 impl Drop for Texts {
     fn drop(&mut self) {
         self.commands = None;
-        self.watch = None; // which holds the other end of the line
+        self.watch = None; // the watch holds another sender of the channel
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -155,7 +155,7 @@ impl Task {
         }
     }
 
-    /// Each operation is answered by itself: whoever waits for one that hangs knows which one it is.
+    /// Answers each operation separately, so that a hanging one can be identified.
     fn submit(&self, batch: &[Operation]) {
         for operation in batch {
             let cancelled = self.cancelled.answer(operation.id);
@@ -165,7 +165,7 @@ impl Task {
         self.cancelled.answered(batch.iter().map(|operation| operation.id).max());
     }
 
-    /// All texts, and all that were there before and are gone.
+    /// All texts, and keys that existed at the last reading and are gone.
     fn everything(&mut self) -> Vec<Fact> {
         let time_ns = now_ns();
         let mut facts: Vec<Fact> = codecs::texts().into_iter().map(|key| self.fact(key)).collect();
@@ -182,7 +182,7 @@ impl Task {
         facts
     }
 
-    /// A panic is a failed operation.
+    /// Completes an operation; a panic is a failure of the operation.
     fn complete(&self, operation: &Operation) -> Completion {
         let carried_out = catch_unwind(AssertUnwindSafe(|| self.carry_out(operation)));
         let result =
@@ -200,7 +200,7 @@ impl Task {
                 Request::Hostname(name) => uts::write(&self.hostname, &name)
                     .map_err(|error| failed(&format!("cannot name the host `{name}`"), &error))?,
                 Request::File { path, content } => {
-                    // A file that others write, too, is never removed: only what is ours in it.
+                    // A shared file is never removed, only our block in it.
                     let content = match content {
                         Content::Absent if codecs::is_shared_file(&path) => {
                             Content::Block(String::new())
@@ -239,7 +239,7 @@ impl Task {
     }
 }
 
-/// The reason in full: these errors end in front of a client.
+/// Error with the whole reason, because it is shown to clients.
 pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
     let errno = error.raw_os_error();
     OperationError { errno, message: format!("{what}: {error}"), transient: false }

@@ -7,7 +7,7 @@ use crate::hostname::HostnameWriter;
 /// Sets the name and reads it back.
 ///
 /// # Errors
-/// When that needs CAP_SYS_ADMIN (`EPERM`), or the name is longer than the kernel takes (64).
+/// When the permission CAP_SYS_ADMIN is missing (`EPERM`), or the name is longer than the kernel accepts (64).
 pub(crate) fn write(writer: &HostnameWriter, name: &str) -> io::Result<()> {
     writer.write(name)?;
     match read()? {
@@ -16,10 +16,10 @@ pub(crate) fn write(writer: &HostnameWriter, name: &str) -> io::Result<()> {
     }
 }
 
-/// The name as it is.
+/// Reads the name.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the system call fails.
 pub(crate) fn read() -> io::Result<String> {
     Ok(nix::unistd::gethostname()?.to_string_lossy().into_owned())
 }

@@ -1,5 +1,5 @@
-//! Notices what others do to the files below the root: inotify(7) on the folders that matter. And to the name of the
-//! host, which the kernel tells whoever polls for it (proc_sys_hostname: `POLLPRI`).
+//! Watch for changes by other programs: inotify(7) on the folders of our files, and polling for a change of the
+//! host name (proc_sys_hostname: `POLLPRI`).
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use super::files::Root;
 use super::texts::Command;
 
-/// Folders with files that we write, or whose files say what the box has. Those that are not there yet are tried again
-/// with every change above them.
+/// Folders of files that we write, or whose files describe the box. Missing ones are tried again with every change
+/// above them.
 const FOLDERS: [&str; 8] = [
     "etc",
     "etc/ssh",
@@ -32,18 +32,18 @@ const FOLDERS: [&str; 8] = [
     "usr/sbin",
 ];
 
-/// Polled, this tells of each change of a host name, in whatever UTS namespace.
+/// File that becomes ready on each change of a host name, in any UTS namespace.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// What is waited for.
+/// Event sources of the thread.
 struct Sources {
     files: Inotify,
-    /// Not there where no /proc is to be had.
+    /// `None` where /proc is not mounted.
     host_name: Option<File>,
     stop: Arc<EventFd>,
 }
 
-/// A thread that waits for changes. It ends when this is dropped.
+/// Handle of a thread that waits for changes. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Arc<EventFd>,
@@ -51,10 +51,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Tells of changes from now on.
+    /// Starts to report changes.
     ///
     /// # Errors
-    /// When the system has no more watches, or no more threads.
+    /// When the system has no more watches or threads.
     pub(super) fn start(root: Root, changes: Sender<Command>) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
@@ -75,7 +75,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It can only be full of requests to stop.
+        // The write can fail only when stop requests fill the counter.
         let _ = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -83,7 +83,7 @@ impl Drop for Watch {
     }
 }
 
-/// Waits until something holds that a change in this folder brings about; false when it does not in time.
+/// Waits until `holds` is true, checking at each change in this folder; false on timeout.
 pub(super) fn until(
     folder: &Path,
     within: Duration,
@@ -105,13 +105,13 @@ pub(super) fn until(
 }
 
 impl Sources {
-    /// Waits for a change, and takes all that have come; false when it is the end.
+    /// Waits for a change, and consumes all that have occurred; false at the end.
     fn wait(&self) -> bool {
         let mut ready = vec![
             PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.files.as_fd(), PollFlags::POLLIN),
         ];
-        // To poll it is to take the change.
+        // Polling consumes the change.
         ready.extend(self.host_name.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
         match poll(&mut ready, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -125,7 +125,7 @@ impl Sources {
     }
 }
 
-/// Watching a folder that is watched already changes nothing.
+/// Adds the watches. Watching a folder again has no effect.
 fn watch(inotify: &Inotify, root: &Root) {
     let changes = AddWatchFlags::IN_CLOSE_WRITE
         | AddWatchFlags::IN_MOVE
