@@ -64,7 +64,7 @@ impl Kernel {
         self.run(Action::Release, Some(Arc::new(old)), Some(Arc::new(restore)));
     }
 
-    /// Carries an operation out and checks that the kernel shows what was asked.
+    /// Carries an operation out and checks that the kernel shows the requested value.
     #[track_caller]
     fn run(&mut self, action: Action, old: Option<SharedValue>, new: Option<SharedValue>) {
         let value = new.clone().or_else(|| old.clone()).unwrap();
@@ -99,10 +99,10 @@ impl Kernel {
         self.registry.descriptor(kind).unwrap().key(value)
     }
 
-    /// All that the kernel shows.
+    /// All objects that the kernel shows.
     fn look(&mut self) -> BTreeMap<Key, SharedValue> {
         let mut shown = BTreeMap::new();
-        // Twice, so that a link that names another one finds it whatever their order.
+        // Two passes, so that a link can refer to another in any order.
         for question in [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
@@ -239,7 +239,7 @@ fn a_port_gets_back_what_it_had() {
     let after = kernel.observed(&before);
     assert_eq!((after.mtu, after.mac, after.description), (before.mtu, before.mac, None));
     assert!(!after.enabled);
-    // Without anything to go back to it is reset, never deleted.
+    // Without an earlier value the link is reset, never deleted.
     kernel.adopt(before, wanted.clone());
     kernel.run(Action::Delete, Some(Arc::new(wanted.clone())), None);
     let after = kernel.observed(&wanted);

@@ -12,7 +12,7 @@ use crate::transport::{Events, Transport};
 use crate::values::MAIN_TABLE;
 use crate::{Platform, PlatformSettings};
 
-/// After so long without an event the box is at rest.
+/// Time without an event after which the box counts as idle.
 const QUIET: Duration = Duration::from_millis(300);
 
 struct Agent {
@@ -70,7 +70,7 @@ impl Agent {
         self.deadline = step.deadline;
     }
 
-    /// Until nothing is planned for later and nothing happens any more.
+    /// Waits until nothing is scheduled and no event arrives.
     fn rest(&mut self) {
         loop {
             let due = self.deadline.map(|at| at.saturating_sub(self.started.elapsed()));
@@ -93,7 +93,7 @@ impl Agent {
         }
     }
 
-    /// Has everything read anew.
+    /// Reads everything again.
     fn reread(&mut self) {
         self.platform.retrieve();
         self.rest();
@@ -108,7 +108,7 @@ impl Agent {
         }
     }
 
-    /// A commit that may leave something waiting.
+    /// Commits a change that may leave values waiting.
     #[track_caller]
     fn change(&mut self, from: &str, to: &str) {
         let plan = self.engine.plan(Delta::new(change(from, to))).unwrap();
@@ -151,7 +151,7 @@ fn the_kernel_follows_and_is_held_to_it() {
     assert!(ip("route show 10.0.0.0/8").contains("nexthop via 192.0.2.3 dev eth0"));
     assert_eq!(ip("-6 route show 2001:db8:1::/48").matches("via 2001:db8::2 dev eth0").count(), 1);
 
-    // Whatever others do comes back.
+    // Foreign changes are repaired.
     for command in [
         "address del 192.0.2.1/24 dev eth0",
         "link set eth0 mtu 1450",
@@ -166,7 +166,7 @@ fn the_kernel_follows_and_is_held_to_it() {
         assert!(kept.contains("2001:db8::1/64"), "{command}: {kept}");
     }
 
-    // An agent that starts anew asks nothing of the kernel.
+    // A restarted agent makes no request to the kernel.
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     drop(agent);
     let mut agent = Agent::start(values(first), restores);
@@ -203,7 +203,7 @@ fn the_mark_of_a_link_that_we_made_comes_back() {
         assert!(ip(&format!("link show {name}")).contains(&mark), "{name}");
         agent.engine.audit().unwrap();
     }
-    // Even while it is gone, the link is ours: its configuration takes it along.
+    // Even while the mark is gone the link is ours, and goes with its configuration.
     ip("link property del dev br0 altname holdfast:br0");
     agent.commit(links, "");
     assert_eq!(ip("-o link show").lines().count(), 1, "only the loopback is left");
@@ -218,7 +218,7 @@ fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() 
         let shown = ip("-o link show eth0");
         shown.split_once("alias ").map(|(_, alias)| alias.trim().to_owned()).unwrap_or_default()
     };
-    // Before there is any configuration, and while there is some that leaves the alias open.
+    // Without any configuration, and with one that leaves the alias open.
     let mut last = "";
     for (theirs, without, with) in [
         ("theirs", "", "port eth0 down alias ours"),
@@ -235,7 +235,7 @@ fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() 
     }
     agent.commit(last, "");
     assert_eq!(alias(), "later");
-    // One that takes the place of ours goes again.
+    // A link that replaces ours is removed.
     let ours = "port eth0 down alias ours";
     agent.commit("", ours);
     ip("link set eth0 alias theirs");
@@ -281,14 +281,14 @@ fn families_are_switched_with_the_addresses_of_the_configuration() {
         agent.engine.audit().unwrap();
         last = to;
     }
-    // A restart asks nothing of the kernel, and knows what to put back.
+    // A restarted agent makes no request, and still knows the values to restore.
     let off = with("no-ipv6");
     agent.change(&last, &off);
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     drop(agent);
     let mut agent = Agent::start(values(&off), restores);
     assert_eq!(agent.engine.plan(Delta::new(Vec::new())).unwrap().to_string(), "");
-    // Others who switch it are found by the next reading.
+    // A foreign change of the switch is found by the next reading.
     std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0").unwrap();
     agent.reread();
     assert_eq!(shown(), (true, false, true));
@@ -322,7 +322,7 @@ fn secondary_addresses_come_after_one_of_their_prefix() {
     }
 }
 
-/// The links that the routes over two uplinks leave by, with what the kernel says of dead ones.
+/// Outgoing links of the routes over two uplinks, with the kernel's marks of dead ones.
 fn uplinks() -> [Vec<String>; 2] {
     let routes =
         [ip("route show 10.0.0.0/8 proto 150"), ip("-6 route show 2001:db8:9::/48 proto 150")];
@@ -374,7 +374,7 @@ fn a_route_leaves_by_the_uplinks_that_can_be_reached() {
         assert_eq!(uplinks(), want, "{to}");
         to.clone_into(&mut last);
     }
-    // Whatever others take away is done without, until it is back.
+    // Next hops that others remove are left out until they return.
     for (command, want) in [
         ("link del eth1", both(&["eth0", "v0"])),
         ("link add eth1 type veth peer name far1", both(&["eth0", "eth1", "v0"])),

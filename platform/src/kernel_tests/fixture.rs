@@ -1,4 +1,4 @@
-//! A network namespace of the test's own, and a platform that manages it.
+//! A network namespace for each test, and a platform that manages it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::transport::{Event, Events, Transport};
 use crate::values::*;
 use crate::{Platform, PlatformSettings};
 
-/// How long something may take that takes some milliseconds.
+/// Time limit for an event that normally takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Moves the test's thread into new namespaces; what it starts is in there, too.
+/// Moves the test's thread into new namespaces, which its child threads share.
 pub(crate) fn enter_fresh_namespaces() {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS).unwrap_or_else(|errno| {
         panic!(
@@ -31,7 +31,7 @@ pub(crate) fn enter_fresh_namespaces() {
     ip("link set lo up");
 }
 
-/// The namespace of the calling thread as `--netns` takes it.
+/// Path of the calling thread's namespace, for `--netns`.
 pub(super) fn own_namespace() -> NetnsSetting {
     let thread = nix::unistd::gettid();
     NetnsSetting::Given(format!("/proc/self/task/{thread}/ns/net"))
@@ -54,9 +54,9 @@ pub(super) struct Managed {
     runtime: Runtime,
     next: u64,
     pub(super) root: tempfile::TempDir,
-    /// All facts that were posted since [`Managed::forget`], complete lists included.
+    /// All facts posted since [`Managed::forget`], complete lists included.
     pub(super) facts: Vec<Fact>,
-    /// How often everything, or a class, was reported.
+    /// Number of complete reports, of everything or of a class.
     pub(super) lists: Vec<Scope>,
     completions: Vec<Completion>,
 }
@@ -98,7 +98,7 @@ impl Managed {
         managed
     }
 
-    /// Waits for events until `look` finds what it looks for.
+    /// Waits for events until `look` returns a value.
     #[track_caller]
     pub(super) fn until<T>(
         &mut self,
@@ -127,7 +127,7 @@ impl Managed {
             Event::Completed(list) => self.completions.extend(list),
             Event::Observed(facts) => self.facts.extend(facts),
             Event::Retrieved { scope, facts } => {
-                // As the engine does: what the list does not name is gone.
+                // Objects that the list does not name are gone, as for the engine.
                 let named = |key: &Key| facts.iter().any(|fact| fact.key == *key);
                 let covered = |key: &Key| match &scope {
                     Scope::Everything => true,
@@ -179,13 +179,13 @@ impl Managed {
         .value
     }
 
-    /// What was last heard of a key.
+    /// Last observed value of a key.
     pub(super) fn latest<V: 'static>(&self, key: &Key) -> Option<&V> {
         let fact = self.facts.iter().rev().find(|fact| fact.key == *key)?;
         fact.value.as_ref()?.as_any().downcast_ref()
     }
 
-    /// True when something was heard of a key, and the last thing is that it is gone.
+    /// True when the last fact about a key says that it is gone.
     pub(super) fn is_gone(&self, key: &Key) -> bool {
         let latest = self.facts.iter().rev().find(|fact| fact.key == *key);
         latest.is_some_and(|fact| fact.value.is_none())
@@ -216,7 +216,7 @@ fn shared(value: impl holdfast_scheduler::Value) -> SharedValue {
     std::sync::Arc::new(value)
 }
 
-/// The key that the value's own descriptor gives it.
+/// Key of the value by its own descriptor.
 fn key_and_transport(value: &dyn holdfast_scheduler::Value) -> (Key, TransportId) {
     use crate::descriptors::kinds;
     let value_is = |kind| match kind {

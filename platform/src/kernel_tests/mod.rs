@@ -60,7 +60,7 @@ fn refused_routes_among_ten_thousand_are_named_with_the_kernels_words() {
                 assert_eq!(error.message, "Nexthop has invalid gateway");
             }
         }
-        // What was done was heard before, and what was not was read back.
+        // Successes were announced before, and failures were read back.
         let key = route_key(&nth_prefix(n));
         match result {
             Ok(()) => assert!(net.latest::<KernelRoute>(&key).is_some(), "{n}"),
@@ -82,7 +82,7 @@ fn what_depends_on_a_new_link_goes_in_the_same_batch() {
         net.create(route("172.16.0.0/12", "10.1.0.2")),
     ];
     assert_eq!(net.run(batch), vec![Ok(()); 5]);
-    // The facts were heard before the completions were.
+    // The facts arrived before the completions.
     let left: &Link = net.latest(&link::key("left")).expect("heard of");
     assert!(left.is_ours() && left.enabled, "{left:?}");
     assert!(left.facts.as_ref().unwrap().index > crate::links::FIRST_OUR_INDEX);
@@ -135,7 +135,7 @@ fn the_speed_of_a_link_is_told_when_it_is_read_and_when_its_carrier_changes() {
     let of = |net: &Managed, link: &str| {
         net.latest::<Ethernet>(&ethernet::key(link)).map(|it| (it.speed_mbps, it.duplex))
     };
-    // What a driver of veth says of itself.
+    // Values that the veth driver reports.
     let veth = Some((Some(10_000), Some(Duplex::Full)));
     assert_eq!((of(&net, "eth0"), of(&net, "lo")), (veth, None), "part of the first report");
     assert!(net.read(&ethernet::key("eth0")).is_some());
@@ -227,7 +227,7 @@ fn a_link_created_by_half_is_taken_back_and_its_index_forgotten() {
     let error = net.run(vec![pair]).remove(0).unwrap_err();
     assert_eq!(error.errno, Some(Errno::EEXIST as i32));
     assert!(net.is_gone(&link::key("left")));
-    // The name of the other end still leads to the link that has it.
+    // The name of the other end still refers to its link.
     let address = net.create(address("far0", "10.44.0.1/24"));
     assert_eq!(net.run(vec![address]), [Ok(())]);
 }
@@ -275,7 +275,7 @@ fn objects_are_read_back_and_absent_ones_are_told_so() {
         (route_key("172.16.0.0/12"), true),
         (route_key("172.16.0.0/16"), true),
         (route_key("172.16.0.0/20"), false),
-        (route_key("10.0.0.0/24"), false), // there, but the kernel's own
+        (route_key("10.0.0.0/24"), false), // present, but the kernel's own
         (forwarding::key("eth0", Family::V4), true),
         (forwarding::key("eth9", Family::V6), false),
     ] {
@@ -408,7 +408,7 @@ fn a_namespace_without_permission_is_refused_with_what_to_do() {
     }
 }
 
-/// Leaves the calling thread, and those it starts, without capabilities.
+/// Drops all capabilities of the calling thread and of threads that it starts.
 fn give_up_all_rights() {
     use nix::libc::{SYS_capset, syscall};
     const VERSION_3: u32 = 0x2008_0522;

@@ -1,4 +1,4 @@
-//! Many links that go at once.
+//! Deletion of many links at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use crate::links::LinkIndex;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::teardown::LEAVING;
 
-/// Links of one test that went as members of the group.
+/// Links of one test that were deleted as members of the group.
 type Count = AtomicUsize;
 
 fn counting(
@@ -31,7 +31,7 @@ fn counting(
     descriptors::decode(message, flags, time_ns, links)
 }
 
-/// Both ends of so many pairs of ours, as they are deleted.
+/// Creates `count` pairs, and returns the deletions of both ends of each.
 fn pairs(net: &mut Managed, count: usize) -> Vec<Operation> {
     let ends = |n: usize| {
         let (near, far) = (format!("p{n}"), format!("q{n}"));
@@ -54,7 +54,7 @@ fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
     };
     let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
     let mut batch = pairs(&mut net, PAIRS);
-    // Not ours, so it gets back what a fresh link has instead.
+    // A foreign link gets the attributes of a fresh one instead.
     batch.insert(PAIRS, net.delete(veth("x0", "x1")));
     assert_eq!(net.run(batch), vec![Ok(()); 2 * PAIRS + 1]);
     for name in ["p0", "q0", "p599", "q599"] {
@@ -62,7 +62,7 @@ fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
     }
     assert_eq!(ip("-br link show type veth").lines().count(), 2);
     assert!(ip("link show x0").contains("state DOWN"));
-    // Each pair goes by its near end.
+    // Each pair is deleted by its near end.
     assert_eq!(COUNT.load(Ordering::SeqCst), PAIRS);
 }
 
@@ -76,12 +76,12 @@ fn nothing_goes_that_somebody_else_has_put_into_the_group() {
     };
     let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
     let batch = pairs(&mut net, 20);
-    // It is down, so nobody is told.
+    // The link is down, so there is no notification.
     ip(&format!("link set x0 group {LEAVING}"));
     assert_eq!(net.run(batch), vec![Ok(()); 40]);
     assert_eq!(ip("-br link show type veth").lines().count(), 2);
     assert_eq!(COUNT.load(Ordering::SeqCst), 0);
-    // As soon as it has left, ours go together again.
+    // Once it has left the group, ours are deleted together again.
     ip("link set x0 group default");
     let batch = pairs(&mut net, 20);
     assert_eq!(net.run(batch), vec![Ok(()); 40]);

@@ -324,7 +324,7 @@ fn an_address_shows_who_gave_it() {
     };
     check(LayerKey::CLIENT_NATIVE, AddressOrigin::Static, "STATIC");
     check(LayerKey::LEASE, AddressOrigin::Static, "DHCP");
-    // Somebody else's of that name, which the lease found in place.
+    // A foreign address of that name, which was there before the lease.
     check(LayerKey::LEASE, AddressOrigin::Other, "DHCP");
     check(LayerKey::CLIENT_NATIVE, AddressOrigin::Other, "OTHER");
 }

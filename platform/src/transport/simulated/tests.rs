@@ -8,7 +8,7 @@ use crate::values::*;
 
 type Change = Vec<(Key, Option<SharedValue>)>;
 
-/// A configuration in words, one value for each line:
+/// Parses a configuration, one value for each line:
 ///
 /// `port eth0 up|down [mtu N] [alias X] [master X] [v4-forwarding]`, `veth a b`, `bridge br0`,
 /// `vxlan vx 7 dev a`, `dummy d0`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
@@ -103,7 +103,7 @@ fn route(words: &[&str]) -> StaticRoute {
     StaticRoute { instance, protocol, prefix, description: None, next_hops }
 }
 
-/// What leads from one configuration to the next.
+/// Changes from one configuration to another.
 pub(crate) fn change(from: &str, to: &str) -> Change {
     let (old, new) = (values(from), values(to));
     let gone = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
@@ -221,7 +221,7 @@ fn what_was_asked_is_in_the_kernel() {
         want.extend(["lo", "eth0", "eth1"].map(|name| format!("link {name}")));
         want.sort();
         assert_eq!(agent.kernel.describe(), want, "{to}");
-        // An agent that starts anew finds everything in place and asks nothing of the kernel.
+        // A restarted agent finds everything in place and makes no request.
         let intent = values(to);
         let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
         let before = agent.kernel.requests();
@@ -266,13 +266,13 @@ fn what_was_asked_is_in_the_kernel() {
     check("motd welcome", &[]);
 }
 
-/// A route over two links, the names of which stand for the links that its next hops leave by.
+/// A route over two links, named after the links of its next hops.
 const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:db8:a::1/64\n\
      port eth1\naddress eth1 198.51.100.1/24\naddress eth1 2001:db8:b::1/64\n\
      route 10.0.0.0/8 via 192.0.2.2 via 198.51.100.2\n\
      route 2001:db8:1::/48 via 2001:db8:a::2 via 2001:db8:b::2";
 
-/// The links that the routes over both uplinks leave by in the kernel.
+/// Outgoing links of the routes over both uplinks in the kernel.
 fn uplinks(agent: &Box_) -> String {
     let routes = [("10.0.0.0/8", 0), ("2001:db8:1::/48", 1024)];
     let shown = routes.map(|(prefix, metric)| {
@@ -329,7 +329,7 @@ fn a_route_follows_links_and_addresses_that_others_take_and_bring() {
     agent.kernel.plug("eth1");
     agent.settle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
-    // What is ours comes back by itself; the routes have used the other link meanwhile.
+    // Our objects are restored; the routes have used the other link meanwhile.
     agent.kernel.delete_address("eth1", [198, 51, 100, 1].into(), 24);
     agent.settle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
@@ -361,7 +361,7 @@ fn dummy_links_come_are_switched_off_are_found_again_and_go() {
     assert!(!without.iter().any(|it| it.contains("10.0.0.0/8")), "a route needs a link that is up");
     commit(&mut agent, &down, &up);
     assert_same(&agent.contents(), &whole, "switched on again");
-    // The box boots: nothing that is not plugged in is left.
+    // As after a reboot, created links are gone.
     agent.kernel.unplug("d0");
     agent.kernel.unplug("d1");
     agent.settle();
@@ -370,7 +370,7 @@ fn dummy_links_come_are_switched_off_are_found_again_and_go() {
     assert_same(&agent.contents(), &others, "gone");
 }
 
-/// For every kind of value, a change whose nth request fails, for each n there is.
+/// For every kind of value, a change whose nth request fails, for each n.
 #[test]
 fn whatever_fails_all_is_as_before() {
     const PORT: &str = "port eth0 mtu 1400 v4-forwarding\naddress eth0 192.0.2.1/24";
@@ -405,7 +405,7 @@ fn whatever_fails_all_is_as_before() {
     }
 }
 
-/// False when the change has no nth request.
+/// Runs a change with a fault at its nth request; false when it has fewer requests.
 fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
     let mut agent = Box_::new(&["eth0", "eth1"]);
     commit(&mut agent, NOTHING, from);
@@ -465,8 +465,8 @@ fn a_port_gets_back_what_it_had_before_us() {
     check(true);
 }
 
-/// The kernel says nothing of an alias on a link that is down: what was given back is read, or the engine would go on
-/// seeing the alias, and take it for what the port had before us.
+/// The kernel does not announce an alias on a link that is down. A restored alias therefore has to be read back:
+/// otherwise the engine would take the old one for the port's original alias.
 #[test]
 fn an_alias_that_was_given_back_is_not_seen_any_more() {
     for (before, down) in [("", true), ("theirs", true), ("", false), ("theirs", false)] {
@@ -492,7 +492,7 @@ fn an_alias_that_was_given_back_is_not_seen_any_more() {
     }
 }
 
-/// What the configuration never set is not compared either.
+/// Attributes that the configuration never set are not compared.
 #[test]
 fn a_port_is_given_back_whatever_others_did_to_the_rest_of_it() {
     let mut agent = Box_::new(&["eth0"]);
@@ -523,7 +523,7 @@ fn what_others_do_to_our_objects_is_repaired() {
     check(&|kernel| kernel.delete_address("eth0", ip, 24));
     check(&|kernel| kernel.set_mtu("eth0", 1300));
     check(&|kernel| kernel.delete_route("10.0.0.0/8".parse().unwrap()));
-    // The route goes without a word.
+    // The route is removed without notification.
     check(&|kernel| kernel.set_up("eth0", false));
     check(&|kernel| {
         kernel.set_up("eth0", false);
@@ -540,12 +540,12 @@ fn nothing_of_others_is_touched() {
     agent.kernel.add_address("eth0", [192, 0, 2, 1].into(), 24);
     agent.settle();
     let before = agent.contents();
-    // The address that is there already is used as it is.
+    // An existing address is used as it is.
     let config = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24\nroute 11.0.0.0/8 drop";
     commit(&mut agent, NOTHING, config);
     commit(&mut agent, config, NOTHING);
     assert_same(&agent.contents(), &before, "untouched");
-    // A route that someone else has is refused, and stays theirs.
+    // A route that exists already is refused, and stays foreign.
     let outcome = agent.commit(change("", "route 10.0.0.0/8 drop"));
     let Outcome::Failed { error, undone, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((error.errno, undone), (Some(17), true));
@@ -560,7 +560,7 @@ fn what_crashed_halfway_is_found_by_its_mark() {
     commit(&mut agent, NOTHING, config);
     assert!(kernel.is_marked("br0") && !kernel.is_marked("eth0"));
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
-    // The store rolled back a change that was never confirmed: nothing is intended.
+    // The store rolled back an unconfirmed change, so nothing is intended.
     Box_::restarted(kernel.clone(), Vec::new(), restores);
     assert_eq!(kernel.describe(), ["link eth0", "link lo"]);
 }
