@@ -1,4 +1,4 @@
-//! Which words stand where, read off the schema.
+//! The words of the CLI, derived from the schema.
 
 use smol_str::{SmolStr, format_smolstr};
 
@@ -6,14 +6,14 @@ use crate::instance::Step;
 use crate::schema::types::Base;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 
-/// The word that turns a line around.
+/// Word that negates a line.
 pub(super) const NO: &str = "no";
 
-/// The words of one schema.
+/// Words of one schema.
 #[derive(Debug)]
 pub struct Grammar<'a> {
     schema: &'a Schema,
-    /// By node: the words that may stand below it.
+    /// By node: the words that are valid below it.
     below: Vec<Vec<Word>>,
 }
 
@@ -21,10 +21,10 @@ pub struct Grammar<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: SmolStr,
-    /// The container that the word passes through without naming it.
+    /// Container that the word skips.
     pub(super) through: Option<NodeId>,
     pub(super) node: NodeId,
-    /// Understood, but neither printed nor proposed.
+    /// Accepted, but neither printed nor suggested.
     pub(super) hidden: bool,
 }
 
@@ -42,20 +42,20 @@ impl<'a> Grammar<'a> {
         self.below[at.0 as usize].iter().find(|word| word.text == text)
     }
 
-    /// The words that may stand below a node, in schema order.
+    /// Words that are valid below a node, in schema order.
     pub(super) fn proposed(&self, at: NodeId) -> impl Iterator<Item = &Word> {
         self.below[at.0 as usize].iter().filter(|word| !word.hidden)
     }
 
-    /// The word below `at` that takes one to `node`; none for a container that is passed through,
-    /// unless it is `meant` itself.
+    /// The word below `at` that leads to `node`; `None` for a skipped container, unless it is the target
+    /// (`meant`).
     pub(super) fn word_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Word> {
         let through = self.schema.node(node).parent.filter(|parent| *parent != at);
         let fits = |word: &&Word| word.node == node && word.through == through;
         self.below[at.0 as usize].iter().find(fits).filter(|word| meant || !word.hidden)
     }
 
-    /// How a statement that begins with `word` is written, as in `interface NAME`.
+    /// Usage of a statement that begins with `word`, as in `interface NAME`.
     pub(super) fn form(&self, word: &Word) -> String {
         let node = self.schema.node(word.node);
         let value = |leaf: &NodeId| self.schema.node(*leaf).name.to_uppercase();
@@ -68,8 +68,7 @@ impl<'a> Grammar<'a> {
         [word.text.to_string()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
     }
 
-    /// Every statement there is, one a line, below what it stands in; with what a value may be
-    /// where that is short.
+    /// Lists every statement, one per line, indented below its block, with the valid values where they are few.
     pub fn outline(&self) -> String {
         let mut text = String::new();
         self.outline_below(self.schema.root(), 0, &mut text);
@@ -93,13 +92,13 @@ impl<'a> Grammar<'a> {
         }
     }
 
-    /// The steps from `at` that a word takes, without the keys of its list.
+    /// Steps from `at` that a word takes, without the keys of its list.
     pub(super) fn steps(word: &Word) -> impl Iterator<Item = Step> + use<> {
         word.through.into_iter().chain([word.node]).map(Step::node)
     }
 }
 
-/// Children that can be written and are no keys: keys are arguments of their list's word.
+/// Writable children other than keys, which are arguments of their list's word.
 fn writable<'a>(schema: &'a Schema, node: &'a Node) -> impl Iterator<Item = &'a Node> {
     let children = node.children.iter().filter(|id| !schema.is_list_key(**id));
     children.map(|id| schema.node(*id)).filter(|child| child.config)
@@ -121,7 +120,7 @@ fn words(schema: &Schema, node: &Node) -> Vec<Word> {
     words
 }
 
-/// With its module where the bare name would name two things.
+/// Name of a child, with its module where the bare name would be ambiguous.
 fn name(schema: &Schema, parent: &Node, child: &Node) -> SmolStr {
     let twins = writable(schema, parent).filter(|other| other.name == child.name).count();
     match twins > 1 || child.name == NO {
@@ -130,7 +129,7 @@ fn name(schema: &Schema, parent: &Node, child: &Node) -> SmolStr {
     }
 }
 
-/// The list of a container that is there for this list alone.
+/// The list of a container that holds nothing else.
 fn only_list<'a>(schema: &'a Schema, container: &'a Node) -> Option<&'a Node> {
     let mut inside = writable(schema, container);
     let only = inside.next().filter(|_| inside.next().is_none())?;
@@ -138,7 +137,7 @@ fn only_list<'a>(schema: &'a Schema, container: &'a Node) -> Option<&'a Node> {
     (plain && matches!(only.kind, NodeKind::List { .. })).then_some(only)
 }
 
-/// True when nothing else at this place has or would take the name of `list`.
+/// True when no sibling has, or would take, the name of `list`.
 fn is_unique(schema: &Schema, parent: &Node, container: &Node, list: &Node) -> bool {
     let taken = |other: &Node| {
         other.name == list.name || only_list(schema, other).is_some_and(|it| it.name == list.name)

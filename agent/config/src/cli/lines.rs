@@ -1,31 +1,31 @@
-//! Lines and the words in them: comments, quotes, escapes.
+//! Lexer for lines and words: comments, quotes, escapes.
 
 use std::fmt::Write;
 
 use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
 use crate::progress::Stop;
 
-/// One line with something to say.
+/// A line that is neither empty nor a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(super) number: usize,
     pub(super) indent: &'a str,
     pub(super) text: &'a str,
 }
 
-/// A word, and whether it stood in quotes.
+/// A word, and whether it was quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) text: String,
     pub(super) quoted: bool,
 }
 
-/// Why a line cannot be read.
+/// Reason why a line cannot be read.
 #[derive(Debug)]
 pub(super) struct Misread {
     pub(super) reason: String,
-    /// Why the text is read no further, if it is for that.
+    /// Set when the rest of the text is not read either.
     pub(super) stop: Option<Stop>,
 }
 
@@ -47,13 +47,13 @@ impl From<LimitExceeded> for Misread {
     }
 }
 
-/// Words of a line that are no entries of a leaf-list: names and keys on the way to it. The models are not nearly so
-/// deep.
+/// Words of a line apart from the entries of a leaf-list: names and keys of the path. The models are not nearly
+/// that deep.
 const MAX_NAMES: usize = 100;
 const BLANK: [char; 2] = [' ', '\t'];
 const COMMENT: [char; 2] = ['!', '#'];
 
-/// The lines that are neither empty nor comments.
+/// Splits a text into lines, without empty ones and comments.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     (1..).zip(text.split('\n')).filter_map(|(number, line)| {
         let line = line.trim_end_matches(['\r', ' ', '\t']);
@@ -63,10 +63,10 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Splits a line at its blanks; a word that is `!` or `#` ends it.
+/// Splits a line at blanks; a word that is `!` or `#` starts a comment.
 ///
 /// # Errors
-/// When a quote or an escape is wrong, or when there are more words than the longest leaf-list has entries.
+/// When a quote or an escape is malformed, or there are more words than the longest leaf-list has entries.
 pub(super) fn words(line: &str) -> Result<Vec<Token>, Misread> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(BLANK);
@@ -129,7 +129,7 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
     Err("a quote is not closed on its line; a line break inside is written \\n".to_owned())
 }
 
-/// Writes a word so that [`words`] reads it back; in quotes where it needs them.
+/// Writes a word so that [`words`] reads it back, with quotes where needed.
 pub(super) fn write_word(out: &mut String, word: &str) {
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\');
     if !word.is_empty() && !matches!(word, "!" | "#") && !word.contains(odd) {

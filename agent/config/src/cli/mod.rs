@@ -10,10 +10,10 @@
 //! no interface eth9
 //! system hostname box ! a path on one line
 //! ```
-//! A word is the name of a node; a list's keys follow its name, a leaf's value the leaf's. A
-//! container around nothing but one list has no word of its own. What is indented deeper than a
-//! line stands below what the line names. [`parse`] makes statements of a text, [`print()`] the text of
-//! a tree; what statements do to a layer is not decided here.
+//! A word is the name of a node; the keys of a list follow its name, the value of a leaf follows the leaf's name.
+//! A container of a single list has no word of its own. Lines that are indented deeper than a line are relative to
+//! its node. [`parse`] turns a text into statements, [`print()`] a tree into text; the effect of statements on a
+//! layer is defined elsewhere.
 
 mod grammar;
 mod lines;
@@ -34,39 +34,39 @@ use crate::instance::InstancePath;
 use crate::progress::Stop;
 use crate::value::Value;
 
-/// What gNMI calls the origin of these texts. Answers carry the first name, the second is what
-/// clients of several makes of boxes send.
+/// Origins that select CLI text in gNMI. Answers use the first one; the second is common among clients of other
+/// vendors.
 pub const ORIGINS: [&str; 2] = ["holdfast_cli", "cli"];
 
-/// What one line says.
+/// Meaning of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
     pub path: InstancePath,
     pub act: Act,
 }
 
-/// What becomes of the node that a line names.
+/// Effect of a line on the node that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A leaf or a whole leaf-list gets this value.
+    /// Sets a leaf or a whole leaf-list.
     Set(Value),
-    /// A list entry or a presence container comes to be.
+    /// Creates a list entry or presence container.
     Enter,
-    /// Whatever stands there goes.
+    /// Removes the node and everything below it.
     No,
 }
 
-/// A line that says nothing that the schema knows.
+/// A line that is not valid in the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// The line as it was given, without what surrounds it.
+    /// The line as it was given, without surrounding blanks.
     pub text: String,
     pub reason: String,
-    /// Why the text is read no further, if it is for that.
+    /// Set when the rest of the text was not read either.
     pub stop: Option<Stop>,
 }
 

@@ -1,8 +1,8 @@
-//! From text to statements.
+//! Parser from text to statements.
 //!
-//! Every line is read where the lines above put it, and what is wrong with it does not keep the
-//! others from being read: one answer names all bad lines. What stands below a bad line is skipped,
-//! since nobody knows where it belongs.
+//! Every line is read in the context of the lines above it. An error in one line does not keep the others from
+//! being read, so that one answer names all bad lines. Lines below a bad one are skipped, because their context is
+//! unknown.
 
 use super::grammar::{Grammar, NO, Word};
 use super::lines::{Line, Misread, Token, lines, words};
@@ -14,22 +14,22 @@ use crate::schema::types::Base;
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
 
-/// Bad lines that one answer names; a text that is no configuration at all has thousands.
+/// Bad lines that one answer names; a text of another format would have thousands.
 const MAX_ERRORS: usize = 100;
 
-/// Reads a text. Statements come in the order of their lines.
+/// Parses a text. Statements are in the order of their lines.
 ///
 /// # Errors
-/// All lines that cannot be read, the first [`MAX_ERRORS`] of them.
+/// All lines that cannot be read, up to [`MAX_ERRORS`].
 pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError>> {
     parse_counted(schema, text, &Progress::default())
 }
 
-/// Reads a text that is part of a request, for as long as its client waits for it. Each line that opens a list
-/// entry counts.
+/// Parses a text that is part of a request, unless the request is cancelled meanwhile. Each line that opens a list
+/// entry counts against the limit of the request.
 ///
 /// # Errors
-/// As [`parse`]; the text is read no further than to where it is too large, or nobody waits any more.
+/// Those of [`parse`]. Parsing stops when the text is too large, or the request is cancelled.
 pub fn parse_counted(
     schema: &Schema,
     text: &str,
@@ -54,16 +54,16 @@ struct Reader<'a> {
     grammar: &'a Grammar<'a>,
     statements: Vec<Statement>,
     errors: Vec<CliError>,
-    /// The blocks around the line, outermost first.
+    /// Open blocks, outermost first.
     levels: Vec<Level<'a>>,
-    /// What deeper lines right after the last one would stand below.
+    /// Context of deeper lines that follow directly.
     last: Below,
 }
 
-/// Lines of one indentation. The first line of a text decides about the outermost.
+/// Lines of one indentation. The first line of a text sets the outermost indentation.
 struct Level<'a> {
     indent: Option<&'a str>,
-    /// None in a block whose lines are skipped.
+    /// `None` in a block whose lines are skipped.
     block: Option<Block>,
 }
 
@@ -73,15 +73,15 @@ struct Block {
     at: NodeId,
 }
 
-/// What a line lets stand below it.
+/// Context that a line provides for deeper lines.
 enum Below {
     Block(Block),
-    /// The line could not be read.
+    /// The line was invalid.
     Skipped,
     Nothing(String),
 }
 
-/// What a line says, and what may stand below it.
+/// Result of a line: its statement if it has one, and the context for deeper lines.
 type Read = (Option<(InstancePath, Act)>, Below);
 
 impl<'a> Reader<'a> {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason, stop });
     }
 
-    /// Opens or closes blocks until the innermost has this indentation.
+    /// Opens or closes blocks until the innermost one has this indentation.
     fn find_level(&mut self, indent: &'a str) -> Result<(), String> {
         let last = std::mem::replace(&mut self.last, Below::Skipped);
         let innermost = self.levels.last_mut().expect("the outermost level stays");
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         let around = self.levels.iter().rposition(|level| indent.starts_with(outer(level)));
         self.levels.truncate(around.unwrap_or_default() + 1);
         match self.levels.last() {
-            // Nobody knows what was to stand here.
+            // A line below a skipped one has no context.
             Some(Level { block: None, .. }) => {
                 self.levels.push(Level { indent: Some(indent), block: None });
                 Ok(())
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Follows words as far as they name nodes; what is left is a leaf's.
+    /// Follows words as long as they name nodes; the rest is the value of a leaf.
     fn walk<'t>(
         &self,
         mut block: Block,
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
         Ok((block, last, tokens))
     }
 
-    /// Gives the last step of a path to a list its keys.
+    /// Adds the keys of a list to the last step of a path.
     fn take_keys<'t>(
         &self,
         block: &mut Block,
@@ -306,14 +306,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The word that was meant, as far as one can tell: it begins so, or differs in few letters.
+    /// Suggests the word that was probably meant: one with this prefix, or with few different letters.
     fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
         /// Letters that may be wrong, missing or swapped.
         const TYPING_MISTAKES: usize = 2;
-        /// Of UTF-8.
+        /// Longest UTF-8 encoding of a letter, in octets.
         const MAX_OCTETS_OF_A_LETTER: usize = 4;
         let words = || self.grammar.proposed(at).map(|it| it.text.as_str());
-        // The distance of two words is found in a table of all pairs of their letters.
+        // The edit distance of two words takes a table of all pairs of their letters.
         let longest = words().map(str::len).max().unwrap_or_default();
         if word.len() > MAX_OCTETS_OF_A_LETTER * (longest + TYPING_MISTAKES) {
             return None;
@@ -326,7 +326,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// True for a leaf that says all by being there.
+/// True for a leaf that carries no value, only its presence.
 fn takes_nothing(base: &Base) -> bool {
     match base {
         Base::Empty => true,

@@ -1,7 +1,7 @@
-//! From a tree to text.
+//! Printer from a tree to text.
 //!
-//! An entry that was given as such opens a block. One that is only there for what stands in it is
-//! passed through, on one line with it: reading the text gives the very same tree.
+//! An entry that was created as such opens a block. An entry that exists only for its descendants is written on
+//! their lines. So parsing the text results in exactly the same tree.
 
 use super::grammar::{Grammar, NO};
 use super::lines::write_word;
@@ -14,13 +14,13 @@ use crate::value::{Value, bare_identity};
 /// Blanks for each level.
 const INDENT: &str = "  ";
 
-/// The text of a whole tree: reading it back gives the statements that make this tree.
+/// Prints a whole tree; parsing the text gives the statements that create it.
 pub fn print<M: Clone + Eq>(schema: &Schema, tree: &Tree<M>) -> String {
     text(schema, tree, false, &|_| None)
 }
 
-/// For people to look at: every entry opens a block, given or not, and each line ends with the
-/// comment that `note` has for it, an entry's line with that of its first key.
+/// Prints a tree for reading: every entry opens a block, and each line ends with the comment that `note` returns
+/// for it. The line of an entry has the comment of its first key.
 pub fn print_every<M: Clone + Eq>(
     schema: &Schema,
     tree: &Tree<M>,
@@ -42,7 +42,7 @@ fn text<M: Clone + Eq>(
     write(&grammar, &said)
 }
 
-/// One statement on one line, from the root.
+/// Prints one statement on one line, relative to the root.
 pub fn line(schema: &Schema, path: &InstancePath, act: &Act) -> String {
     let grammar = Grammar::new(schema);
     let mut out = String::new();
@@ -54,7 +54,7 @@ pub fn line(schema: &Schema, path: &InstancePath, act: &Act) -> String {
     out
 }
 
-/// What one line will say, with its comment.
+/// A line to be printed, with its comment.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) path: InstancePath,
@@ -68,10 +68,10 @@ impl From<Statement> for Said {
     }
 }
 
-/// Makes statements of a tree.
+/// Turns a tree into statements.
 struct Teller<'a, M> {
     schema: &'a Schema,
-    /// Every entry gets a line, not only those that were given as such.
+    /// Every entry gets a line, not only those that were created as such.
     every: bool,
     note: &'a dyn Fn(&M) -> Option<String>,
     said: &'a mut Vec<Said>,
@@ -120,7 +120,7 @@ impl<M: Clone> Teller<'_, M> {
     }
 }
 
-/// The text of statements. Those below one `Enter` follow it.
+/// Prints statements. Those below an `Enter` follow it.
 pub(super) fn write(grammar: &Grammar<'_>, said: &[Said]) -> String {
     let root = Open { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
@@ -131,13 +131,13 @@ pub(super) fn write(grammar: &Grammar<'_>, said: &[Said]) -> String {
 struct Writer<'a> {
     grammar: &'a Grammar<'a>,
     out: String,
-    /// A path through all open blocks.
+    /// Path through all open blocks.
     path: &'a [Step],
-    /// Never empty: the root is always open.
+    /// Open blocks; never empty, because the root is always open.
     open: Vec<Open>,
 }
 
-/// A block: how many steps of the path it is away from the root.
+/// An open block, with the length of its path from the root.
 #[derive(Clone, Copy)]
 struct Open {
     steps: usize,
@@ -170,13 +170,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// True when the innermost block holds `steps`, below itself.
+    /// True when `steps` lie within the innermost block, below its node.
     fn is_inside(&self, steps: &[Step]) -> bool {
         let depth = self.innermost().steps;
         steps.len() > depth && steps[..depth] == self.path[..depth]
     }
 
-    /// Opens a block for each container with a word of its own, down to the first entry.
+    /// Opens a block for each container that has a word, down to the first entry.
     fn open_containers(&mut self, steps: &'a [Step]) {
         let schema = self.grammar.schema();
         while let Some((step, rest)) = steps[self.innermost().steps..].split_first() {
@@ -193,7 +193,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Indents what was written from `start` on, and ends the line.
+    /// Indents the text from `start` on, and ends the line.
     fn finish(&mut self, start: usize, note: Option<&str>) {
         let depth = self.open.len() - 1;
         self.out.insert_str(start, &INDENT.repeat(depth));
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Each word of the way with a blank before it; keys behind the names of their lists.
+/// Writes each word of the path with a blank before it; keys follow the names of their lists.
 fn write_steps(grammar: &Grammar<'_>, out: &mut String, from: NodeId, steps: &[Step]) {
     let mut at = from;
     for (number, step) in steps.iter().enumerate() {
@@ -241,7 +241,7 @@ fn write_value(schema: &Schema, out: &mut String, path: &InstancePath, act: &Act
 fn write_one(schema: &Schema, out: &mut String, leaf: NodeId, value: &Value) {
     out.push(' ');
     let text = match value {
-        // Two modules may have an identity of one name.
+        // Two modules may have identities of the same name.
         Value::Identity(name)
             if schema.leaf(leaf).ty.parse_text(bare_identity(name)).as_ref() != Ok(value) =>
         {

@@ -1,7 +1,6 @@
-//! What the client's native layer holds, as text from which a plain replace makes it again.
+//! The client's native layer as text; a plain replace with this text restores the layer.
 //!
-//! Such a replace starts from the factory's tree, so what stands there needs no line, and what is
-//! gone from it needs a `no`.
+//! A replace starts from the factory's tree. So factory leaves need no line, and deleted ones need a `no`.
 
 use super::Act;
 use super::grammar::Grammar;
@@ -12,8 +11,8 @@ use crate::schema::{NodeId, NodeKind, Schema};
 use crate::tree::{Branch, Child, Tree};
 use crate::value::Value;
 
-/// The explicit leaves of `layer`, and `no X` for what `factory` has and `layer` has not, unless
-/// `elsewhere` says that another origin holds that leaf, entry or container explicitly.
+/// Prints the explicit leaves of `layer`, and `no X` for every X of `factory` that `layer` lacks. `elsewhere`
+/// tells that another origin holds that leaf, entry or container explicitly, in which case there is no `no`.
 pub fn running(
     schema: &Schema,
     layer: &Tree<Mark>,
@@ -96,7 +95,7 @@ impl Teller<'_> {
         path.0.push(step);
     }
 
-    /// An entry or container of the layer, of the factory or of both.
+    /// Visits an entry or container of the layer, of the factory or of both.
     fn inside(
         &mut self,
         path: &mut InstancePath,
@@ -106,7 +105,7 @@ impl Teller<'_> {
         let nothing = Branch::default();
         let was_given = factory.is_some_and(|it| it.given);
         let Some(layer) = layer else {
-            // What another origin holds stays out of it: its leaves decide for themselves.
+            // Nodes that another origin holds get no `no` of their own: their leaves are decided one by one.
             let gone = (was_given || is_entry(path)) && !(self.elsewhere)(path);
             return match gone {
                 true => self.say(path, Act::No),

@@ -1,4 +1,4 @@
-//! `show ...`: what the box was told and what it makes of it, as text of the command line.
+//! The commands `show ...`, which print the configuration as CLI text.
 
 use std::fmt::Write;
 
@@ -9,16 +9,16 @@ use crate::layer::{LayerKey, Mark};
 use crate::tree::Found;
 use crate::union::{Prov, ProvKind};
 
-/// One command that answers with text.
+/// A command that prints text.
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
     pub command: &'static str,
-    /// What its answer is, for those who ask for what does not exist.
+    /// Summary of the output, for the error about an unknown command.
     pub about: &'static str,
     text: fn(&Configuration) -> String,
 }
 
-/// All of them.
+/// All commands.
 pub const SHOWS: [Show; 3] = [
     Show {
         command: "show running-config",
@@ -37,15 +37,15 @@ pub const SHOWS: [Show; 3] = [
     },
 ];
 
-/// Why there is no answer: what there is instead.
+/// Error for an unknown command, which lists those that exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no command `{0}`: {known}", known = known())]
 pub struct UnknownCommand(pub String);
 
-/// Answers a command; blanks between its words count as one.
+/// Runs a command; several blanks between words count as one.
 ///
 /// # Errors
-/// When there is no such command.
+/// When the command does not exist.
 pub fn show(configuration: &Configuration, command: &str) -> Result<String, UnknownCommand> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let command = words.join(" ");
@@ -70,7 +70,7 @@ fn running_config(configuration: &Configuration) -> String {
     running(&configuration.models().native, layer, configuration.factory(), &held)
 }
 
-/// True for a native leaf or entry that the OpenConfig client holds explicitly.
+/// True for a native leaf or entry whose counterpart the OpenConfig client holds explicitly.
 fn is_held_by_openconfig(configuration: &Configuration, native: &InstancePath) -> bool {
     let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
     let above = configuration.models().map.up_path(native);
