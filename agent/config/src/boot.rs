@@ -1,4 +1,4 @@
-//! What a box boots with: both parts of a boot configuration, and the pair of layers they come to.
+//! Boot configuration: its two parts, and the pair of layers that they become.
 
 use std::sync::Arc;
 
@@ -10,47 +10,46 @@ use crate::path::Path;
 use crate::progress::Cancel;
 use crate::schema::Origin;
 
-/// A boot configuration as its owner set it. All of it replaces all of what was set before.
+/// A boot configuration as its owner set it. Setting one replaces the previous one as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Boot {
-    /// The native part: a JSON document, or text of the command line in which `no X` says that X is
-    /// to be absent. Nothing when empty.
+    /// The native part: a JSON document, or CLI text in which `no X` says that X is to be absent. Empty for none.
     pub vendor: Vec<u8>,
-    /// The OpenConfig part: a JSON document. Nothing when empty.
+    /// The OpenConfig part: a JSON document. Empty for none.
     pub openconfig: Vec<u8>,
-    /// What is kept for whoever asks what was set.
+    /// The request as it was set, returned when a client reads the boot configuration.
     pub record: Vec<u8>,
 }
 
-/// What a box is given once, when it is bootstrapped: clients may change it afterwards.
+/// Initial client configuration, given once by bootz: clients may change it afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seeds {
-    /// The native part, as [`Boot::vendor`].
+    /// The native part, in the form of [`Boot::vendor`].
     pub vendor: Vec<u8>,
-    /// The OpenConfig part: a JSON document. Nothing when empty.
+    /// The OpenConfig part: a JSON document. Empty for none.
     pub openconfig: Vec<u8>,
 }
 
-/// How a boot configuration changes.
+/// A change of the boot configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootChange {
-    /// For good; without one, nothing is reserved for boot any more.
+    /// Set it permanently; `None` removes it.
     Set(Option<Arc<Boot>>),
-    /// For good, together with what clients find in their layers.
+    /// Set it permanently, together with an initial client configuration.
     Bootstrap(Arc<Boot>, Arc<Seeds>),
-    /// Until it is confirmed: a restart, or [`BootChange::GoBack`], brings back what was before.
+    /// Set it until it is confirmed. A restart, or [`BootChange::GoBack`], restores the previous one.
     Try(Arc<Boot>),
-    /// What is tried stays.
+    /// Make the tried one permanent.
     Confirm,
-    /// What is tried goes, and what was there before comes back.
+    /// Restore the one before the trial.
     GoBack,
 }
 
 impl Configuration {
-    /// What this would be when the box boots with `boot`. The client's layers stay as they are.
+    /// Computes the configuration with `boot` as boot configuration. The client's layers stay as they are.
     ///
     /// # Errors
-    /// When a part cannot be read, or the parts contradict each other.
+    /// When a part cannot be parsed, or the parts contradict each other.
     pub fn booted(&self, boot: Option<&Arc<Boot>>) -> Result<Self, EditErrors> {
         let mut layers = self.layers().clone();
         let none = Boot::default();
@@ -71,10 +70,10 @@ impl Configuration {
         )
     }
 
-    /// The same for a change that may be tried first.
+    /// Computes the configuration after a change of the boot configuration.
     ///
     /// # Errors
-    /// As [`Configuration::booted`]; and while another one is tried, nothing but its end is taken.
+    /// Those of [`Configuration::booted`]. During a trial, only its end is accepted.
     pub fn boot_changed(&self, change: &BootChange) -> Result<Self, EditErrors> {
         let tried = &self.layers().boot_before;
         match (change, tried) {
@@ -100,8 +99,8 @@ impl Configuration {
         }
     }
 
-    /// What this would be after a client had sent the seeds: they are merged into what the client's layers hold, and
-    /// what boot holds is refused in them by name.
+    /// Merges the seeds into the client's layers, as if a client had sent them. Items that the boot configuration
+    /// holds are refused by name.
     fn seeded(&self, seeds: &Seeds) -> Result<Self, EditErrors> {
         let mut edit = Edit::default();
         let mut origins = Vec::new();
@@ -127,14 +126,14 @@ impl Configuration {
         same
     }
 
-    /// What this is after a restart: what was only tried goes.
+    /// The configuration after a restart, which ends a trial.
     #[must_use]
     pub fn restarted(self) -> Self {
         let back = self.boot_changed(&BootChange::GoBack);
-        back.unwrap_or(self) // it was in force once; another version of the models may not take it
+        back.unwrap_or(self) // it was in force once; a newer version of the models may refuse it
     }
 
-    /// Whether nobody has configured this box since it left the factory: no client, and no owner by what it boots with.
+    /// True when neither a client nor a boot configuration has changed the box since it left the factory.
     pub fn is_factory_new(&self) -> bool {
         let layers = self.layers();
         let untouched = layers.boot.is_none() && layers.annotation.is_none();
@@ -143,8 +142,7 @@ impl Configuration {
             && layers.tree(LayerKey::CLIENT_NATIVE) == self.factory()
     }
 
-    /// What this would be on a box that has just left the factory. What the box was delivered with
-    /// stays known.
+    /// Computes the configuration of a box in factory state. The factory configuration itself stays known.
     #[must_use]
     pub fn factory_reset(&self) -> Self {
         let mut layers = Layers::new();
@@ -154,7 +152,7 @@ impl Configuration {
     }
 }
 
-/// A document, or for the native part text of the command line.
+/// Payload from the text of a part: a document, or for the native part CLI text.
 fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
     if origin == Origin::OpenConfig || document::is_document(text) {
         return Ok(Payload::Json { text: text.to_vec().into(), ietf: true });

@@ -1,4 +1,4 @@
-//! Which native objects a change of configuration is about.
+//! Native objects that a change of configuration affects.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::schema::{NodeId, Schema};
 use crate::tree::{Branch, Child, List, beside};
 use crate::union::Prov;
 
-/// One native object whose own leaves differ: those below its node, down to other objects.
+/// A native object whose own leaves differ. Leaves of objects below it do not count as its own.
 #[derive(Clone, Debug)]
 pub struct ObjectChange {
     /// The schema node with the `object` statement.
@@ -18,8 +18,9 @@ pub struct ObjectChange {
     pub new: Option<Arc<Branch<Prov>>>,
 }
 
-/// The objects in which `new` differs from `old`, outer ones before those within. Values count, and
-/// not who asked for them, unless that was a lease alone. Costs in proportion to the difference.
+/// Finds the objects in which `new` differs from `old`, outer ones before inner ones. Values matter, and not their
+/// owners, except that a value held by a lease alone differs from a configured one. The cost is proportional to
+/// the difference.
 pub fn changed_objects(old: &Configuration, new: &Configuration) -> Vec<ObjectChange> {
     let schema = &new.models().native;
     let mut finder = Finder { schema, path: InstancePath::root(), found: Vec::new() };
@@ -36,7 +37,7 @@ struct Finder<'a> {
 type Held<'b> = Option<&'b Arc<Branch<Prov>>>;
 
 impl Finder<'_> {
-    /// The containers and entries in a branch that is not the same in both.
+    /// Visits the containers and entries of a branch that differs.
     fn below(&mut self, old: Held<'_>, new: Held<'_>) {
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
@@ -74,7 +75,7 @@ impl Finder<'_> {
         self.path.0.pop();
     }
 
-    /// True when the leaves of one object are the same; those of objects within are not its own.
+    /// True when the own leaves of an object are equal; those of objects within it do not count.
     fn same(&self, old: Held<'_>, new: Held<'_>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         Arc::ptr_eq(old, new)
@@ -94,7 +95,7 @@ impl Finder<'_> {
             (Some(Child::List(old)), Some(Child::List(new))) => {
                 List::differences(old, new).all(|it| self.same(it.old, it.new))
             }
-            // A container with nothing but other objects in it is nothing to this one.
+            // A container of nothing but other objects does not matter to this one.
             (Some(Child::Container(only)), None) | (None, Some(Child::Container(only))) => {
                 self.same(Some(only), Some(&Arc::new(Branch::default())))
             }

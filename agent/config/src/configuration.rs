@@ -1,4 +1,4 @@
-//! What was asked, and what it comes to: one immutable version of the configuration.
+//! One immutable version of the configuration: all layers, and their union.
 
 use std::sync::Arc;
 
@@ -11,25 +11,24 @@ use crate::schema::Origin;
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Prov, Work, unite};
 
-/// The layers with their union. A clone shares everything.
+/// The layers with their union. A clone shares all memory.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     models: Arc<Models>,
     layers: Layers,
     images: Images,
-    /// What the box leaves the factory with; the base of union_replace. All of it is marked
-    /// [`Mark::Factory`].
+    /// Factory configuration, the base of union_replace. All of it is marked [`Mark::Factory`].
     factory: Tree<Mark>,
-    /// Some leaf of client native may have come with the box. Once true it stays true.
+    /// Some leaf of client native may stem from the factory. Once true it stays true.
     has_factory: bool,
-    /// List entries of all layers but what is leased.
+    /// Number of list entries in all layers but the lease.
     entries: usize,
     work: Work,
 }
 
 impl Configuration {
-    /// From scratch, as after a restart. Layers that contradict each other, which no request can
-    /// bring about, count in the order of [`LayerKey::ALL`].
+    /// Computes the union from scratch, as after a restart. Contradictions between layers, which no request can
+    /// cause, are resolved by the order of [`LayerKey::ALL`].
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
         let (images, _, work) = unite(&models, nothing, &layers, &Cancel::default());
@@ -41,26 +40,26 @@ impl Configuration {
         Self { models, layers, images, factory: Tree::new(), has_factory, entries, work }
     }
 
-    /// The same on a box that left the factory with this native configuration. The layers are as
-    /// they were: what the box holds of it is for the first start to say.
+    /// Sets the factory configuration. The layers stay as they are: the first start decides how much of it they
+    /// contain.
     #[must_use]
     pub fn with_factory(self, factory: Tree<Mark>) -> Self {
         let has_factory = self.has_factory || !factory.is_empty();
         Self { factory, has_factory, ..self }
     }
 
-    /// What this would be after a Set. Costs in proportion to what the Set changes.
+    /// Computes the configuration after a Set. The cost is proportional to the changes.
     ///
     /// # Errors
-    /// All operations that cannot be done, and all conflicts between the origins; or that it is more than a
-    /// configuration may have, or that nobody waits for it any more.
+    /// All operations that are invalid, and all conflicts between the origins; or a limit that is exceeded; or the
+    /// cancellation of the request.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
         let (layers, attribution) = Session::new(self).run(edit)?;
         self.with_layers(layers, &attribution, &edit.cancel)
     }
 
-    /// What this would be with a service's layers switched on or off. Client and boot pairs agree
-    /// each with itself, whatever their ranks, so nothing can be wrong with it.
+    /// Computes the configuration with a service's layers switched on or off. This cannot fail, because the pair
+    /// of client layers and the pair of boot layers are consistent by themselves at any rank.
     #[must_use]
     pub fn switched(&self, service: Service, on: bool) -> Self {
         let mut layers = self.layers.clone();
@@ -69,7 +68,7 @@ impl Configuration {
         Self { layers, images, work, ..self.clone() }
     }
 
-    /// What this would be with other layers, of which what changed is the doing of `attribution`.
+    /// Computes the configuration with other layers; `attribution` names the operations behind the changes.
     pub(crate) fn with_layers(
         &self,
         layers: Layers,
@@ -101,8 +100,9 @@ impl Configuration {
         &self.models
     }
 
-    /// What this would be with the client's layers, and the note on the root, of another version.
-    /// Nothing is checked: what was accepted once comes back, whatever has changed around it.
+    /// Computes the configuration with the client's layers, and the annotation of the root, from another version.
+    /// There are no checks: a configuration that was accepted once must be restorable, whatever has changed in
+    /// other layers.
     #[must_use]
     pub fn with_client_of(&self, other: &Layers) -> Self {
         let mut layers = self.layers.clone();
@@ -124,18 +124,17 @@ impl Configuration {
         &self.layers
     }
 
-    /// What the box leaves the factory with.
+    /// Factory configuration.
     pub fn factory(&self) -> &Tree<Mark> {
         &self.factory
     }
 
-    /// The native configuration as it is to be.
+    /// Effective native configuration.
     pub fn effective(&self) -> &Tree<Prov> {
         &self.images.effective
     }
 
-    /// What Get CONFIG of an origin shows: the client's layer, what the factory set, and the
-    /// defaults in use.
+    /// Tree for Get CONFIG of an origin: the client's layer, factory values, and the defaults in use.
     pub fn config_view(&self, origin: Origin) -> &Tree<Mark> {
         match origin {
             Origin::OpenConfig => &self.images.openconfig,
@@ -143,12 +142,12 @@ impl Configuration {
         }
     }
 
-    /// How much it took to make this version from the one before.
+    /// Work done to compute this version from the previous one.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// List entries of all layers but what is leased.
+    /// Number of list entries in all layers but the lease.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -158,7 +157,7 @@ impl Configuration {
     }
 }
 
-/// The list entries of `new`, when `old` has so many. What is leased is not the doing of who is refused.
+/// Number of list entries in `new`, given that of `old`. Leases do not count, because no request causes them.
 fn entries_after(entries: usize, old: &Layers, new: &Layers) -> usize {
     let counted = LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::LEASE);
     counted.fold(entries, |entries, layer| {

@@ -1,7 +1,6 @@
-//! A whole native configuration in one text: what a box is delivered with, or boots with.
+//! Whole configurations in one text, as in a factory or boot configuration.
 //!
-//! The text is a JSON document, or text of the command line: a document begins with a brace, and no
-//! line of the command line does.
+//! The text is a JSON document or CLI text: a document begins with a brace, and no line of the CLI does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +20,8 @@ use crate::schema::{Origin, Schema};
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
 
-/// The layers of a client on an empty box that is sent these texts: native, and OpenConfig (always a
-/// document). Nothing is what an empty one says. What `no` says of the native one is kept as
-/// [`Mark::Absent`].
+/// The client layers of an empty box after it receives these texts: native, and OpenConfig (always a document). An
+/// empty text stands for an empty document. Each `no` of the native text is kept as [`Mark::Absent`].
 pub(crate) fn layers(
     models: &Arc<Models>,
     native: &[u8],
@@ -47,10 +45,10 @@ pub(crate) fn layers(
     Ok(layers)
 }
 
-/// A factory configuration: native, each leaf marked so.
+/// Parses a factory configuration, which is native, and marks each leaf as [`Mark::Factory`].
 ///
 /// # Errors
-/// When it cannot be read, or no box can have it.
+/// When it cannot be parsed, or is not valid on this device.
 pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErrors> {
     if !is_document(given) {
         let tree = text(models, given, Mark::Factory, Operation::Factory)?;
@@ -69,7 +67,7 @@ pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErr
     let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, Mark::Factory);
     match read.map(|document| document.content) {
         Ok(Parsed::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
-        // It was read once already, so neither can be.
+        // Unreachable, because the document was parsed before.
         Ok(_) | Err(_) => Ok(Tree::new()),
     }
 }
@@ -78,7 +76,7 @@ pub(crate) fn is_document(text: &[u8]) -> bool {
     text.iter().find(|octet| !octet.is_ascii_whitespace()) == Some(&b'{')
 }
 
-/// The layers of a client that sends these documents to an empty box: read and checked in every way.
+/// The client layers of an empty box after it receives these documents, with all checks.
 fn client(
     models: &Arc<Models>,
     documents: &[(Origin, &[u8])],
@@ -106,7 +104,7 @@ fn client(
     Ok(after.layers().clone())
 }
 
-/// The tree that lines of the command line come to, each leaf with this mark.
+/// Parses CLI text into a tree with this mark on each leaf.
 fn text(
     models: &Models,
     given: &[u8],
@@ -142,7 +140,7 @@ fn text(
     Ok(tree)
 }
 
-/// What is there after these statements, and what is said not to be, with its line.
+/// Applies statements to an empty tree. Also returns the paths that are to be absent, with their line numbers.
 fn carry_out(
     schema: &Schema,
     statements: Vec<Statement>,
@@ -166,7 +164,7 @@ fn carry_out(
             Act::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
             Act::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
         }
-        // The last word counts.
+        // A later line overrides earlier ones.
         for length in 0..=path.0.len() {
             if absent.is_empty() {
                 break;
@@ -179,7 +177,7 @@ fn carry_out(
     (tree, absent)
 }
 
-/// Notes that something is not to be there; false for what is neither a leaf nor an entry.
+/// Marks a leaf or entry as absent; false when the path is neither.
 fn put_absent(schema: &Schema, tree: &mut Tree<Mark>, path: &InstancePath) -> bool {
     match path.last() {
         Some(step) if schema.node(step.node).leaf.is_some() => {
