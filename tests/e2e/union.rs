@@ -389,24 +389,24 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         (
             SetRequest { update: vec![leaf()], ..of(vec![text()]) },
             Code::InvalidArgument,
-            &["stands alone"],
+            &["cannot be combined"],
         ),
         (
             SetRequest { replace: vec![leaf()], ..of(vec![leaf()]) },
             Code::InvalidArgument,
-            &["stands alone"],
+            &["cannot be combined"],
         ),
         (
             SetRequest { delete: vec![leaf().path.unwrap()], ..of(vec![leaf()]) },
             Code::InvalidArgument,
-            &["stands alone"],
+            &["cannot be combined"],
         ),
         (
             of(vec![text(), native("/system/login-banner", "y"), leaf()]),
             Code::InvalidArgument,
-            &["do not go together"],
+            &["CLI text and native paths"],
         ),
-        (of(vec![text(), leaf(), text()]), Code::InvalidArgument, &["one text"]),
+        (of(vec![text(), leaf(), text()]), Code::InvalidArgument, &["only one CLI text"]),
         (of(vec![text(), update("/system/nonsense", 1)]), Code::NotFound, &["/system/nonsense"]),
         (of(vec![native("/system/nonsense", 1)]), Code::NotFound, &["/system/nonsense"]),
         (
@@ -441,7 +441,7 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         (
             SetRequest { replace: vec![text(), text()], ..Default::default() },
             Code::InvalidArgument,
-            &["one replace by text"],
+            &["only one replace by CLI text"],
         ),
         (
             SetRequest { delete: vec![text().path.unwrap()], ..Default::default() },

@@ -1,31 +1,31 @@
-//! How far the examination of one request has come, and whether anybody still waits for it.
+//! Progress and cancellation of the examination of one request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::limits::{LIST_ENTRIES, LimitExceeded};
 
-/// Tells the work on a request that nobody waits for its result any more. Clones are one and the same.
+/// Tells the work on a request that its client has gone. Clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
-/// A request has this for its author alone: it is part of no comparison.
+/// Always equal, so that comparisons of requests ignore it.
 impl PartialEq for Cancel {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-/// Why an examination ends before its time.
+/// Reason for ending an examination early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    #[error("nobody waits for it any more")]
+    #[error("the client no longer waits for it")]
     Abandoned,
 }
 
-/// Progress of the payloads of one request. All that read them count into the same one.
+/// Progress of the payloads of one request, shared by all of their parsers.
 #[derive(Debug, Default)]
 pub struct Progress {
     entries: AtomicUsize,
@@ -41,10 +41,10 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A point at which work may end early.
+    /// Checks for cancellation.
     ///
     /// # Errors
-    /// When nobody waits any more.
+    /// When the request was cancelled.
     pub fn check(&self) -> Result<(), Stop> {
         if self.is_cancelled() { Err(Stop::Abandoned) } else { Ok(()) }
     }
@@ -55,30 +55,30 @@ impl Progress {
         Self { cancel, ..Self::default() }
     }
 
-    /// Counts list entries that a payload is about to bring, and is a point at which its reading may end early.
+    /// Counts list entries that a payload is about to add, and checks for cancellation.
     ///
     /// # Errors
-    /// When these are more than a configuration may have, or nobody waits any more.
+    /// When the entries exceed the limit of a configuration, or the request was cancelled.
     pub fn count_entries(&self, more: usize) -> Result<(), Stop> {
         let before = self.entries.fetch_add(more, Ordering::Relaxed);
         LIST_ENTRIES.check(before.saturating_add(more))?;
         self.cancel.check()
     }
 
-    /// A point at which work may end early.
+    /// Checks the limit and for cancellation.
     ///
     /// # Errors
-    /// As [`Progress::count_entries`].
+    /// Those of [`Progress::count_entries`].
     pub fn check(&self) -> Result<(), Stop> {
         self.count_entries(0)
     }
 
-    /// The entries that were counted.
+    /// Number of entries so far.
     pub fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was counted since: a payload is read once more.
+    /// Resets the count to `entries`, because a payload is parsed again.
     pub(crate) fn rewind(&self, entries: usize) {
         self.entries.store(entries, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Whether the author of a Set may write what it writes.
+//! Authorization of a Set.
 //!
-//! The rules are not known here: whoever knows them answers [`Admission`]. It is asked for what operations name, for what
-//! they bring, and in the end for what differs in the client's layers, so that what a replace leaves out counts as well.
-//! Without rules nothing is asked and nothing is walked.
+//! The rules themselves are behind [`Admission`]. They are asked about the paths that operations name, about the
+//! content of payloads, and finally about the difference in the client's layers, so that deletions by omission in
+//! a replace are covered too. Without rules, nothing is asked and no tree is walked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::resolve::{Pattern, PatternStep};
 use crate::schema::Origin;
 use crate::tree::{Found, Leaf};
 
-/// What the author of a Set may write, and read.
+/// Permissions of the author of a Set.
 pub trait Admission: fmt::Debug + Send + Sync {
-    /// All that stands at these steps and below, as something that a delete, a replace or a union_replace clears.
+    /// Permission to clear everything at and below these steps, for a delete, a replace or a union_replace.
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool;
 
-    /// Text of the command line, whatever it says.
+    /// Permission to send CLI text at all.
     fn may_send_text(&self) -> bool;
 
-    /// One line of it.
+    /// Permission for one line of CLI text.
     fn may_state(&self, before: &Configuration, statement: &Statement) -> bool;
 
-    /// What a payload brings.
+    /// Permission for the content of a payload.
     ///
     /// # Errors
-    /// With the first thing that may not be written.
+    /// With the first path that may not be written.
     fn may_supply(
         &self,
         before: &Configuration,
@@ -42,10 +42,10 @@ pub trait Admission: fmt::Debug + Send + Sync {
         supplied: Found<'_, Mark>,
     ) -> Result<(), InstancePath>;
 
-    /// What a request makes of the client's layers. `written` are the forms it has.
+    /// Permission for the resulting change of the client's layers. `written` are the forms that the request uses.
     ///
     /// # Errors
-    /// With the first difference that may not be made.
+    /// With the first difference that is not permitted.
     fn may_change(
         &self,
         before: &Configuration,
@@ -53,24 +53,24 @@ pub trait Admission: fmt::Debug + Send + Sync {
         written: Forms,
     ) -> Result<(), (Origin, InstancePath)>;
 
-    /// Whether messages may tell what stands there.
+    /// Permission to see the path in messages.
     fn may_read(&self, origin: Origin, path: &InstancePath) -> bool;
 }
 
-/// In which forms a request says what it says.
+/// Forms in which a request addresses configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forms {
-    /// Paths of the native model.
+    /// Native paths.
     pub native: bool,
-    /// Text of the command line.
+    /// CLI text.
     pub text: bool,
 }
 
-/// The rules for one Set, if there are any.
+/// Permissions for one Set; `None` permits everything.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Option<Arc<dyn Admission>>);
 
-/// The same rules, or none in both.
+/// Gates are equal when they share their rules, or have none.
 impl PartialEq for Gate {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -90,15 +90,15 @@ impl Gate {
         self.0.as_deref().is_some_and(|admission| !asked(admission))
     }
 
-    /// Whether messages may tell what stands there.
+    /// True when messages may include the path.
     pub(super) fn may_read(&self, origin: Origin, path: &InstancePath) -> bool {
         !self.refuses(|admission| admission.may_read(origin, path))
     }
 }
 
 impl Session<'_> {
-    /// False, and noted, when the author may not clear what an operation names. A wildcard in place of a name is covered
-    /// by what may be done above it.
+    /// Checks the permission to clear what an operation names; records an error when it is missing. A wildcard in
+    /// place of a name requires the permission for its parent.
     pub(super) fn may_clear(
         &mut self,
         operation: Operation,
@@ -114,7 +114,7 @@ impl Session<'_> {
         !refused
     }
 
-    /// The same for a text.
+    /// Checks the permission to send CLI text; records an error when it is missing.
     pub(super) fn may_send_text(&mut self, operation: Operation, target: &Target) -> bool {
         let refused = self.gate.refuses(|it| it.may_send_text());
         if refused {
@@ -127,7 +127,7 @@ impl Session<'_> {
         !self.gate.refuses(|it| it.may_state(self.before, statement))
     }
 
-    /// The same for what a payload brings.
+    /// Checks the permission for the content of a payload; records an error when it is missing.
     pub(super) fn may_supply(
         &mut self,
         operation: Operation,
@@ -152,10 +152,10 @@ impl Session<'_> {
         admitted.is_ok()
     }
 
-    /// Judges what the whole request makes of the client's layers.
+    /// Checks the permission for the resulting change of the client's layers.
     ///
     /// # Errors
-    /// With a difference that may not be made. It is named only to those who may read it.
+    /// With a difference that is not permitted. Its path is included only if the author may read it.
     pub(super) fn admit_changes(&self) -> Result<(), EditErrors> {
         let Some(admission) = &self.gate.0 else { return Ok(()) };
         let changed = admission.may_change(self.before, &self.layers, self.forms);

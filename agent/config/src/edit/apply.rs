@@ -1,4 +1,4 @@
-//! Carries the operations of one Set out on a copy of the layers.
+//! Application of the operations of a Set to a copy of the layers.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -29,22 +29,22 @@ pub(crate) struct Session<'a> {
     pub(super) before: &'a Configuration,
     pub(super) layers: Layers,
     pub(super) errors: Vec<EditError>,
-    /// What the operations named, to tell which one a later problem is about.
+    /// Paths that the operations named, to find the operation behind a later problem.
     pub(super) attribution: Attribution<'a>,
     pub(super) ports: FactoryPorts<'a>,
-    /// Additions to leaf-lists that the layers do not hold yet.
+    /// Additions to leaf-lists that are not in the layers yet.
     pub(super) additions: Additions,
-    /// What texts of the command line said is to be gone.
+    /// Paths that CLI text negated with `no`.
     pub(super) negations: Vec<Negation>,
-    /// What the author of the request may write.
+    /// Permissions of the author of the request.
     pub(super) gate: Gate,
     pub(super) forms: Forms,
     pub(super) progress: Progress,
-    /// Deletes so far that had to look through lists.
+    /// Number of deletes so far that searched lists.
     wildcard_deletes: usize,
-    /// The request writes both origins.
+    /// True when the request writes both origins.
     mixed: bool,
-    /// Units that were sent back as Get showed them, when the request writes both origins.
+    /// Units that a request for both origins repeated exactly as Get showed them.
     kept: Vec<(Operation, Origin, InstancePath)>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// All operations: a union_replace, or others in the order of 3.4 of the gNMI specification.
+    /// Runs all operations: a union_replace, or others in the order of section 3.4 of the gNMI specification.
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
         self.gate = edit.gate.clone();
         self.attribution.gate = edit.gate.clone();
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         } else {
             self.union_replace(edit);
         }
-        // Who may not write is told so, and nothing else.
+        // A request without permission gets that error and no other.
         if self.errors.iter().any(|error| error.cause == Cause::Denied) {
             self.errors.retain(|error| error.cause == Cause::Denied);
         }
@@ -115,8 +115,8 @@ impl<'a> Session<'a> {
         self.errors.extend(conflicts);
     }
 
-    /// True when the rest of the request is not looked at: it is too large already, or nobody waits for it any more,
-    /// which is noted.
+    /// True when the rest of the request must be skipped, because it is too large or was cancelled. Records the
+    /// error.
     pub(super) fn must_stop(&mut self, operation: Operation) -> bool {
         let stop = self.progress.check().err();
         if stop == Some(Stop::Abandoned) {
@@ -165,8 +165,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Removes what a pattern names from the client's layer, and with OpenConfig what the factory
-    /// had set there.
+    /// Removes the nodes that a pattern names from the client's layer, and for OpenConfig also the factory leaves
+    /// that they map to.
     fn clear(&mut self, origin: Origin, pattern: &Pattern) {
         let layer = LayerKey::client(origin);
         if pattern.0.is_empty() && origin == Origin::OpenConfig {
@@ -185,8 +185,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives ports back to the factory that were shown, and are neither there nor in `kept` after
-    /// an operation.
+    /// Restores the factory values of ports that were visible before and are missing after an operation, except
+    /// for those in `kept`.
     fn give_ports_back(&mut self, named: (Origin, &Pattern), kept: &[InstancePath]) {
         let (origin, layer) = (named.0, LayerKey::client(named.0));
         let (shown, held) = (self.before.config_view(origin), self.layers.tree(layer).clone());
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         });
     }
 
-    /// Removes a subtree of a layer; entries that stay keep the leaves that repeat their keys.
+    /// Removes a subtree of a layer. Entries that stay keep the leaves that repeat their keys.
     pub(super) fn remove(&mut self, origin: Origin, path: &InstancePath) {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Removes the factory leaves that stand for OpenConfig leaves in `found`, except in `kept`.
+    /// Removes the factory leaves that OpenConfig leaves in `found` map to, except those in `kept`.
     fn clear_factory(&mut self, at: &InstancePath, found: Found<'_, Mark>, kept: &[InstancePath]) {
         let map = &self.models().map;
         let mut natives = Vec::new();
@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
         });
         let schema = &self.models().native;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
-        // Keys last: an entry goes when nothing but its keys is left.
+        // Keys come last: an entry is removed once it has nothing but its keys.
         natives.sort_by_key(|path| path.last().is_some_and(|step| schema.is_list_key(step.node)));
         for path in natives {
             let Some(Found::Leaf(leaf)) = tree.get(&path) else { continue };
@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A key can only be set to what it is; that gives the entry as such.
+    /// Writes a key leaf, which must have the value in the path. The entry then counts as created.
     fn write_key(
         &mut self,
         operation: Operation,
@@ -379,8 +379,8 @@ impl<'a> Session<'a> {
         self.fill_mirrors(origin, path);
     }
 
-    /// A payload for the `config` container of an entry may repeat the keys of the path, and must
-    /// then say the same. Entries inside of a payload were checked when it was read.
+    /// Checks keys that a payload for the `config` container of an entry repeats from the path. Entries within a
+    /// payload were checked by its parser.
     fn check_repeated_keys(
         &self,
         origin: Origin,
@@ -463,7 +463,7 @@ impl<'a> Session<'a> {
         self.additions.settle(models, &mut self.layers);
     }
 
-    /// Restores the leaves that repeat keys in the entries on the way to `path`.
+    /// Restores the leaves that repeat keys, in the entries on the way to `path`.
     fn fill_mirrors(&mut self, origin: Origin, path: &InstancePath) {
         if origin != Origin::OpenConfig {
             return;
@@ -493,10 +493,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A mirror leaf to be set: container, leaf, value.
+/// A leaf that repeats a key: container, leaf, value.
 type Mirror = (NodeId, NodeId, Value);
 
-/// The leaves that repeat keys and that this OpenConfig entry lacks.
+/// Leaves that should repeat keys and that this OpenConfig entry lacks.
 fn lacking_mirrors(
     models: &Models,
     list: NodeId,
@@ -516,16 +516,17 @@ fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
     }
 }
 
-/// The units that are in no other one, ascending.
+/// Units that are not within another one, ascending.
 fn outermost(units: &[InstancePath]) -> Vec<&InstancePath> {
     let mut sorted: Vec<&InstancePath> = units.iter().collect();
     sorted.sort_unstable();
-    // What is in a unit stands right behind it.
+    // Units within a unit follow directly after it.
     sorted.dedup_by(|inner, unit| inner.starts_with(unit));
     sorted
 }
 
-/// True when a path is one of the `outermost` units, or in one: if it is, then in the last that does not come behind it.
+/// True when a path is one of the `outermost` units or within one, which is then the last unit that does not sort
+/// after it.
 fn is_within(path: &InstancePath, outermost: &[&InstancePath]) -> bool {
     let behind = outermost.partition_point(|unit| *unit <= path);
     behind.checked_sub(1).is_some_and(|at| path.starts_with(outermost[at]))

@@ -1,4 +1,4 @@
-//! Which operation of a request a problem is about, and in which words to say so.
+//! Attribution of a problem to an operation of the request, and its wording.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use crate::schema::{NodeId, Origin, Schema};
 use crate::union::Problem;
 use crate::value::Value;
 
-/// What each operation named.
+/// Paths and texts of all operations.
 #[derive(Debug)]
 pub(crate) struct Attribution<'a> {
     models: &'a Models,
     named: Vec<Named>,
-    /// What the author of the request may be told.
+    /// Permissions of the author, which limit what a message may reveal.
     pub(super) gate: Gate,
 }
 
@@ -31,32 +31,32 @@ enum Named {
     Text(Text),
 }
 
-/// A text of the command line that a request brought.
+/// CLI text of a request.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) operation: Operation,
     pub(super) text: String,
     pub(super) statements: Vec<Statement>,
-    /// Made when there is something to say.
+    /// Computed for the first error message.
     lines: OnceCell<Lines>,
 }
 
-/// A text by its lines.
+/// A text by lines.
 #[derive(Debug)]
 struct Lines {
     said: Vec<String>,
-    /// The last line about each path.
+    /// Number of the last line about each path.
     about: HashMap<InstancePath, usize>,
 }
 
-/// A leaf, entry or container in both models, as far as they have it.
+/// A leaf, entry or container, with its paths in both models where they exist.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'p> {
     pub(super) native: Option<&'p InstancePath>,
     pub(super) openconfig: Option<&'p InstancePath>,
 }
 
-/// The operation that a problem is about, and where in it.
+/// Operation behind a problem, and the path or line within it.
 struct Culprit {
     operation: Operation,
     place: String,
@@ -67,7 +67,7 @@ impl<'a> Attribution<'a> {
         Self { models, named: Vec::new(), gate: Gate::default() }
     }
 
-    /// A change of whole trees, one operation for each origin.
+    /// Attribution for a change of whole trees, with one operation for each origin.
     pub(crate) fn of_trees(models: &'a Models, operation: impl Fn(Origin) -> Operation) -> Self {
         let mut attribution = Self::new(models);
         for origin in [Origin::Native, Origin::OpenConfig] {
@@ -84,7 +84,7 @@ impl<'a> Attribution<'a> {
         self.named.push(Named::Text(text));
     }
 
-    /// The problems of the union, the first [`MAX_CONFLICTS`] of them, in the order of the operations that they are about.
+    /// Errors for the problems of the union, at most [`MAX_CONFLICTS`], in the order of their operations.
     pub(crate) fn errors(&self, problems: Vec<Problem>) -> EditErrors {
         let problems = problems.into_iter().take(MAX_CONFLICTS);
         let mut errors: Vec<_> = problems.map(|it| self.problem(it)).collect();
@@ -125,7 +125,7 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// The error of the last operation that has to do with `subject`.
+    /// Error of the last operation that concerns `subject`.
     pub(super) fn error(&self, subject: Subject<'_>, cause: Cause) -> EditError {
         let culprit = self.named.iter().rev().find_map(|named| self.culprit(named, subject));
         let culprit = culprit.unwrap_or_else(|| self.last(subject));
@@ -147,7 +147,7 @@ impl<'a> Attribution<'a> {
         Some(Culprit { operation, place })
     }
 
-    /// When no operation named it: something that the last one implied.
+    /// Fallback when no operation named the subject: the last operation, which must have implied it.
     fn last(&self, subject: Subject<'_>) -> Culprit {
         let operation = self.named.last().map(|named| match named {
             Named::Path { operation, .. } => *operation,
@@ -161,7 +161,7 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// The error of the last operation, about something that is not to be named.
+    /// Error of the last operation, without naming a subject.
     pub(crate) fn implied(&self, cause: Cause) -> EditError {
         let (operation, place) = match self.named.last() {
             Some(Named::Path { operation, origin, pattern }) => {
@@ -174,8 +174,8 @@ impl<'a> Attribution<'a> {
         EditError::new(operation, place, cause)
     }
 
-    /// What one layer has to say of `subject`, in the words of its own model. No value: it is to
-    /// be absent.
+    /// One side of a conflict: the value of `subject` in one layer, in the model of that layer. `None` stands for
+    /// a leaf that is to be absent.
     pub(super) fn side(
         &self,
         layer: LayerKey,
@@ -193,7 +193,7 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// The same in other words. What the author of the request may not read is not told.
+    /// One side of a conflict, with the value given as text. Values that the author may not read are hidden.
     pub(super) fn side_saying(&self, layer: LayerKey, subject: Subject<'_>, said: String) -> Side {
         let path = match (layer.origin, subject.openconfig, subject.native) {
             (Origin::OpenConfig, Some(path), _) => Some((Origin::OpenConfig, path)),
@@ -206,8 +206,8 @@ impl<'a> Attribution<'a> {
         Side { layer, path: path.unwrap_or_default(), value, line: None }
     }
 
-    /// The line about a native leaf: that of the request, with its number, or for what is stored
-    /// the line that would make it.
+    /// The CLI line about a native leaf: that of the request with its number, or for a stored value the line that
+    /// would create it.
     fn line(&self, native: &InstancePath, value: Option<&Value>) -> Option<String> {
         for named in self.named.iter().rev() {
             match named {
@@ -232,7 +232,7 @@ impl Text {
         Self { operation, text: text.to_owned(), statements, lines: OnceCell::new() }
     }
 
-    /// The last line about a path, or about what it is in.
+    /// Number of the last line about a path or an ancestor of it.
     fn line_of(&self, path: &InstancePath) -> Option<usize> {
         let mut path = path.clone();
         while !path.is_root() {
@@ -244,7 +244,7 @@ impl Text {
         None
     }
 
-    /// A line with its number.
+    /// Quotes a line with its number.
     pub(super) fn quoted(&self, line: usize) -> String {
         let said = line.checked_sub(1).and_then(|at| self.lines().said.get(at));
         excerpt(&format_args!("line {line}: {}", said.map_or("", String::as_str)))

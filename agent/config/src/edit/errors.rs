@@ -1,4 +1,4 @@
-//! Why a Set is refused: every operation that cannot be done, with its reason.
+//! Reasons for refusing a Set: each invalid operation with its error.
 
 use std::fmt;
 
@@ -8,39 +8,38 @@ use crate::progress::Stop;
 use crate::resolve::PathError;
 use crate::schema::Origin;
 
-/// All that is wrong with a request, in the order of its operations. Never empty. Nothing of the
-/// request was done.
+/// All errors of a request, in the order of its operations. Never empty. A request with an error has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditErrors(pub Vec<EditError>);
 
-/// One operation that cannot be done.
+/// An invalid operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {operation} `{path}`: {cause}")]
 pub struct EditError {
     pub operation: Operation,
-    /// As precise as the reason is: below the operation's own path when its payload is wrong.
+    /// Path of the problem, which may be below the operation's path when the payload is wrong.
     pub path: String,
     pub cause: Cause,
 }
 
-/// An operation by its place in the request's list of its kind.
+/// An operation, by its index among those of its kind in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     Delete(usize),
     Replace(usize),
     Update(usize),
     UnionReplace(usize),
-    /// The part of a boot configuration in this origin.
+    /// Part of a boot configuration, by origin.
     Boot(Origin),
-    /// The part in this origin of what a box is given once, when it is bootstrapped.
+    /// Part of an initial client configuration, by origin.
     Seed(Origin),
-    /// What the box is delivered with.
+    /// Factory configuration.
     Factory,
-    /// What DHCP servers gave.
+    /// Values from DHCP.
     Lease,
 }
 
-/// What is wrong with an operation.
+/// Problem with an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -53,8 +52,8 @@ pub enum Cause {
     BadValue(String),
     #[error("it is state, which cannot be written")]
     ReadOnly,
-    /// The author of the request may not.
-    #[error("the policy of paths does not permit it")]
+    /// The author lacks the permission.
+    #[error("the pathz policy does not permit it")]
     Denied,
     #[error("wildcards are for deletes only")]
     Wildcard,
@@ -62,64 +61,65 @@ pub enum Cause {
     MissingKeys(String),
     #[error("key `{key}` is `{given}` here, but the entry is `{entry}`")]
     KeyMismatch { key: String, entry: String, given: String },
-    /// 3.4.4 of the gNMI specification: to remove is what deletes are for.
+    /// Section 3.4.4 of the gNMI specification: only deletes remove.
     #[error("an empty value cannot replace it; use a delete")]
     Empty,
     /// Two origins ask for different values of one leaf.
     #[error("{0}")]
     Conflict(Box<Conflict>),
-    /// A leaf in both origins of one union_replace of paths, which may not even agree.
+    /// A leaf that one union_replace of paths sets in both origins; not even equal values are accepted.
     #[error("{0}: a union_replace of paths takes a leaf in one origin only")]
     Overlap(Box<Conflict>),
-    /// Two entries of one union_replace, which have no order, contradict each other.
+    /// Two entries of one union_replace, which have no order, have different values.
     #[error("another entry of the request says `{held}`, this one `{given}`")]
     Contradiction { held: String, given: String },
-    /// The model allows it, this device does not.
+    /// Valid in the model, but not supported by this device.
     #[error("{0}")]
     Unsupported(String),
-    /// A service keeps it to itself.
+    /// The leaf is reserved for a service.
     #[error("it is reserved for {owner}: {why}")]
     Reserved { owner: Service, why: &'static str },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
-    /// What the entry cannot do without.
+    /// A mandatory leaf is missing.
     #[error("it is needed, and missing")]
     Incomplete,
     #[error("it means nothing without `{0}`")]
     NoneOf(String),
-    /// More than one request, or one configuration, may have.
+    /// A limit on requests or configurations is exceeded.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// Its author has gone.
-    #[error("nobody waits for it any more")]
+    /// The client has cancelled the request.
+    #[error("the client no longer waits for it")]
     Abandoned,
 }
 
-/// Both sides of a conflict.
+/// The two sides of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub sides: [Side; 2],
 }
 
-/// What one layer says of a leaf.
+/// Value of a leaf in one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     pub layer: LayerKey,
-    /// In the model of the layer.
+    /// Path in the model of the layer.
     pub path: String,
-    /// In words that follow "is".
+    /// Text that completes "is ...".
     pub value: String,
-    /// The same as a line of the command line's text, where that is how it is written.
+    /// The CLI line for the value, if it was set by CLI text.
     pub line: Option<String>,
 }
 
-/// Errors that one refusal tells of, beside those of a policy: whoever sent more mistakes than this has one to find.
+/// Most errors in one refusal, apart from those of a policy: a client that makes more mistakes has a single cause
+/// to find.
 pub(super) const MAX_ERRORS: usize = 1000;
-/// Conflicts that one refusal tells of: each is looked up in all that the request named, to be told in its words.
+/// Most conflicts in one refusal: for each, the whole request is searched for the operation behind it.
 pub(super) const MAX_CONFLICTS: usize = 100;
 
 impl EditError {
-    /// An error with no more text of the request than a message is to repeat.
+    /// Makes an error that quotes a bounded part of the request.
     pub(super) fn new(operation: Operation, path: impl fmt::Display, cause: Cause) -> Self {
         Self { operation, path: excerpt(&path), cause: cause.in_excerpts() }
     }
@@ -144,10 +144,10 @@ impl Cause {
 }
 
 impl EditErrors {
-    /// The error that gives the request its status.
+    /// The error that determines the status of the request.
     ///
     /// # Panics
-    /// Never: there is one at least.
+    /// Never, because there is at least one.
     pub fn first(&self) -> &EditError {
         self.0.first().expect("made from errors, of which there was one")
     }

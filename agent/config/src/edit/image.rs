@@ -1,4 +1,4 @@
-//! What a path names in the other model, by way of the map; and what two origins both set.
+//! Counterparts of paths in the other model, and leaves that both origins set.
 
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::Mark;
@@ -8,8 +8,8 @@ use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Found, List, Tree};
 use crate::value::Value;
 
-/// Removes the native leaves that stand for what lies at or below an OpenConfig path. Native-only
-/// leaves stay, with their entries.
+/// Removes the native leaves that correspond to nodes at or below an OpenConfig path. Native-only leaves stay,
+/// with their entries.
 pub(super) fn clear_native(models: &Models, tree: &mut Tree<Mark>, openconfig: &InstancePath) {
     Clearing { models }.entry(0, tree.root_mut(), &openconfig.0);
 }
@@ -19,7 +19,7 @@ struct Clearing<'a> {
 }
 
 impl Clearing<'_> {
-    /// `rest` is what of the path lies below this entry; nothing when all of it is named.
+    /// `rest` is the part of the path below this entry; empty when the whole entry is named.
     fn entry(&self, at: AnchorId, entry: &mut Branch<Mark>, rest: &[Step]) {
         let anchor = &self.models.map.anchors[at];
         let mapped = anchor.leaves.iter().filter(|leaf| leaf.key.is_none());
@@ -62,7 +62,7 @@ impl Clearing<'_> {
         }
     }
 
-    /// Clears one entry of a list; it goes when nothing but its keys is left.
+    /// Clears one entry of a list, which is removed once it has nothing but its keys.
     fn named(
         &self,
         at: AnchorId,
@@ -101,14 +101,14 @@ fn native_list<'b>(entry: &'b Branch<Mark>, way: &[NodeId]) -> Option<&'b List<M
     branch.list(*list)
 }
 
-/// One leaf that two trees of different origins both hold.
+/// A leaf that is set in the trees of both origins.
 #[derive(Debug)]
 pub(super) struct Overlap {
     pub(super) native: (InstancePath, Value),
     pub(super) openconfig: (InstancePath, Value),
 }
 
-/// The leaves other than keys that both origins hold. Costs what the smaller one holds in lists.
+/// Leaves other than keys that both trees set. The cost depends on the lists of the smaller tree.
 pub(super) fn overlaps(
     models: &Models,
     native: &Tree<Mark>,
@@ -121,7 +121,7 @@ pub(super) fn overlaps(
 
 struct Both<'a> {
     models: &'a Models,
-    /// The native entries that the walk is in.
+    /// Native entries on the way to the current node.
     place: Vec<(AnchorId, Keys)>,
     found: Vec<Overlap>,
 }
@@ -196,7 +196,7 @@ impl Both<'_> {
     }
 }
 
-/// The leaves to which two trees of one schema give different values.
+/// Visits the leaves that have different values in two trees of one schema.
 pub(super) fn differing(
     path: &InstancePath,
     one: &Branch<Mark>,

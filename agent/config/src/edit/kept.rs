@@ -1,5 +1,5 @@
-//! What was sent back as Get showed it keeps its marks, and counts as asked for all the same when
-//! the other origin is written in the same request.
+//! Units that a request repeats as Get showed them. They keep their marks, but count as set explicitly when the
+//! same request writes the other origin.
 
 use super::blame::{Attribution, Subject};
 use super::errors::MAX_CONFLICTS;
@@ -10,7 +10,7 @@ use crate::layer::{LayerKey, Layers, Mark};
 use crate::schema::Origin;
 use crate::value::Value;
 
-/// Defaults and factory leaves in the kept units that the other origin now wants otherwise.
+/// Conflicts of defaults and factory leaves in kept units with new values of the other origin.
 pub(super) fn conflicts(
     before: &Configuration,
     layers: &Layers,
@@ -47,7 +47,7 @@ pub(super) fn conflicts(
     errors
 }
 
-/// The other origin's explicit value of this leaf, when it is another one.
+/// The other origin's explicit value of this leaf, if different.
 fn other_side(
     before: &Configuration,
     layers: &Layers,

@@ -1,4 +1,4 @@
-//! What an update adds to what is there.
+//! Merging of updates into the layers.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, Leaf};
 use crate::value::Value;
 
-/// Leaf-lists that operations of one request add to. Their trees get them when all has been added: a request may add
-/// ten thousand entries one by one.
+/// Additions to leaf-lists by the operations of a request. They are written to the trees at the end, because a
+/// request may add ten thousand entries one by one.
 #[derive(Debug, Default)]
 pub(super) struct Additions {
     lists: BTreeMap<Origin, BTreeMap<InstancePath, Addition>>,
@@ -27,10 +27,10 @@ struct Addition {
 }
 
 impl Additions {
-    /// Adds `more` to the leaf-list at a path, of which the tree holds `held`.
+    /// Adds `more` to the leaf-list at a path; `held` are its entries in the tree.
     ///
     /// # Errors
-    /// When that makes more entries than a leaf-list may have.
+    /// When the leaf-list would exceed its limit.
     pub(super) fn add(
         &mut self,
         (origin, path): (Origin, &InstancePath),
@@ -47,12 +47,12 @@ impl Additions {
         addition.entries.add(entries(&more.value))
     }
 
-    /// True when something was added at a path.
+    /// True when entries were added at a path.
     pub(super) fn has(&self, origin: Origin, path: &InstancePath) -> bool {
         self.lists.get(&origin).is_some_and(|lists| lists.contains_key(path))
     }
 
-    /// Forgets what was added at a path and below it: something else stands there now, or nothing.
+    /// Drops the additions at a path and below it, after a later operation replaced or removed it.
     pub(super) fn forget(&mut self, origin: Origin, path: &InstancePath) {
         let Some(lists) = self.lists.get_mut(&origin) else { return };
         let below = lists.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
@@ -60,7 +60,7 @@ impl Additions {
         below.iter().for_each(|path| drop(lists.remove(path)));
     }
 
-    /// Puts all that was added into the client's layers.
+    /// Writes the additions to the client's layers.
     pub(super) fn settle(&mut self, models: &Models, layers: &mut Layers) {
         for (origin, lists) in std::mem::take(&mut self.lists) {
             let schema = models.schema(origin);
@@ -81,17 +81,17 @@ fn entries(value: &Value) -> &[Value] {
     }
 }
 
-/// Adds subtrees to what the client's layer of one origin holds: leaves in place of those there, leaf-lists joined.
+/// Merges subtrees into the client's layer of one origin: leaves are replaced, leaf-lists are joined.
 pub(super) struct Merge<'a, 'f> {
     schema: &'a Schema,
     origin: Origin,
     additions: &'f mut Additions,
-    /// Where the walk is.
+    /// Path of the current node.
     way: Vec<(NodeId, Option<&'f Keys>)>,
 }
 
 impl<'a, 'f> Merge<'a, 'f> {
-    /// For subtrees that stand at `path`.
+    /// Prepares a merge of subtrees at `path`.
     pub(super) fn new(
         schema: &'a Schema,
         (origin, path): (Origin, &'f InstancePath),
@@ -101,10 +101,10 @@ impl<'a, 'f> Merge<'a, 'f> {
         Self { schema, origin, additions, way }
     }
 
-    /// Adds all of `from` to `into`.
+    /// Merges `from` into `into`.
     ///
     /// # Errors
-    /// When a leaf-list gets more entries than it may have.
+    /// When a leaf-list would exceed its limit.
     pub(super) fn branch(
         &mut self,
         into: &mut Branch<Mark>,

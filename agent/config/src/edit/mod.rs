@@ -1,4 +1,4 @@
-//! What a client asks for, and why it may be refused.
+//! Requests of clients to change the configuration, and the reasons to refuse them.
 
 mod admission;
 mod apply;
@@ -31,36 +31,37 @@ use crate::progress::Cancel;
 use crate::schema::Origin;
 use crate::value::Scalar;
 
-/// One Set: all of it happens, or nothing.
+/// One Set, which applies as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    /// Done first, in order; then the replaces, then the updates.
+    /// Applied first, in order; then the replaces, then the updates.
     pub deletes: Vec<Target>,
     pub replaces: Vec<(Target, Payload)>,
     pub updates: Vec<(Target, Payload)>,
-    /// In a request of its own: the configuration becomes the union of these, in whatever order.
+    /// Excludes all other operations. The new configuration is the union of these entries, whose order has no
+    /// meaning.
     pub union_replace: Vec<(Target, Payload)>,
-    /// What its author may write.
+    /// Permissions of the author.
     pub gate: Gate,
-    /// Called when its author waits no more.
+    /// Cancelled when the client no longer waits.
     pub cancel: Cancel,
 }
 
-/// What an operation names. Wildcards are for deletes only.
+/// Path of an operation. Only deletes may have wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub origin: Origin,
     pub path: Path,
 }
 
-/// What an operation brings, before the schema has been asked.
+/// Content of an operation, not yet checked against the schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// A JSON document; `ietf` is RFC 7951, else the plain form.
     Json { text: Bytes, ietf: bool },
     /// The value of one leaf.
     Scalar(Scalar),
-    /// Text of the command line. Its target is the root of [`Origin::Native`].
+    /// CLI text. Its target is the root of [`Origin::Native`].
     Cli { text: String },
 }
 
@@ -72,7 +73,7 @@ impl Edit {
             && self.union_replace.is_empty()
     }
 
-    /// In which forms it says something of the native model.
+    /// Forms in which the request addresses native configuration.
     pub fn forms(&self) -> Forms {
         let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
         let mut forms = Forms::default();
@@ -85,7 +86,7 @@ impl Edit {
         forms
     }
 
-    /// The origins that this writes, each once.
+    /// Origins that the request writes, without duplicates.
     pub fn origins(&self) -> impl Iterator<Item = Origin> {
         let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
         let written = written.map(|(target, _)| target);

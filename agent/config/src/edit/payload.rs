@@ -1,4 +1,4 @@
-//! Payloads as typed subtrees.
+//! Parsing of payloads into typed subtrees.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ pub const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
 /// openconfig-metadata bounds the binary value to 1 048 000 octets; base64 makes 4 of 3.
 const MAX_ANNOTATION_BASE64: usize = 1_048_000_usize.div_ceil(3) * 4;
 
-/// What a payload says of its target.
+/// Parsed payload.
 #[derive(Debug)]
 pub(super) enum Supplied {
     Leaf(Value),
-    /// `empty`: the document was `{}`.
+    /// A subtree; `empty` when the document was `{}`.
     Branch {
         branch: Arc<Branch<Mark>>,
         annotation: Option<SmolStr>,
@@ -31,14 +31,14 @@ pub(super) enum Supplied {
     },
 }
 
-/// A payload that does not fit: where below the target, and why.
+/// A payload that does not fit the schema: path below the target, and reason.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     pub(crate) path: String,
     pub(crate) cause: Cause,
 }
 
-/// Reads a payload under its target.
+/// Parses a payload for its target.
 pub(super) fn read(
     schema: &Schema,
     target: &InstancePath,
@@ -56,9 +56,7 @@ pub(super) fn read(
             let value = node.parse_scalar(scalar).map(Supplied::Leaf);
             value.map_err(|error| here(Cause::BadValue(error.to_string())))
         }
-        Payload::Cli { .. } => {
-            Err(here(Cause::BadValue("text of the command line has no path".to_owned())))
-        }
+        Payload::Cli { .. } => Err(here(Cause::BadValue("CLI text has no path".to_owned()))),
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
             let document =
@@ -77,7 +75,7 @@ pub(super) fn read(
     }
 }
 
-/// The one annotation that is kept; its value stays as it came.
+/// The supported annotation, whose value is stored unchanged.
 fn annotation(
     annotations: Option<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Option<SmolStr>, Cause> {

@@ -1,4 +1,4 @@
-//! Physical ports exist without us: one that a request leaves out is as it left the factory.
+//! Physical ports, which exist without configuration: when a request leaves one out, its factory values return.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::schema::{NodeId, Origin, Schema};
 use crate::tree::{Branch, Child, Tree};
 use crate::value::Value;
 
-/// The list of ports, from the root of the native model, and what tells the physical ones.
+/// Path of the list of ports in the native model, and the leaf that identifies physical ones.
 const PORTS: &str = "/interfaces/interface";
 const TYPE: &str = "/interfaces/interface/type";
 const PHYSICAL: &str = "physical";
 
-/// The physical ports that the factory has set up.
+/// Physical ports in the factory configuration.
 #[derive(Debug)]
 pub(super) struct FactoryPorts<'a> {
     models: &'a Models,
     ports: Vec<Port<'a>>,
 }
 
-/// One of them, in both models.
+/// One port, with its paths in both models.
 #[derive(Debug)]
 pub(super) struct Port<'a> {
     models: &'a Models,
@@ -39,9 +39,8 @@ impl<'a> FactoryPorts<'a> {
         Self { models, ports: ports.unwrap_or_default() }
     }
 
-    /// Gives the factory's leaves back to those ports that an operation on `named`, at, above or
-    /// below them, has `left_out`. What the layer holds otherwise stays. An operation on a single
-    /// leaf leaves no port out.
+    /// Restores the factory leaves of ports at, above or below `named` that an operation has `left_out`. Other
+    /// leaves of the layer stay. An operation on a single leaf does not leave out ports.
     pub(super) fn give_back(
         &self,
         layer: &mut Tree<Mark>,
@@ -69,7 +68,7 @@ impl Port<'_> {
         }
     }
 
-    /// True when a tree of this origin has the entry, and more of it in OpenConfig than a shell.
+    /// True when a tree of this origin has the entry, and in OpenConfig more of it than a shell.
     pub(super) fn is_in(&self, origin: Origin, tree: &Tree<Mark>) -> bool {
         let found = self.path(origin).and_then(|path| tree.get(path));
         found
@@ -107,7 +106,7 @@ fn ports<'a>(
     entries.filter(|(_, entry)| is_physical(entry)).map(port).collect()
 }
 
-/// From the root to a node.
+/// Nodes from the root to a node.
 fn way(schema: &Schema, node: NodeId) -> Vec<NodeId> {
     let above = |node: &NodeId| schema.node(*node).parent.filter(|it| *it != schema.root());
     let mut way: Vec<NodeId> = std::iter::successors(Some(node), above).collect();

@@ -1,4 +1,4 @@
-//! What a replace brings, held against what Get showed: units sent back unchanged stay as they are.
+//! Comparison of a replace with the view of Get: units that are sent back unchanged keep their marks.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, List};
 
-/// Compares one supplied subtree with the view of it.
+/// Compares a supplied subtree with its view.
 pub(super) struct Reconciler<'a> {
     schema: &'a Schema,
-    /// Where the walk is.
+    /// Path of the current node.
     way: Vec<(NodeId, Option<&'a Keys>)>,
-    /// A list entry is above: containers are parts of it.
+    /// True below a list entry, where containers are not units of their own.
     inside_entry: bool,
-    /// The units that were sent back as they were shown, if anyone wants to know.
+    /// Units that were sent back unchanged; filled only if `track` is set.
     pub(super) kept: Vec<InstancePath>,
     track: bool,
 }
 
-/// One subtree, compared.
+/// Result for one subtree.
 struct Compared {
-    /// Just what the view shows, everything below included.
+    /// True when it equals the view, including all descendants.
     same: bool,
-    /// What is to be in the layer.
+    /// Subtree for the layer.
     result: Arc<Branch<Mark>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Reconciler<'a> {
         Self { schema, way, inside_entry, kept: Vec::new(), track }
     }
 
-    /// What is to be in the layer at the target. `held` is what the layer held before.
+    /// Subtree for the layer at the target. `held` is the subtree that the layer has so far.
     pub(super) fn run(
         &mut self,
         supplied: &'a Arc<Branch<Mark>>,
@@ -145,7 +145,7 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Presence containers, and outside of entries the parents of `config` containers and of leaves.
+    /// True for presence containers and, outside of entries, for the parents of `config` containers and of leaves.
     fn is_unit(&self, node: NodeId) -> bool {
         let node = self.schema.node(node);
         match node.kind {
@@ -162,7 +162,7 @@ impl<'a> Reconciler<'a> {
     }
 }
 
-/// How many children say something.
+/// Number of children with content.
 fn contents(branch: &Branch<Mark>) -> usize {
     branch.children().iter().filter(|(_, child)| !child.is_empty()).count()
 }
@@ -184,7 +184,7 @@ fn patched(
     Arc::new(result)
 }
 
-/// Whether this agent can have every entry of a supplied subtree.
+/// Checks that this device supports every entry of a supplied subtree.
 pub(crate) fn check_supported(
     models: &Models,
     origin: Origin,
@@ -195,11 +195,12 @@ pub(crate) fn check_supported(
     Check { models, origin, way }.below(branch)
 }
 
-/// A walk to the lists of which not every entry is supported, and to nothing else: payloads are large.
+/// A walk to those lists of which only some entries are supported. It skips everything else, because payloads are
+/// large.
 struct Check<'a> {
     models: &'a Models,
     origin: Origin,
-    /// Where the walk is, from the root.
+    /// Path of the current node, from the root.
     way: Vec<(NodeId, Option<&'a Keys>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Text of the command line: what its lines do to the client's native layer.
+//! Application of CLI text to the client's native layer.
 
 use super::apply::Session;
 use super::blame::{Subject, Text};
@@ -12,28 +12,29 @@ use crate::resolve::Pattern;
 use crate::schema::{NodeKind, Origin};
 use crate::tree::{Branch, Child, Found, Leaf};
 
-/// `no X`, held against the other origin when all lines are read.
+/// A negation `no X`, compared with the other origin after all lines are read.
 #[derive(Debug)]
 pub(super) struct Negation {
     path: InstancePath,
-    /// There was an X to be removed.
+    /// True when there was an X to remove.
     held: bool,
 }
 
 impl Session<'_> {
-    /// One replace with all of the text is what there may be of them; updates follow it.
+    /// Refuses more than one replace by CLI text. Updates may follow it.
     pub(super) fn admit_texts(&mut self, edit: &Edit) {
         let texts = edit.replaces.iter().enumerate().filter(|(_, (_, it))| is_text(it));
         for (at, (target, _)) in texts.skip(1) {
-            let reason = "one replace by text of the command line is all that a request may have";
+            let reason = "a request may have only one replace by CLI text";
             self.fail(Operation::Replace(at), target, Cause::Malformed(reason.to_owned()));
         }
     }
 
-    /// A replace and a union_replace begin from the factory, an update from what is there.
+    /// Applies a text. A replace and a union_replace start from the factory configuration, an update from the
+    /// present one.
     pub(super) fn text(&mut self, operation: Operation, target: &Target, text: &str) {
         if target.origin != Origin::Native || !target.path.elems.is_empty() {
-            let reason = "text of the command line has no path".to_owned();
+            let reason = "CLI text has no path".to_owned();
             return self.fail(operation, target, Cause::Malformed(reason));
         }
         if !self.may_send_text(operation, target) {
@@ -117,8 +118,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// `no X` beside an explicit OpenConfig X: never in a union_replace; elsewhere it must have
-    /// removed something.
+    /// Checks each `no X` whose X is set explicitly in OpenConfig: invalid in a union_replace, and elsewhere
+    /// unless it removed something.
     pub(super) fn check_negations(&mut self, union: bool) {
         let models = self.models();
         let native = self.layers.tree(LayerKey::CLIENT_NATIVE);
@@ -145,7 +146,7 @@ impl Session<'_> {
             };
             let there = self.attribution.side_saying(LayerKey::CLIENT_OPENCONFIG, subject, value);
             let conflict = Conflict { sides: [absent, there] };
-            // The line is what is wrong, whoever wants the leaf.
+            // The line itself is at fault, regardless of the owner of the leaf.
             let subject = Subject { openconfig: None, ..subject };
             errors.push(self.attribution.error(subject, Cause::Conflict(Box::new(conflict))));
         }
@@ -157,7 +158,7 @@ pub(super) fn is_text(payload: &Payload) -> bool {
     matches!(payload, Payload::Cli { .. })
 }
 
-/// Something in it is more than what the factory set.
+/// True when something in it was set by more than the factory configuration.
 fn is_asked_for(found: Found<'_, Mark>) -> bool {
     match found {
         Found::Leaf(leaf) => leaf.meta == Mark::Explicit,

@@ -1,8 +1,7 @@
-//! union_replace: the configuration becomes the union of what the entries of a request say.
+//! union_replace: the configuration becomes the union of the entries of a request.
 //!
-//! The entries have no order. With text of the command line, or with OpenConfig alone, the base is
-//! what the box left the factory with; with paths of the native model it is what runs, cleared of
-//! what the paths name in either model.
+//! The entries have no order. With CLI text, or with OpenConfig alone, the base is the factory configuration; with
+//! native paths it is the present configuration without the nodes that the paths name in either model.
 
 use std::fmt::Display;
 
@@ -50,13 +49,13 @@ impl Session<'_> {
         self.share_memory(LayerKey::CLIENT_NATIVE);
     }
 
-    /// Which operations and origins may come together.
+    /// Refuses invalid combinations of operations and origins.
     fn admit_union(&mut self, edit: &Edit) {
         let malformed = |reason: &str| Cause::Malformed(reason.to_owned());
         let entries = &edit.union_replace;
         let others = edit.deletes.len() + edit.replaces.len() + edit.updates.len();
         if let Some((target, _)) = entries.first().filter(|_| others > 0) {
-            let cause = malformed("it stands alone: no delete, replace or update beside it");
+            let cause = malformed("it cannot be combined with a delete, replace or update");
             self.fail(Operation::UnionReplace(0), target, cause);
         }
         let has_text = entries.iter().any(|(_, payload)| is_text(payload));
@@ -64,20 +63,20 @@ impl Session<'_> {
         for (at, entry @ (target, payload)) in entries.iter().enumerate() {
             texts += usize::from(is_text(payload));
             if is_text(payload) && texts > 1 {
-                let cause = malformed("one text of the command line is all that it may have");
+                let cause = malformed("it may have only one CLI text");
                 self.fail(Operation::UnionReplace(at), target, cause);
             }
             if has_text && is_native_path(entry) {
                 let cause = malformed(
-                    "text of the command line and paths of the native model do not go together: \
-                     one of them, with or without OpenConfig",
+                    "CLI text and native paths cannot be combined: \
+                     send one of them, with or without OpenConfig",
                 );
                 self.fail(Operation::UnionReplace(at), target, cause);
             }
         }
     }
 
-    /// True, and noted, when earlier entries give other values to leaves of this one.
+    /// Records an error when earlier entries have other values for leaves of this one; true if so.
     pub(super) fn contradicts(
         &mut self,
         operation: Operation,
@@ -120,7 +119,7 @@ impl Session<'_> {
         contradicts
     }
 
-    /// What was supplied so far, with all that runs beside what the paths name.
+    /// Merges the supplied entries into the present configuration, after clearing the paths that they name.
     fn put_onto_running(&mut self, entries: &[Entry]) {
         let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
         self.check_overlaps(&supplied);
@@ -181,7 +180,7 @@ impl Session<'_> {
         }
     }
 
-    /// OpenConfig entries above `path` that have nothing but keys left go, given or not.
+    /// Removes OpenConfig entries above `path` that have nothing but keys left, even if they were created as such.
     fn drop_bare_entries(&mut self, path: &InstancePath) {
         let schema = &self.models().openconfig;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
@@ -208,7 +207,7 @@ impl Session<'_> {
         }
     }
 
-    /// A layer that was made anew, on the memory of the one before as far as they are equal.
+    /// Restores memory sharing of a rebuilt layer with its previous version, wherever the two are equal.
     pub(super) fn share_memory(&mut self, layer: LayerKey) {
         let before = self.before.layers().tree(layer);
         let made: Tree<Mark> = std::mem::take(self.layers.tree_mut(layer));

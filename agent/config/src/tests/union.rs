@@ -418,18 +418,18 @@ fn what_may_not_come_together_is_refused() {
     let openconfig = "union /system/config/motd-banner \"x\"";
     let native = "union native:/system/login-banner \"x\"";
     for (request, word) in [
-        (format!("{openconfig}; update /system/config/hostname \"b\""), "stands alone"),
-        (format!("{openconfig}; replace / {{}}"), "stands alone"),
-        (format!("{openconfig}; delete /"), "stands alone"),
-        (format!("{text}; {text}"), "one text"),
-        (format!("{text}; {native}; {openconfig}"), "do not go together"),
-        (format!("{native}; {text}"), "do not go together"),
+        (format!("{openconfig}; update /system/config/hostname \"b\""), "cannot be combined"),
+        (format!("{openconfig}; replace / {{}}"), "cannot be combined"),
+        (format!("{openconfig}; delete /"), "cannot be combined"),
+        (format!("{text}; {text}"), "only one CLI text"),
+        (format!("{text}; {native}; {openconfig}"), "CLI text and native paths"),
+        (format!("{native}; {text}"), "CLI text and native paths"),
         (format!("{openconfig}; {}", openconfig.replace('x', "y")), "another entry"),
         ("union /interfaces/interface[name=eth0] {}".to_owned(), "use a delete"),
         ("union cli: hostnam x".to_owned(), "line 1"),
         (
             "replace cli: system hostname a; replace cli: system hostname b".to_owned(),
-            "one replace by text",
+            "only one replace by CLI text",
         ),
         ("union cli: network-instance red".to_owned(), "not supported"),
         ("union /interfaces/interface[name=*]/config/mtu 1500".to_owned(), "wildcards"),

@@ -210,7 +210,7 @@ async fn one_replace_and_any_updates_are_one_text() {
         assert!(effective.contains(line), "{line}: {effective}");
     }
     request.replace.push(written("cli:/", "system hostname twice"));
-    check_refused(client.set(request).await, Code::InvalidArgument, "one replace by text");
+    check_refused(client.set(request).await, Code::InvalidArgument, "only one replace by CLI text");
     assert_eq!(shown(&mut client, RUNNING).await, running);
 }
 
