@@ -1,26 +1,26 @@
-//! How values differ between OpenConfig and the native model, where they do.
+//! Conversions of values between OpenConfig and the native model.
 
 use smol_str::SmolStr;
 
 use crate::name::Name;
 use crate::value::{Value, bare_identity};
 
-/// OpenConfig's `mtu` of an Ethernet port counts the header, the kernel's does not.
+/// Octets of the Ethernet header, which OpenConfig's `mtu` of a port includes and the kernel's does not.
 pub const ETHERNET_HEADER: u64 = 14;
-/// The smallest layer-3 MTU that the kernel accepts on an Ethernet port (RFC 791).
+/// Smallest layer-3 MTU that the kernel accepts on an Ethernet port (RFC 791).
 const MIN_MTU: u64 = 68;
-/// The smallest layer-3 MTU with which a link has IPv6 (RFC 8200, section 5).
+/// Smallest layer-3 MTU of a link with IPv6 (RFC 8200, section 5).
 const MIN_IPV6_MTU: u64 = 1280;
-/// The largest layer-3 MTU that can be configured, as the native model has it.
+/// Largest layer-3 MTU in the native model.
 const MAX_MTU: u64 = 65_535;
 
-/// Translates one leaf's value both ways.
+/// Conversion of one leaf's value in both directions.
 #[derive(Debug)]
 pub struct Codec {
     pub name: &'static str,
-    /// OpenConfig to native; the error says why this box cannot do it.
+    /// OpenConfig to native; the error says why this box does not support the value.
     pub down: fn(&Value) -> Result<Value, String>,
-    /// Native to OpenConfig; `None` when OpenConfig has no word for it.
+    /// Native to OpenConfig; `None` when OpenConfig cannot express the value.
     pub up: fn(&Value) -> Option<Value>,
 }
 
@@ -63,7 +63,7 @@ fn mtu_down(value: &Value) -> Result<Value, String> {
     }
 }
 
-/// A loopback's 65536 octets do not fit into OpenConfig's uint16.
+/// Converts a link's MTU. The 65536 octets of a loopback exceed OpenConfig's uint16.
 fn mtu_up(value: &Value) -> Option<Value> {
     match value {
         Value::Uint(octets) => {
@@ -84,7 +84,7 @@ fn family_mtu_down(value: &Value) -> Result<Value, String> {
     }
 }
 
-/// The MTU of a link, where the family can have it.
+/// MTU of a link, if the family can use it.
 fn family_mtu_up(value: &Value, least: u64) -> Option<Value> {
     let fits = |octets| (least..=MAX_MTU).contains(octets);
     matches!(value, Value::Uint(octets) if fits(octets)).then(|| value.clone())
@@ -109,7 +109,7 @@ const SPEEDS: &[(u64, &str)] = &[
     (1_600_000, "openconfig-if-ethernet:SPEED_1600GB"),
 ];
 
-/// A speed that OpenConfig has a word for; of another one it says that it is unknown.
+/// Converts a speed. One without an OpenConfig identity becomes the identity for unknown.
 fn speed_up(value: &Value) -> Option<Value> {
     let Value::Uint(speed) = value else { return None };
     let known = SPEEDS.iter().find(|(mbps, _)| mbps == speed);
@@ -117,7 +117,7 @@ fn speed_up(value: &Value) -> Option<Value> {
     Some(Value::Identity(Name::constant(identity)))
 }
 
-/// `(OpenConfig identity, native enum)`. The first row with an identity says what it becomes.
+/// `(OpenConfig identity, native enum)`. Of several rows with one identity, the first is used towards native.
 const TYPES: &[(&str, &str)] = &[
     ("iana-if-type:ethernetCsmacd", "physical"),
     ("iana-if-type:softwareLoopback", "loopback"),
@@ -141,7 +141,7 @@ fn type_up(value: &Value) -> Option<Value> {
     Some(Value::Identity(Name::constant(identity)))
 }
 
-/// Whether a link exists in software only.
+/// True for a link that exists in software only.
 fn logical_up(value: &Value) -> Option<Value> {
     match value {
         Value::Enum(word) => Some(Value::Bool(*word != "physical")),
@@ -169,8 +169,8 @@ fn instance_up(_: &Value) -> Option<Value> {
 
 const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
 
-/// The roles of this agent by their own names; the one that OpenConfig has an identity for also by
-/// that. The leaf is a union with a string first, so an identity comes as text (RFC 7950 9.12).
+/// Accepts the roles of this agent by their own names, and the role with an OpenConfig identity by that as well.
+/// The leaf is a union with a string first, so identities arrive as text (RFC 7950 9.12).
 fn role_down(value: &Value) -> Result<Value, String> {
     let text = value.to_string();
     let word = match bare_identity(&text) {
@@ -189,7 +189,7 @@ fn role_up(value: &Value) -> Option<Value> {
     }))
 }
 
-/// The services that OpenConfig has identities for.
+/// Converts the services that OpenConfig has identities for.
 fn services_up(value: &Value) -> Option<Value> {
     let Value::List(words) = value else { return None };
     let identity = |word: &Value| match word {

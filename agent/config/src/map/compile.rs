@@ -1,4 +1,4 @@
-//! Looks the lines of the table up in both schemas.
+//! Compiler from the text of the map to nodes of both schemas.
 
 use std::collections::HashMap;
 
@@ -20,18 +20,18 @@ use crate::value::Value;
 const SHARED: &str = "*";
 
 impl Map {
-    /// Compiles the table that is part of the agent.
+    /// Compiles the map in the binary.
     ///
     /// # Errors
-    /// When a line names what the schemas do not have.
+    /// When a line names a node that the schemas lack.
     pub fn new(openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
         Self::from_text(include_str!("openconfig.map"), openconfig, native)
     }
 
-    /// Compiles a table given as text.
+    /// Compiles a map from text.
     ///
     /// # Errors
-    /// When a line cannot be read, or names what the schemas do not have.
+    /// When a line cannot be parsed, or names a node that the schemas lack.
     pub fn from_text(text: &str, openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
         let mut compiler = Compiler::new(openconfig, native);
         for line in text::read(text)? {
@@ -46,9 +46,9 @@ struct Compiler<'a> {
     openconfig: &'a Schema,
     native: &'a Schema,
     map: Map,
-    /// The block that the lines belong to.
+    /// Block of the current lines.
     at: AnchorId,
-    /// The schema node of each anchor's entry, in OpenConfig.
+    /// OpenConfig schema node of each anchor's entry.
     openconfig_nodes: Vec<Option<NodeId>>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Starts a block: finds its anchor and says what its OpenConfig list is.
+    /// Starts a block: finds its anchor and sets its OpenConfig list.
     fn enter(&mut self, openconfig: &Path, native: &Path) -> Result<(), String> {
         if native.elems.is_empty() {
             self.at = 0;
@@ -105,7 +105,7 @@ impl<'a> Compiler<'a> {
         let parent = self.map.anchors[self.at].parent.unwrap_or(0);
         let start =
             self.openconfig_nodes[parent].ok_or("the block of the list above is missing")?;
-        // The path is from the root: what is above the parent's own list is known already.
+        // The path starts at the root: the part above the parent's own list is known already.
         let depth = depth(self.openconfig, start);
         let below = Path { elems: openconfig.elems[depth.min(openconfig.elems.len())..].to_vec() };
         let (last, above) = below.elems.split_last().ok_or("the block repeats its parent")?;
@@ -235,7 +235,7 @@ impl<'a> Compiler<'a> {
         key_value(self.openconfig, leaf, text)
     }
 
-    /// The key that an implied leaf repeats: of a fixed entry in its own path, else of the anchor.
+    /// The key that an implied leaf repeats: that of a fixed entry in its own path, else that of the anchor.
     fn implied_value(&self, openconfig: &Path) -> Result<KeyRule, String> {
         let name = &openconfig.elems.last().ok_or("a leaf is missing")?.name;
         let fixed = openconfig.elems.iter().rev().find(|elem| !elem.keys.is_empty());
@@ -343,8 +343,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// One anchor for the root and for each native list. Lists of state are no children of what they are in: nothing of
-/// them is ever configured, so the union passes them by.
+/// Makes one anchor for the root and one for each native list. Lists of state are not children of their parents,
+/// because the union never needs them: they hold no configuration.
 fn anchors(native: &Schema) -> Vec<Anchor> {
     let mut anchors = Vec::new();
     add_anchor(native, native.node(native.root()), None, Vec::new(), &mut anchors);
@@ -378,7 +378,7 @@ fn add_anchor(
     }
 }
 
-/// Adds what is in a container or entry to anchor `id`; `way` leads there from the entry.
+/// Adds the content of a container or entry to anchor `id`; `way` leads there from the entry.
 fn add_below(
     native: &Schema,
     node: &Node,
@@ -407,7 +407,7 @@ fn add_below(
     }
 }
 
-/// The leaves in `config` containers that repeat the keys of the list entry above.
+/// Leaves in `config` containers that repeat the keys of their list entry.
 fn mirrors(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
     let mut mirrors = vec![Vec::new(); schema.nodes().len()];
     for list in schema.nodes() {
@@ -421,8 +421,8 @@ fn mirrors(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
     mirrors
 }
 
-/// How many of `steps` lead to what must exist for a default at their end to be in use: the
-/// nearest entry or presence container; at the root, where there is none, the parent of `config`.
+/// Number of leading `steps` whose node must exist for a default at their end to be in use: the nearest entry or
+/// presence container, or at the root, where there is none, the parent of `config`.
 fn unit(schema: &Schema, steps: &[Step], root: bool) -> usize {
     let is_unit = |step: &Step| {
         step.keys.is_some() || schema.node(step.node).kind == NodeKind::Container { presence: true }
@@ -460,7 +460,7 @@ fn child(schema: &Schema, parent: NodeId, elem: &Elem) -> Result<NodeId, String>
         .ok_or_else(|| format!("`{}` has no `{name}`", schema.node(parent).name))
 }
 
-/// Schema nodes on the way, whatever the keys.
+/// Schema nodes along a path, ignoring keys.
 fn nodes(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<NodeId>, String> {
     let mut at = start;
     let mut found = Vec::with_capacity(path.elems.len());
@@ -471,7 +471,7 @@ fn nodes(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<NodeId>, Str
     Ok(found)
 }
 
-/// Steps on the way; every list needs all its keys.
+/// Steps along a path; every list must have all its keys.
 fn steps(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<Step>, String> {
     let nodes = nodes(schema, start, path)?;
     let step = |(node, elem): (&NodeId, &Elem)| {

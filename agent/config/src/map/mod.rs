@@ -1,9 +1,9 @@
-//! Which native leaf an OpenConfig leaf stands for, as a table.
+//! The map between OpenConfig leaves and native leaves.
 //!
-//! `openconfig.map` beside this file has one line for each OpenConfig leaf. [`Map`] is that text
-//! looked up in both schemas, in the shape in which the union walks it: one `Anchor` for each
-//! native list, since native lists are the objects of this device, with the leaves of one entry.
-//! Keys are one-to-one, so an OpenConfig entry and its native entry name the same thing.
+//! The file `openconfig.map` has one line for each OpenConfig leaf. [`Map`] is that text compiled for both
+//! schemas, in the shape that the union needs: one `Anchor` for each native list, since native lists are the
+//! objects of this device, with the leaves of an entry. Keys are mapped one-to-one, so an OpenConfig entry and its
+//! native entry denote the same object.
 
 mod codec;
 mod compile;
@@ -22,26 +22,26 @@ use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, Leaf};
 use crate::value::Value;
 
-/// The table, compiled for one pair of schemas.
+/// The map, compiled for a pair of schemas.
 #[derive(Debug)]
 pub struct Map {
     /// Parents before children; the first is the root.
     pub(crate) anchors: Vec<Anchor>,
-    /// Rows by their native leaf: by the number of its node.
+    /// Rows by the node number of their native leaf.
     by_native: Vec<Vec<Row>>,
     /// Rows by their OpenConfig leaf.
     by_openconfig: HashMap<NodeId, Row>,
-    /// By model and list: where not every entry is supported.
+    /// By model and list: the supported entries, where these are limited.
     limits: [Vec<Option<Limit>>; 2],
-    /// By model and node: it is such a list or leads to one.
+    /// By model and node: true for a list with limits and for its ancestors.
     limited: [Vec<bool>; 2],
-    /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, place of the key.
+    /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, index of the key.
     mirrors: Vec<Vec<(NodeId, NodeId, usize)>>,
-    /// By OpenConfig node: it is a key of a list, or repeats one.
+    /// By OpenConfig node: true for a key of a list, and for a leaf that repeats one.
     keys: Vec<bool>,
 }
 
-/// A mistake in the table: found by the first test.
+/// An error in the table, which the first test would find.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the OpenConfig map: {reason}")]
 pub struct MapError {
@@ -52,8 +52,8 @@ pub struct MapError {
 /// Index of an [`Anchor`].
 pub(crate) type AnchorId = usize;
 
-/// One native list (or the root), its OpenConfig counterpart, and the leaves of an entry itself:
-/// everything below it down to lists, which are anchors of their own.
+/// A native list (or the root), its OpenConfig counterpart, and the leaves of an entry itself. Descendant lists
+/// have anchors of their own.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     pub(crate) parent: Option<AnchorId>,
@@ -61,13 +61,13 @@ pub(crate) struct Anchor {
     pub(crate) native: Vec<NodeId>,
     pub(crate) openconfig: Option<Counterpart>,
     pub(crate) leaves: Vec<OwnLeaf>,
-    /// Leaves without any of which an entry means nothing.
+    /// Leaves of which an entry needs at least one.
     pub(crate) one_of: Vec<NodeId>,
-    /// OpenConfig leaves that follow from the keys alone.
+    /// OpenConfig leaves that are derived from the keys alone.
     pub(crate) implied: Vec<Implied>,
-    /// OpenConfig leaves that mean nothing here and can have one value only.
+    /// OpenConfig leaves without effect that support one value only.
     pub(crate) constants: Vec<(Vec<Step>, Value)>,
-    /// OpenConfig leaves that are taken from no client.
+    /// OpenConfig leaves that clients cannot set.
     pub(crate) never: Vec<Never>,
     pub(crate) children: Vec<AnchorId>,
 }
@@ -75,69 +75,68 @@ pub(crate) struct Anchor {
 /// The OpenConfig list of an anchor.
 #[derive(Debug)]
 pub(crate) struct Counterpart {
-    /// From the parent anchor's entry to the container of the list; fixed entries have their keys.
+    /// Steps from the parent anchor's entry to the container of the list; fixed entries have their keys.
     pub(crate) above: Vec<Step>,
     pub(crate) list: NodeId,
     pub(crate) keys: Vec<KeyRule>,
 }
 
-/// Where the value of an OpenConfig key comes from.
+/// Source of the value of an OpenConfig key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyRule {
     Fixed(Value),
-    /// The native key at this place.
+    /// The native key at this index.
     Native(usize),
 }
 
 /// One native configuration leaf of an anchor's entry.
 #[derive(Debug)]
 pub(crate) struct OwnLeaf {
-    /// From the entry: containers, the leaf last.
+    /// Nodes from the entry to the leaf: containers, then the leaf itself.
     pub(crate) native: Vec<NodeId>,
-    /// Its place among the keys of the list.
+    /// Index among the keys of the list.
     pub(crate) key: Option<usize>,
     pub(crate) default: Option<Value>,
     pub(crate) mandatory: bool,
-    /// Under which the native default is in use.
+    /// Condition for the native default.
     pub(crate) when: Option<When>,
     pub(crate) openconfig: Option<MappedLeaf>,
 }
 
-/// The OpenConfig leaf that stands for a native one.
+/// The OpenConfig counterpart of a native leaf.
 #[derive(Debug)]
 pub(crate) struct MappedLeaf {
-    /// From the OpenConfig entry to the leaf.
+    /// Steps from the OpenConfig entry to the leaf.
     pub(crate) steps: Vec<Step>,
-    /// So many of `steps` lead to the entry or presence container whose existence brings the
-    /// default into use.
+    /// Number of leading `steps` to the entry or presence container whose existence brings the default into use.
     pub(crate) unit: usize,
     pub(crate) codec: &'static Codec,
-    /// As OpenConfig says it, and as native.
+    /// OpenConfig default and its native value.
     pub(crate) default: Option<(Value, Value)>,
-    /// Under which the OpenConfig default is in use.
+    /// Condition for the OpenConfig default.
     pub(crate) when: Option<When>,
 }
 
-/// A condition on another leaf of the same entry, read on the effective tree.
+/// A condition on another leaf of the same entry, evaluated on the effective tree.
 #[derive(Clone, Debug)]
 pub(crate) struct When {
     pub(crate) native: Vec<NodeId>,
     pub(crate) values: Vec<SmolStr>,
 }
 
-/// An OpenConfig configuration leaf that has no native leaf of its own.
+/// An OpenConfig configuration leaf without a native leaf of its own.
 #[derive(Debug)]
 pub(crate) struct Implied {
     pub(crate) steps: Vec<Step>,
     pub(crate) value: KeyRule,
 }
 
-/// An OpenConfig configuration leaf that no layer ever holds.
+/// An OpenConfig configuration leaf that no layer can hold.
 #[derive(Debug)]
 pub(crate) struct Never {
     pub(crate) steps: Vec<Step>,
     pub(crate) reason: String,
-    /// The service that keeps it to itself while it is on.
+    /// The service that reserves it while it is on.
     pub(crate) reserved: Option<&'static reserved::Row>,
 }
 
@@ -145,9 +144,9 @@ pub(crate) struct Never {
 #[derive(Clone, Debug)]
 struct Row {
     anchor: AnchorId,
-    /// From the OpenConfig entry to the leaf.
+    /// Steps from the OpenConfig entry to the leaf.
     openconfig: Vec<Step>,
-    /// From the native entry to the leaf; empty for what follows from the keys.
+    /// Nodes from the native entry to the leaf; empty for a leaf that is derived from the keys.
     native: Vec<NodeId>,
     up: Up,
 }
@@ -155,16 +154,16 @@ struct Row {
 #[derive(Clone, Debug)]
 enum Up {
     Codec(&'static Codec),
-    /// Whatever the native leaf says: its presence means that the entry is there.
+    /// A constant or key, shown while the native leaf exists, which means that the entry does.
     Implied(KeyRule),
-    /// Configuration that only OpenConfig knows.
+    /// Not shown: configuration that only OpenConfig has.
     Nothing,
 }
 
-/// Which entries of a list this agent supports.
+/// Supported entries of a list.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// For each key, the values that are supported; empty for any.
+    /// For each key, the supported values; empty for any.
     keys: Vec<Vec<Value>>,
     reason: String,
 }
@@ -183,7 +182,7 @@ impl When {
     }
 }
 
-/// The value of the leaf at the end of `way`, which leads through containers only.
+/// Value of the leaf at the end of `way`, which consists of containers.
 pub(crate) fn value_at<'a, M>(entry: &'a Branch<M>, way: &[NodeId]) -> Option<&'a Value> {
     leaf_at(entry, way).map(|leaf| &leaf.value)
 }
@@ -198,7 +197,7 @@ pub(crate) fn leaf_at<'a, M>(entry: &'a Branch<M>, way: &[NodeId]) -> Option<&'a
 }
 
 impl Anchor {
-    /// The native list; none at the root.
+    /// The native list; `None` at the root.
     pub(crate) fn list(&self) -> Option<NodeId> {
         self.native.last().copied()
     }
@@ -209,7 +208,8 @@ impl Counterpart {
         self.keys.iter().map(|rule| rule.value(native)).collect()
     }
 
-    /// `None` when a fixed key has another value: an entry that has no native counterpart.
+    /// Native keys of an OpenConfig entry; `None` when a fixed key has another value, which has no native
+    /// counterpart.
     pub(crate) fn native_keys(&self, openconfig: &Keys) -> Option<Keys> {
         let fits = |(rule, value): (&KeyRule, &Value)| match rule {
             KeyRule::Fixed(fixed) => fixed == value,

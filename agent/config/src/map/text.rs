@@ -1,4 +1,4 @@
-//! Reads the lines of the table, before any schema is asked.
+//! Parser for the lines of the map, without reference to a schema.
 
 use super::MapError;
 use crate::path::Path;

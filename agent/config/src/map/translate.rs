@@ -1,4 +1,4 @@
-//! Single leaves and paths, from one model to the other.
+//! Translation of single leaves and paths between the models.
 
 use smallvec::SmallVec;
 
@@ -8,8 +8,8 @@ use crate::schema::{NodeId, Origin};
 use crate::value::Value;
 
 impl Map {
-    /// Native leaves, of state or configuration, as OpenConfig says them. A native leaf may be
-    /// several OpenConfig leaves, or none.
+    /// Translates native leaves, of state or configuration, to OpenConfig. A native leaf may have several
+    /// OpenConfig counterparts, or none.
     pub fn up(&self, native: &[(InstancePath, Value)]) -> Vec<(InstancePath, Value)> {
         let mut found = Vec::with_capacity(native.len());
         let mut entry = UpEntry::default();
@@ -19,7 +19,7 @@ impl Map {
         found
     }
 
-    /// Hands each OpenConfig leaf that stands for one native leaf to `take`.
+    /// Passes each OpenConfig counterpart of one native leaf to `take`.
     pub fn up_leaf(
         &self,
         path: &InstancePath,
@@ -29,7 +29,7 @@ impl Map {
         self.up_beside(path, value, &mut UpEntry::default(), take);
     }
 
-    /// The same for a leaf that most often stands in the `entry` of the leaf before.
+    /// Translates a leaf that is likely to be in the same `entry` as the previous one, which is cached.
     fn up_beside<'p>(
         &self,
         path: &'p InstancePath,
@@ -51,12 +51,12 @@ impl Map {
         }
     }
 
-    /// The OpenConfig entry that a native path leads to or into, from the root; the root outside of lists.
+    /// OpenConfig entry for the innermost native entry of a path; the root outside of lists.
     pub fn up_entry(&self, native: &[Step]) -> Option<InstancePath> {
         self.openconfig_entry(self.anchor_of(native)?, &entries(native))
     }
 
-    /// The way from one OpenConfig entry to another that is within it, given the native step there.
+    /// Steps from one OpenConfig entry to another within it, for the corresponding native step.
     pub fn up_within(&self, native: &Step) -> Option<Vec<Step>> {
         let counterpart = self.anchors[self.anchor_of_list(native.node)?].openconfig.as_ref()?;
         let keys = counterpart.openconfig_keys(native.keys.as_ref()?);
@@ -64,7 +64,7 @@ impl Map {
         Some(counterpart.above.iter().cloned().chain([entry]).collect())
     }
 
-    /// What a native leaf is called in the OpenConfig entry that its own entry is, and its value there. `keys` are
+    /// OpenConfig counterparts of a native leaf, relative to the OpenConfig entry, with their values. `keys` are
     /// those of the native entry.
     pub fn up_inside<'m>(
         &'m self,
@@ -76,8 +76,8 @@ impl Map {
         rows.filter_map(move |row| Some((&row.openconfig[..], row.value_up(keys, value)?)))
     }
 
-    /// What OpenConfig calls all that lies at and below a native path: the entry for an entry,
-    /// else the leaves and lists that stand for what is there. For telling of deletes.
+    /// OpenConfig counterparts of everything at and below a native path: an entry for an entry, else the
+    /// corresponding leaves and lists. Used to announce deletes.
     pub fn up_path(&self, native: &InstancePath) -> Vec<InstancePath> {
         let keys = entries(&native.0);
         let Some(anchor) = self.anchor_of(&native.0) else { return Vec::new() };
@@ -104,8 +104,8 @@ impl Map {
         found
     }
 
-    /// The native leaf that an OpenConfig configuration leaf stands for. The native key leaf for a
-    /// leaf that only repeats a key; `None` for an entry without a native counterpart.
+    /// Native counterpart of an OpenConfig configuration leaf. For a leaf that repeats a key this is the native
+    /// key leaf; `None` for an entry without a native counterpart.
     pub fn down_path(&self, openconfig: &InstancePath) -> Option<InstancePath> {
         let row = self.by_openconfig.get(&openconfig.last()?.node)?;
         let mut path = self.native_entry(row, openconfig)?;
@@ -120,7 +120,7 @@ impl Map {
         Some(path)
     }
 
-    /// The native entry that an OpenConfig entry stands for; `None` without a native counterpart.
+    /// Native counterpart of an OpenConfig entry, if any.
     pub fn down_entry(&self, openconfig: &InstancePath) -> Option<InstancePath> {
         let list = openconfig.last()?.node;
         let is_it = |anchor: &Anchor| anchor.openconfig.as_ref().is_some_and(|it| it.list == list);
@@ -130,10 +130,10 @@ impl Map {
         steps.next().is_none().then_some(entry)
     }
 
-    /// One OpenConfig leaf as native.
+    /// Translates one OpenConfig leaf to native.
     ///
     /// # Errors
-    /// In words that follow the leaf's path, when this device cannot do it.
+    /// Text that completes the leaf's path, when this device does not support the value.
     pub fn down(
         &self,
         openconfig: &InstancePath,
@@ -147,15 +147,15 @@ impl Map {
         }
     }
 
-    /// Whether the table has a line for this OpenConfig leaf.
+    /// True when the map has a line for this OpenConfig leaf.
     pub fn has_openconfig(&self, leaf: NodeId) -> bool {
         self.by_openconfig.contains_key(&leaf)
     }
 
-    /// Whether this agent can have such an entry at all.
+    /// Checks that this device supports an entry with these keys.
     ///
     /// # Errors
-    /// The reason why not.
+    /// With the reason against it.
     pub fn supports(&self, origin: Origin, list: NodeId, keys: &Keys) -> Result<(), &str> {
         let Some(limit) = &self.limits[model(origin)][list.0 as usize] else { return Ok(()) };
         let fits =
@@ -166,13 +166,13 @@ impl Map {
         }
     }
 
-    /// True when some entry of this list, or of one below this node, is not supported.
+    /// True when this list, or one below this node, has unsupported entries.
     pub(crate) fn is_limited(&self, origin: Origin, node: NodeId) -> bool {
         self.limited[model(origin)][node.0 as usize]
     }
 
-    /// The leaves in `config` that repeat a key of this OpenConfig list: container, leaf, place of
-    /// the key. None for native lists, which have no such leaves.
+    /// Leaves in `config` that repeat a key of this OpenConfig list: container, leaf, index of the key. Empty for
+    /// native lists.
     pub(crate) fn mirrors(&self, origin: Origin, list: NodeId) -> &[(NodeId, NodeId, usize)] {
         match origin {
             Origin::OpenConfig => &self.mirrors[list.0 as usize],
@@ -185,7 +185,7 @@ impl Map {
         self.keys[leaf.0 as usize]
     }
 
-    /// From the root to the anchor.
+    /// Anchors from the root to this one.
     fn chain(&self, anchor: AnchorId) -> Vec<AnchorId> {
         let up = |at: &AnchorId| self.anchors[*at].parent;
         let mut chain: Vec<_> = std::iter::successors(Some(anchor), up).collect();
@@ -193,7 +193,7 @@ impl Map {
         chain
     }
 
-    /// The anchor whose entry a native path ends in or below.
+    /// Anchor of the innermost entry of a native path.
     fn anchor_of(&self, native: &[Step]) -> Option<AnchorId> {
         match native.iter().rev().find(|step| step.keys.is_some()) {
             None => Some(0),
@@ -205,7 +205,7 @@ impl Map {
         self.anchors.iter().position(|it| it.list() == Some(list))
     }
 
-    /// The rows of one native leaf.
+    /// Rows of one native leaf.
     fn rows_of(&self, native: NodeId) -> &[Row] {
         &self.by_native[native.0 as usize]
     }
@@ -227,11 +227,11 @@ impl Map {
     fn native_entry(&self, row: &Row, openconfig: &InstancePath) -> Option<InstancePath> {
         let mut steps = openconfig.0.iter();
         let path = self.native_steps(row.anchor, &mut steps)?;
-        // What follows must be the way of the row: a fixed entry with other keys is another thing.
+        // The remaining steps must equal those of the row: a fixed entry with other keys has no counterpart.
         steps.eq(row.openconfig.iter()).then_some(path)
     }
 
-    /// The native entry of an anchor by the first steps of an OpenConfig path.
+    /// Native entry of an anchor, by the first steps of an OpenConfig path.
     fn native_steps<'s>(
         &self,
         anchor: AnchorId,
@@ -256,7 +256,7 @@ impl Map {
 }
 
 impl Row {
-    /// What OpenConfig says when the native leaf, in an entry with these `keys`, has this value.
+    /// OpenConfig value of a native leaf with this value, in an entry with these `keys`.
     fn value_up(&self, keys: Option<&Keys>, value: &Value) -> Option<Value> {
         match &self.up {
             Up::Codec(codec) => (codec.up)(value),
@@ -266,16 +266,16 @@ impl Row {
     }
 }
 
-/// The OpenConfig entry of a native one, kept for the leaves that follow.
+/// OpenConfig counterpart of a native entry, cached for the leaves that follow.
 #[derive(Default)]
 struct UpEntry<'p> {
     anchor: Option<AnchorId>,
-    /// Of the native entry and those above it.
+    /// Keys of the native entry and its ancestors.
     keys: EntryKeys<'p>,
     path: Option<InstancePath>,
 }
 
-/// Lists are seldom nested deeper.
+/// Keys of the entries along a path; lists are seldom nested deeper.
 type EntryKeys<'p> = SmallVec<[&'p Keys; 4]>;
 
 fn entries(path: &[Step]) -> EntryKeys<'_> {
