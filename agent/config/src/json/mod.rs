@@ -1,7 +1,7 @@
 //! JSON in both of gNMI's flavours, plain and RFC 7951 (`JSON_IETF`), to and from typed leaves.
 //!
-//! [`parse`] reads a document in one pass, straight into branches of a tree; [`print`] writes one.
-//! Never mixed: what only the other flavour writes is refused where the two contradict each other.
+//! [`parse`] reads a document in one pass, straight into branches of a tree; [`print`] writes one. A document must
+//! keep to its flavour where the two contradict each other.
 
 mod parse;
 mod print;
@@ -19,7 +19,7 @@ pub use print::{Shown, annotate, print, print_value, print_while};
 use crate::progress::Stop;
 use crate::schema::ValueError;
 
-/// How names and values are written.
+/// Encoding of names and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// Bare names, all numbers as numbers.
@@ -28,7 +28,7 @@ pub enum Flavour {
     Ietf,
 }
 
-/// Why a document was refused: the full path of the culprit, and what is wrong there.
+/// Reason for refusing a document, with the full path of the invalid node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
     pub path: String,
@@ -73,7 +73,7 @@ impl fmt::Display for JsonError {
 impl std::error::Error for JsonError {}
 
 impl JsonError {
-    /// True when the model lacks the node, false when what was sent for it is wrong.
+    /// True when the model lacks the node, false when its value is invalid.
     pub fn is_unknown(&self) -> bool {
         self.fault == Fault::Unknown
     }

@@ -1,7 +1,7 @@
-//! JSON into typed leaves, in one pass and without a value in between.
+//! Parser from JSON to typed leaves, in one pass and without an intermediate value.
 //!
-//! serde drives: each node has a seed that knows what may stand there. What went wrong is kept in
-//! [`Reader::failure`]; its path is put together on the way back up, so a good document pays nothing.
+//! serde drives: each node has a seed that knows its valid content. An error is kept in [`Reader::failure`], and
+//! its path is composed while the parser unwinds, so that valid documents do not pay for it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
 use crate::tree::{Branch, Child, List};
 use crate::value::Value;
 
-/// Visits that end in "something else is expected here".
+/// Declares visitor methods that fail because another shape is expected.
 macro_rules! other_shapes {
     ($value:ty, $expected:literal: $($shape:ident)*) => { $(other_shapes!(@ $shape $value, $expected);)* };
     (@ seq $value:ty, $expected:literal) => {
@@ -47,33 +47,33 @@ macro_rules! other_shapes {
 
 mod list;
 
-/// The member that holds the annotations of the root.
+/// Member with the annotations of the root.
 const ANNOTATIONS: &str = "@";
 
-/// What a document says about its target.
+/// A parsed document.
 #[derive(Debug)]
 pub struct Document<M> {
     pub content: Parsed<M>,
-    /// The root's annotations by name, as they were sent; only documents for the root have any.
+    /// Annotations of the root by name, unchanged; only documents for the root can have any.
     pub annotations: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// The typed content, of the shape of the target.
+/// Typed content, in the shape of the target.
 #[derive(Debug)]
 pub enum Parsed<M> {
     Leaf(Value),
-    /// The inside of a container, of a list entry (its keys included) or of the root. Entries and presence
+    /// Content of a container, of a list entry (including its keys) or of the root. Entries and presence
     /// containers in it are marked as given.
     Branch(Branch<M>),
-    /// The entries of a list, for a target that names no keys.
+    /// Entries of a list, for a target without keys.
     List(List<M>),
 }
 
-/// Reads `text` as what `target` is to hold; every leaf carries `meta`.
-/// With `writable`, state is refused, and entries get the leaves that repeat their keys.
+/// Parses `text` as the content of `target`; every leaf carries `meta`. With `writable`, state is refused, and
+/// entries are completed by the leaves that repeat their keys.
 ///
 /// # Errors
-/// At the first thing that does not fit, with its full path.
+/// At the first error, with its full path.
 pub fn parse<M: Clone + Send + Sync>(
     schema: &Schema,
     target: &InstancePath,
@@ -85,10 +85,11 @@ pub fn parse<M: Clone + Send + Sync>(
     parse_counted(schema, target, text, flavour, writable, meta, &Progress::default())
 }
 
-/// Parses one of several documents that are counted together, for as long as their client waits for them.
+/// Parses one of several documents that share their limits, unless the request is cancelled meanwhile.
 ///
 /// # Errors
-/// As [`parse`]; and when all of them bring more than a configuration may have, or nobody waits any more.
+/// Those of [`parse`]; and when all documents together exceed the limits of a configuration, or the request was
+/// cancelled.
 pub fn parse_counted<M: Clone + Send + Sync>(
     schema: &Schema,
     target: &InstancePath,
@@ -109,7 +110,7 @@ pub fn parse_counted<M: Clone + Send + Sync>(
             read => return read,
         }
     }
-    // In one go, which is what tells at which line and column a document goes wrong.
+    // A single pass, which can tell line and column of an error.
     read(&reader, target, text)
 }
 
@@ -127,22 +128,22 @@ fn read<M: Clone + Send + Sync>(
     }
 }
 
-/// What all seeds share.
+/// State that all seeds share.
 struct Reader<'a, M> {
     schema: &'a Schema,
     flavour: Flavour,
     writable: bool,
     meta: M,
     failure: RefCell<Failure>,
-    /// The entries of lists are told apart first, and those of a long list read side by side.
+    /// Splits lists into entries first, so that long lists can be parsed in parallel.
     split: bool,
     progress: &'a Progress,
 }
 
-/// Documents from this size on are looked through twice, to read the entries of their long lists side by side.
+/// Documents from this size on are scanned twice, in order to parse the entries of long lists in parallel.
 const LARGE_DOCUMENT_OCTETS: usize = 256 << 10;
 
-/// Set once, at the first fault; the trail grows while the parser unwinds, innermost first.
+/// First error of a document. The trail grows while the parser unwinds, innermost node first.
 #[derive(Default)]
 struct Failure {
     fault: Option<Fault>,
@@ -150,7 +151,7 @@ struct Failure {
 }
 
 impl<M: Clone + Send + Sync> Reader<'_, M> {
-    /// The same without a fault.
+    /// A reader with the same settings and without a failure.
     fn again(&self) -> Self {
         let meta = self.meta.clone();
         Self { meta, failure: RefCell::default(), ..*self }
@@ -202,13 +203,13 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         }
     }
 
-    /// Notes the fault; the error that serde carries up says nothing.
+    /// Records the error. The one that serde propagates has no content.
     fn fail<E: serde::de::Error>(&self, fault: Fault) -> E {
         self.failure.borrow_mut().fault.get_or_insert(fault);
         E::custom("")
     }
 
-    /// Counts entries of a list that come next.
+    /// Counts list entries that follow.
     fn count<E: serde::de::Error>(&self, entries: usize) -> Result<(), E> {
         self.progress.count_entries(entries).map_err(|stop| self.fail(Fault::Stop(stop)))
     }
@@ -232,8 +233,8 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         JsonError { path, fault: fault.unwrap_or_else(|| Fault::Syntax(error.to_string())) }
     }
 
-    /// The child that a member's name stands for. RFC 7951 wants the module where it changes, and at the top
-    /// of a whole document; a document for a node further down may leave it out there.
+    /// Looks up the child for a member's name. RFC 7951 requires the module where it changes, and at the top of a
+    /// whole document; a document for a lower node may omit it there.
     fn member(&self, parent: &Node, top: bool, name: &str) -> Result<NodeId, Fault> {
         if name.starts_with('@') {
             return Err(Fault::Annotation);
@@ -254,7 +255,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         Ok(id)
     }
 
-    /// The keys of a parsed entry.
+    /// Keys of a parsed entry.
     fn keys(&self, node: &Node, branch: &mut Branch<M>) -> Result<Keys, Fault> {
         let NodeKind::List { keys } = &node.kind else { return Ok(Keys::default()) };
         let value = |key: &NodeId| {
@@ -266,8 +267,8 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         Ok(keys)
     }
 
-    /// OpenConfig repeats each key in the entry's `config` container, where it must say the same; what a
-    /// document to be written leaves out is added.
+    /// Handles leaves in an entry's `config` container that repeat its keys: the values must be equal, and missing
+    /// leaves are added to documents for writing.
     fn complete_twins(&self, node: &Node, branch: &mut Branch<M>) -> Result<(), Fault> {
         let NodeKind::List { keys } = &node.kind else { return Ok(()) };
         for key in keys {
@@ -295,7 +296,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         Ok(())
     }
 
-    /// `name[key=value]` as far as the keys are known, else the entry's position.
+    /// Path segment of an entry: `name[key=value]` with the keys that are known, else its position.
     fn entry_segment(&self, node: &Node, branch: &Branch<M>, position: usize) -> String {
         let NodeKind::List { keys } = &node.kind else { return node.name.to_string() };
         let mut elem = Elem::new(node.name.as_str());
@@ -321,19 +322,19 @@ fn new_branch<M>(node: &Node) -> Branch<M> {
     branch
 }
 
-/// A thing whose mere being there counts.
+/// True for nodes whose mere presence counts.
 fn is_given(kind: &NodeKind) -> bool {
     matches!(kind, NodeKind::List { .. } | NodeKind::Container { presence: true })
 }
 
-/// Reads an object into `branch`.
+/// Parses an object into `branch`.
 struct BranchSeed<'a, 'r, M> {
     reader: &'a Reader<'r, M>,
     node: &'a Node,
     branch: &'a mut Branch<M>,
-    /// Set for the outermost object of the document: where annotations go.
+    /// Destination of annotations; set only for the outermost object.
     top: Option<&'a mut Option<serde_json::Map<String, serde_json::Value>>>,
-    /// Keys that the path has given already; the document may repeat them.
+    /// Keys from the path, which the document may repeat.
     keys: Option<&'a Keys>,
 }
 
@@ -447,7 +448,7 @@ impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
     }
 }
 
-/// True when the segment names an entry of this list already, so that the list need not be named again.
+/// True when the segment names an entry of this list already, so that the path needs no segment for the list.
 fn is_entry_of(segment: &str, node: &Node) -> bool {
     segment
         .strip_prefix(node.name.as_str())
@@ -459,7 +460,7 @@ enum Member {
     Annotations,
 }
 
-/// Reads a member's name.
+/// Parses the name of a member.
 struct MemberSeed<'a, 'r, M> {
     reader: &'a Reader<'r, M>,
     parent: &'a Node,
@@ -492,10 +493,10 @@ impl<M: Clone + Send + Sync> Visitor<'_> for MemberSeed<'_, '_, M> {
     }
 }
 
-/// Children that a new branch has room for at first, if the model has so many: most have no more.
+/// Initial capacity for children of a new branch; most have no more.
 const ROOM: usize = 4;
 
-/// Reads a leaf's value.
+/// Parses the value of a leaf.
 struct LeafSeed<'a, 'r, M> {
     reader: &'a Reader<'r, M>,
     node: &'a Node,
@@ -552,7 +553,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
         Err(self.reader.fail(Fault::Null))
     }
 
-    /// `[null]` is the value of type empty.
+    /// Accepts `[null]`, the value of type empty.
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let shape = || self.reader.fail(Fault::Shape("one value"));
         if seq.next_element::<Option<serde::de::IgnoredAny>>()?.is_none_or(|first| first.is_some())
@@ -566,7 +567,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
     other_shapes!(Value, "one value": map);
 }
 
-/// Reads the array of a leaf-list.
+/// Parses the array of a leaf-list.
 struct LeafListSeed<'a, 'r, M> {
     reader: &'a Reader<'r, M>,
     node: &'a Node,

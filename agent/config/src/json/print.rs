@@ -1,4 +1,4 @@
-//! A tree, or a part of it, as JSON.
+//! Printer from a tree, or a part of it, to JSON.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +8,11 @@ use crate::schema::{ModuleId, Node, NodeId, Schema};
 use crate::tree::{Branch, Child, Found, List};
 use crate::value::Value;
 
-/// Which leaves are printed: asked for each leaf; containers and lists appear when something in them does.
+/// Filter for the printed leaves. Containers and lists appear when one of their leaves does.
 pub type Shown<'a> = &'a dyn Fn(&Node) -> bool;
 
-/// What stands at `node`, without its own name: a leaf's bare value, an object, or an array of entries.
-/// None when nothing of it is shown.
+/// Prints a node without its own name: the bare value of a leaf, an object, or an array of entries. `None` when
+/// the filter hides all of it.
 pub fn print<M>(
     schema: &Schema,
     node: NodeId,
@@ -25,7 +25,7 @@ pub fn print<M>(
         .flatten()
 }
 
-/// Prints for as long as `go_on` says so, which is asked for each node, with the octets that there are so far.
+/// Prints as long as `go_on` permits. `go_on` is called for each node, with the number of octets so far.
 pub fn print_while<M>(
     schema: &Schema,
     node: NodeId,
@@ -38,7 +38,7 @@ pub fn print_while<M>(
     let node = schema.node(node);
     let printed = match found {
         Found::Leaf(leaf) => printer.leaf(node, &leaf.value),
-        // The names at the top of a document always carry their module, like those of a whole one.
+        // Names at the top of a document always carry their module, also in partial documents.
         Found::Branch(branch) => printer.object(node, branch, None),
         Found::List(list) => printer.array(node, list, None),
     };
@@ -48,14 +48,14 @@ pub fn print_while<M>(
     }
 }
 
-/// One value of the leaf `node`.
+/// Prints one value of the leaf `node`.
 pub fn print_value(schema: &Schema, node: NodeId, value: &Value, flavour: Flavour) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out, schema.node(node), value, flavour);
     out
 }
 
-/// A printed object with one annotation of its own (RFC 7952) as the first member.
+/// Adds an annotation (RFC 7952) to a printed object, as its first member.
 pub fn annotate(document: &[u8], name: &str, value: &str) -> Vec<u8> {
     let mut out = b"{\"@\":{".to_vec();
     write_text(&mut out, name);
@@ -75,13 +75,14 @@ struct Printer<'a> {
     flavour: Flavour,
     shown: Shown<'a>,
     go_on: &'a dyn Fn(usize) -> ControlFlow<()>,
-    /// Printing was broken off, so that what is there is worth nothing.
+    /// Printing was stopped, so the output is incomplete.
     is_halted: bool,
     out: Vec<u8>,
 }
 
 impl Printer<'_> {
-    /// Each of these returns whether it wrote anything that is worth having; if not, the output is as before.
+    /// Prints a leaf. Like the methods below, returns whether there is output to keep; if not, the output is
+    /// unchanged.
     fn leaf(&mut self, node: &Node, value: &Value) -> bool {
         let shown = (self.shown)(node);
         if shown {
@@ -90,7 +91,7 @@ impl Printer<'_> {
         shown
     }
 
-    /// `outer` is the module of the object's own name, none at the top of the document.
+    /// Prints an object. `outer` is the module of its own name, `None` at the top of the document.
     fn object<M>(&mut self, node: &Node, branch: &Branch<M>, outer: Option<ModuleId>) -> bool {
         let start = self.out.len();
         let mut worth = branch.given && (self.shown)(node);
@@ -107,7 +108,7 @@ impl Printer<'_> {
             let node = self.schema.node(*id);
             self.name(node, outer);
             let shown = self.child(node, child);
-            // Keys alone are no reason to print an entry: state may keep it where configuration is asked for.
+            // Keys alone do not make an entry appear, because it may exist in state only.
             worth |= shown && !self.schema.is_list_key(node.id);
             if shown || self.key(node, child) {
                 first = false;
@@ -130,8 +131,8 @@ impl Printer<'_> {
         }
     }
 
-    /// An entry's keys are printed even where leaves like them are not asked for: without them nobody
-    /// could tell which entry it is.
+    /// Prints the keys of an entry even where the filter hides them: without them the entry could not be
+    /// identified.
     fn key<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
         match child {
             Child::Leaf(leaf) if self.schema.is_list_key(node.id) => {

@@ -1,4 +1,4 @@
-//! Single JSON values: what they are as values of a type, and how those are written.
+//! Single JSON values: parsing by type, and printing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use crate::schema::types::{Base, Type, decimal_digits};
 use crate::schema::{Node, NodeKind, ValueError};
 use crate::value::{Value, bare_identity};
 
-/// A JSON string. RFC 7951 writes 64-bit numbers so; many clients do in plain JSON too.
+/// Parses a JSON string. RFC 7951 encodes 64-bit numbers as strings; many clients do so in plain JSON too.
 pub(super) fn from_str(ty: &Type, text: &str) -> Result<Value, ValueError> {
     match &ty.base {
         Base::Int { bits: 64, .. } | Base::Uint { bits: 64, .. } | Base::Decimal { .. } => {
@@ -56,9 +56,9 @@ pub(super) fn from_int(ty: &Type, value: i64, flavour: Flavour) -> Result<Value,
     }
 }
 
-/// A number with a point or an exponent, or a very large one.
+/// Parses a number with a fraction or an exponent, or a very large one.
 pub(super) fn from_float(ty: &Type, value: f64, flavour: Flavour) -> Result<Value, ValueError> {
-    /// Up to here each integer is a float of its own.
+    /// Bound below which every integer is exactly representable.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match &ty.base {
         Base::Decimal { .. } if flavour == Flavour::Ietf => Err(wide(ty, value)),
@@ -85,10 +85,10 @@ fn wide(ty: &Type, value: impl std::fmt::Display) -> ValueError {
 }
 
 impl Node {
-    /// The entries of this leaf-list in their order.
+    /// Makes the value of a leaf-list, in its canonical order.
     ///
     /// # Errors
-    /// When a value is there twice, which configuration must not have (RFC 7950 7.7).
+    /// When a value occurs twice, which configuration must not (RFC 7950 7.7).
     pub fn leaf_list(&self, mut values: Vec<Value>) -> Result<Value, ValueError> {
         if self.user_ordered {
             if let Some(value) = first_repeated(&values).filter(|_| self.config) {
@@ -104,7 +104,7 @@ impl Node {
     }
 }
 
-/// Appends the value of `node` to `out`.
+/// Appends the value of `node`.
 pub(super) fn write(out: &mut Vec<u8>, node: &Node, value: &Value, flavour: Flavour) {
     let Some(leaf) = &node.leaf else { return };
     match value {

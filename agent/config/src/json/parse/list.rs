@@ -1,4 +1,4 @@
-//! The entries of lists, one after the other or side by side.
+//! Parser for the entries of lists, sequentially or in parallel.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::parallel;
 use crate::schema::Node;
 use crate::tree::{Branch, List};
 
-/// Reads an array of entries.
+/// Parses an array of entries.
 pub(super) struct ListSeed<'a, 'r, M> {
     pub(super) reader: &'a Reader<'r, M>,
     pub(super) node: &'a Node,
@@ -72,14 +72,15 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
 }
 
 impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
-    /// Finds where each entry ends, then reads them. What is wrong with one is not told.
+    /// Finds the end of each entry, then parses them in parallel. Errors are not recorded: the document is then
+    /// parsed again sequentially.
     fn split<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
         let mut texts: Vec<&str> = Vec::new();
         while let Some(entry) = seq.next_element::<&RawValue>()? {
             texts.push(entry.get());
         }
         self.reader.count(texts.len())?;
-        // Within a short list there may be a long one, within a long one there is enough to do.
+        // A short list may contain a long one; a long list is enough to occupy all processors.
         let split = texts.len() <= parallel::FEW;
         let (schema, flavour, writable) =
             (self.reader.schema, self.reader.flavour, self.reader.writable);
@@ -93,14 +94,14 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
             sound &= entry.is_some_and(|(keys, branch)| list.put(keys, branch).is_none());
         };
         parallel::in_order(texts, reader, |reader, text| reader.entry(node, text), take);
-        // Why an entry was not read is known to its reader alone, but for this.
+        // Errors of entries stay with their readers, except for an exceeded limit.
         self.reader.count(0)?;
         if sound { Ok(list) } else { Err(A::Error::custom("")) }
     }
 }
 
 impl<M: Clone + Send + Sync> Reader<'_, M> {
-    /// One entry of a list that was split.
+    /// Parses one entry of a split list.
     fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
         self.progress.check().ok()?;
         let mut branch = new_branch(node);
