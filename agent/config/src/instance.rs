@@ -1,4 +1,4 @@
-//! Concrete paths: which node of the schema, and which entry of each list above it.
+//! Concrete paths: schema nodes with the keys of each list entry.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,26 +11,26 @@ use crate::value::Value;
 
 /// The key values of one list entry, in the order of the schema's `key` statement.
 ///
-/// Nearly every list has one key, and an entry's keys stand in the list, in each path and beside each change: with one
-/// key they take what its value takes, and more of them are shared by all copies.
+/// Nearly every list has one key, and the keys of an entry are stored in the list, in each path and with each
+/// change. A single key is therefore stored inline, while several are shared by all copies.
 #[derive(Clone)]
 pub struct Keys(Held);
 
 #[derive(Clone)]
 enum Held {
     One(Value),
-    /// None, or more than one.
+    /// No key, or several.
     Many(Arc<[Value]>),
 }
 
-/// One step down the tree. `keys` stand on list entries and nowhere else.
+/// One step down the tree. Only list entries have `keys`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Step {
     pub node: NodeId,
     pub keys: Option<Keys>,
 }
 
-/// The way from the root to one node of an instance tree, without wildcards. Empty is the root.
+/// Path from the root to one node of an instance tree, without wildcards. Empty for the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstancePath(pub Vec<Step>);
 
@@ -127,7 +127,7 @@ impl InstancePath {
         Self::default()
     }
 
-    /// This path with one more step.
+    /// Appends a step.
     #[must_use]
     pub fn join(&self, step: Step) -> Self {
         let mut steps = Vec::with_capacity(self.0.len() + 1);

@@ -1,4 +1,4 @@
-//! Who asked for what: one sparse tree for each owner and schema.
+//! Layers: one sparse configuration tree for each owner and schema.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::boot::Boot;
 use crate::schema::Origin;
 use crate::tree::Tree;
 
-/// On whose behalf a layer is written.
+/// Owner of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// The gNSI services.
     Gnsi,
-    /// What the box was booted with: bootz and gnoi.BootConfig.
+    /// Boot configuration, by bootz and gnoi.BootConfig.
     Boot,
     /// Faults and maintenance.
     Fence,
@@ -26,7 +26,7 @@ pub enum Owner {
     Lease,
 }
 
-/// A service whose layers can be switched off: its items are the clients' again until it is on.
+/// A service whose layers can be switched off. Its items are then writable by clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Service {
     Gnsi,
@@ -36,7 +36,7 @@ pub enum Service {
 impl Service {
     pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
 
-    /// The layers that it owns.
+    /// Layers that belong to the service.
     pub fn layers(self) -> Owners {
         match self {
             Self::Gnsi => Owners::of(LayerKey::GNSI),
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// As operators write it.
+    /// Name for operators.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gnsi => "gnsi",
@@ -61,7 +61,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// One layer: its owner and the schema it is written in.
+/// A layer: its owner and the schema that it is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LayerKey {
     pub owner: Owner,
@@ -79,7 +79,7 @@ impl LayerKey {
     pub const SERVICE_OPENCONFIG: Self = Self::new(Owner::Service, Origin::OpenConfig);
     pub const LEASE: Self = Self::new(Owner::Lease, Origin::Native);
 
-    /// Every layer there is, strongest first.
+    /// All layers, strongest first.
     pub const ALL: [Self; 9] = [
         Self::GNSI,
         Self::BOOT_NATIVE,
@@ -96,17 +96,17 @@ impl LayerKey {
         Self { owner, origin }
     }
 
-    /// The layer that a Set of this origin writes.
+    /// Layer that a Set of this origin writes.
     pub const fn client(origin: Origin) -> Self {
         Self::new(Owner::Client, origin)
     }
 
-    /// Its place in [`LayerKey::ALL`]; `None` for a pair that no one writes.
+    /// Index in [`LayerKey::ALL`]; `None` for an unused pair.
     pub fn index(self) -> Option<usize> {
         Self::ALL.iter().position(|key| *key == self)
     }
 
-    /// Stable: part of what is stored.
+    /// Stable name, which is stored.
     pub fn name(self) -> &'static str {
         match (self.owner, self.origin) {
             (Owner::Gnsi, _) => "gnsi",
@@ -132,17 +132,17 @@ impl fmt::Display for LayerKey {
     }
 }
 
-/// What a leaf of a layer, or of a view of one, is there for.
+/// Origin of a leaf in a layer, or in the view of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mark {
-    /// It was asked for.
+    /// Set explicitly.
     Explicit,
-    /// The box left the factory with it.
+    /// From the factory configuration.
     Factory,
-    /// A default in use. In views only: layers hold no defaults.
+    /// A default in use. Only views have these, layers do not.
     Default,
-    /// `no X` of a boot text: the leaf is to be absent. Its value says nothing. The keys of an entry
-    /// that has it are there for what is below only; when the entry was given, it is to be absent.
+    /// Negated by `no X` in a boot text; the value has no meaning. On the keys of an entry, the mark says that the
+    /// entry exists for its descendants only, or, when it is given, that it is to be absent.
     Absent,
 }
 
@@ -171,7 +171,7 @@ impl Owners {
         self.0 & Self::of(layer).0 != 0
     }
 
-    /// For the database: bit `n` is layer `n` of [`LayerKey::ALL`].
+    /// Stored form: bit `n` is layer `n` of [`LayerKey::ALL`].
     pub(crate) fn bits(self) -> u16 {
         self.0
     }
@@ -180,7 +180,7 @@ impl Owners {
         Self(bits)
     }
 
-    /// Strongest first.
+    /// Layers of the set, strongest first.
     pub fn iter(self) -> impl Iterator<Item = LayerKey> {
         LayerKey::ALL.into_iter().filter(move |layer| self.contains(*layer))
     }
@@ -192,20 +192,20 @@ impl fmt::Debug for Owners {
     }
 }
 
-/// All that was asked of this box. A clone shares the trees.
+/// All configuration of this box. A clone shares the trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     trees: [Tree<Mark>; LayerKey::ALL.len()],
-    /// `openconfig-metadata:protobuf-metadata` at the root, base64 as it came: a note that
-    /// clients keep with the OpenConfig layer.
+    /// Annotation `openconfig-metadata:protobuf-metadata` at the root, as unchanged base64. Clients keep it with
+    /// the OpenConfig layer.
     pub annotation: Option<SmolStr>,
-    /// What was set as boot configuration.
+    /// Boot configuration in force.
     pub boot: Option<Arc<Boot>>,
-    /// What was set before, while the present one is only tried.
+    /// Boot configuration before the trial of the present one; `None` outside of a trial.
     pub boot_before: Option<Option<Arc<Boot>>>,
-    /// The text of the factory configuration that this box was started with first.
+    /// Text of the factory configuration at the first start of this box.
     pub factory_text: Option<Arc<[u8]>>,
-    /// Owners that are switched off: their layers stay, and rank below the clients'.
+    /// Owners that are switched off. Their layers are kept, and rank below the clients'.
     pub off: Owners,
 }
 
@@ -222,7 +222,7 @@ impl Layers {
         &mut self.trees[Self::at(layer)]
     }
 
-    /// Whether a service's layers rank as its own.
+    /// True when the service is switched on, so that its layers have their own rank.
     pub fn is_on(&self, service: Service) -> bool {
         self.off.without(service.layers()) == self.off
     }

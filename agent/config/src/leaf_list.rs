@@ -1,10 +1,10 @@
-//! Entries of leaf-lists: each once, found by order and not by comparing every pair.
+//! Entries of leaf-lists without duplicates, found by order instead of comparing every pair.
 
 use std::collections::BTreeSet;
 
 use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
 
-/// The entries of a leaf-list that is added to. An addition of `m` entries to `n` takes O(m log(n + m)).
+/// Entries of a leaf-list under construction. Adding `m` entries to `n` takes O(m log(n + m)).
 #[derive(Debug)]
 pub(crate) struct Entries<T> {
     in_order: Vec<T>,
@@ -16,10 +16,10 @@ impl<T: Ord + Clone> Entries<T> {
         Self { in_order: held.to_vec(), known: held.iter().cloned().collect() }
     }
 
-    /// Adds those that are not there yet, behind the others.
+    /// Appends the entries that are not present yet.
     ///
     /// # Errors
-    /// When that makes more than a leaf-list may have. Those that fit are there then.
+    /// When the leaf-list would exceed its limit. Entries up to the limit are added.
     pub(crate) fn add(&mut self, more: &[T]) -> Result<(), LimitExceeded> {
         for value in more {
             if self.known.contains(value) {
@@ -32,7 +32,7 @@ impl<T: Ord + Clone> Entries<T> {
         Ok(())
     }
 
-    /// All of them, in the order in which they came where that means something, else sorted.
+    /// All entries, in the order of addition if the schema is user-ordered, else sorted.
     pub(crate) fn all(&self, user_ordered: bool) -> Vec<T> {
         let mut all = self.in_order.clone();
         if !user_ordered {
@@ -42,7 +42,7 @@ impl<T: Ord + Clone> Entries<T> {
     }
 }
 
-/// The first value that stands before its place as well.
+/// The first value that occurs earlier too.
 pub(crate) fn first_repeated<T: Ord>(values: &[T]) -> Option<&T> {
     let mut known = BTreeSet::new();
     values.iter().find(|value| !known.insert(*value))
@@ -59,7 +59,7 @@ mod tests {
         static COMPARISONS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// A number that counts how often it is compared.
+    /// A number that counts its comparisons.
     #[derive(Clone, Debug)]
     struct Counted(usize);
 
@@ -84,9 +84,9 @@ mod tests {
         }
     }
 
-    /// The comparisons that `act` makes, for each value there is.
+    /// Comparisons per value that `act` makes.
     fn comparisons_each(count: usize, act: impl FnOnce(&[Counted])) -> usize {
-        // Neither ascending nor descending: 7919 is a prime that divides no power of ten.
+        // Neither ascending nor descending: 7919 is coprime to every power of ten.
         let values: Vec<_> = (0..count).map(|at| Counted(at * 7919 % count)).collect();
         COMPARISONS.set(0);
         act(&values);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_long_leaf_list_takes_no_more_for_each_entry_than_its_logarithm() {
         const MOST: usize = LEAF_LIST_ENTRIES.figure;
-        /// Twice the logarithm of what there may be, for each of three steps.
+        /// Twice the logarithm of the largest size, for each of three steps.
         const FOR_EACH: usize = 3 * 2 * MOST.ilog2() as usize;
         let repeated = |values: &[Counted]| assert!(first_repeated(values).is_none());
         let in_halves = |values: &[Counted]| {

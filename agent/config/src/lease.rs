@@ -1,4 +1,4 @@
-//! What DHCP servers gave to ports of this box, as the lease layer.
+//! The lease layer: addresses and routes that DHCP gave to ports of this box.
 
 use std::net::IpAddr;
 
@@ -15,36 +15,36 @@ use crate::resolve::PathError;
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
 
-/// The network instance that leased routes are in.
+/// Network instance of leased routes.
 const INSTANCE: &str = "DEFAULT";
-/// The name under which leased routes stand there: no client's, so that each keeps its own.
+/// Protocol name of leased routes; different from those of clients, so that the entries do not merge.
 const ROUTES: &str = "lease";
 
-/// A port that asks DHCP servers, and what it has of them now.
+/// A port that uses DHCP, with its present leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasedPort {
-    /// The link. It is up as long as it asks, unless somebody stronger shuts it.
+    /// Name of the link. It is enabled while DHCP runs, unless a stronger layer disables it.
     pub name: SmolStr,
-    /// Of either family.
+    /// Leased addresses of both families.
     pub addresses: Vec<IpNet>,
-    /// Of either family. Of several to one prefix the first counts.
+    /// Leased routes of both families. The first route to a prefix counts.
     pub routes: Vec<LeasedRoute>,
 }
 
-/// A route that goes out by the port.
+/// A route through the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeasedRoute {
     pub prefix: IpNet,
-    /// None when the prefix is on the link itself.
+    /// `None` when the prefix is on-link.
     pub gateway: Option<IpAddr>,
 }
 
 impl Configuration {
-    /// What this would be with exactly this in the lease layer; with no port it is empty. What somebody else asks for
-    /// is stronger, and hides it.
+    /// Computes the configuration with exactly these leases; without ports the lease layer is empty. Configuration
+    /// of other owners is stronger, and hides leases.
     ///
     /// # Errors
-    /// When a port has a name that no link can have.
+    /// When the name of a port is not a valid link name.
     pub fn leased(&self, ports: &[LeasedPort]) -> Result<Self, EditErrors> {
         let mut tree = Tree::new();
         for port in ports {
@@ -92,7 +92,7 @@ fn add(models: &Models, tree: &mut Tree<Mark>, port: &LeasedPort) -> Result<(), 
     Ok(())
 }
 
-/// The one next hop of a leased route.
+/// Path of the only next hop of a leased route.
 fn hop(prefix: &IpNet) -> [Elem; 5] {
     [
         Elem::new("network-instances"),

@@ -1,9 +1,8 @@
-//! What was asked of this box, and what it means.
+//! Configuration of the device: the requests of all owners, and the resulting effective tree.
 //!
-//! Start at [`schema`] for the models, at [`tree`] for what holds configuration and state, at
-//! [`configuration`] for what a request does. Everything here is a pure function of its arguments:
-//! no socket, file, clock or lock, but the one around the table of names ([`name`]). The YANG text is part of the
-//! binary.
+//! Start at [`schema`] for the models, at [`tree`] for the data structure of configuration and state, at
+//! [`configuration`] for the effect of a request. Everything here is a pure function of its arguments: no socket,
+//! file, clock or lock, except for the lock of the table of names ([`name`]). The YANG text is part of the binary.
 
 pub mod boot;
 pub mod changes;

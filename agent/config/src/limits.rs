@@ -1,21 +1,21 @@
-//! Limits of one request: the only table of them.
+//! Limits of one request; all are in this table.
 //!
-//! Each limit is checked before the work that it bounds is begun. A request over one is refused by
-//! [`LimitExceeded`], which names the limit and its figure; callers turn that into `RESOURCE_EXHAUSTED`.
-//! Texts of errors are no reason to refuse anything: [`error_text`] cuts them.
+//! Each limit is checked before the work that it bounds. An excess is refused with [`LimitExceeded`], which names
+//! the limit and its figure; callers turn it into `RESOURCE_EXHAUSTED`. Long error texts do not cause a refusal:
+//! [`error_text`] cuts them.
 
 use std::fmt::{self, Write};
 
-/// A bound on what one request may ask for, or cost.
+/// Bound on the size or cost of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The name that refusals and the user guide use.
+    /// Name in refusals and in the user guide.
     pub name: &'static str,
-    /// The largest amount that is accepted.
+    /// Largest accepted amount.
     pub figure: usize,
-    /// The thing that is counted, in the plural.
+    /// Thing that is counted, in the plural.
     pub unit: &'static str,
-    /// Why it is this figure.
+    /// Reason for this figure.
     pub reason: &'static str,
 }
 
@@ -43,7 +43,7 @@ pub static MESSAGE_SIZE: Limit = Limit {
     reason: "a device with 100 000 routes is a Set of about 15 MB, and a root annotation adds one",
 };
 
-/// For requests that hold no document: [`message_limit`] says which those are.
+/// Limit for methods whose requests contain no document, see [`message_limit`].
 pub static READ_MESSAGE_SIZE: Limit = Limit {
     name: "read-message-size",
     figure: 1 << 20,
@@ -51,7 +51,7 @@ pub static READ_MESSAGE_SIZE: Limit = Limit {
     reason: "room for 10 000 subscriptions of 100 octets; once decoded, a hostile one takes up to 80 times as much memory",
 };
 
-/// For requests of administrators that carry no configuration of a whole device.
+/// Limit for administrative requests that contain no whole configuration.
 pub static PLAIN_MESSAGE_SIZE: Limit = Limit {
     name: "plain-message-size",
     figure: 4 << 20,
@@ -170,15 +170,15 @@ pub static REQUEST_LIMITS: [&Limit; 16] = [
     &ERROR_TEXT,
 ];
 
-/// Methods whose messages may be larger or have to be smaller than [`PLAIN_MESSAGE_SIZE`], as HTTP/2 names them. A
-/// trailing `/` stands for all methods of a service.
+/// Methods with a limit other than [`PLAIN_MESSAGE_SIZE`], by their HTTP/2 path. A trailing `/` covers all methods
+/// of a service.
 static MESSAGE_LIMITS: &[(&str, &Limit)] = &[
     ("/gnmi.gNMI/Set", &MESSAGE_SIZE),
     ("/gnoi.bootconfig.BootConfig/SetBootConfig", &MESSAGE_SIZE),
     ("/gnoi.bootconfig.BootConfig/SetBootConfigVerified", &MESSAGE_SIZE),
-    // An activation brings a whole boot configuration.
+    // An activation contains a whole boot configuration.
     ("/gnoi.os.OS/Activate", &MESSAGE_SIZE),
-    // A bundle of 20 000 authorities, a policy of as many rules.
+    // A bundle of 20 000 authorities, or a policy with as many rules.
     ("/gnsi.certz.v1.Certz/Rotate", &MESSAGE_SIZE),
     ("/gnsi.pathz.v1.Pathz/Rotate", &MESSAGE_SIZE),
     ("/gnmi.gNMI/", &READ_MESSAGE_SIZE),
@@ -197,7 +197,7 @@ static MESSAGE_LIMITS: &[(&str, &Limit)] = &[
     ("/grpc.", &READ_MESSAGE_SIZE),
 ];
 
-/// The limit on each message that the client of a method sends: of the first row that fits.
+/// Limit on each message that the client of a method sends: that of the first matching row.
 pub fn message_limit(method: &str) -> &'static Limit {
     let fits = |row: &str| match row.ends_with(['/', '.']) {
         true => method.starts_with(row),
@@ -206,26 +206,26 @@ pub fn message_limit(method: &str) -> &'static Limit {
     MESSAGE_LIMITS.iter().find(|(row, _)| fits(row)).map_or(&PLAIN_MESSAGE_SIZE, |(_, limit)| limit)
 }
 
-/// The end of an error text that was longer than [`ERROR_TEXT`] allows.
+/// End of an error text that was cut to [`ERROR_TEXT`].
 pub const CUT_MARK: &str = "... (cut)";
 
-/// Octets that an error text repeats of one path or value, so that there is room for what is wrong with it.
+/// Octets of a path or value that an error text quotes, which leaves room for the explanation.
 pub const EXCERPT: usize = ERROR_TEXT.figure / 4;
 
-/// An error in words, no longer than [`ERROR_TEXT`]. What is too long is cut, ends with [`CUT_MARK`], and costs no more
-/// memory than what is kept.
+/// Formats an error with at most [`ERROR_TEXT`] octets. A longer text is cut, ends with [`CUT_MARK`], and takes no
+/// more memory than the part that is kept.
 pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(error, ERROR_TEXT.figure)
 }
 
-/// A path, a name or a value for an error text, at most [`EXCERPT`] octets of it.
+/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] octets.
 pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(text, EXCERPT)
 }
 
 fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
     let mut kept = Kept { text: String::new(), most };
-    // The one thing that can fail is that it is full.
+    // Writing fails only when the text is full.
     if write!(kept, "{text}").is_err() {
         let room = kept.text.floor_char_boundary(most - CUT_MARK.len());
         kept.text.truncate(room);
@@ -234,7 +234,7 @@ fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
     kept.text
 }
 
-/// The beginning of a text.
+/// Beginning of a text.
 struct Kept {
     text: String,
     most: usize,
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// The guide has a row `| name | figure | unit | reason |` for each limit.
+    /// Checks that the guide has a row `| name | figure | unit | reason |` for each limit.
     #[test]
     fn the_guide_lists_every_limit() {
         let guide = include_str!("../../../packaging/user-guide.md");

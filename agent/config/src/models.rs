@@ -4,7 +4,7 @@ use crate::map::{Map, MapError};
 use crate::rows::{NameError, Names};
 use crate::schema::{Origin, Schema, SchemaError};
 
-/// All that is known of the models; made once at start.
+/// All models, loaded once at start.
 #[derive(Debug)]
 pub struct Models {
     pub openconfig: Schema,
@@ -13,7 +13,7 @@ pub struct Models {
     names: [Names; 2],
 }
 
-/// Why the models that are part of the agent could not be made ready.
+/// Reason why the models in the binary could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
     #[error(transparent)]
@@ -25,10 +25,10 @@ pub enum ModelsError {
 }
 
 impl Models {
-    /// Compiles what is part of the agent.
+    /// Compiles the models in the binary.
     ///
     /// # Errors
-    /// When a model or the map is broken: a mistake of ours, found by the first test.
+    /// When a model or the map is malformed, which is a bug that the first test would find.
     pub fn load() -> Result<Self, ModelsError> {
         let (openconfig, native) = (Schema::openconfig()?, Schema::native()?);
         let map = Map::new(&openconfig, &native)?;
@@ -36,7 +36,7 @@ impl Models {
         Ok(Self { openconfig, native, map, names })
     }
 
-    /// What stored rows call the nodes of a schema.
+    /// Names of a schema's nodes in stored rows.
     pub(crate) fn names(&self, origin: Origin) -> &Names {
         match origin {
             Origin::OpenConfig => &self.names[0],

@@ -1,4 +1,4 @@
-//! Names that come from models: members of enumerations, and identities.
+//! Names from models: members of enumerations, and identities.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,28 +7,27 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 
 use smol_str::SmolStr;
 
-/// The name of an enumeration's member or of an identity.
+/// Name of an enumeration's member or of an identity.
 ///
-/// Leaves by the hundred thousand have one of a few hundred names, and all threads read and copy
-/// them. So a text is kept once, for as long as the process runs, and a name is a pointer to it:
-/// a copy touches nothing but itself, and a [`Value`](crate::Value) has room for it beside its tag.
-/// What makes a name of a text must therefore have looked it up in a model, or read it from our own
-/// database: never is one made of what anybody may send.
+/// Hundreds of thousands of leaves share a few hundred names, and all threads read and copy them. Each text is
+/// therefore interned for the life of the process, and a name is a pointer to it: copying it needs no counter, and
+/// a [`Value`](crate::Value) has room for it next to its tag. Interned memory is never freed, so a name may be
+/// made only of text that was looked up in a model or read from our own database, never of client input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(&'static str);
 
-/// Every text of [`Name::of`] so far.
+/// Interned texts of [`Name::of`].
 static KNOWN: LazyLock<RwLock<HashSet<&'static str>>> = LazyLock::new(RwLock::default);
 
 impl Name {
-    /// A name that is written in the source.
+    /// Makes a name from a literal.
     pub const fn constant(text: &'static str) -> Self {
         Self(text)
     }
 
-    /// A name that a model has.
+    /// Interns a name from a model.
     pub fn of(text: &str) -> Self {
-        // A panic elsewhere leaves a set of texts as good as it was.
+        // A poisoned lock is harmless: the set is valid after every operation.
         let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
         Self(known.unwrap_or_else(|| keep(text)))
     }

@@ -1,14 +1,14 @@
-//! Pure work on many items, done by all processors.
+//! Parallel processing of many items by pure functions.
 
 use rayon::prelude::*;
 
-/// Items up to which one thread does it all: others are not worth waking for less.
+/// Items up to which a single thread is faster than waking others.
 pub const FEW: usize = 1000;
 
-/// Items whose results are kept at a time until they are taken.
+/// Most items whose results wait to be consumed.
 const PORTION: usize = 8192;
 
-/// What `act` makes of each item, in the order of the items.
+/// Applies `act` to each item. The results are in the order of the items.
 pub fn map<T: Send, R: Send>(items: Vec<T>, act: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
     if items.len() <= FEW {
         return items.into_iter().map(act).collect();
@@ -16,8 +16,8 @@ pub fn map<T: Send, R: Send>(items: Vec<T>, act: impl Fn(T) -> R + Sync + Send) 
     items.into_par_iter().with_min_len(FEW).map(act).collect()
 }
 
-/// Has `act` make something of each item, and `take` take it, in the order of the items: what was made of one portion
-/// is taken while the next one is made. Whoever acts on a row of items has a state for them from `begin`.
+/// Applies `act` to each item and passes the results to `take`, in order: the results of one portion are consumed
+/// while the next one is computed. `begin` makes the state that `act` has for a run of items.
 pub fn in_order<T: Send, S, R: Send>(
     items: Vec<T>,
     begin: impl Fn() -> S + Sync,
@@ -40,7 +40,7 @@ pub fn in_order<T: Send, S, R: Send>(
     }
 }
 
-/// Does two things, side by side when there is `much` to do.
+/// Runs two functions, in parallel when there is `much` to do.
 pub fn both<A: Send, B: Send>(
     much: bool,
     one: impl FnOnce() -> A + Send,

@@ -1,6 +1,6 @@
-//! Paths as people and clients write them: names and key texts, not yet looked up in a schema.
+//! Paths as people and clients write them: names and keys as text, not yet looked up in a schema.
 //!
-//! [`crate::resolve`] turns them into nodes of a schema.
+//! [`crate::resolve`] converts them to schema nodes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,12 +8,12 @@ use std::str::FromStr;
 
 use crate::limits::{ELEMENT_KEYS, LimitExceeded, PATH_DEPTH_WILDCARDS, PATH_ELEMENTS, excerpt};
 
-/// Any one name.
+/// Wildcard for any one name.
 pub const ANY: &str = "*";
-/// Any names, any number of levels down, none included.
+/// Wildcard for any names on any number of levels, including none.
 pub const ANY_DEPTH: &str = "...";
 
-/// A path from the root, as a client sends it. No elements is the root.
+/// A path from the root, as a client sends it. Empty for the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
     pub elems: Vec<Elem>,
@@ -26,7 +26,7 @@ pub struct Elem {
     pub keys: Vec<(String, String)>,
 }
 
-/// Why a text is not a path.
+/// Error of the path parser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read path `{text}`: {reason}")]
 pub struct PathSyntaxError {
@@ -39,14 +39,14 @@ impl Elem {
         Self { name: name.into(), keys: Vec::new() }
     }
 
-    /// This element with one more key.
+    /// Adds a key.
     #[must_use]
     pub fn key(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.keys.push((name.into(), value.into()));
         self
     }
 
-    /// The module and the name proper.
+    /// Module and name proper.
     pub fn split_name(&self) -> (Option<&str>, &str) {
         match self.name.split_once(':') {
             Some((module, name)) => (Some(module), name),
@@ -60,36 +60,36 @@ impl Path {
         Self::default()
     }
 
-    /// How many elements stand before the first one that leaves the name open (`*`, `...`).
+    /// Number of elements before the first wildcard name (`*`, `...`).
     pub fn literal_len(&self) -> usize {
         let open = |elem: &Elem| elem.name == ANY || elem.name == ANY_DEPTH;
         self.elems.iter().position(open).unwrap_or(self.elems.len())
     }
 
-    /// This path followed by another: a gNMI prefix and a path below it.
+    /// Appends another path, such as a path to its gNMI prefix.
     #[must_use]
     pub fn join(&self, below: &Path) -> Self {
         Self { elems: self.elems.iter().chain(&below.elems).cloned().collect() }
     }
 
-    /// The first `count` elements, for messages that point at one of them.
+    /// The first `count` elements, for messages about one of them.
     pub(crate) fn head(&self, count: usize) -> String {
         excerpt(&Elems(&self.elems[..count.min(self.elems.len())]))
     }
 
-    /// Refuses a path that is larger than any that can be meant.
+    /// Refuses a path that is too large to be meaningful.
     ///
     /// # Errors
-    /// The limit that it exceeds.
+    /// With the limit that is exceeded.
     pub fn check_limits(&self) -> Result<(), LimitExceeded> {
         check_limits(self.elems.iter().map(|elem| (elem.name.as_str(), elem.keys.len())))
     }
 }
 
-/// Refuses a path, given as the name of each element and how many keys it has, before any of it is copied.
+/// Checks a path before any of it is copied, given the name of each element and its number of keys.
 ///
 /// # Errors
-/// The limit that it exceeds.
+/// With the limit that is exceeded.
 pub fn check_limits<'a>(
     elements: impl ExactSizeIterator<Item = (&'a str, usize)>,
 ) -> Result<(), LimitExceeded> {
@@ -102,10 +102,10 @@ pub fn check_limits<'a>(
     PATH_DEPTH_WILDCARDS.check(wildcards)
 }
 
-/// Elements as a path from the root.
+/// Formats elements as a path from the root.
 struct Elems<'a>(&'a [Elem]);
 
-/// The form of the gNMI path conventions: keys sorted by name, `]` and `\` escaped, a newline as `\n`.
+/// Formats by the gNMI path conventions: keys sorted by name, `]` and `\` escaped, a newline as `\n`.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Elems(&self.elems).fmt(f)
@@ -148,7 +148,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, text: &str, special: &[char]) -> fm
     Ok(())
 }
 
-/// Reads what `Display` writes. A leading `/` may be left out; `` and `/` are the root.
+/// Parses the output of `Display`. A leading `/` is optional; `` and `/` are the root.
 impl FromStr for Path {
     type Err = PathSyntaxError;
 
@@ -169,7 +169,7 @@ impl FromStr for Path {
     }
 }
 
-/// Reads one element; the rest is empty or starts with a slash.
+/// Parses one element; the rest is empty or starts with a slash.
 fn read_elem(text: &str) -> Result<(Elem, &str), &'static str> {
     let (name, mut rest) = read_until(text, &['/', '[']);
     if name.is_empty() {
@@ -196,7 +196,7 @@ fn read_elem(text: &str) -> Result<(Elem, &str), &'static str> {
     Ok((elem, rest))
 }
 
-/// Takes characters up to one of `ends` that is not escaped; a backslash makes the next character plain.
+/// Takes characters up to an unescaped one of `ends`; a backslash escapes the next character.
 fn read_until<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
     let mut out = String::new();
     let mut chars = text.char_indices();
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Elements are written here as `name+key=value+...`.
+    /// Elements are written as `name+key=value+...`.
     #[track_caller]
     fn check(text: &str, want: &[&str]) {
         let path: Path = text.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Entries of the configuration that come to no object, for a leaf that is missing.
+//! Configured entries that result in no object because a leaf is missing.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::schema::NodeId;
 use crate::tree::Branch;
 use crate::union::{Prov, native_list, openconfig_list};
 
-/// An entry that waits: a shell, or one that the removal of another origin left incomplete.
+/// An incomplete entry: a shell, or one that lacks a leaf since another origin removed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
     /// The entry in the native model.
     pub native: InstancePath,
-    /// The leaf in OpenConfig, where that has it.
+    /// OpenConfig counterpart of the entry, if it has one.
     pub openconfig: Option<InstancePath>,
-    /// Native leaves any of which would do; none when a shell lacks no particular one.
+    /// Native leaves of which any one suffices; empty for a shell that lacks no particular leaf.
     pub missing: Vec<SmolStr>,
 }
 
 impl Configuration {
-    /// Entries that wait for a leaf, outer ones before those within. Looks at every entry.
+    /// Finds the incomplete entries, outer ones before inner ones. Visits every entry.
     pub fn pending_entries(&self) -> Vec<PendingEntry> {
         let mut finder = Finder { models: self.models(), place: Vec::new(), found: Vec::new() };
         let openconfig = self.layers().tree(LayerKey::CLIENT_OPENCONFIG).root();
@@ -38,7 +38,7 @@ type Held<'b, M> = Option<&'b Arc<Branch<M>>>;
 
 struct Finder<'a> {
     models: &'a Models,
-    /// The native entries that the walk is in.
+    /// Native entries on the way to the current node.
     place: Vec<(AnchorId, Keys)>,
     found: Vec<PendingEntry>,
 }
@@ -87,7 +87,7 @@ impl Finder<'_> {
         self.place.pop();
     }
 
-    /// Leaves that an entry needs and lacks.
+    /// Missing leaves of an entry.
     fn missing(&self, anchor: &Anchor, entry: &Branch<Prov>) -> Vec<SmolStr> {
         let name = |node: NodeId| self.models.native.node(node).name.clone();
         let needed = anchor.leaves.iter().find(|leaf| {
@@ -117,7 +117,7 @@ impl Finder<'_> {
     }
 }
 
-/// True when an entry has leaves other than its keys: one that has none is there for what is in it.
+/// True when an entry has leaves other than keys. One without any exists for its descendants.
 fn says_anything(anchor: &Anchor) -> bool {
     anchor.leaves.iter().any(|leaf| leaf.key.is_none())
 }
