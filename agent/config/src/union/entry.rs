@@ -1,4 +1,4 @@
-//! One entry: its own leaves, and the two views of it.
+//! Union of one entry: its own leaves, and its two views.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Found, Leaf, List};
 use crate::value::Value;
 
-/// Leaves that a view shows beside what its layer holds.
+/// Leaves that a view shows in addition to those of its layer.
 #[derive(Debug, Default)]
 struct Overlays<'m> {
     openconfig: Vec<(&'m [Step], Value, Mark)>,
@@ -20,7 +20,7 @@ struct Overlays<'m> {
 }
 
 impl<'a> Union<'a> {
-    /// Computes one entry (or the root) from the same entry of each layer.
+    /// Computes one entry (or the root) from the corresponding entry of each layer.
     pub(super) fn entry(
         &mut self,
         anchor: AnchorId,
@@ -62,8 +62,8 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Whether there is no such entry after all: a boot text says `no ENTRY`, or there is nothing of
-    /// it but leaves that are to be absent ([`Mark::Absent`] says which of both, with `given`).
+    /// True when the entry must not exist: a boot text says `no ENTRY`, or the entry consists only of leaves that
+    /// are to be absent. ([`Mark::Absent`] on the key, with `given`, distinguishes the two.)
     fn is_absent(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
         let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
         let mut exists = false;
@@ -79,7 +79,7 @@ impl<'a> Union<'a> {
         !exists
     }
 
-    /// What is missing in an entry that is not there is not missed.
+    /// Drops problems about missing leaves of an entry that does not exist.
     fn forgive(&mut self, from: usize) {
         let found = self.problems.split_off(from);
         let missing = |problem: &Problem| {
@@ -103,7 +103,8 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Leaves under a condition come last, when what the condition reads is known.
+    /// Computes the leaves of the entry. Those under a condition come last, after the leaves that the condition
+    /// reads.
     fn own_leaves(
         &mut self,
         anchor: &'a Anchor,
@@ -153,7 +154,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// An entry is asked for by every layer that has it.
+    /// Provenance of an entry: every layer that has it counts as an owner.
     fn entry_prov(&self, key: NodeId, inputs: &[Pair<'a>]) -> Prov {
         let mut prov = Prov { kind: ProvKind::Factory, owners: Owners::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
@@ -170,7 +171,8 @@ impl<'a> Union<'a> {
         prov
     }
 
-    /// An entry is incomplete by its own origin's doing only if a layer that changed still has it.
+    /// True when a layer that changed still has the entry. Otherwise the change cannot be blamed for the entry
+    /// being incomplete.
     fn is_own_doing(inputs: &[Pair<'a>]) -> bool {
         inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same())
     }
@@ -192,7 +194,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Notes what the views show of this leaf that their layers do not hold.
+    /// Collects the values of this leaf that views show and layers do not hold.
     fn overlay(
         &self,
         leaf: &'a OwnLeaf,
@@ -278,7 +280,7 @@ impl<'a> Union<'a> {
         Some(Arc::new(view))
     }
 
-    /// Entries that only the factory knows are shown with their keys at least.
+    /// True for entries that only the factory knows, which are shown at least with their keys.
     fn is_factory_entry(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
         let native = self.client_native.and_then(|at| inputs[at].new);
         anchor.openconfig.is_some()
@@ -288,7 +290,7 @@ impl<'a> Union<'a> {
             })
     }
 
-    /// An OpenConfig entry of the present place with nothing but its keys.
+    /// An OpenConfig entry of the current place with nothing but its keys.
     fn bare(&self, anchor: &Anchor) -> Branch<Mark> {
         let (Some(counterpart), Some((_, keys))) = (&anchor.openconfig, self.place.last()) else {
             return Branch::default();
@@ -300,7 +302,7 @@ impl<'a> Union<'a> {
         entry
     }
 
-    /// Adds what follows from the keys, where the fixed entry it is in exists.
+    /// Adds the leaves that are derived from the keys, where their fixed entry exists.
     fn fill_implied(&self, anchor: &Anchor, entry: &mut Branch<Mark>) {
         let none = Keys::default();
         let keys = self.place.last().map_or(&none, |(_, keys)| keys);
@@ -317,7 +319,7 @@ impl<'a> Union<'a> {
     }
 }
 
-/// As [`Found::get`], for an entry that is being made.
+/// [`Found::get`] for an entry under construction: true when the node exists.
 fn exists(entry: &Branch<Mark>, steps: &[Step]) -> bool {
     let Some((step, rest)) = steps.split_first() else { return true };
     match (entry.child(step.node), &step.keys) {
@@ -336,7 +338,7 @@ fn put_leaf<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], value: Value, meta:
     branch.put_leaf(*leaf, value, meta);
 }
 
-/// Puts a list in place; an empty one is left out.
+/// Adds a list, unless it is empty.
 fn put_list<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], entries: &List<M>) {
     let Some((list, containers)) = way.split_last().filter(|_| !entries.is_empty()) else { return };
     let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));

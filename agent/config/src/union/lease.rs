@@ -1,4 +1,4 @@
-//! What a lease holds and does not show, because somebody asks for something else.
+//! Leases that are hidden because another layer has an address on the link.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::models::Models;
 use crate::schema::Origin;
 use crate::value::Value;
 
-/// Kinds of objects, as the native model calls them.
+/// Kinds of objects in the native model.
 const LINK: &str = "link";
 const ADDRESS: &str = "address";
 const ROUTE: &str = "static-route";
-/// The leaf of a next hop that names the link.
+/// Leaf of a next hop that names its link.
 const LEAVES_BY: &str = "interface";
 
-/// The layers with the lease as it shows: without the addresses and routes of a family that were leased for a link
-/// on which somebody else asks for an address of that family. They stay stored, and so come back by themselves.
+/// The layers without hidden leases: addresses and routes of a family are hidden when another layer has an address
+/// of that family on their link. The lease layer keeps them, so they return once that address is gone.
 pub(super) fn visible<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers> {
     let lease = layers.tree(LayerKey::LEASE);
     let mut leaves: Vec<(InstancePath, Value)> = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn visible<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers
     Cow::Owned(shown)
 }
 
-/// Links on which leased addresses of a family give way.
+/// Links on which leased addresses of a family are hidden.
 fn given_up(
     models: &Models,
     layers: &Layers,
@@ -56,7 +56,7 @@ fn given_up(
     found
 }
 
-/// The leased object that a leaf is in, if it gives way.
+/// Path of the leased object of a leaf, if it is hidden.
 fn is_given_up(
     models: &Models,
     given_up: &[(Value, Family)],
@@ -74,7 +74,7 @@ fn is_given_up(
     (by && given_up.contains(&(value.clone(), family))).then_some(route)
 }
 
-/// Whether any other layer asks for an address on this link, of the family of `address`.
+/// True when another layer has an address on this link, of the family of `address`.
 fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &InstancePath) -> bool {
     let map = &models.map;
     let (Some(list), Some(keys)) = (address.last(), link.last().and_then(|it| it.keys.as_ref()))
@@ -100,14 +100,14 @@ fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &Ins
     })
 }
 
-/// The path of the object of this kind that `path` is in, or of.
+/// Path of the object of this kind that contains `path`, or that `path` names.
 fn object(models: &Models, path: &InstancePath, kind: &str) -> Option<InstancePath> {
     let is = |step: &Step| models.native.node(step.node).object.as_deref() == Some(kind);
     let at = path.0.iter().position(is)?;
     Some(InstancePath(path.0[..=at].to_vec()))
 }
 
-/// The one key of the entry at the end of a path.
+/// The only key of the entry at the end of a path.
 fn key(path: &InstancePath) -> Option<Value> {
     let keys: &Keys = path.last()?.keys.as_ref()?;
     keys.first().cloned()
@@ -120,7 +120,7 @@ enum Family {
 }
 
 impl Family {
-    /// Of an address or prefix.
+    /// Family of an address or prefix in text form.
     fn of(text: Value) -> Self {
         if text.to_string().contains(':') { Self::V6 } else { Self::V4 }
     }

@@ -1,4 +1,4 @@
-//! All entries of one list: only those that changed in some layer are looked at.
+//! Union of one list, visiting only entries that changed in some layer.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::parallel;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Found, List};
 
-/// What becomes of a list.
+/// Result for a list.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) effective: List<Prov>,
     pub(super) openconfig: List<Mark>,
     pub(super) native: List<Mark>,
-    /// The view shows just what the client's layer holds, and shares its memory.
+    /// True when the view equals the client's layer, and shares its memory.
     pub(super) openconfig_shared: bool,
     pub(super) native_shared: bool,
 }
 
-/// One entry that differs between the old and the new version of one layer.
+/// An entry that differs between the old and the new version of one layer.
 #[derive(Debug)]
 struct Changed<'a> {
     keys: Keys,
@@ -38,7 +38,7 @@ struct ListPair<'a> {
     new: &'a List<Mark>,
 }
 
-/// A list as it was.
+/// Previous result for a list.
 #[derive(Clone, Copy)]
 struct Before<'o> {
     effective: Option<&'o List<Prov>>,
@@ -46,33 +46,33 @@ struct Before<'o> {
     openconfig: Option<&'o List<Mark>>,
 }
 
-/// A list in the making.
+/// A result under construction.
 struct Draft {
     effective: List<Prov>,
     native: View,
     openconfig: View,
 }
 
-/// An entry that was computed.
+/// A computed entry.
 struct Computed<'a> {
     keys: Keys,
     openconfig_keys: Option<Keys>,
     after: Outputs,
-    /// What the client's layers hold of it.
+    /// The entry in the client's layers.
     held_native: Option<&'a Arc<Branch<Mark>>>,
     held_openconfig: Option<&'a Arc<Branch<Mark>>>,
 }
 
-/// A view list that shares its layer's memory as long as every entry does.
+/// A view of a list that shares its layer's memory as long as every entry does.
 struct View {
     list: List<Mark>,
-    /// It began as what the layer holds now, and not as the view was.
+    /// True when the view starts as the present layer instead of the previous view.
     of_layer: bool,
     shared: bool,
 }
 
 impl<'a> Union<'a> {
-    /// Computes the list of anchor `child` below the entry that `inputs` are.
+    /// Computes the list of anchor `child` below the entry of `inputs`.
     pub(super) fn list(&mut self, child: AnchorId, inputs: &[Pair<'a>], old: &Outputs) -> Lists {
         let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
@@ -118,7 +118,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Computes one entry, of which `group` are the changes.
+    /// Computes one entry; `group` are its changes.
     fn list_entry(
         &mut self,
         child: AnchorId,
@@ -155,7 +155,7 @@ impl<'a> Union<'a> {
         inputs.iter().enumerate().map(pair).collect()
     }
 
-    /// What changed in any layer, the changes of one entry side by side.
+    /// Changes of all layers, grouped by entry.
     fn changes(&self, anchor: &Anchor, pairs: &[ListPair<'a>]) -> Vec<Changed<'a>> {
         let mut changes: Vec<Changed<'a>> = Vec::new();
         let mut contributors = 0;
@@ -174,14 +174,14 @@ impl<'a> Union<'a> {
             }
             contributors += usize::from(changes.len() > before);
         }
-        // One layer's changes are in order already.
+        // The changes of a single layer are sorted already.
         if contributors > 1 {
             changes.sort_by(|one, other| one.keys.cmp(&other.keys));
         }
         changes
     }
 
-    /// One entry of all layers: from its changes, and looked up where it did not change.
+    /// The entry in each layer: from its changes, or looked up where it did not change.
     fn entry_inputs(
         &self,
         pairs: &[ListPair<'a>],
@@ -231,7 +231,7 @@ impl Draft {
     }
 }
 
-/// More than something that the factory set, or that is to be absent.
+/// True when the entry has more than factory values and leaves that are to be absent.
 pub(super) fn is_asked_for(entry: &Branch<Mark>) -> bool {
     let explicit =
         |child: &Child<Mark>| matches!(child, Child::Leaf(it) if it.meta == Mark::Explicit);

@@ -1,11 +1,11 @@
-//! From the stack of layers to what holds: the effective tree, and what each origin's Get shows.
+//! Union of the layers: the effective tree, and the view of each origin's Get.
 //!
-//! The walk goes down the native lists ([`crate::map::Map`] has one anchor for each) with the same
-//! entry of every layer side by side, in the old and in the new version. Where a layer did not
-//! change, both are the same memory and nothing is done: the work is in proportion to the change.
-//! From scratch is the change from nothing.
+//! The walk descends the native lists ([`crate::map::Map`] has one anchor for each) with the corresponding entry
+//! of every layer in parallel, in the old and in the new version. Where a layer did not change, both versions are
+//! the same memory and are skipped: the work is proportional to the change. A computation from scratch is the
+//! change from an empty configuration.
 //!
-//! UNION.md beside the manifest of this crate is the specification.
+//! The specification is `UNION.md`, next to the manifest of this crate.
 
 mod entry;
 mod lease;
@@ -27,16 +27,16 @@ use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
 
-/// Why an effective leaf has the value it has.
+/// Provenance of an effective leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prov {
     pub kind: ProvKind,
-    /// Who asked for it, or whose default it is; none for a native default.
+    /// Owners of the value, or of the default; empty for a native default.
     pub owners: Owners,
 }
 
 impl Prov {
-    /// True of a leaf that a lease gave, and that nobody else asks for.
+    /// True when a leaf stems from a lease and no other layer sets it.
     pub fn is_leased(&self) -> bool {
         self.owners == Owners::of(LayerKey::LEASE)
     }
@@ -50,17 +50,17 @@ pub enum ProvKind {
     NativeDefault,
 }
 
-/// What the layers come to.
+/// Result of the union.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Images {
-    /// Native configuration as it is to be.
+    /// Effective native configuration.
     pub(crate) effective: Tree<Prov>,
-    /// What Get CONFIG shows of each origin.
+    /// Views for Get CONFIG of each origin.
     pub(crate) openconfig: Tree<Mark>,
     pub(crate) native: Tree<Mark>,
 }
 
-/// Why layers do not go together, or what this device cannot do.
+/// A conflict between layers, or configuration that this device does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// Two layers of equal rank ask for different values of one leaf.
@@ -69,23 +69,23 @@ pub(crate) enum Problem {
         openconfig: Option<InstancePath>,
         sides: [(LayerKey, Value); 2],
     },
-    /// A value that has no native counterpart.
+    /// A value without a native counterpart.
     Unsupported { layer: LayerKey, openconfig: InstancePath, reason: String },
-    /// A client would change what a service keeps to itself.
+    /// A client's change of an item that is reserved for a service.
     Reserved {
         service: Service,
         layer: LayerKey,
-        /// In the layer's own model.
+        /// Path in the layer's own model.
         path: InstancePath,
         why: &'static str,
     },
-    /// A leaf without which the entry means nothing.
+    /// An entry lacks a mandatory leaf.
     Missing { native: InstancePath },
-    /// An entry means nothing without one of these leaves.
+    /// An entry lacks all leaves of which it needs one.
     MissingAll { native: InstancePath, one_of: Vec<NodeId> },
 }
 
-/// Computes the images of `new`, given those of `old`. When it is cancelled on the way, they are of no use.
+/// Computes the result for `new`, given that for `old`. After a cancellation the result is unusable.
 pub(crate) fn unite(
     models: &Models,
     old: (&Layers, &Images),
@@ -93,7 +93,7 @@ pub(crate) fn unite(
     cancel: &Cancel,
 ) -> (Images, Vec<Problem>, Work) {
     let (nothing, no_images) = (Layers::new(), Images::default());
-    // A switch changes the rank of everything a layer holds: begin anew.
+    // A switch changes the rank of all leaves of a layer, so the union starts from scratch.
     let (old, images) = if old.0.off == new.off { old } else { (&nothing, &no_images) };
     let empty = List::default();
     let (old, new) = (lease::visible(models, old), lease::visible(models, new));
@@ -105,29 +105,29 @@ pub(crate) fn unite(
     (images, union.problems, union.work)
 }
 
-/// How much was done: asserted in tests instead of time.
+/// Amount of work, which tests check instead of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Entries of native lists that were computed anew.
+    /// Number of native list entries that were computed.
     pub entries: usize,
 }
 
-/// One layer that holds anything, before or after.
+/// A layer with content, before or after.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     layer: LayerKey,
-    /// The layer's owner is switched off.
+    /// True when the layer's owner is switched off.
     off: bool,
 }
 
-/// The same entry of one layer, before and after.
+/// The entry in one layer, before and after.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair<'a> {
     old: Option<&'a Arc<Branch<Mark>>>,
     new: Option<&'a Arc<Branch<Mark>>>,
 }
 
-/// What becomes of one entry.
+/// Result for one entry.
 #[derive(Clone, Debug, Default)]
 struct Outputs {
     effective: Option<Arc<Branch<Prov>>>,
@@ -137,18 +137,18 @@ struct Outputs {
 
 struct Union<'a> {
     models: &'a Models,
-    /// Strongest first. The inputs of an entry are in the same order.
+    /// Layers with content, strongest first. The inputs of an entry have this order.
     slots: Vec<Slot>,
-    /// Some layer of boot is in force.
+    /// True when a boot layer is in force.
     boot: bool,
     /// Layers whose owners are switched off.
     off: Owners,
-    /// The places of the client's layers among the slots.
+    /// Indices of the client's layers among the slots.
     client_openconfig: Option<usize>,
     client_native: Option<usize>,
     empty: &'a List<Mark>,
     cancel: &'a Cancel,
-    /// The entries that the walk is in.
+    /// Native entries on the way to the current place.
     place: Vec<(AnchorId, Keys)>,
     problems: Vec<Problem>,
     work: Work,
@@ -180,7 +180,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// A union in the same place, for a part of the work.
+    /// A union at the same place, for a part of the work.
     fn branch_off(&self) -> Self {
         Self {
             slots: self.slots.clone(),
@@ -199,7 +199,7 @@ impl<'a> Union<'a> {
         self.slots.iter().map(pair).collect()
     }
 
-    /// The native path of the entry the walk is in.
+    /// Native path of the current entry.
     fn native_path(&self) -> InstancePath {
         let mut path = InstancePath::root();
         for (anchor, keys) in &self.place {

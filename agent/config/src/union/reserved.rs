@@ -1,4 +1,4 @@
-//! Whether a client's entry says more than it may: where a service keeps items to itself.
+//! Refusal of client entries that set items reserved for a service.
 
 use super::{Pair, Problem, Slot, Union};
 use crate::instance::Step;
@@ -9,8 +9,8 @@ use crate::tree::{Found, Leaf};
 type Entry<'a> = &'a std::sync::Arc<crate::tree::Branch<Mark>>;
 
 impl<'a> Union<'a> {
-    /// Notes what clients set in this entry although it is a service's. What they only leave out
-    /// or cover is no matter: the owner's copy stays.
+    /// Records a problem for each reserved item of this entry that a client sets. Omitting or hiding an item is
+    /// permitted, because the owner's copy stays.
     pub(super) fn check_reserved(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
         for at in 0..inputs.len() {
             let (slot, Pair { old, new }) = (self.slots[at], inputs[at]);
@@ -86,8 +86,8 @@ impl<'a> Union<'a> {
     }
 }
 
-/// Whether a layer of boot holds the entry as such, or says that it is to be absent. The root is
-/// no entry.
+/// True when a boot layer holds the entry as such, or says that it is to be absent. False for the root, which is
+/// not an entry.
 fn holds_entry(anchor: &Anchor, slot: Slot, entry: Entry<'_>) -> bool {
     let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
     slot.is_openconfig()
@@ -95,7 +95,7 @@ fn holds_entry(anchor: &Anchor, slot: Slot, entry: Entry<'_>) -> bool {
         || leaf_at(entry, &key.native).is_some_and(|leaf| leaf.meta != Mark::Absent)
 }
 
-/// What a layer holds of a leaf, in the layer's own model.
+/// A layer's copy of a leaf, in the layer's own model.
 fn leaf_of<'e>(leaf: &OwnLeaf, slot: Slot, entry: Entry<'e>) -> Option<&'e Leaf<Mark>> {
     if !slot.is_openconfig() {
         return leaf_at(entry, &leaf.native);

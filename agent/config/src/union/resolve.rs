@@ -1,4 +1,4 @@
-//! Which of the layers' values of one leaf holds.
+//! Choice among the layers' values of one leaf.
 
 use super::{Pair, Problem, Prov, ProvKind, Slot, Union};
 use crate::instance::Step;
@@ -8,7 +8,7 @@ use crate::schema::Origin;
 use crate::tree::{Branch, Found};
 use crate::value::Value;
 
-/// Strongest first. Values of one rank agree, or the request that made them disagree is refused.
+/// Ranks, strongest first. Different values of one rank are a conflict, for which the request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Gnsi,
@@ -22,7 +22,7 @@ enum Rank {
     Factory,
 }
 
-/// What one layer has to say of a leaf. No value: the leaf is to be absent.
+/// Value of a leaf in one layer. `None` stands for a leaf that is to be absent.
 #[derive(Debug)]
 struct Candidate {
     rank: Rank,
@@ -30,18 +30,18 @@ struct Candidate {
     value: Option<Value>,
     slot: Slot,
     owners: Owners,
-    /// As OpenConfig said it.
+    /// Original value, if set in OpenConfig.
     openconfig: Option<Value>,
 }
 
-/// The leaf as it is to be.
+/// Effective value of a leaf.
 pub(super) struct Resolved {
     pub(super) value: Value,
     pub(super) prov: Prov,
 }
 
 impl Union<'_> {
-    /// The effective value of `leaf`. `defaults` tells which schemas' defaults its conditions let in.
+    /// Chooses the value of `leaf`. `defaults` tells which schemas' defaults its conditions permit.
     pub(super) fn resolve(
         &mut self,
         leaf: &OwnLeaf,
@@ -114,7 +114,7 @@ impl Union<'_> {
             return next;
         }
         if next.rank == best.rank {
-            // Two services that are switched off need not agree: the stronger one goes first.
+            // Two services that are switched off may disagree: the stronger one wins.
             let parted =
                 next.rank == Rank::SwitchedOff && best.slot.layer.owner != next.slot.layer.owner;
             if !parted && !agree(leaf, &best, &next) {
@@ -153,7 +153,7 @@ impl Union<'_> {
     }
 }
 
-/// Which defaults may be used, as far as conditions go.
+/// Defaults that the conditions permit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Defaults {
     pub(super) openconfig: bool,
@@ -195,8 +195,8 @@ fn explicit_rank(slot: Slot) -> Rank {
     }
 }
 
-/// Equal as native values; or the native one is what OpenConfig calls by the other's word, as a
-/// veth is an `ethernetCsmacd` like any port.
+/// True for equal native values, and for a native value whose OpenConfig form is the other's value: a veth, for
+/// instance, is an `ethernetCsmacd` like any port.
 fn agree(leaf: &OwnLeaf, one: &Candidate, other: &Candidate) -> bool {
     let shown_as = |native: &Candidate, openconfig: &Candidate| {
         let mapped = leaf.openconfig.as_ref().filter(|_| native.openconfig.is_none());

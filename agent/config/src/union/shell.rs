@@ -1,7 +1,7 @@
-//! Shells: entries of client OpenConfig that have nothing but keys, and nothing but such entries below them.
+//! Shells: entries of client OpenConfig without any leaves but keys, also in all entries below.
 //!
-//! Controllers that read a whole tree and send it back make them of entries that exist in state alone. A shell asks for
-//! nothing, so the union leaves it out of everything but the view of its layer.
+//! Controllers create shells when they read a whole tree and send it back, because some entries exist in state
+//! only. A shell configures nothing, so the union ignores it except in the view of its layer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::map::{Anchor, Map, leaf_at};
 use crate::tree::{Branch, Child, Found, List};
 
 impl Map {
-    /// True when an OpenConfig entry and all that is below it say nothing but their keys.
+    /// True when an OpenConfig entry and all of its descendants have no leaves but keys.
     pub(crate) fn is_shell(&self, entry: &Branch<Mark>) -> bool {
         entry.children().iter().all(|(node, child)| match child {
             Child::Leaf(_) => self.is_openconfig_key(*node),
@@ -22,7 +22,7 @@ impl Map {
         })
     }
 
-    /// Looks at the node of an OpenConfig path in the same way.
+    /// Applies the same test to any OpenConfig node.
     pub(crate) fn says_only_keys(&self, found: Found<'_, Mark>) -> bool {
         match found {
             Found::Leaf(_) => false,
@@ -31,7 +31,8 @@ impl Map {
         }
     }
 
-    /// True when anything but keys is in the part of `new` that it does not share with `old`. Costs what they do not share.
+    /// True when the part of `new` that is not shared with `old` has leaves other than keys. The cost is that of
+    /// this part.
     fn adds_more_than_keys(
         &self,
         old: Option<&Arc<Branch<Mark>>>,
@@ -59,8 +60,8 @@ impl Map {
 }
 
 impl<'a> Union<'a> {
-    /// The inputs of an entry without client OpenConfig, when that has a shell only. `old` is what the entry came to
-    /// before: it tells whether OpenConfig asked for the entry then, so that only an entry that may have become a shell
+    /// Removes client OpenConfig from the inputs of an entry when it is a shell. `old` is the previous result,
+    /// which tells whether OpenConfig had content in the entry before: only an entry that may have become a shell
     /// is searched as a whole.
     pub(super) fn without_shell(
         &self,
@@ -78,7 +79,7 @@ impl<'a> Union<'a> {
         let asked_for = match &old.effective {
             Some(entry) => leaf_at(entry, &key.native)
                 .is_some_and(|leaf| leaf.meta.owners.contains(LayerKey::CLIENT_OPENCONFIG)),
-            None => self.boot, // which may have said that there is to be no such entry
+            None => self.boot, // a boot layer may have removed the entry
         };
         if asked_for && !map.is_shell(entry) {
             return None;
@@ -88,7 +89,7 @@ impl<'a> Union<'a> {
         Some(own)
     }
 
-    /// True when client native asks for a leaf of the entry itself: then a shell is an entry like any other.
+    /// True when client native has a leaf of the entry itself, in which case a shell counts as a regular entry.
     fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
         let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
         anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {
