@@ -1,4 +1,4 @@
-//! Textual paths looked up in a schema: concrete ones for writing, patterns for reading and deleting.
+//! Lookup of textual paths in a schema: concrete paths for writing, patterns for reading and deleting.
 
 mod expand;
 #[cfg(test)]
@@ -16,24 +16,26 @@ use crate::path::{ANY, ANY_DEPTH, Elem, Path};
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
 
-/// Nodes to read: a known way through the schema on which keys may be left open.
+/// Nodes to read: a path of schema nodes whose list keys may be open.
 ///
-/// Wildcard names are expanded against the schema already, so a path can give several patterns.
+/// Wildcard names are already expanded against the schema, so that one textual path can result in several
+/// patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pattern(pub Vec<PatternStep>);
 
-/// One step of a [`Pattern`]. `keys` stand on lists and nowhere else.
+/// One step of a [`Pattern`]. Only lists have `keys`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatternStep {
     pub node: NodeId,
     pub keys: Option<KeyPattern>,
 }
 
-/// For each key of the list, in schema order, the value wanted; `None` takes every value.
+/// The wanted value for each key of a list, in schema order; `None` matches every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyPattern(pub SmallVec<[Option<Value>; 1]>);
 
-/// Why a path names nothing that this schema has. Each names the whole path and the part up to the culprit.
+/// Reason why a path names nothing in this schema. Each error has the whole path and the part up to the invalid
+/// element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -51,17 +53,17 @@ pub enum PathError {
     TooLarge(LimitExceeded),
 }
 
-/// The beginning of a path, up to the first name that is left open, looked up in a schema.
+/// The beginning of a path up to its first wildcard name, looked up in a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Literal {
-    /// As far as the schema has it. A key whose value cannot be read is left open.
+    /// The steps that exist in the schema. A key whose value cannot be parsed is left open.
     pub steps: Vec<PatternStep>,
-    /// Why the schema does not have all of it.
+    /// Reason why the schema lacks a part of it.
     pub error: Option<PathError>,
 }
 
 impl KeyPattern {
-    /// Every entry of a list with `count` keys.
+    /// Matches every entry of a list with `count` keys.
     pub fn any(count: usize) -> Self {
         Self(SmallVec::from_elem(None, count))
     }
@@ -71,7 +73,7 @@ impl KeyPattern {
             && self.0.iter().zip(keys).all(|(want, is)| want.as_ref().is_none_or(|w| w == is))
     }
 
-    /// The one entry this stands for, when no key is open.
+    /// The keys of the one entry that matches, when no key is open.
     pub fn concrete(&self) -> Option<Keys> {
         self.0.iter().cloned().collect()
     }
@@ -93,18 +95,18 @@ impl PatternStep {
 }
 
 impl Pattern {
-    /// True when the path is what this pattern names, or lies below it.
+    /// True when the path is one that this pattern names, or lies below it.
     pub fn covers(&self, path: &InstancePath) -> bool {
         self.0.len() <= path.0.len()
             && self.0.iter().zip(&path.0).all(|(want, is)| want.matches(is))
     }
 
-    /// True when something this pattern names lies at, below or above the path.
+    /// True when a node that this pattern names is equal to the path, or its ancestor or descendant.
     pub fn touches(&self, path: &InstancePath) -> bool {
         self.0.iter().zip(&path.0).all(|(want, is)| want.matches(is))
     }
 
-    /// The one node this stands for, when no key is open.
+    /// Path of the one node that matches, when no key is open.
     pub fn concrete(&self) -> Option<InstancePath> {
         let step = |s: &PatternStep| match &s.keys {
             None => Some(Step::node(s.node)),
@@ -113,7 +115,7 @@ impl Pattern {
         self.0.iter().map(step).collect::<Option<Vec<_>>>().map(InstancePath)
     }
 
-    /// The schema node this ends at; none for the root.
+    /// Schema node of the last step; `None` for the root.
     pub fn last(&self) -> Option<NodeId> {
         self.0.last().map(|step| step.node)
     }
@@ -130,11 +132,11 @@ impl From<&InstancePath> for Pattern {
 }
 
 impl Schema {
-    /// What a read names: the names `*` and `...`, the key value `*` and left-out keys take everything.
-    /// No pattern lies within another one; they stand in schema order.
+    /// Looks up a path to read. The names `*` and `...`, the key value `*` and omitted keys match everything. The
+    /// patterns do not overlap, and are in schema order.
     ///
     /// # Errors
-    /// When the schema has no such node, an element is malformed, or a key's value is not of its type.
+    /// When the schema has no such node, an element is malformed, or the value of a key does not fit its type.
     pub fn resolve_read(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
         path.check_limits().map_err(PathError::TooLarge)?;
         self.check_form(path)?;
@@ -145,16 +147,16 @@ impl Schema {
         }
     }
 
-    /// Refuses a path that no schema can have.
+    /// Refuses a path that is malformed for any schema.
     ///
     /// # Errors
-    /// [`PathError::Malformed`] for the first element that is none.
+    /// [`PathError::Malformed`] for the first such element.
     pub fn check_form(&self, path: &Path) -> Result<(), PathError> {
         let place = |at| Place { schema: self, path, at };
         (0..path.elems.len()).try_for_each(|at| place(at).check_form())
     }
 
-    /// Looks up the beginning of a path that was found well-formed.
+    /// Looks up the beginning of a path that is known to be well-formed.
     pub fn literal(&self, path: &Path) -> Literal {
         let mut literal = Literal { steps: Vec::new(), error: None };
         let mut node = self.root();
@@ -175,18 +177,18 @@ impl Schema {
         literal
     }
 
-    /// What a delete names: like a read, since wildcards and left-out keys are expanded here too.
+    /// Looks up a path to delete. The rules are those of a read, including wildcards and omitted keys.
     ///
     /// # Errors
-    /// As [`Schema::resolve_read`].
+    /// Those of [`Schema::resolve_read`].
     pub fn resolve_delete(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
         self.resolve_read(path)
     }
 
-    /// The one node that an update or replace names.
+    /// Looks up the node that an update or replace names.
     ///
     /// # Errors
-    /// As [`Schema::resolve_read`], and when a wildcard is used or a list entry lacks a key.
+    /// Those of [`Schema::resolve_read`]; and when there is a wildcard, or a list entry lacks a key.
     pub fn resolve_write(&self, path: &Path) -> Result<InstancePath, PathError> {
         let mut steps = Vec::with_capacity(path.elems.len());
         let mut node = self.root();
@@ -204,7 +206,7 @@ impl Schema {
     }
 }
 
-/// One element of the path being resolved, and how to complain about it.
+/// An element during the lookup of its path, for error messages.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     schema: &'a Schema,
@@ -226,7 +228,7 @@ impl Place<'_> {
             return Err(self.malformed("keys on `...`"));
         }
         let mut names = HashSet::new();
-        // One key, which most lists have, cannot be there twice.
+        // A single key, which most lists have, cannot be a duplicate.
         let several = elem.keys.len() > 1;
         match elem.keys.iter().find(|(name, _)| several && !names.insert(name)) {
             Some((name, _)) => Err(self.malformed(format!("key `{name}` given twice"))),
@@ -239,14 +241,14 @@ impl Place<'_> {
         self.schema.child(parent, module, name)
     }
 
-    /// The keys of this element as a pattern for the list `node`; none when it is no list.
+    /// Keys of this element as a pattern for the list `node`; `None` when `node` is not a list.
     fn keys(&self, node: NodeId) -> Result<Option<KeyPattern>, PathError> {
         let mut pattern = self.open_keys(node);
         self.read_keys(node, &mut pattern)?;
         Ok(pattern)
     }
 
-    /// Every entry of `node`, where that is a list.
+    /// Pattern for every entry of `node`; `None` when it is not a list.
     fn open_keys(&self, node: NodeId) -> Option<KeyPattern> {
         match &self.schema.node(node).kind {
             NodeKind::List { keys } => Some(KeyPattern::any(keys.len())),
@@ -322,7 +324,7 @@ impl Place<'_> {
 }
 
 impl InstancePath {
-    /// This path in text, keys in their canonical form, names without their modules.
+    /// Formats the path as text, with keys in canonical form and names without modules.
     pub fn to_path(&self, schema: &Schema) -> Path {
         let elem = |step: &Step| {
             let node = schema.node(step.node);

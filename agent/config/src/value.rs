@@ -15,8 +15,8 @@ use crate::name::Name;
 /// Values are canonical: two values of one leaf are equal exactly when YANG says that they are
 /// (RFC 7950 section 9), so comparing and hashing need no schema.
 ///
-/// Trees are made of values. One is no larger than a [`SmolStr`], whose tag has room for those of the others as long as
-/// no other variant holds a `SmolStr` too, or more than 16 octets.
+/// The size of a value determines that of trees. A value is no larger than a [`SmolStr`]: the niche in its tag
+/// holds the tags of the other variants, as long as none of them contains a `SmolStr` too, or more than 16 octets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     Bool(bool),
@@ -31,9 +31,9 @@ pub enum Value {
     },
     Str(SmolStr),
     Binary(Arc<[u8]>),
-    /// The name of an enumeration's member.
+    /// Name of an enumeration's member.
     Enum(Name),
-    /// `module:name`.
+    /// Name as `module:name`.
     Identity(Name),
     /// Names of the bits that are set, in schema order.
     Bits(Arc<[SmolStr]>),
@@ -42,7 +42,7 @@ pub enum Value {
     List(Arc<[Value]>),
 }
 
-/// A value as gNMI's PROTO encoding carries it, before the schema has given it a type.
+/// A value in gNMI's PROTO encoding, before the schema has given it a type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     Str(String),
@@ -59,8 +59,8 @@ pub enum Scalar {
     List(Vec<Scalar>),
 }
 
-/// The canonical text, as in list keys and on the command line. An identity is written without its
-/// module; entries of a leaf-list are separated by spaces.
+/// Formats the canonical text, as in list keys and CLI text. An identity is written without its module; entries of
+/// a leaf-list are separated by spaces.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,7 +79,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The name of an identity without its module.
+/// Name of an identity without its module.
 pub fn bare_identity(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, bare)| bare)
 }
@@ -92,7 +92,7 @@ fn write_separated(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> f
     Ok(())
 }
 
-/// RFC 7950 9.3.2: one digit at least on each side of the point, no other trailing zeros.
+/// Formats by RFC 7950 9.3.2: at least one digit on each side of the point, no other trailing zeros.
 fn write_decimal(f: &mut fmt::Formatter<'_>, digits: i64, scale: u8) -> fmt::Result {
     let sign = if digits < 0 { "-" } else { "" };
     let scale = usize::from(scale);

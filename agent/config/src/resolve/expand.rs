@@ -1,8 +1,8 @@
-//! Wildcards expanded in one walk down the schema.
+//! Expansion of wildcards in one walk down the schema.
 //!
-//! The elements of a path are the states of an automaton: at each schema node the walk carries those elements that may
-//! come next, in one set, so each node is entered once however many ways lead to it. States that picked other list
-//! entries on their way are kept apart, since they name other data.
+//! The elements of a path are the states of an automaton: at each schema node the walk has the set of elements
+//! that may come next. Each node is therefore visited once, however many ways lead to it. States with different
+//! list entries on their way are kept separate, since they name different data.
 
 use smallvec::SmallVec;
 
@@ -10,18 +10,18 @@ use super::{KeyPattern, PathError, Pattern, PatternStep, Place};
 use crate::path::{ANY, ANY_DEPTH, Path};
 use crate::schema::{NodeId, NodeKind, Schema};
 
-/// Decides on the way down in which parts of a schema wildcards are expanded.
+/// Filter for the parts of a schema in which wildcards are expanded, evaluated during the descent.
 pub trait Sight {
-    /// How much is known of a place.
+    /// State of the filter at one node.
     type At;
 
     fn root(&self) -> Self::At;
 
-    /// Of a child; none where nothing in it may be named.
+    /// State at a child; `None` when nothing in its subtree may be named.
     fn below(&self, at: &Self::At, child: NodeId) -> Option<Self::At>;
 }
 
-/// Expands wildcards everywhere.
+/// Filter that admits everything.
 pub(super) struct Everything;
 
 impl Sight for Everything {
@@ -34,21 +34,21 @@ impl Sight for Everything {
     }
 }
 
-/// The nodes that a path with wildcards names.
+/// Result of an expansion.
 #[derive(Debug, Default)]
 pub struct Expansion {
-    /// In schema order; no pattern lies within another one.
+    /// Patterns in schema order, without overlaps.
     pub patterns: Vec<Pattern>,
-    /// Schema nodes that the walk looked at.
+    /// Number of schema nodes visited.
     pub visited: usize,
 }
 
 impl Schema {
-    /// Looks up the rest of a path below its literal beginning, which was found to be `literal`. Where the walk was
-    /// kept out of something, that may have been what the path names, so finding nothing is no error then.
+    /// Expands the rest of a path after its literal beginning, which is `literal`. An empty result is no error if
+    /// the filter excluded a part of the schema, because the path may name nodes there.
     ///
     /// # Errors
-    /// When the schema has no such node, or a key does not suit the list that it stands on.
+    /// When the schema has no such node, or a key does not belong to its list.
     pub fn expand<S: Sight>(
         &self,
         path: &Path,
@@ -99,20 +99,20 @@ fn is_open(name: &str) -> bool {
     name == ANY || name == ANY_DEPTH
 }
 
-/// The list entries that were picked on the way, by their depth. Of all other lists every entry is meant.
+/// Patterns for list entries on the way, by depth. All entries of other lists match.
 type Picked = SmallVec<[(usize, KeyPattern); 1]>;
 
-/// An element that may come next, and how it was come by.
+/// An element that may come next, with the list entries selected on the way to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     next: usize,
     picked: Picked,
 }
 
-/// Elements that may come next at one schema node; the number of elements itself for the end of the path.
+/// Elements that may come next at one schema node. The number of elements stands for the end of the path.
 #[derive(Clone, Debug, Default)]
 struct States {
-    /// Those come by without picking an entry, by element.
+    /// Bit set of the elements reached without selecting entries.
     plain: u128,
     others: Vec<State>,
 }
@@ -123,7 +123,8 @@ impl States {
         self
     }
 
-    /// `...` takes no element, too: with it, the one behind may come next. Returns the furthest that was added.
+    /// Adds a state. Since `...` may match nothing, it also adds the element after it. Returns the furthest
+    /// element added.
     fn add(&mut self, path: &Path, mut state: State) -> usize {
         loop {
             let next = state.next;
@@ -154,23 +155,23 @@ struct Walk<'a, S> {
     schema: &'a Schema,
     path: &'a Path,
     sight: &'a S,
-    /// Some element may be refused at a node that it meets, so that no part may be left out of the walk.
+    /// Some element may be invalid at a node that it reaches, so no part of the walk may be skipped.
     strict: bool,
-    /// The steps to where the walk is, with every entry of each list below the literal beginning.
+    /// Steps to the current node, matching every entry of lists below the literal beginning.
     way: Vec<PatternStep>,
     found: Vec<Pattern>,
-    /// The entries picked by the patterns that were found on the way to here: these include all that is below.
+    /// Entry patterns of results found at ancestors, which include their whole subtrees.
     ended: Vec<Picked>,
-    /// The last element that may come next anywhere.
+    /// Furthest element reached anywhere.
     furthest: usize,
-    /// The first element that is wrong, and why.
+    /// First invalid element, with its error.
     error: Option<(usize, PathError)>,
     is_kept_out: bool,
     visited: usize,
 }
 
 impl<S: Sight> Walk<'_, S> {
-    /// `states` is not empty.
+    /// Visits a node with its states, of which there is at least one.
     fn enter(&mut self, at: &S::At, states: &States) {
         let elements = self.path.elems.len();
         let ended_above = self.ended.len();
@@ -187,12 +188,12 @@ impl<S: Sight> Walk<'_, S> {
         self.ended.truncate(ended_above);
     }
 
-    /// The path ends here, unless something on the way included it; nothing that ends at the same node may include it either.
+    /// Records a result at this node, unless one found at an ancestor or at this node includes it.
     fn end(&mut self, picked: Picked, ended_above: usize) {
         if self.ended.iter().any(|wide| includes(wide, &picked)) {
             return;
         }
-        // Those of this very node are the last ones found.
+        // Results of this node are at the end of the list.
         let here = self.found.len() - (self.ended.len() - ended_above);
         let mut at = ended_above;
         while at < self.ended.len() {
@@ -248,7 +249,7 @@ impl<S: Sight> Walk<'_, S> {
         }
     }
 
-    /// The state after its element met a child; none where it does not fit.
+    /// State after the element was matched with a child; `None` without a match.
     fn step(
         &self,
         place: Place<'_>,
@@ -266,7 +267,7 @@ impl<S: Sight> Walk<'_, S> {
                 state.next += 1;
                 Ok(Some(state))
             }
-            // Keys on `*` pick the lists that have these keys.
+            // Keys on `*` select the lists that have these keys.
             Err(_) if elem.name == ANY => Ok(None),
             Err(error) => Err(error),
         }
@@ -279,7 +280,7 @@ impl<S: Sight> Walk<'_, S> {
     }
 }
 
-/// True when all entries that `narrow` picked are among those of `wide`.
+/// True when `wide` includes all entries that `narrow` selects.
 fn includes(wide: &Picked, narrow: &Picked) -> bool {
     wide.iter().all(|(depth, keys)| {
         narrow.iter().any(|(other, others)| other == depth && keys.covers(others))
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
     use crate::path::Elem;
 
-    /// Lists within lists whose keys have the same names.
+    /// Nested lists whose keys have the same names.
     const NESTED: &str = r#"module nested {
         namespace "urn:nested"; prefix n; yang-version 1.1;
         container top {
@@ -346,7 +347,7 @@ mod tests {
         prop::collection::vec(elem, 0..6)
     }
 
-    /// The patterns, or the element at which something is wrong; the same in any order.
+    /// The patterns as text in any order, or the invalid element.
     fn outcome(result: Result<Vec<Pattern>, PathError>) -> Result<Vec<String>, (bool, String)> {
         let mut texts = result
             .map(|patterns| patterns.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>())
@@ -370,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Also when the walk meets another one sooner.
+    /// Finds the first invalid element, even when the walk reaches another one sooner.
     #[test]
     fn the_first_element_that_is_wrong_is_told() {
         for path in ["/top/*/top[name=a]/name[size=1]", "/.../top[name=a]/name[size=1]/..."] {
@@ -396,7 +397,7 @@ mod tests {
             assert!(visited(with("hostname")).unwrap() < nodes, "{wildcards}");
             assert!(visited(with(ANY)).unwrap() < nodes, "{wildcards}");
         }
-        // As many states as can be.
+        // The largest possible number of states.
         let mixed: Vec<Elem> =
             (0..60).map(|at| Elem::new(if at % 15 == 0 { ANY_DEPTH } else { ANY })).collect();
         assert!(matches!(
@@ -407,7 +408,7 @@ mod tests {
         assert!(visited(deep.concat()).unwrap() < nodes);
     }
 
-    /// Keeps a walk out of what has this name.
+    /// A filter that excludes nodes of this name.
     struct Without(NodeId);
 
     impl Sight for Without {
@@ -427,7 +428,7 @@ mod tests {
             schema.expand(&path, Vec::new(), &system).map(|found| found.patterns.len())
         };
         assert_eq!(expand("/.../hostname"), Ok(0));
-        // The same answer for what there is not.
+        // Excluded nodes give the same answer as missing ones.
         assert_eq!(expand("/.../bogus"), Ok(0));
         assert_eq!(expand("/*/config/bogus"), Ok(0));
         assert_eq!(expand("/*/interface"), Ok(1));

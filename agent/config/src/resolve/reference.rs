@@ -1,4 +1,4 @@
-//! Wildcards expanded element by element, as anybody would write it down: what [`super::expand`] is held against.
+//! Reference implementation of wildcards, one element at a time, for tests of [`super::expand`].
 
 use super::{Literal, PathError, Pattern, PatternStep, Place};
 use crate::path::{ANY, ANY_DEPTH, Path};
@@ -66,7 +66,7 @@ fn extend(parent: &Pattern, node: NodeId, keys: Option<KeyPattern>) -> Pattern {
     Pattern(steps)
 }
 
-/// Drops each pattern that an other one includes, so that nothing is read twice.
+/// Drops each pattern that another one includes, so that no node is read twice.
 fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
     let mut kept: Vec<Pattern> = Vec::new();
     for pattern in found {

@@ -1,11 +1,11 @@
-//! A boot configuration in one row: its parts, each after its length (`u32`, big endian).
+//! A boot configuration as one row: its parts, each preceded by its length (`u32`, big endian).
 
 use crate::boot::Boot;
 
 pub(super) fn write(boot: &Boot) -> Vec<u8> {
     let mut row = Vec::new();
     for part in [&boot.vendor, &boot.openconfig, &boot.record] {
-        // A message that brings more than 4 GiB does not come through.
+        // Parts are below 4 GiB, because messages are.
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
         row.extend(length.to_be_bytes());
         row.extend(part);

@@ -1,4 +1,4 @@
-//! Values as bytes: a tag, then as little as needed. Each says itself where it ends.
+//! Binary form of values: a tag followed by a compact, self-delimiting encoding.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Writes a number with seven bits per byte, lowest first; the top bit says that more bytes follow.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
@@ -73,7 +73,7 @@ fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-/// What is still to be read.
+/// Rest of the input.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 const SHORT: &str = "it ends too early";

@@ -1,9 +1,9 @@
-//! Layers as rows of a database: one for each list entry, one for what stands outside of lists.
+//! Database rows of layers: one for each list entry, one for the leaves outside of lists.
 //!
-//! A key is the layer, the list and the keys of all entries on the way, a value the leaves of the
-//! entry itself. Nodes are named by a hash of their path with modules, never by their [`NodeId`]:
-//! another version of the agent may number them differently. What such a version does not know is
-//! skipped when rows are read, and told.
+//! A row's key consists of the layer, the list and the keys of all entries on the way; its value holds the leaves
+//! of the entry itself. Nodes are identified by a hash of their path with modules, never by their [`NodeId`],
+//! because another version of the agent may number them differently. Rows that such a version does not know are
+//! skipped and counted.
 
 mod boot;
 mod bytes;
@@ -22,14 +22,14 @@ use crate::schema::{NodeId, NodeKind, Schema};
 use crate::tree::{Branch, Child, List, beside};
 use crate::value::Value;
 
-/// One row to be written, or removed when it has no value.
+/// A row to write, or to remove when it has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
     pub key: Vec<u8>,
     pub value: Option<Vec<u8>>,
 }
 
-/// A stored row that cannot be read.
+/// A stored row that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read the stored row {}: {reason}", hex(.key))]
 pub struct RowError {
@@ -37,7 +37,7 @@ pub struct RowError {
     pub reason: &'static str,
 }
 
-/// Two nodes of one schema have the same hash: one of them has to be renamed.
+/// Two nodes of one schema have the same hash, so that one of them has to be renamed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{one}` and `{other}` cannot be told apart in stored rows")]
 pub struct NameError {
@@ -45,19 +45,19 @@ pub struct NameError {
     pub other: String,
 }
 
-/// The first byte of the keys of rows that belong to no layer.
+/// First byte of the keys of rows outside of layers.
 const META: u8 = 0xff;
 const META_ANNOTATION: &[u8] = &[META, b'a'];
 const META_OFF: &[u8] = &[META, b'o'];
 const META_BOOT: &[u8] = &[META, b'b'];
 const META_BOOT_BEFORE: &[u8] = &[META, b'v'];
 const META_FACTORY: &[u8] = &[META, b'f'];
-/// In place of a mark: a presence container that was given.
+/// Replaces the mark of a presence container that was created as such.
 const GIVEN: u8 = 0xff;
-/// In the first byte of a value: the entry itself was given.
+/// Flag in the first byte of a value: the entry was created as such.
 const FLAG_GIVEN: u8 = 0x80;
 
-/// What stored rows call the nodes of one schema.
+/// Identifiers of the nodes of one schema in stored rows.
 #[derive(Debug)]
 pub(crate) struct Names {
     by_node: Vec<u32>,
@@ -87,7 +87,7 @@ impl Names {
     }
 }
 
-/// The rows in which `new` differs from `old`. Costs in proportion to the difference.
+/// Rows that differ between `old` and `new`. The cost is proportional to the difference.
 pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowChange> {
     let mut changes = Vec::new();
     let annotation = |layers: &Layers| layers.annotation.as_ref().map(|it| it.as_bytes().to_vec());
@@ -102,7 +102,7 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         changes.push(RowChange { key: META_BOOT.to_vec(), value });
     }
     if old.boot_before != new.boot_before {
-        // Nothing at all was set before: an empty row.
+        // An empty row stands for no boot configuration before the trial.
         let before = |before: &Option<Arc<Boot>>| before.as_deref().map_or(Vec::new(), boot::write);
         let value = new.boot_before.as_ref().map(before);
         changes.push(RowChange { key: META_BOOT_BEFORE.to_vec(), value });
@@ -122,11 +122,11 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
 }
 
 impl Layers {
-    /// The layers that rows were written of, and how many rows or leaves of them this version of
-    /// the models does not know.
+    /// Restores layers from their rows. Also returns the number of rows and leaves that this version of the models
+    /// does not know.
     ///
     /// # Errors
-    /// When a row is not one that was written by [`layer_rows_diff`].
+    /// When a row has not the form of [`layer_rows_diff`].
     pub fn from_rows(
         models: &Models,
         rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
@@ -164,20 +164,20 @@ fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut 
 
 type Held<'b> = Option<&'b Arc<Branch<Mark>>>;
 
-/// Walks what differs between two versions of one layer.
+/// Walk of the differences between two versions of one layer.
 struct Writer<'a> {
     models: &'a Models,
     layer: LayerKey,
     names: &'a Names,
-    /// The keys of the entries on the way, as in row keys.
+    /// Keys of the entries on the way, in the encoding of row keys.
     keys: Vec<u8>,
-    /// Where a row is put together.
+    /// Buffer for the current row.
     row: Vec<u8>,
     changes: &'a mut Vec<RowChange>,
 }
 
 impl Writer<'_> {
-    /// The row of one entry (`list` and its keys) or of the root, then those of the entries in it.
+    /// Writes the row of one entry (`list` and its keys) or of the root, then those of entries below it.
     fn entry(&mut self, node: NodeId, keys: Option<&Keys>, old: Held<'_>, new: Held<'_>) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
@@ -216,7 +216,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The value of an entry's row; none for a root without leaves.
+    /// Value of an entry's row; `None` for a root without leaves.
     fn row(&mut self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
         let schema = self.models.schema(self.layer.origin);
         let key_leaves = list_keys(schema, node);
@@ -333,7 +333,7 @@ fn read_row(
     Ok(())
 }
 
-/// Puts a leaf, or a given container, in its place below `entry`.
+/// Adds a leaf, or a container that was created as such, below `entry`.
 fn put(
     schema: &Schema,
     entry: &mut Branch<Mark>,
@@ -355,7 +355,7 @@ fn put(
     }
 }
 
-/// The way to the entry that a row key names.
+/// Steps to the entry that a row key names.
 fn entry_steps(
     schema: &Schema,
     node: NodeId,
@@ -381,7 +381,7 @@ fn list_keys(schema: &Schema, node: NodeId) -> &[NodeId] {
     }
 }
 
-/// Stored: never to be given another meaning.
+/// Stored code of a layer, whose meaning must never change.
 fn code(layer: LayerKey) -> u8 {
     match layer {
         LayerKey::GNSI => 1,
@@ -396,7 +396,7 @@ fn code(layer: LayerKey) -> u8 {
     }
 }
 
-/// Stored: never to be given another meaning.
+/// Stored code of a mark, whose meaning must never change.
 fn mark_code(mark: Mark) -> u8 {
     match mark {
         Mark::Explicit => 0,
@@ -421,7 +421,7 @@ fn full_name(schema: &Schema, node: NodeId) -> String {
     named.collect()
 }
 
-/// Fowler, Noll and Vo's hash, 32 bits, variant 1a: stable and good enough for a few hundred names.
+/// FNV-1a hash with 32 bits: stable, and good enough for a few hundred names.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! From libyang's compiled modules to [`Schema`].
+//! Conversion of libyang's compiled modules to [`Schema`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::{Leaf, Module, ModuleId, Node, NodeId, NodeKind, Origin, Schema, Sche
 use crate::name::Name;
 use crate::value::Value;
 
-/// Our marks, see holdfast-extensions.yang.
+/// Module with our own extensions, see holdfast-extensions.yang.
 const OWN_EXTENSIONS: &str = "holdfast-extensions";
 const OPENCONFIG_EXTENSIONS: &str = "openconfig-extensions";
 
 /// Modules by name and text.
 pub(super) type Sources = &'static [(&'static str, &'static str)];
 
-/// Loads all of `sources` into a new libyang context.
+/// Loads `sources` into a new libyang context.
 pub(super) fn load(sources: Sources) -> Result<Context, yang5::Error> {
     let embedded: EmbeddedModules = sources
         .iter()
@@ -34,11 +34,11 @@ pub(super) fn load(sources: Sources) -> Result<Context, yang5::Error> {
     context.set_embedded_modules(&embedded);
     let wanted: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
     let loaded = context.load_modules(&wanted);
-    context.unset_embedded_modules(); // the context keeps a pointer to `embedded`, which ends here
+    context.unset_embedded_modules(); // the context points to `embedded`, which is dropped here
     loaded.map(|()| context)
 }
 
-/// Compiles `sources`; nothing of libyang is left afterwards.
+/// Compiles `sources`. The libyang context is freed at the end.
 pub(super) fn compile(origin: Origin, sources: Sources) -> Result<Schema, SchemaError> {
     let context = load(sources).map_err(|e| SchemaError { origin, reason: e.to_string() })?;
     let mut compiler = Compiler::new(origin);
@@ -70,7 +70,7 @@ fn module(module: &SchemaModule<'_>) -> Module {
 
 struct Compiler {
     schema: Schema,
-    /// Address of libyang's node to ours, to resolve leafrefs.
+    /// Our nodes by the address of libyang's, to resolve leafrefs.
     known: HashMap<usize, NodeId>,
     leafrefs: Vec<(NodeId, usize)>,
     regexes: HashMap<SmolStr, Pattern>,
@@ -87,7 +87,8 @@ impl Compiler {
         SchemaError { origin: self.schema.origin, reason: format!("{path}: {reason}") }
     }
 
-    /// Adds `from` and all below it. A choice and its cases are no nodes of ours, only a mark on what is in them.
+    /// Adds `from` and its descendants. A choice and its cases become no nodes, only attributes of the nodes
+    /// within them.
     fn add(
         &mut self,
         from: &SchemaNode<'_>,
@@ -110,7 +111,7 @@ impl Compiler {
                 let id = self.add_data(from, parent, choice)?;
                 from.children().try_for_each(|child| self.add(&child, id, None))
             }
-            _ => Ok(()), // actions, notifications and anydata: none of our models has one
+            _ => Ok(()), // actions, notifications and anydata, which our models lack
         }
     }
 
@@ -237,7 +238,7 @@ impl Compiler {
         })
     }
 
-    /// Equal patterns share one compiled expression.
+    /// Compiles a pattern. Equal ones share one regular expression.
     fn pattern(&mut self, xsd: &SmolStr, inverted: bool) -> Result<Pattern, String> {
         let pattern = match self.regexes.get(xsd) {
             Some(known) => known.clone(),
@@ -252,7 +253,7 @@ impl Compiler {
         Ok(Pattern { inverted, ..pattern })
     }
 
-    /// What needs all nodes: leafrefs, conditions, and which state is derived.
+    /// Completes the parts that need all nodes: leafrefs, conditions, and derived state.
     fn finish(mut self, _context: &Context) -> Result<Schema, SchemaError> {
         for (id, target) in std::mem::take(&mut self.leafrefs) {
             let target = self.known.get(&target).copied();
@@ -272,7 +273,7 @@ impl Compiler {
         Ok(self.schema)
     }
 
-    /// A leafref's texts are brought into the form that its target has.
+    /// Gives leafrefs the canonical form of their target's type.
     fn canonical_leafrefs(&mut self) {
         for at in 0..self.schema.nodes.len() {
             let mut end = None;
@@ -335,7 +336,7 @@ fn root() -> Node {
 fn kind(from: &SchemaNode<'_>) -> NodeKind {
     match from.kind() {
         SchemaNodeKind::Container => NodeKind::Container { presence: !from.is_np_container() },
-        SchemaNodeKind::List => NodeKind::List { keys: Vec::new() }, // they follow, see `add_data`
+        SchemaNodeKind::List => NodeKind::List { keys: Vec::new() }, // added by `add_data`
         SchemaNodeKind::LeafList => NodeKind::LeafList,
         _ => NodeKind::Leaf,
     }
@@ -357,8 +358,8 @@ fn mark(node: &mut Node, extension: &raw::RawExtension) {
     }
 }
 
-/// State that mirrors no configuration: the models mark hardly any of it themselves. OpenConfig keeps the
-/// mirrored leaf in `config` beside `state`, the native model beside `state` itself.
+/// True for state that mirrors no configuration, which the models hardly mark. OpenConfig has the mirrored leaf in
+/// `config` next to `state`, the native model next to the `state` container itself.
 fn is_derived_state(schema: &Schema, node: &Node) -> bool {
     if node.config || !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
         return false;

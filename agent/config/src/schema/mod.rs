@@ -1,6 +1,6 @@
-//! The compiled schema of one origin: what nodes there are and what their values may be.
+//! Compiled schemas: the nodes of each origin and the types of their values.
 //!
-//! Read once at start from the YANG modules; after that nothing of libyang is left.
+//! A schema is compiled from the YANG modules at start; libyang is not used afterwards.
 
 mod compile;
 mod quick;
@@ -25,7 +25,7 @@ const NATIVE_MODULES: compile::Sources = &[
     ("holdfast", include_str!("../../yang/holdfast.yang")),
 ];
 
-/// All but the two files of extensions are written from tables, see agent/config/profile.
+/// All files but the two of extensions are generated from tables, see agent/config/profile.
 const OPENCONFIG_MODULES: compile::Sources = &[
     ("holdfast-extensions", include_str!("../../yang/holdfast-extensions.yang")),
     ("openconfig-extensions", include_str!("../../yang/openconfig-extensions.yang")),
@@ -52,27 +52,27 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-network-instance", include_str!("../../yang/openconfig-network-instance.yang")),
 ];
 
-/// Which tree of models a path belongs to.
+/// Family of models that a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
     OpenConfig,
     Native,
 }
 
-/// A node of one [`Schema`]. Numbers are valid within one run of the agent; they are never stored.
+/// Number of a node of one [`Schema`]. Valid within one run of the agent, and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u16);
 
-/// A module that the schema implements, as gNMI Capabilities lists it.
+/// An implemented module, as in gNMI Capabilities.
 #[derive(Clone, Debug)]
 pub struct Module {
     pub name: SmolStr,
     pub namespace: SmolStr,
     pub organization: SmolStr,
-    /// `openconfig-version`, or the revision date of a module that has none.
+    /// Value of `openconfig-version`, or the revision date of a module without one.
     pub version: SmolStr,
 }
 
@@ -94,12 +94,12 @@ pub struct Node {
     pub kind: NodeKind,
     /// True for configuration, false for state.
     pub config: bool,
-    /// In schema order.
+    /// Children in schema order.
     pub children: Vec<NodeId>,
     pub leaf: Option<Leaf>,
-    /// All must hold for the node to exist.
+    /// Conditions, all of which must hold for the node to exist.
     pub whens: Vec<When>,
-    /// `(choice, case)` this node is a part of.
+    /// `(choice, case)` that the node belongs to.
     pub choice: Option<(SmolStr, SmolStr)>,
     pub user_ordered: bool,
     /// `telemetry-on-change` of openconfig-extensions.
@@ -110,22 +110,22 @@ pub struct Node {
     pub atomic: bool,
     /// `openconfig-hashed-value` of openconfig-extensions.
     pub hashed: bool,
-    /// One entry of this node is one kernel-side object of the kind named here (native models only).
+    /// Kind of kernel object that an entry of this node describes (native models only).
     pub object: Option<SmolStr>,
-    /// An entry means nothing without at least one of these leaves of it (native models only).
+    /// Leaves of which an entry needs at least one (native models only).
     pub one_of: Vec<SmolStr>,
-    /// Changes without an event to tell of it (counters, clocks): read when asked, never kept.
+    /// Changes without an event (counters, clocks), so the value is read on demand and never cached.
     pub polled: bool,
 }
 
-/// What the schema says of a leaf's or leaf-list's value.
+/// Type and attributes of a leaf's or leaf-list's value.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     pub ty: Arc<Type>,
     pub default: Option<Value>,
     pub mandatory: bool,
     pub units: Option<SmolStr>,
-    /// The leaf that a leafref points to; `ty` is that leaf's type.
+    /// Target of a leafref, whose type is `ty`.
     pub leafref: Option<NodeId>,
     /// `module:name` of the bases of an identityref, or of the identityrefs in a union.
     pub identity_bases: Vec<SmolStr>,
@@ -138,7 +138,7 @@ pub struct Schema {
     modules: Vec<Module>,
 }
 
-/// Why the models that are part of the binary could not be read: a mistake of ours, found by the first test.
+/// Error in the YANG models in the binary, which the first test would find.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load the {origin} models: {reason}")]
 pub struct SchemaError {
@@ -147,7 +147,7 @@ pub struct SchemaError {
 }
 
 impl Origin {
-    /// The origin of a gNMI path; empty is `openconfig`. None when this agent has no such origin.
+    /// Parses the origin of a gNMI path; empty means `openconfig`. `None` for an unknown origin.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "" | "openconfig" => Some(Self::OpenConfig),
@@ -174,7 +174,7 @@ impl Schema {
     /// Compiles the OpenConfig profile.
     ///
     /// # Errors
-    /// When the YANG text in the binary is broken.
+    /// When the YANG text in the binary is invalid.
     pub fn openconfig() -> Result<Self, SchemaError> {
         compile::compile(Origin::OpenConfig, OPENCONFIG_MODULES)
     }
@@ -182,12 +182,12 @@ impl Schema {
     /// Compiles the native model.
     ///
     /// # Errors
-    /// When the YANG text in the binary is broken.
+    /// When the YANG text in the binary is invalid.
     pub fn native() -> Result<Self, SchemaError> {
         compile::compile(Origin::Native, NATIVE_MODULES)
     }
 
-    /// Other modules than ours, for tests.
+    /// Compiles other modules, for tests.
     #[cfg(test)]
     pub(crate) fn from_text(modules: compile::Sources) -> Result<Self, SchemaError> {
         compile::compile(Origin::Native, modules)
@@ -206,9 +206,9 @@ impl Schema {
         &self.modules[usize::from(id.0)]
     }
 
-    /// The data node of this name below `parent`; without a module, the first of that name.
+    /// Child of `parent` by name; without a module, the first of that name.
     pub fn child(&self, parent: NodeId, module: Option<&str>, name: &str) -> Option<NodeId> {
-        // A scan: nodes have few children, and telling two names apart takes a word or two.
+        // A linear search suffices: nodes have few children, and names are quick to compare.
         self.node(parent).children.iter().copied().find(|&id| {
             let node = self.node(id);
             node.name == name && module.is_none_or(|module| self.module(node.module).name == module)
@@ -225,7 +225,7 @@ impl Schema {
         })
     }
 
-    /// What is known of a leaf's or leaf-list's value.
+    /// Type and attributes of a leaf's or leaf-list's value.
     ///
     /// # Panics
     /// When the node is a container or list.
@@ -241,7 +241,7 @@ impl Schema {
         &self.nodes[id.0 as usize]
     }
 
-    /// True for a leaf that is a key of the list whose entries it stands in.
+    /// True for a leaf that is a key of its list.
     pub fn is_list_key(&self, leaf: NodeId) -> bool {
         let above = self.node(leaf).parent.map(|parent| &self.node(parent).kind);
         matches!(above, Some(NodeKind::List { keys }) if keys.contains(&leaf))

@@ -1,17 +1,17 @@
-//! Hand-written checks for the commonest patterns: a plain yes saves running the expression.
+//! Hand-written checks for the most common patterns, which avoid running the regular expression.
 //!
-//! A check may say no to texts that its pattern accepts, never yes to others.
+//! A check may reject a text that its pattern matches, but never accept one that it does not match.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 type Check = fn(&str) -> bool;
 
-/// One decimal octet and four of them, as openconfig-inet-types writes them.
+/// Pattern of dotted decimal IPv4 addresses in openconfig-inet-types.
 const OCTETS: &str = r"([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])(\.([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])){3}";
-/// How the IPv6 patterns of openconfig-inet-types begin.
+/// Beginning of the IPv6 patterns in openconfig-inet-types.
 const GROUPS: &str = r"(([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|([0-9a-fA-F]{1,4}:){1,7}:|";
 
-/// The check that goes with a pattern, if there is one.
+/// The check for a pattern, if there is one.
 pub(super) fn quick_check(xsd: &str) -> Option<Check> {
     if xsd == OCTETS {
         return Some(is_ipv4);
@@ -33,7 +33,7 @@ fn is_ipv4_prefix(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, length)| is_ipv4(address) && is_length(length, 32))
 }
 
-/// The patterns know no dotted tail.
+/// Checks an IPv6 address. The patterns do not allow a dotted tail.
 fn is_ipv6(text: &str) -> bool {
     !text.contains('.') && text.parse::<Ipv6Addr>().is_ok()
 }
@@ -42,7 +42,7 @@ fn is_ipv6_prefix(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, length)| is_ipv6(address) && is_length(length, 128))
 }
 
-/// A decimal number up to `most`, without sign or leading zeros.
+/// Checks a decimal number up to `most`, without sign or leading zeros.
 fn is_length(text: &str, most: u8) -> bool {
     let plain = text == "0" || (text.starts_with(|c: char| c.is_ascii_digit() && c != '0'));
     plain && text.parse::<u8>().is_ok_and(|length| length <= most)
@@ -83,7 +83,7 @@ mod tests {
         (text, "(/[0-9]{0,3})?").prop_map(|(text, length)| text + &length)
     }
 
-    /// Each pattern of the profile that has a check, once.
+    /// Patterns of the profile that have a check, without duplicates.
     fn patterns() -> Vec<Pattern> {
         fn collect(ty: &types::Type, into: &mut Vec<Pattern>) {
             match &ty.base {

@@ -1,5 +1,5 @@
-//! What libyang's compiled schema says and its safe interface does not: restrictions of types,
-//! extensions, conditions. Everything is copied out; no pointer leaves this module but as a number.
+//! Parts of libyang's compiled schema that its safe interface lacks: restrictions of types, extensions,
+//! conditions. Everything is copied; no pointer leaves this module, except as a number.
 #![allow(
     unsafe_code,
     reason = "the safe interface of yang5 has no access to ranges, patterns, enums and extensions"
@@ -42,14 +42,14 @@ pub(super) enum RawType {
         lengths: Option<Vec<(u64, u64)>>,
     },
     Enum(Vec<(SmolStr, i32)>),
-    /// `module:name` of each identity that fits.
+    /// Names as `module:name` of the identities that are derived from all bases.
     Identity {
         bases: Vec<SmolStr>,
         fitting: Vec<SmolStr>,
     },
     Bits(Vec<SmolStr>),
     Union(Vec<RawType>),
-    /// Takes what the type takes that it points to.
+    /// The type of the target.
     Leafref(Box<RawType>),
     /// A path to an instance, kept as text.
     Instance,
@@ -77,7 +77,7 @@ pub(super) fn leafref_target(node: &SchemaNode<'_>) -> Option<usize> {
     (!target.is_null()).then_some(target as usize)
 }
 
-/// Identifies a schema node within its context.
+/// Identity of a schema node within its context.
 pub(super) fn address(node: &SchemaNode<'_>) -> usize {
     node.as_raw() as usize
 }
@@ -178,7 +178,7 @@ fn num(raw: *const ffi::lysc_type) -> *const ffi::lysc_type_num {
     raw.cast()
 }
 
-/// An identity fits when it is derived from every base.
+/// Reads an identityref, which takes the identities derived from every base.
 ///
 /// # Safety
 /// The pointers are compiled identities.

@@ -1,14 +1,14 @@
-//! Values as gNMI's PROTO encoding carries them.
+//! Values in gNMI's PROTO encoding.
 
 use super::types::{Base, Type, ValueError, decimal_digits};
 use super::{Node, NodeKind};
 use crate::value::{Scalar, Value, bare_identity};
 
 impl Node {
-    /// Reads the scalar of a leaf, or the list of a leaf-list.
+    /// Parses the scalar of a leaf, or the list of a leaf-list.
     ///
     /// # Errors
-    /// When it is no value of this leaf, or the node is no leaf.
+    /// When the value does not fit the leaf, or the node is not a leaf.
     pub fn parse_scalar(&self, scalar: &Scalar) -> Result<Value, ValueError> {
         let Some(leaf) = &self.leaf else {
             return Err(ValueError("a container or list takes no single value".into()));
@@ -22,10 +22,10 @@ impl Node {
         }
     }
 
-    /// Reads the text of the command line: one value, or those of a leaf-list.
+    /// Parses CLI text: one value, or those of a leaf-list.
     ///
     /// # Errors
-    /// When one is no value of this leaf, or the node is no leaf.
+    /// When a value does not fit the leaf, or the node is not a leaf.
     pub fn parse_texts(&self, texts: &[&str]) -> Result<Value, ValueError> {
         match (&self.leaf, &self.kind, texts) {
             (Some(leaf), NodeKind::LeafList, _) => self.leaf_list(
@@ -38,11 +38,11 @@ impl Node {
 }
 
 impl Type {
-    /// Reads one scalar. Names, addresses and the like are strings; numbers of either sign fit where they are
-    /// in range; the deprecated float and decimal forms are read and never written.
+    /// Parses one scalar. Names, addresses and similar types are strings. Integers may have either signed or
+    /// unsigned form. The deprecated float and decimal forms are accepted and never written.
     ///
     /// # Errors
-    /// When it is no value of this type.
+    /// When the value does not fit this type.
     pub fn parse_scalar(&self, scalar: &Scalar) -> Result<Value, ValueError> {
         match scalar {
             Scalar::Str(text) => self.scalar_text(text),
@@ -76,7 +76,7 @@ impl Type {
         }
     }
 
-    /// An integer for a decimal64; none when this is no such type.
+    /// An integer as a decimal64; `None` for other types.
     fn whole(&self, value: i64) -> Option<Result<Value, ValueError>> {
         matches!(self.base, Base::Decimal { .. }).then(|| self.fraction(&value.to_string()))
     }
@@ -107,8 +107,8 @@ impl Type {
 }
 
 impl Value {
-    /// The value as PROTO carries it: names and texts as strings, identities without their module, decimal64 as
-    /// a double, `empty` as true.
+    /// The value in PROTO encoding: names and texts as strings, identities without their module, decimal64 as a
+    /// double, `empty` as true.
     pub fn to_scalar(&self) -> Scalar {
         match self {
             Self::Bool(value) => Scalar::Bool(*value),

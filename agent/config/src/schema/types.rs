@@ -1,6 +1,6 @@
-//! Types of leaves: what values they take.
+//! Types of leaves, and parsing of their values.
 //!
-//! [`Type::parse_text`] reads keys and command lines, `scalar` gNMI's PROTO values, `crate::json` documents.
+//! [`Type::parse_text`] parses keys and CLI values, `scalar` gNMI's PROTO values, `crate::json` documents.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ use crate::value::{Value, bare_identity};
 #[derive(Clone, Debug)]
 pub struct Type {
     pub base: Base,
-    /// How texts of one meaning are brought into one form.
+    /// Canonical form, for types in which several texts have the same meaning.
     pub canonical: Option<Canonical>,
 }
 
@@ -51,11 +51,11 @@ pub enum Base {
     Enum(Box<[EnumMember]>),
     Identity(Box<[Identity]>),
     Bits(Box<[SmolStr]>),
-    /// Also a leafref, see [`super::Leaf::leafref`]; the first member that takes a text wins.
+    /// Also for a leafref, see [`super::Leaf::leafref`]; the first member that accepts a text is used.
     Union(Box<[Arc<Type>]>),
 }
 
-/// One `pattern` statement; all of a type must match.
+/// One `pattern` statement; a value must match all of its type.
 #[derive(Clone)]
 pub struct Pattern {
     pub xsd: SmolStr,
@@ -70,10 +70,10 @@ pub struct EnumMember {
     pub value: i32,
 }
 
-/// An identity that an identityref takes.
+/// An identity that is valid for an identityref.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// `module:name`.
+    /// Name as `module:name`.
     pub qualified: Name,
 }
 
@@ -81,13 +81,13 @@ pub struct Identity {
 pub enum Canonical {
     /// RFC 5952 for IPv6.
     IpAddress,
-    /// As the address; host bits stay as given.
+    /// RFC 5952 for the address; host bits are kept.
     IpPrefix,
     /// Lower case.
     MacAddress,
 }
 
-/// Why a value does not fit its leaf, in words that follow the leaf's path.
+/// Reason why a value does not fit its leaf; completes the leaf's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError(pub String);
 
@@ -115,7 +115,7 @@ impl Canonical {
         }
     }
 
-    /// The canonical text, or none where the text is no address: a union may hold other things too.
+    /// The canonical text, or `None` when the text is not an address, since a union may have other members.
     fn apply(self, text: &str) -> Option<SmolStr> {
         match self {
             Self::IpAddress => canonical_address(text),
@@ -140,7 +140,8 @@ fn canonical_address(text: &str) -> Option<SmolStr> {
     })
 }
 
-/// RFC 5952, but for its dotted tail after `::ffff:`: OpenConfig's pattern of IPv6 addresses has none.
+/// Formats by RFC 5952, except for its dotted tail after `::ffff:`, which OpenConfig's pattern of IPv6 addresses
+/// does not allow.
 fn ipv6_text(address: Ipv6Addr) -> SmolStr {
     match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] => smol_str::format_smolstr!("::ffff:{high:x}:{low:x}"),
@@ -149,10 +150,10 @@ fn ipv6_text(address: Ipv6Addr) -> SmolStr {
 }
 
 impl Type {
-    /// Reads the text of a key, of a default or of the command line.
+    /// Parses the text of a key, of a default or of a CLI value.
     ///
     /// # Errors
-    /// When the text is no value of this type.
+    /// When the text does not fit this type.
     pub fn parse_text(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
             Base::Bool => match text {
@@ -173,7 +174,7 @@ impl Type {
         }
     }
 
-    /// Reads a text for the types whose values are texts in every encoding.
+    /// Parses a text for types whose values are texts in every encoding.
     pub(crate) fn str(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
             Base::Str { lengths, patterns } => self.string(text, lengths, patterns),
@@ -234,7 +235,7 @@ impl Type {
         }
     }
 
-    /// `digits` count units of the last of the type's fraction digits.
+    /// Makes a decimal64 from `digits`, the value in units of its last fraction digit.
     pub(crate) fn decimal(&self, digits: i64) -> Result<Value, ValueError> {
         match &self.base {
             Base::Decimal { scale, ranges } if within(ranges, digits) => {
@@ -287,7 +288,7 @@ impl Type {
         self.canonical.and_then(|form| form.apply(&text)).unwrap_or(text)
     }
 
-    /// With its module, or without where only one identity of that name fits.
+    /// Looks up an identity by name. The module may be omitted when only one valid identity has the name.
     fn identity(&self, text: &str, known: &[Identity]) -> Result<Value, ValueError> {
         let qualified = text.contains(':');
         let name = |i: &&Identity| {
@@ -307,7 +308,7 @@ impl Type {
         let Base::Bits(known) = &self.base else { return Err(self.misfit(text)) };
         let given: Vec<&str> = text.split_ascii_whitespace().take(known.len() + 1).collect();
         let is_known = |name: &&str| known.iter().any(|it| it == name);
-        // More than there are: one at least is there twice, or none of these.
+        // More bits than exist: at least one is unknown or repeated.
         if given.len() > known.len()
             || !given.iter().all(is_known)
             || first_repeated(&given).is_some()
@@ -317,7 +318,7 @@ impl Type {
         Ok(Value::Bits(known.iter().filter(|k| given.contains(&k.as_str())).cloned().collect()))
     }
 
-    /// True for the integers and decimals that RFC 7951 writes as strings.
+    /// True for 64-bit integers and decimals, which RFC 7951 encodes as strings.
     pub(crate) fn is_wide(&self, value: &Value) -> bool {
         match (&self.base, value) {
             (Base::Int { bits, .. }, Value::Int(_)) | (Base::Uint { bits, .. }, Value::Uint(_)) => {
@@ -356,12 +357,12 @@ impl Pattern {
     }
 }
 
-/// Long texts are cut short in messages.
+/// A quoted text, which is shortened in messages.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Characters of a bad value that a message repeats.
+        /// Characters of an invalid value that a message quotes.
         const SHOWN: usize = 80;
         match self.0.char_indices().nth(SHOWN) {
             Some((cut, _)) => write!(f, "{}...", &self.0[..cut]),
@@ -374,7 +375,7 @@ fn within<T: PartialOrd + Copy>(ranges: &[(T, T)], value: T) -> bool {
     ranges.iter().any(|(low, high)| *low <= value && value <= *high)
 }
 
-/// RFC 7950 9.2.1: a sign may stand there, even a minus before zero.
+/// Parses an unsigned integer, which may have a sign, even a minus before zero (RFC 7950 9.2.1).
 fn unsigned(text: &str) -> Option<u64> {
     match text.strip_prefix('-') {
         Some(zeros) => (!zeros.is_empty() && zeros.bytes().all(|b| b == b'0')).then_some(0),
@@ -389,7 +390,7 @@ fn is_yang_char(c: char) -> bool {
     (c >= ' ' && !noncharacter) || matches!(c, '\t' | '\n' | '\r')
 }
 
-/// `text` in units of `10^-scale`; none when it is no decimal, or has more digits than fit.
+/// `text` in units of `10^-scale`; `None` when it is not a decimal, or has too many digits.
 pub(crate) fn decimal_digits(text: &str, scale: u8) -> Option<i64> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -407,7 +408,7 @@ pub(crate) fn decimal_digits(text: &str, scale: u8) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// Names the type as a message does: `a uint16 within 68..65535`.
+/// Describes the type for messages: `a uint16 within 68..65535`.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.base {
@@ -464,7 +465,7 @@ struct Names<I>(I);
 
 impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Names that a message lists before it says that there are more.
+        /// Names that a message lists before it abbreviates.
         const SHOWN: usize = 12;
         for (i, name) in self.0.clone().take(SHOWN).enumerate() {
             write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;

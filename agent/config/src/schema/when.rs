@@ -1,4 +1,4 @@
-//! `when` conditions, as far as our models have them: a path compared with constants.
+//! Conditions (`when`) in the form that our models use: a path compared with constants.
 
 use super::types::Base;
 use super::{Node, NodeId, NodeKind, Schema};
@@ -8,31 +8,31 @@ use crate::value::{Value, bare_identity};
 #[derive(Clone, Debug, PartialEq)]
 pub struct When {
     pub xpath: String,
-    /// Understood form; none means that the condition is not one we can read, and is taken as true.
+    /// Parsed form; `None` for an unsupported expression, which counts as true.
     pub test: Option<Test>,
 }
 
-/// True when the leaf `up` levels above the node and then down `down` has one of `values`.
+/// True when a leaf has one of `values`. The leaf is found by going `up` levels from the node, then along `down`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
     /// Levels to climb from the node that has the condition.
     pub up: usize,
-    /// The way down from there; the last one is the leaf compared.
+    /// Path down from there; the last node is the leaf.
     pub down: Vec<NodeId>,
     pub values: Vec<Value>,
 }
 
 impl When {
-    /// Reads the expression, for a condition that stands on `node` or on the augment that brought it.
+    /// Parses the expression of a condition on `node` itself, or on the augment that defines it.
     pub(super) fn compile(mut self, schema: &Schema, node: &Node) -> Self {
-        // An augment's condition is evaluated at its target, the parent of the node.
+        // The condition of an augment is evaluated at its target, the parent of the node.
         self.test = parse(schema, node.id, 0, &self.xpath)
             .or_else(|| node.parent.and_then(|parent| parse(schema, parent, 1, &self.xpath)));
         self
     }
 }
 
-/// `path = 'value' or path = 'value' ...`, all of the same path.
+/// Parses `path = 'value' or path = 'value' ...`, where all paths are equal.
 fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<Test> {
     let mut test: Option<Test> = None;
     for term in xpath.split(" or ") {
@@ -65,7 +65,8 @@ fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<
     test
 }
 
-/// Prefixes of identities in conditions are those of the writing module; names suffice to tell them apart.
+/// Parses a constant. Prefixes of identities in conditions belong to the module that has the condition; the names
+/// alone are unambiguous.
 fn constant(schema: &Schema, leaf: NodeId, literal: &str) -> Option<Value> {
     let ty = &schema.leaf(leaf).ty;
     match &ty.base {

@@ -1,8 +1,8 @@
-//! Regular expressions of XML Schema, which YANG uses, in the syntax of the `regex` crate.
+//! Conversion of XML Schema regular expressions, which YANG uses, to the syntax of the `regex` crate.
 
 use regex::Regex;
 
-/// Compiles a YANG `pattern`: it is anchored, and `^` and `$` are ordinary characters.
+/// Compiles a YANG `pattern`, which is implicitly anchored, and in which `^` and `$` are ordinary characters.
 pub(super) fn compile(xsd: &str) -> Result<Regex, regex::Error> {
     Regex::new(&format!(r"\A(?:{})\z", translate(xsd)))
 }
@@ -32,7 +32,7 @@ fn translate(xsd: &str) -> String {
                 in_class = false;
                 out.push(']');
             }
-            // Operators of `regex` inside classes, plain characters in XSD.
+            // Operators within classes of `regex`, plain characters in XSD.
             '[' | '&' | '~' if in_class => out.extend(['\\', c]),
             '^' | '$' if !in_class => out.extend(['\\', c]),
             '.' if !in_class => out.push_str(r"[^\n\r]"),

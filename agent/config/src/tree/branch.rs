@@ -1,4 +1,4 @@
-//! One container, list entry or root, with what stands in it.
+//! Branches: a container, list entry or root with its children.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::instance::{Keys, Step};
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::value::Value;
 
-/// Containers and lists that a new entry has room for beside its keys: it is made to be filled, and few get more.
+/// Capacity for containers and lists of a new entry in addition to its keys; few have more.
 const INNER: usize = 2;
 
-/// The inside of a container, of a list entry, or of the whole tree.
+/// Content of a container, of a list entry, or of the whole tree.
 #[derive(Clone, Debug)]
 pub struct Branch<M> {
-    /// Ascending by node.
+    /// Children, ascending by node.
     children: Vec<(NodeId, Child<M>)>,
-    /// This entry or presence container was itself supplied: it stays when it is empty.
+    /// True for an entry or presence container that was itself supplied, and thus stays when it is empty.
     pub given: bool,
 }
 
@@ -79,18 +79,17 @@ impl<M> Child<M> {
 }
 
 impl<M> Branch<M> {
-    /// A branch for `children` that will come in any order; [`Branch::put`] is fastest when they
-    /// come in schema order.
+    /// Makes a branch for `children`, to be added in any order; [`Branch::put`] is fastest in schema order.
     pub fn with_capacity(children: usize) -> Self {
         Self { children: Vec::with_capacity(children), given: false }
     }
 
-    /// In schema order.
+    /// Children in schema order.
     pub fn children(&self) -> &[(NodeId, Child<M>)] {
         &self.children
     }
 
-    /// Nothing in it, and not itself given.
+    /// True without children, unless the branch was itself supplied.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && !self.given
     }
@@ -124,7 +123,7 @@ impl<M> Branch<M> {
         }
     }
 
-    /// Puts a child in its place, and returns what stood there.
+    /// Adds or replaces a child, and returns the replaced one.
     pub fn put(&mut self, node: NodeId, child: Child<M>) -> Option<Child<M>> {
         if self.children.last().is_none_or(|(last, _)| *last < node) {
             self.grow();
@@ -155,7 +154,7 @@ impl<M> Branch<M> {
         Some(&mut self.children[at].1)
     }
 
-    /// The list at `node`, made when absent.
+    /// The list at `node`, created when absent.
     pub fn list_mut(&mut self, node: NodeId) -> &mut List<M> {
         let at = self.slot(
             node,
@@ -168,8 +167,8 @@ impl<M> Branch<M> {
         }
     }
 
-    /// Most branches have one, two or three children, and there are hundreds of thousands of
-    /// them: a vector's own first four places would double what a tree takes.
+    /// Grows one by one. Most branches have one, two or three children, and there are hundreds of thousands of
+    /// them: the initial capacity of a vector, four, would double the memory of a tree.
     fn grow(&mut self) {
         let room = self.children.capacity();
         if self.children.len() == room {
@@ -177,14 +176,14 @@ impl<M> Branch<M> {
         }
     }
 
-    /// Makes room for so many children, in a branch that has none yet.
+    /// Reserves capacity for this number of children in an empty branch.
     pub fn expect(&mut self, children: usize) {
         if self.children.capacity() == 0 {
             self.children.reserve_exact(children);
         }
     }
 
-    /// Gives back the room that was not needed.
+    /// Releases unused capacity.
     pub fn fit(&mut self) {
         self.children.shrink_to_fit();
     }
@@ -198,7 +197,7 @@ impl<M> Branch<M> {
         self.children.binary_search_by_key(&node, |(node, _)| *node)
     }
 
-    /// Where `node` stands, after `make` when there is none of the `right` shape.
+    /// Index of `node`, created by `make` when absent or not of the `right` shape.
     fn slot(
         &mut self,
         node: NodeId,
@@ -221,7 +220,7 @@ impl<M> Branch<M> {
 }
 
 impl<M: Clone> Branch<M> {
-    /// The container at `node`, made when absent, copied when shared.
+    /// The container at `node`, created when absent, copied when shared.
     pub fn container_mut(&mut self, node: NodeId) -> &mut Branch<M> {
         let at = self.slot(
             node,
@@ -234,7 +233,7 @@ impl<M: Clone> Branch<M> {
         }
     }
 
-    /// The entry with `keys`, made with its key leaves when absent, copied when shared.
+    /// The entry with `keys`, created with its key leaves when absent, copied when shared.
     pub fn entry_mut(
         &mut self,
         schema: &Schema,
@@ -245,7 +244,7 @@ impl<M: Clone> Branch<M> {
         self.list_mut(node).entry_mut(keys, || Self::of_keys(schema, node, keys, meta))
     }
 
-    /// The branch at the end of `steps`, made as far as it is absent.
+    /// The branch at the end of `steps`, created where absent.
     pub fn descend_mut(&mut self, schema: &Schema, steps: &[Step], meta: &M) -> &mut Branch<M> {
         steps.iter().fold(self, |branch, step| match &step.keys {
             None => branch.container_mut(step.node),
@@ -253,7 +252,7 @@ impl<M: Clone> Branch<M> {
         })
     }
 
-    /// A new entry of list `node`: its key leaves and nothing else.
+    /// A new entry of list `node` with its key leaves only.
     pub fn of_keys(schema: &Schema, node: NodeId, keys: &Keys, meta: &M) -> Self {
         let it = schema.node(node);
         let NodeKind::List { keys: leaves } = &it.kind else { return Self::default() };
@@ -268,7 +267,7 @@ impl<M: Clone> Branch<M> {
         entry
     }
 
-    /// Removes what is at `steps` (which exists) and prunes, see [`Tree::remove`](super::Tree::remove).
+    /// Removes the node at `steps`, which exists, and prunes, see [`Tree::remove`](super::Tree::remove).
     pub(crate) fn remove_at(&mut self, schema: &Schema, steps: &[Step]) {
         let Some((step, rest)) = steps.split_first() else { return };
         let gone = match (self.child_mut(step.node), &step.keys) {
@@ -296,7 +295,7 @@ impl<M: Clone> Branch<M> {
         }
     }
 
-    /// True when this entry says nothing but its keys.
+    /// True when this entry has no content but its keys.
     pub fn has_only_keys(&self, schema: &Schema) -> bool {
         self.children.iter().all(|(node, child)| match child {
             Child::Leaf(_) => is_key(schema, *node),

@@ -1,4 +1,4 @@
-//! In what two trees differ, without a look at what they share.
+//! Difference of two trees, skipping the memory that they share.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use super::{Branch, Child, Found, Leaf, List};
 use crate::instance::{InstancePath, Step};
 use crate::schema::NodeId;
 
-/// One difference, at the path that comes with it.
+/// One difference; its path is passed along.
 #[derive(Debug)]
 pub enum Change<'a, M> {
-    /// A leaf, container or entry that was not there. Its inside is not told of again.
+    /// A new leaf, container or entry. Its content is not reported separately.
     Added(Found<'a, M>),
-    /// A leaf, container or entry that is gone, with all that was in it.
+    /// A removed leaf, container or entry, with all of its content.
     Removed(Found<'a, M>),
-    /// A leaf that is there in both, with another value or meta.
+    /// A leaf of both trees with a different value or meta.
     Leaf { old: &'a Leaf<M>, new: &'a Leaf<M> },
-    /// An entry or container that is there in both, and was given in one of them only.
+    /// An entry or container of both trees that was supplied as such in one of them only; true if in the new one.
     Given(bool),
 }
 
-/// The children of two branches, those of the same node side by side, in schema order.
+/// Pairs of the children of two branches with the same node, in schema order.
 pub(crate) fn beside<'b, M>(
     old: Option<&'b Branch<M>>,
     new: Option<&'b Branch<M>>,
@@ -41,7 +41,8 @@ pub(crate) fn beside<'b, M>(
     })
 }
 
-/// How many list entries a tree has gained and lost, in this order. Costs what the two do not share.
+/// Number of list entries that a tree has gained and lost, in this order. The cost depends on the memory that the
+/// trees do not share.
 pub(super) fn entries<M>(old: &Arc<Branch<M>>, new: &Arc<Branch<M>>) -> (usize, usize) {
     let mut count = EntryCount::default();
     count.branches(Some(old), Some(new));

@@ -1,4 +1,4 @@
-//! The entries of one list, by key.
+//! Lists: entries by key.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use imbl::ordmap::DiffItem;
 use super::Branch;
 use crate::instance::Keys;
 
-/// Up to so many entries are kept in a plain vector. One node of the persistent map takes the
-/// room of sixteen entries: 100 000 routes with one next hop each would fill it with air.
+/// Most entries that are kept in a plain vector. One node of the persistent map takes the memory of sixteen
+/// entries, most of it unused for 100 000 routes with one next hop each.
 const FEW: usize = 8;
 
-/// Entries ascending by key. Clones share; a diff skips what is shared.
+/// Entries ascending by key. Clones share memory; a diff skips shared entries.
 #[derive(Clone, Debug)]
 pub struct List<M>(Entries<M>);
 
 #[derive(Clone, Debug)]
 enum Entries<M> {
     Few(Vec<(Keys, Shared<M>)>),
-    /// Boxed, as long lists are few, and every child of every branch would be as large as one.
+    /// Boxed, because long lists are few, and the size of this variant would be that of every child of a branch.
     Many(Box<OrdMap<Keys, Shared<M>>>),
 }
 
-/// An entry as the map's diff sees it: the same when it is the same memory.
+/// An entry for the map's diff, which compares entries by address.
 #[derive(Debug)]
 struct Shared<M>(Arc<Branch<M>>);
 
@@ -40,7 +40,7 @@ impl<M> PartialEq for Shared<M> {
     }
 }
 
-/// One key at which two lists differ, or may differ: the entries are not the same memory.
+/// A key for which two lists differ, or may differ: their entries are not the same memory.
 #[derive(Debug)]
 pub struct Difference<'a, M> {
     pub keys: &'a Keys,
@@ -81,7 +81,7 @@ impl<M> List<M> {
         }
     }
 
-    /// Ascending by key.
+    /// Entries ascending by key.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (&Keys, &Arc<Branch<M>>)> + '_> {
         match &self.0 {
             Entries::Few(few) => Box::new(few.iter().map(|(keys, entry)| (keys, &entry.0))),
@@ -97,7 +97,7 @@ impl<M> List<M> {
             Entries::Few(few) => match find(few, &keys) {
                 Ok(at) => Some(std::mem::replace(&mut few[at].1, entry).0),
                 Err(at) => {
-                    // Most lists of few have one: a vector would make room for four.
+                    // Most short lists have one entry, while a vector would reserve four.
                     if few.len() == few.capacity() {
                         few.reserve_exact(few.len().max(1));
                     }
@@ -116,7 +116,7 @@ impl<M> List<M> {
         }
     }
 
-    /// True when both are known to share every entry, without a look into the entries.
+    /// True when both lists certainly share every entry. Entries are not compared.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Entries::Few(one), Entries::Few(other)) => one == other,
@@ -125,8 +125,8 @@ impl<M> List<M> {
         }
     }
 
-    /// The entries that are not one and the same in both, ascending by key. What the lists share
-    /// is skipped, whole nodes at a time.
+    /// Entries that are not the same memory in both lists, ascending by key. Shared parts are skipped, whole nodes
+    /// of the map at a time.
     pub fn differences<'a>(
         old: &'a Self,
         new: &'a Self,
@@ -137,12 +137,12 @@ impl<M> List<M> {
         }
     }
 
-    /// So many entries differ at least.
+    /// Lower bound of the number of entries that differ.
     pub fn differ_by(old: &Self, new: &Self) -> usize {
         old.len().abs_diff(new.len())
     }
 
-    /// Leaves the vector for the map before the vector would get long.
+    /// Switches from the vector to the map when the vector is full.
     fn grow(&mut self) {
         if let Entries::Few(few) = &mut self.0
             && few.len() >= FEW
@@ -153,7 +153,7 @@ impl<M> List<M> {
 }
 
 impl<M: Clone> List<M> {
-    /// The entry with `keys`, from `make` when absent, copied when shared.
+    /// The entry with `keys`, created by `make` when absent, copied when shared.
     pub fn entry_mut(&mut self, keys: &Keys, make: impl FnOnce() -> Branch<M>) -> &mut Branch<M> {
         if self.get(keys).is_none() {
             self.put(keys.clone(), Arc::new(make()));
@@ -165,8 +165,8 @@ impl<M: Clone> List<M> {
         Arc::make_mut(&mut entry.expect("the entry was there or was just put there").0)
     }
 
-    /// Does something in the entry with `keys`, from `make` when absent, copied when shared. In a long list an entry
-    /// that is there is searched for once, and not twice as for [`List::entry_mut`].
+    /// Runs a function on the entry with `keys`, created by `make` when absent, copied when shared. In a long list
+    /// this searches an existing entry once, where [`List::entry_mut`] searches twice.
     pub fn in_entry<R>(
         &mut self,
         keys: &Keys,
@@ -208,7 +208,7 @@ fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, Shared<M>>) -> Difference<'a, 
     }
 }
 
-/// For lists of which one at least is short.
+/// Differences for lists of which at least one is short.
 fn merged<'a, M>(
     old: &'a List<M>,
     new: &'a List<M>,

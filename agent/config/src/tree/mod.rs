@@ -1,13 +1,12 @@
-//! Persistent trees of typed leaves: layers, the effective configuration, what is published.
+//! Persistent trees of typed leaves, for layers, the effective configuration and published state.
 //!
-//! A clone costs nothing and shares everything; an edit copies the way from the root to what it
-//! touches, and nothing when no one else holds the tree. [`Tree::diff`] skips what two trees
-//! share, so that the work after a change is in proportion to the change.
+//! A clone is free and shares all memory; an edit copies the nodes from the root to the edited one, unless the
+//! tree is not shared. [`Tree::diff`] skips the memory that two trees share, so the work after a change is
+//! proportional to the change.
 //!
-//! What a leaf carries beside its value is the tree's parameter: a mark in a layer, the
-//! provenance in the effective tree, a time stamp in a revision. Children stand in the order of
-//! their [`NodeId`], which is schema order; the entries of a list in the order of their keys.
-//! Key leaves are leaves of their entry like all others.
+//! The metadata of a leaf is a type parameter: a mark in a layer, the provenance in the effective tree, a time
+//! stamp in a revision. Children are in the order of their [`NodeId`], which is schema order; entries of a list in
+//! the order of their keys. Key leaves are leaves of their entry like all others.
 
 mod branch;
 mod diff;
@@ -34,13 +33,13 @@ pub struct Tree<M: Eq> {
     root: Arc<Branch<M>>,
 }
 
-/// What stands at a path.
+/// The node at a path.
 #[derive(Debug)]
 pub enum Found<'a, M> {
     Leaf(&'a Leaf<M>),
     /// A container, a list entry or the root.
     Branch(&'a Arc<Branch<M>>),
-    /// All entries of a list: its path had no keys.
+    /// All entries of a list, for a path without keys.
     List(&'a List<M>),
 }
 
@@ -71,7 +70,7 @@ impl<M: Clone + Eq> Tree<M> {
         &self.root
     }
 
-    /// Copies the root when it is shared.
+    /// The root for editing, copied when shared.
     pub fn root_mut(&mut self) -> &mut Branch<M> {
         Arc::make_mut(&mut self.root)
     }
@@ -80,7 +79,7 @@ impl<M: Clone + Eq> Tree<M> {
         self.root.is_empty()
     }
 
-    /// True when both are one and the same tree in memory: a fast, sufficient sign of equality.
+    /// True when both are the same tree in memory: fast, and sufficient for equality.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.root, &other.root)
     }
@@ -103,22 +102,22 @@ impl<M: Clone + Eq> Tree<M> {
         }
     }
 
-    /// Sets one leaf. Containers and entries on the way are made, entries with their key leaves,
-    /// which carry the same meta.
+    /// Sets one leaf. Missing containers and entries on the way are created, entries with their key leaves, which
+    /// get the same meta.
     pub fn set_leaf(&mut self, schema: &Schema, path: &InstancePath, leaf: Leaf<M>) {
         let Some((last, above)) = path.0.split_last() else { return };
         self.branch_mut(schema, above, &leaf.meta).put(last.node, Child::Leaf(leaf));
     }
 
-    /// The branch at `path`, made when absent as [`Tree::set_leaf`] does.
+    /// The branch at `path`, created when absent as by [`Tree::set_leaf`].
     pub fn branch_mut(&mut self, schema: &Schema, path: &[Step], meta: &M) -> &mut Branch<M> {
         Arc::make_mut(&mut self.root).descend_mut(schema, path, meta)
     }
 
-    /// Puts a whole subtree at `path`, in place of what is there.
+    /// Replaces the subtree at `path`.
     ///
-    /// A [`Child::Container`] at a path that ends in an entry becomes that entry; its key leaves
-    /// are the caller's. A container put at the root becomes the root.
+    /// A [`Child::Container`] at the path of an entry becomes that entry; the caller supplies its key leaves. A
+    /// container at the root becomes the root.
     pub fn put(&mut self, schema: &Schema, path: &InstancePath, child: Child<M>, meta: &M) {
         match (path.0.split_last(), child) {
             (None, Child::Container(root)) => self.root = root,
@@ -137,9 +136,8 @@ impl<M: Clone + Eq> Tree<M> {
         }
     }
 
-    /// Removes what stands at `path`, then what that leaves behind without content: containers
-    /// with nothing in them, and entries with nothing but keys, unless they were given as such.
-    /// False when there was nothing.
+    /// Removes the node at `path`, then its ancestors without content: empty containers, and entries with nothing
+    /// but keys, unless they were created as such. False when the node did not exist.
     pub fn remove(&mut self, schema: &Schema, path: &InstancePath) -> bool {
         if self.get(path).is_none() {
             return false;
@@ -152,19 +150,19 @@ impl<M: Clone + Eq> Tree<M> {
         true
     }
 
-    /// Every leaf, in schema order.
+    /// Visits every leaf, in schema order.
     pub fn walk(&self, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
         Found::Branch(&self.root).walk(&mut InstancePath::root(), visit);
     }
 
-    /// What `pattern` names here, in schema order: each with its concrete path.
+    /// Nodes that match `pattern`, in schema order, with their concrete paths.
     pub fn select(&self, pattern: &Pattern) -> Vec<(InstancePath, Found<'_, M>)> {
         let mut found = Vec::new();
         let _all_of_it = self.select_into(pattern, &mut found);
         found
     }
 
-    /// Tells `out` what `pattern` names here, in schema order, for as long as it wants to hear.
+    /// Passes the nodes that match `pattern` to `out`, in schema order, until it stops the search.
     pub fn select_into<'a>(
         &'a self,
         pattern: &Pattern,
@@ -173,19 +171,20 @@ impl<M: Clone + Eq> Tree<M> {
         select::select(Found::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
 
-    /// How many list entries `new` has that `old` lacks, and the other way round. Costs what the two do not share.
+    /// Number of list entries that `new` has and `old` lacks, and the reverse. The cost depends on the memory that
+    /// the trees do not share.
     pub fn entries_changed(old: &Self, new: &Self) -> (usize, usize) {
         diff::entries(&old.root, &new.root)
     }
 
-    /// Tells `visit` of everything in which `new` differs from `old`, in schema order.
+    /// Passes every difference between `old` and `new` to `visit`, in schema order.
     pub fn diff(old: &Self, new: &Self, visit: &mut dyn FnMut(&InstancePath, Change<'_, M>)) {
         diff::branches(&old.root, &new.root, &mut InstancePath::root(), visit);
     }
 }
 
 impl<'a, M> Found<'a, M> {
-    /// What stands at `steps` below this.
+    /// The node at `steps` below this one.
     pub fn get(self, steps: &[Step]) -> Option<Found<'a, M>> {
         let Some((step, rest)) = steps.split_first() else { return Some(self) };
         let Found::Branch(branch) = self else { return None };
@@ -199,7 +198,8 @@ impl<'a, M> Found<'a, M> {
         next.get(rest)
     }
 
-    /// Every leaf of this, in schema order. `path` is where this stands; it is left as it was.
+    /// Visits every leaf below this node, in schema order. `path` is the path of this node, and unchanged
+    /// afterwards.
     pub fn walk(self, path: &mut InstancePath, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
         match self {
             Found::Leaf(leaf) => visit(path, leaf),
@@ -233,8 +233,8 @@ impl<'a, M> From<&'a Child<M>> for Found<'a, M> {
     }
 }
 
-/// True for a list's key leaf, and for its OpenConfig twin in the entry's `config` container:
-/// neither says more than that the entry exists.
+/// True for a key leaf of a list, and for its OpenConfig copy in the entry's `config` container. Neither has
+/// information beyond the existence of the entry.
 pub fn is_key(schema: &Schema, leaf: NodeId) -> bool {
     let node = schema.node(leaf);
     let Some(parent) = node.parent.map(|parent| schema.node(parent)) else { return false };

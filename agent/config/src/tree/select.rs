@@ -1,4 +1,4 @@
-//! What a pattern names in a tree.
+//! Search for the nodes of a tree that match a pattern.
 
 use std::ops::ControlFlow;
 
@@ -6,15 +6,15 @@ use super::{Child, Found};
 use crate::instance::{InstancePath, Step};
 use crate::resolve::{KeyPattern, PatternStep};
 
-/// Is told of what a pattern names, and of the work to find it. Either can end the search.
+/// Receives the matches of a pattern, and the steps of the search. Either method can end the search.
 pub trait Selecting<'a, M> {
-    /// A child or an entry is looked at.
+    /// Called for each child or entry that is visited.
     fn look(&mut self) -> ControlFlow<()>;
 
     fn found(&mut self, path: &InstancePath, found: Found<'a, M>) -> ControlFlow<()>;
 }
 
-/// Collects all that is named.
+/// Collects all matches.
 impl<'a, M> Selecting<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
     fn look(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -26,7 +26,7 @@ impl<'a, M> Selecting<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
     }
 }
 
-/// Tells of all that `steps` name below `found`, in schema order.
+/// Passes all matches of `steps` below `found` to `out`, in schema order.
 pub(super) fn select<'a, M>(
     found: Found<'a, M>,
     steps: &[PatternStep],

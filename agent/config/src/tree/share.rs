@@ -1,7 +1,7 @@
-//! A tree that was made anew, on the memory of the one before as far as both say the same.
+//! Restoring of shared memory after a tree was rebuilt.
 //!
-//! A request may repeat a whole configuration of which nothing changed. Everything after the edit
-//! costs what differs in memory, so what is equal must be the same memory again.
+//! A request may repeat a whole configuration without changing anything. The cost of all later steps depends on
+//! the memory that differs, so equal parts must be the same memory again.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{Branch, Child, List, Tree};
 use crate::instance::Keys;
 
 impl<M: Clone + Eq> Tree<M> {
-    /// This tree, with the memory of `old` wherever the two are equal, marks included. Costs what
-    /// the two do not share already.
+    /// This tree with the memory of `old` wherever the two are equal, including marks. The cost depends on the
+    /// memory that they do not share yet.
     #[must_use]
     pub fn sharing(self, old: &Self) -> Self {
         Self { root: branch(&old.root, self.root) }
