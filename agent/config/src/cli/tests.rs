@@ -1,4 +1,4 @@
-//! Rows of texts and what they say; random trees that are printed and read back.
+//! Tables of texts with their statements, and random trees that are printed and parsed again.
 
 mod random;
 mod reading;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use super::*;
 use crate::Schema;
 
-/// A model with all that the native one has not: several keys, presence, leaf-lists, odd names.
+/// A model with features that the native one lacks: several keys, presence, leaf-lists, odd names.
 const ODD: &str = r#"
 module odd {
   yang-version 1.1;

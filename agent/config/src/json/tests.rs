@@ -1,4 +1,4 @@
-//! Rows: a target, a document, and what becomes of it.
+//! Tables of a target, a document and the result.
 
 use super::*;
 use crate::path::Path;

@@ -1,4 +1,4 @@
-//! What boot holds, what of it clients may name, and the way back.
+//! The boot configuration: reserved items, operations that may name them, and its removal.
 
 use super::*;
 use crate::boot::Seeds;
@@ -24,7 +24,8 @@ fn hostname(configuration: &Configuration) -> Vec<String> {
     below(&lines_effective(configuration), "/system/hostname=")
 }
 
-/// The outcome of a request where boot holds `mgmt0` and the host name: nothing for one that is done.
+/// Checks the errors of a request on a box whose boot configuration holds `mgmt0` and the host name; empty on
+/// success.
 #[track_caller]
 fn check_reserved(request: &str, want: &[&str]) {
     let before = booted();
@@ -87,7 +88,7 @@ fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
         ("delete /interfaces/interface[name=*]", vec![]),
         ("delete /interfaces/interface[name=mgmt0]/config", vec![]),
         (r#"replace / {"openconfig-system:system":{"config":{"motd-banner":"hi"}}}"#, vec![]),
-        // The entry's own leaves are boot's, the lists in it and other entries are not.
+        // The entry's own leaves are reserved, its lists and other entries are not.
         (
             r#"update native:/interfaces/interface[name=mgmt0]/ipv4/address[ip=192.0.2.9] {"prefix-length":24}"#,
             vec![],
@@ -109,7 +110,7 @@ fn a_switched_off_owner_gives_its_items_back() {
     assert_eq!(hostname(&mine), ["mine"]);
     let on = mine.switched(Service::Bootz, true);
     assert_eq!(hostname(&on), ["boot"]);
-    // Sent back as it is held it changes nothing, so it passes.
+    // Items that are sent back unchanged pass.
     then(&on, CLIENT);
     let gone = on.booted(None).unwrap();
     assert_eq!(hostname(&gone), ["mine"]);
@@ -214,7 +215,7 @@ fn what_is_tried_goes_unless_it_is_confirmed() {
     }
     let back = tried.boot_changed(&BootChange::GoBack).unwrap();
     assert_eq!(back.layers(), first.layers());
-    // A restart in between is the same, whatever the database had.
+    // A restart makes no difference, whatever the database held.
     let rows = layer_rows_diff(models(), &Layers::new(), tried.layers());
     let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
     let (layers, unknown) = Layers::from_rows(models(), rows).unwrap();
@@ -333,7 +334,7 @@ fn a_boot_text_may_say_what_is_not_to_be() {
     let (layers, _) = Layers::from_rows(models(), rows).unwrap();
     let again = Configuration::new(models().clone(), layers);
     assert_eq!(lines_effective(&again), lines_effective(&both));
-    // What is to be absent is reserved as well; what lies beside it is not.
+    // Items that are to be absent are reserved as well; their siblings are not.
     for (request, done) in [
         (r#"update /interfaces/interface[name=eth9]/config/enabled true"#, false),
         ("delete /interfaces/interface[name=eth9]", false),
@@ -399,7 +400,7 @@ fn text_of_the_command_line_is_read_line_by_line_for_what_is_reserved() {
         assert!(matches!(first.cause, Cause::Reserved { owner: Service::Bootz, .. }), "{errors}");
         assert!(errors.to_string().contains(named), "{errors}");
     }
-    // Nothing of boot's goes with a text that leaves it out.
+    // Deleting by omission from a text does not affect boot items.
     assert_eq!(
         free.layers().tree(LayerKey::BOOT_NATIVE),
         before.layers().tree(LayerKey::BOOT_NATIVE)

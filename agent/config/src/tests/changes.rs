@@ -1,4 +1,4 @@
-//! Which objects a request is about, and how much work it takes to find out.
+//! Objects that a request affects, and the work to find them.
 
 use super::*;
 

@@ -5,7 +5,7 @@ use crate::limits::{EXCERPT, LEAF_LIST_ENTRIES, LIST_ENTRIES, Limit, WILDCARD_DE
 
 const SEARCH: &str = "/system/dns/config/search";
 
-/// The last of `requests` is refused for this limit, at this path; the others succeed.
+/// Checks that the last of `requests` is refused for this limit at this path, and that the others succeed.
 #[track_caller]
 fn check_over(limit: &'static Limit, requests: &[&str], operation: Operation, path: &str) {
     let (last, first) = requests.split_last().unwrap();
@@ -17,7 +17,7 @@ fn check_over(limit: &'static Limit, requests: &[&str], operation: Operation, pa
     assert!(text.contains(limit.name) && text.contains(&limit.figure.to_string()), "{text}");
 }
 
-/// So many domains from a number on, each written by `each`, with `between` in between.
+/// CLI lines for `count` domains from a number on, formatted by `each`, separated by `between`.
 fn domains(from: usize, count: usize, between: &str, each: impl Fn(String) -> String) -> String {
     (from..from + count).map(|at| each(format!("d{at}"))).collect::<Vec<_>>().join(between)
 }
@@ -40,7 +40,7 @@ fn a_leaf_list_has_no_more_entries_than_the_limit() {
         (vec![format!("replace {SEARCH} {}", array(0, MOST + 1))], Operation::Replace(0)),
         (vec![format!("union {SEARCH} {}", array(0, MOST + 1))], Operation::UnionReplace(0)),
         (vec![format!("update {config} {{\"search\":{}}}", array(0, MOST + 1))], update),
-        // Those there and those that are added.
+        // Present entries and additions count together.
         (vec![all.clone(), one_more.clone()], update),
         (vec![all.clone(), format!("update {config} {{\"search\":{}}}", array(MOST, 1))], update),
         (vec![format!("{all}; {one_more}")], Operation::Update(1)),
@@ -48,7 +48,7 @@ fn a_leaf_list_has_no_more_entries_than_the_limit() {
         let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
         check_over(limit, &requests, operation, SEARCH);
     }
-    // As many as there may be, and what is there already again.
+    // The limit is reached, and repeating present entries is fine.
     let full = after(&[&all, &format!("update {SEARCH} {}", array(7, 1))]);
     assert_eq!(lines_view(&full, Origin::OpenConfig).len(), 1);
 }
@@ -93,14 +93,14 @@ fn entries_that_come_one_by_one_are_all_there_in_their_order() {
     let lines = domains(0, SOME, "\n", |it| format!("system search-domain {it}"));
     let want = format!("/system/search-domain={}", domains(0, SOME, " ", |it| it));
     assert_eq!(lines_view(&after(&[&format!("update cli: {lines}")]), Origin::Native), [want]);
-    // A line that takes all of them away takes those before it away.
+    // A line that removes all entries also removes those of earlier lines.
     let lines = "system search-domain a\nsystem search-domain b\nno system search-domain\n\
                  system search-domain c";
     let want = "/system/search-domain=c";
     assert_eq!(lines_view(&after(&[&format!("update cli: {lines}")]), Origin::Native), [want]);
 }
 
-/// So many interfaces from a number on.
+/// A document with `count` interfaces from a number on.
 fn interfaces(from: usize, count: usize) -> String {
     let each = |at| {
         format!(
@@ -139,7 +139,7 @@ const ETH1: &str = "/interfaces/interface[name=d1]";
 
 #[test]
 fn a_payload_over_the_limit_of_entries_is_read_no_further() {
-    // Entries without keys: whoever read one would say so.
+    // Entries without keys, about which a parser would complain.
     let entries = "{},".repeat(LIST_ENTRIES.figure);
     let list = "/interfaces/interface";
     for (request, operation) in [
@@ -151,7 +151,7 @@ fn a_payload_over_the_limit_of_entries_is_read_no_further() {
     ] {
         check_over(&LIST_ENTRIES, &[&request], operation, list);
     }
-    // Several payloads count together, and what comes after them is not read.
+    // Several payloads count together, and later ones are not parsed.
     let progress = Progress::default();
     progress.count_entries(LIST_ENTRIES.figure - 2).unwrap();
     let schema = models().schema(Origin::OpenConfig);

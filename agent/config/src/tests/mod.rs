@@ -1,9 +1,8 @@
-//! What requests do to a configuration: rows of requests, and what is there after them.
+//! Tables of requests, and the resulting configuration.
 //!
 //! A request is text, one operation for each `;`: `update PATH JSON`, `replace PATH JSON`,
-//! `union PATH JSON` for a union_replace, `delete PATH`. A path that starts with `native:` is one of
-//! the native model, `cli:` stands before text of the command line. What comes back is one line for
-//! each leaf, without list keys and their repetitions.
+//! `union PATH JSON` for a union_replace, `delete PATH`. A path that starts with `native:` is one of the native
+//! model, `cli:` precedes CLI text. Results have one line for each leaf, without list keys and their copies.
 
 mod boot;
 mod changes;
@@ -144,7 +143,7 @@ fn check_effective(requests: &[&str], prefix: &str, want: &[&str]) {
     assert_eq!(below(&lines_effective(&configuration), prefix), want, "after {requests:#?}");
 }
 
-/// What the last of `requests` is refused with; the others succeed. One text for each error.
+/// Errors of the last of `requests`; the others must succeed.
 #[track_caller]
 fn refused(requests: &[&str]) -> Vec<String> {
     let (last, first) = requests.split_last().unwrap();

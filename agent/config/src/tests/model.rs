@@ -1,4 +1,4 @@
-//! Requests and the union against a naive model: maps from paths to values, and no cleverness.
+//! Requests and the union, compared with a naive model of maps from paths to values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one origin's client holds, by the text of the path.
+/// Leaves of one origin's client, by their path as text.
 type Held = BTreeMap<String, String>;
 
 /// Leaves that both origins have: OpenConfig's path and native's below `/interfaces/interface[name=N]`,
@@ -263,7 +263,7 @@ proptest! {
         }
     }
 
-    /// What the objects say that changed is what the trees differ in.
+    /// The changed objects cover exactly the differences of the trees.
     #[test]
     fn changed_objects_are_the_difference(requests in prop::collection::vec(request(), 2..10)) {
         let mut configuration = empty();

@@ -1,5 +1,4 @@
-//! What OpenConfig and text of the command line say of the same box: where they agree, where they clash, and what
-//! moves between them.
+//! OpenConfig and CLI text about the same box: agreement, conflicts, and moves between them.
 
 use super::stack::{ETH0, check_lines, owners};
 use super::union::{PORT, ports};
@@ -49,7 +48,7 @@ fn text_and_openconfig_agree_or_are_refused_with_both_sides() {
     assert_eq!(owners(&gone, "/interfaces/interface[name=eth0]/mtu"), ["client native"]);
 }
 
-/// Every leaf in which the origins differ is told of.
+/// Every leaf in which the origins differ is reported.
 #[test]
 fn all_conflicts_are_told() {
     let union = format!(
@@ -129,7 +128,7 @@ fn a_feature_moves_between_origins_without_the_kernel() {
     assert!(!changed_objects(&start, &end).is_empty(), "OpenConfig alone begins from the factory");
 }
 
-/// Case 5, and scenario A of the document: a native-only knob beside an OpenConfig feature.
+/// Case 5, and scenario A of the document: a native-only leaf next to an OpenConfig feature.
 // proves 2.16, 2.20, 2.34
 #[test]
 fn a_native_only_knob_beside_an_openconfig_feature() {

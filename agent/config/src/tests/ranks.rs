@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::tree::Leaf;
 
-/// How a layer may stand to the leaf `enabled` of one interface.
+/// A layer's relation to the leaf `enabled` of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// It has no such interface.
+    /// The layer lacks the interface.
     Nothing,
-    /// It has the interface, and says nothing of the leaf.
+    /// The layer has the interface without the leaf.
     Entry,
     Asked(bool),
     Absent,
@@ -94,7 +94,7 @@ fn naive(stack: &Stack, off: bool) -> Option<bool> {
         Says::Factory(value) => Some(Some(value)),
         _ => None,
     };
-    // That something is to be absent brings no interface about.
+    // An item that is to be absent does not create the interface.
     let empty = |(layer, says): &(LayerKey, Says)| {
         nothing(*layer) || matches!(says, Says::Nothing | Says::Absent)
     };
@@ -116,7 +116,7 @@ fn naive(stack: &Stack, off: bool) -> Option<bool> {
         .or(when(off, asked(&boot)))
         .or(asked(&[LayerKey::LEASE]))
         .or(factory);
-    // The native default, also where boot wants the leaf to be absent.
+    // The native default, also where boot makes the leaf absent.
     Some(found.flatten().unwrap_or(true))
 }
 

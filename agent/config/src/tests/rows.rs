@@ -1,4 +1,4 @@
-//! Layers to rows and back.
+//! Conversion of layers to rows and back.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn broken_and_unknown_rows_are_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever requests do, the rows written on the way are those of the layers, and read back as them.
+    /// After any requests, the rows written so far are those of the layers, and restore them.
     #[test]
     fn rows_follow_the_layers(requests in prop::collection::vec(some_request(), 1..8)) {
         let mut configuration = empty();

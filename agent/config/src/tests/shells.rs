@@ -9,7 +9,7 @@ const ETH0: &str = "/interfaces/interface[name=eth0]";
 const USERS: &str = "/system/aaa/authentication/users";
 const STATIC: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=s]/static-routes";
 
-/// Interfaces as a controller reads them and sends them back: of most of it there is nothing but the keys.
+/// Interfaces as a controller reads them and sends them back: most have nothing but their keys.
 const INTERFACES: &str = r#"{"interface":[
     {"name":"lo","config":{"name":"lo"},"subinterfaces":{"subinterface":[{"index":0,"config":{"index":0},
         "ipv4":{"addresses":{"address":[{"ip":"127.0.0.1","config":{"ip":"127.0.0.1"}}]}},
@@ -26,7 +26,7 @@ const INSTANCES: &str = r#"{"network-instance":[{"name":"DEFAULT","config":{"nam
          "next-hops":{"next-hop":[{"index":"0","config":{"index":"0"}}]}}]}}]}}]}"#;
 const SYSTEM: &str = r#"{"aaa":{"authentication":{"users":{"user":[
     {"username":"ada","config":{"username":"ada"}}]}}}}"#;
-/// All that it comes to.
+/// The effective configuration of these documents.
 const EFFECTIVE: [&str; 4] = [
     "interfaces/interface[name=eth0]/type=physical default",
     "interfaces/interface[name=eth0]/enabled=true oc-default",
@@ -72,7 +72,7 @@ fn a_tree_that_was_read_as_a_whole_is_sent_back() {
     }
 }
 
-/// Get CONFIG shows the keys, and no default beside them.
+/// Get CONFIG shows the keys, without defaults.
 #[test]
 fn get_shows_the_keys_of_shells() {
     let held = after(&[&format!("replace / {}", document())]);
@@ -129,7 +129,7 @@ fn a_shell_that_gets_a_leaf_is_an_entry() {
     );
     let left = then(&both, &format!("delete native:{native}"));
     check_lines(&lines_effective(&left), "/", &[]);
-    // What holds a leaf and lacks another one is refused as ever.
+    // An entry with a leaf that lacks another one is refused as usual.
     let hop = format!(r"{STATIC}/static[prefix=10.9.0.0\/16]/next-hops/next-hop[index=0]");
     let metric = format!("update {hop}/config/metric 5");
     assert_eq!(refused(&[&format!("update {hop} {{}}"), &metric]).len(), 1);
@@ -187,7 +187,7 @@ fn a_shell_beside_what_boot_holds() {
     assert!(changed_objects(&start, &sent_back).is_empty());
 }
 
-/// One change beside many shells, and one of many shells, costs what changes.
+/// The cost of a change next to many shells, and of a change of many shells, depends on the change alone.
 #[test]
 fn one_change_among_shells_costs_one_change() {
     let shells: Vec<String> = (0..60)

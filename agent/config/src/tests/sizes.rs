@@ -1,10 +1,10 @@
-//! What the parts of a tree take: there are millions of them beside each other.
+//! Sizes of the parts of a tree, of which there are millions.
 
 use std::sync::Arc;
 
 use crate::*;
 
-/// A row that fails has grown by a change that did not mean to, or shows that the table may be stricter now.
+/// A failing row has grown by accident, or shows that its bound can be tightened.
 macro_rules! check {
     ($($type:ty = $octets:literal;)*) => {
         $(assert_eq!(size_of::<$type>(), $octets, stringify!($type));)*

@@ -1,4 +1,4 @@
-//! Layers upon each other: UNION.md section 6 and what leads to it.
+//! Layers on top of each other: UNION.md section 6, and its preliminaries.
 
 use super::set::json_of;
 use super::*;
@@ -6,7 +6,7 @@ use crate::tree::{Branch, Child, Leaf};
 
 pub(super) const ETH0: &str = "/interfaces/interface[name=eth0]";
 
-/// A box that left the factory with what this native request sets.
+/// A box whose factory configuration is set by this native request.
 pub(super) fn factory(request: &str) -> Configuration {
     let made = after(&[request]);
     let mut layers = made.layers().clone();
@@ -16,7 +16,7 @@ pub(super) fn factory(request: &str) -> Configuration {
     Configuration::new(models().clone(), layers).with_factory(factory)
 }
 
-/// With another layer on top, filled by a native request.
+/// Adds another layer, filled by a native request.
 pub(super) fn with_layer(
     configuration: &Configuration,
     layer: LayerKey,
@@ -164,7 +164,7 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
     );
 }
 
-/// A default that was sent back stays a default, and contradicts the other origin nevertheless.
+/// A default that was sent back stays a default, and still conflicts with the other origin.
 #[test]
 fn what_is_sent_back_counts_as_asked_for() {
     let start = after(&[&format!("update {ETH0}/config/description \"d\"")]);
@@ -278,7 +278,7 @@ fn an_entry_that_needs_one_of_its_leaves_is_refused_without() {
     after(&[&format!("update {hop}/interface-ref/config/interface \"eth0\"")]);
 }
 
-/// Case 6: what reads and the union make of it; refusals come with admission.
+/// Case 6: the effect on readers and the union; refusals are tested elsewhere.
 #[test]
 fn boot_wins_over_clients_and_hides_nothing_of_theirs() {
     let client = after(&["update /system/config/hostname \"mine\""]);
@@ -320,7 +320,7 @@ fn a_lease_stands_below_every_request_and_above_the_factory() {
     check_lines(&lines_effective(&leased(&mine)), "/system/hostname", &["=mine"]);
 }
 
-/// What DHCP gives is all of the layer, above the factory and below everybody else.
+/// The lease layer holds exactly the DHCP leases, ranking above the factory and below all others.
 #[test]
 fn a_lease_is_a_port_that_is_up_with_addresses_and_routes() {
     let port = |addresses: &[&str], routes: &[(&str, Option<&str>)]| LeasedPort {

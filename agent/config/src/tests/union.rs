@@ -1,4 +1,4 @@
-//! union_replace, and text of the command line: UNION.md section 6 as rows.
+//! union_replace, and CLI text: UNION.md section 6 as tables.
 
 use super::stack::{ETH0, SHUT, check_lines, factory, with_layer};
 use super::*;
@@ -25,7 +25,7 @@ fn refused_after(start: &Configuration, request: &str) -> Vec<String> {
     }
 }
 
-/// Nothing at all is computed again, and no object changes: the layers are the same memory.
+/// Checks that nothing is computed and no object changes, because the layers are the same memory.
 #[track_caller]
 pub(super) fn check_no_op(start: &Configuration, request: &str) {
     let again = then(start, request);
@@ -128,7 +128,7 @@ pub(super) fn ports_are_reset_and_not_lost() {
     }
 }
 
-/// Case 2: the same again costs nothing, whatever the union is made of.
+/// Case 2: repeating a union costs nothing, whatever its payloads.
 // proves 2.24
 #[test]
 fn the_same_union_replace_twice_does_nothing() {
@@ -442,7 +442,7 @@ fn what_may_not_come_together_is_refused() {
     }
 }
 
-/// Every entry that is wrong is told of, each with its own place.
+/// Every invalid entry is reported, each with its own path.
 // proves 2.13
 #[test]
 fn all_bad_entries_are_told() {

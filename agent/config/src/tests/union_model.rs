@@ -1,4 +1,4 @@
-//! Random union_replaces: their order says nothing, what others hold stays, the same again is nothing.
+//! Random union_replaces: their order has no effect, other owners' items stay, repetition changes nothing.
 
 use proptest::prelude::*;
 

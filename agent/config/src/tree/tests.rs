@@ -21,7 +21,7 @@ fn path(text: &str) -> InstancePath {
     schema().resolve_write(&text.parse::<Path>().unwrap()).unwrap()
 }
 
-/// `path=value` lines to a tree; the meta is the number of the line.
+/// Parses `path=value` lines to a tree; the meta is the line number.
 fn tree(lines: &[&str]) -> Tree<usize> {
     let mut tree = Tree::new();
     for (number, line) in lines.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Ord for Counted {
     }
 }
 
-/// Our diffs rest on this property of the map we use.
+/// Property of the map that our diffs rely on.
 #[test]
 fn the_diff_of_persistent_maps_skips_what_they_share() {
     let old: OrdMap<Counted, u32> = (0..100_000).map(|n| (Counted(n), n)).collect();

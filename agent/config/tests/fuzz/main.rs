@@ -1,5 +1,5 @@
-//! Input of any kind: no reader panics, a refusal says where, and what is accepted is written and read back as
-//! what it was.
+//! Fuzz targets: no input makes a reader panic, an error has a path, and accepted input is written and read back
+//! unchanged.
 //!
 //! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set) after the seeds in
 //! `__fuzz__/NAME/corpus`. Half of the inputs are octets as they come, half are seeds with edits.

@@ -1,4 +1,4 @@
-//! The JSON reader against libyang's, and how fast it is.
+//! The JSON parser compared with libyang's, and its speed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

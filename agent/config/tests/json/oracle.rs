@@ -64,10 +64,10 @@ const VALUES: [&str; 48] = [
     "\"2001:db8::/129\"",
     "\"02:00:00:00:00:01\"",
 ];
-/// Wrong steps, one in so many: most documents have one or none.
+/// One step in this many is wrong, so that most documents have one or none.
 const WRONG: u8 = 100;
 
-/// Where a document's growth takes its decisions from; zeros when used up, which makes small documents.
+/// Source of the random choices; zeros when exhausted, which makes small documents.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -202,7 +202,7 @@ fn with_models(origin: Origin, check: impl FnOnce(&Schema, &Context)) {
     });
 }
 
-/// The same modules in libyang's hands; it takes identities from loaded modules alone.
+/// The same modules as a libyang context. Identities are known from loaded modules only.
 fn context(schema: &Schema) -> Context {
     let mut context = Context::new(ContextFlags::NO_YANGLIBRARY).unwrap();
     context.set_searchdir(concat!(env!("CARGO_MANIFEST_DIR"), "/yang")).unwrap();
@@ -212,7 +212,7 @@ fn context(schema: &Schema) -> Context {
     context
 }
 
-/// What libyang's parser says; it only looks at how data are written, not at whether all of them are there.
+/// Result of libyang's parser, which checks the encoding of data but not its completeness.
 fn oracle(context: &Context, text: &str) -> Result<(), String> {
     let flags = DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT;
     DataTree::parse_string(context, text, DataFormat::JSON, flags, DataValidationFlags::empty())
@@ -237,13 +237,13 @@ fn check(origin: Origin, choices: &[u8]) {
     });
 }
 
-/// What the parser of libyang leaves to its validation, and ours finds at once.
+/// True for errors that libyang leaves to its validation, and our parser finds at once.
 fn is_stricter(error: &holdfast_config::json::JsonError) -> bool {
     use holdfast_config::json::Fault;
     matches!(error.fault, Fault::Duplicate | Fault::KeyMismatch { .. })
 }
 
-/// What is printed is read as what it was, in both flavours, and libyang takes it too.
+/// Checks that printed documents are parsed back unchanged in both flavours, and that libyang accepts them.
 fn check_round_trip(schema: &Schema, context: &Context, content: Parsed<()>) {
     let Parsed::Branch(branch) = content else { panic!("the root is a branch") };
     let tree = Tree::from_root(branch.into());

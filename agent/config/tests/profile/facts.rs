@@ -189,8 +189,8 @@ fn check_leaf(schema: &Schema, leaf: &Leaf, row: &Row) {
     assert_eq!(spec(&leaf.ty, leaf), facts_only(&want), "type of {path}");
 }
 
-/// What the table says of a type, without what the compiled schema has no use for: names of typedefs, and
-/// the second form of patterns.
+/// The table's description of a type, without details that the compiled schema drops: names of typedefs, and the
+/// second form of patterns.
 fn facts_only(spec: &Json) -> Json {
     let mut kept = json!({});
     for (key, value) in spec.as_object().unwrap() {
@@ -206,7 +206,7 @@ fn facts_only(spec: &Json) -> Json {
     kept
 }
 
-/// A union in a union stands for its members: libyang compiles it so.
+/// Flattens a union within a union into its members, as libyang does.
 fn members(spec: Json) -> Vec<Json> {
     match spec["members"].as_array() {
         Some(members) => members.clone(),

@@ -15,7 +15,7 @@ pub(crate) struct Profile {
     descriptions: BTreeMap<String, String>,
 }
 
-/// Modules that the profile's text may refer to by prefix besides its own ones.
+/// Other modules that the profile's text may refer to by prefix.
 const EXTENSIONS: [(&str, &str); 2] =
     [("oc-ext", "openconfig-extensions"), ("hf-ext", "holdfast-extensions")];
 
@@ -112,7 +112,7 @@ impl Profile {
         out
     }
 
-    /// `module:name` as a text of `module` writes it.
+    /// Writes `module:name` as in a text of `module`.
     fn reference(&self, module: &Row, qualified: &str) -> String {
         let (of, name) = qualified.split_once(':').unwrap();
         if of == module["module"] {

@@ -1,6 +1,7 @@
 //! The OpenConfig profile: its YANG text follows from its tables, and each node is what the tables say.
 //!
-//! `HOLDFAST_WRITE=1 cargo test -p holdfast-config --test profile` writes the YANG text anew after a change of a table.
+//! `HOLDFAST_WRITE=1 cargo test -p holdfast-config --test profile` regenerates the YANG text after a change of a
+//! table.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

@@ -1,7 +1,7 @@
-//! What a box must publish about itself (the union_replace document asks for it): written from what the code does and
-//! from its own tables, so that the user guide cannot say anything else.
+//! Facts that a box must publish about itself (required by the union_replace document). The text is generated from
+//! the code's behaviour and tables, so that the user guide cannot contradict them.
 //!
-//! `HOLDFAST_WRITE=1 cargo test --workspace --test published` writes the section of the user guide anew.
+//! `HOLDFAST_WRITE=1 cargo test --workspace --test published` regenerates the section of the user guide.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
@@ -56,7 +56,7 @@ fn pairs(models: &Arc<Models>) -> String {
     text
 }
 
-/// What becomes of one leaf that two origins set.
+/// Effect of one leaf that two origins set.
 fn overlaps(models: &Arc<Models>) -> String {
     let mut text =
         String::from("| the same leaf in | equal values | different values |\n|---|---|---|\n");

@@ -1,4 +1,4 @@
-//! Trees grown at random from the schema, printed and read back.
+//! Random trees of the schema, printed and parsed again.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::schema::types::{Base, Type};
 use crate::schema::{Node, NodeKind};
 use crate::tree::{Leaf, Tree};
 
-/// Texts that one type or another takes; free text comes on top.
+/// Texts that are valid for some types, in addition to random ones.
 const TEXTS: [&str; 24] = [
     "true",
     "false",
@@ -38,7 +38,7 @@ const TEXTS: [&str; 24] = [
     "#",
 ];
 
-/// Where the growth takes its decisions from; zeros when used up, which makes small trees.
+/// Source of the random choices; zeros when exhausted, which makes small trees.
 pub(super) struct Choices<'a> {
     octets: &'a [u8],
     texts: &'a [String],

@@ -4,7 +4,7 @@ use super::*;
 use crate::layer::Mark;
 use crate::tree::{Leaf, Tree};
 
-/// What statements make of nothing. The meta of all is `Mark::Explicit`.
+/// Applies statements to an empty tree, with the meta `Mark::Explicit`.
 pub(super) fn tree(schema: &Schema, statements: &[Statement]) -> Tree<Mark> {
     let mut tree = Tree::new();
     apply(schema, &mut tree, statements);
@@ -30,7 +30,7 @@ fn read(schema: &Schema, text: &str) -> Tree<Mark> {
     tree(schema, &statements)
 }
 
-/// This text is the one that is printed of what it says.
+/// Checks that a text is printed exactly as it was parsed.
 #[track_caller]
 fn check(schema: &Schema, text: &str) {
     assert_eq!(print(schema, &read(schema, text)), text);
@@ -116,7 +116,7 @@ fn notes_become_comments() {
     assert_eq!(said(native(), &parse(native(), &noted).unwrap()).len(), 3, "comments are no words");
 }
 
-/// A layer is the factory's tree, edited; its text, applied to the factory's, makes it again.
+/// Random edits of a factory tree: the printed text, applied to the factory tree, restores the layer.
 #[track_caller]
 fn check_running(factory: &str, edits: &str, elsewhere: &str, want: &str) {
     let schema = native();
