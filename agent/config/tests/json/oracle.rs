@@ -202,7 +202,7 @@ fn with_models(origin: Origin, check: impl FnOnce(&Schema, &Context)) {
     });
 }
 
-/// The same modules as a libyang context. Identities are known from loaded modules only.
+/// A libyang context with the modules of a schema. libyang knows identities from loaded modules only.
 fn context(schema: &Schema) -> Context {
     let mut context = Context::new(ContextFlags::NO_YANGLIBRARY).unwrap();
     context.set_searchdir(concat!(env!("CARGO_MANIFEST_DIR"), "/yang")).unwrap();
