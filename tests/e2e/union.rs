@@ -446,7 +446,7 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         (
             SetRequest { delete: vec![text().path.unwrap()], ..Default::default() },
             Code::InvalidArgument,
-            &["command line"],
+            &["CLI text"],
         ),
     ];
     for (request, code, words) in rows {

@@ -62,7 +62,7 @@ impl Encoding {
 }
 
 pub(super) fn unsupported(name: &str) -> Refusal {
-    let ascii = "ASCII is for text of the command line";
+    let ascii = "ASCII is for CLI text";
     Refusal::unimplemented(format!(
         "encoding {name} is unsupported here: use JSON, JSON_IETF or PROTO; {ascii}"
     ))

@@ -78,7 +78,7 @@ impl Prefix {
         };
         joined.check_limits()?;
         if path.is_some_and(|path| !path.target.is_empty()) {
-            let reason = "a target belongs into the prefix of a request";
+            let reason = "a target belongs in the prefix of a request";
             return Err(Refusal::malformed(excerpt(&joined), reason));
         }
         if !above.is_empty() && !here.is_empty() {

@@ -89,8 +89,7 @@ fn note_decisions(
 fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
     let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
     if dry_run && !all {
-        let reason =
-            "a dry run tells of the whole box: the policy of paths must permit reading all of it";
+        let reason = "a dry run shows the whole configuration: the pathz policy must permit reading all of it";
         return Err(Refusal::denied(reason));
     }
     Ok(())
@@ -111,7 +110,7 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
     for path in &request.delete {
         let (target, cli) = target(Some(path))?;
         if cli {
-            let reason = "text of the command line cannot be deleted: write `no` into an update";
+            let reason = "CLI text cannot be deleted: send `no` in an update";
             return Err(Refusal::invalid(reason));
         }
         edit.deletes.push(target);
@@ -137,7 +136,7 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
         (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
         (Supplied::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
         (_, true) => Err(Refusal::unimplemented(
-            "the encoding is unsupported here: text of the command line is sent as ascii_val",
+            "the encoding is unsupported here: CLI text is sent as ascii_val",
         )),
         (Supplied::Text(_), false) => Err(encoding::unsupported("ASCII")),
     }

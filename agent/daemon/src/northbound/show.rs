@@ -58,7 +58,7 @@ fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(),
     if let Some(other) = paths.iter().find(|path| !path.cli) {
         return Err(Refusal::malformed(
             other.path.to_string(),
-            "a Get has one encoding, and texts of the command line go into one of their own",
+            "a Get has one encoding, so CLI text needs a Get of its own",
         ));
     }
     if gnmi::Encoding::try_from(request.encoding) != Ok(gnmi::Encoding::Ascii) {

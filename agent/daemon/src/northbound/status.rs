@@ -73,7 +73,7 @@ impl Refusal {
 
     /// The policy of paths has no permit for the reader, on the path or above it.
     pub(super) fn unreadable(path: &Path) -> Self {
-        let why = "the policy of paths does not permit reading it";
+        let why = "the pathz policy does not permit reading it";
         Self::denied(format!("path `{}`: {why}", excerpt(path)))
     }
 

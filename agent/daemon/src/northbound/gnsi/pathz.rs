@@ -86,7 +86,7 @@ impl<D: Datastore> Service for PathzService<D> {
         request: Request<wire::GetRequest>,
     ) -> Result<Response<wire::GetResponse>, Status> {
         reader(&self.face.core, &request)?;
-        let none = || Refusal::precondition("there is no policy of paths: everything is allowed");
+        let none = || Refusal::precondition("there is no pathz policy: everything is allowed");
         let installed = self.face.instance(request.get_ref().policy_instance)?.ok_or_else(none)?;
         let policy = wire::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
             Refusal::internal(format!("the stored policy cannot be read: {error}"))
@@ -241,7 +241,7 @@ fn read_mode(number: i32) -> Option<Mode> {
 fn read_path(path: &gnmi::Path) -> Result<Path, Refusal> {
     let elems = elements(path)?;
     if !path.target.is_empty() {
-        let reason = "a target belongs into the prefix of a request of gNMI";
+        let reason = "a target belongs in the prefix of a gNMI request";
         return Err(Refusal::malformed(elems.to_string(), reason));
     }
     let word = |text: &str| SmolStr::from(text);

@@ -44,7 +44,7 @@ const POLL_QUEUE_DEPTH: usize = 1;
 
 /// Why a stream ends that was opened under another policy than the present one.
 const POLICY_REPLACED: &str =
-    "another policy of paths is in force than when this began: subscribe again under it";
+    "the pathz policy has changed since this subscription began: subscribe again";
 
 /// Who subscribes, and under which policy of paths.
 #[derive(Debug)]

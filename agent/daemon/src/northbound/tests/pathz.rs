@@ -208,7 +208,7 @@ async fn another_policy_ends_open_streams_and_says_why() {
         core.pathz().enforce(Some(judge(ALL_BUT_ETH1)));
         let status = stream.responses.message().await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
-        assert!(status.message().contains("another policy of paths"), "{}", status.message());
+        assert!(status.message().contains("the pathz policy has changed"), "{}", status.message());
     }
 }
 

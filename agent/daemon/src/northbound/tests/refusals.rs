@@ -275,7 +275,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         ),
         (set_request(r#"update cli:/ "hostname x""#), Code::Unimplemented, "ascii_val"),
         (set_request(r#"update cli:/system "hostname x""#), Code::Unimplemented, "ascii_val"),
-        (set_request("delete cli:/"), Code::InvalidArgument, "command line"),
+        (set_request("delete cli:/"), Code::InvalidArgument, "CLI text"),
         (
             with(&|it| it.update.push(wire(Wire::AsciiVal("1500".into())))),
             Code::Unimplemented,
