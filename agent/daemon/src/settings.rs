@@ -51,7 +51,7 @@ pub enum Command {
     Switch(SwitchSettings),
     /// Bootstrap the box from a server of its owner
     Bootz(BootzCommandSettings),
-    /// Bring the box back to what it was delivered with, and start the agent anew
+    /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input
     #[command(hide = true, name = privileges::HELPER_COMMAND)]
@@ -91,7 +91,7 @@ pub struct RunSettings {
     /// What a reboot that is asked for over gNOI starts anew
     #[arg(long, value_enum, default_value_t = Extent::Agent)]
     pub reboot: Extent,
-    /// Octets that the records of accounting may take; the oldest make place
+    /// Size of the accounting history in octets; the oldest records are dropped first
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
     /// Role of a client certificate whose identity is not a local user: admin or read-only

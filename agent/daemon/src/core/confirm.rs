@@ -142,7 +142,7 @@ impl CoreTask {
     pub(super) fn roll_back_late(&mut self) {
         let now = self.now().monotonic;
         if let Some(window) = &mut self.window {
-            tracing::warn!(id = %window.id, "nobody confirmed the commit in time; it is taken back");
+            tracing::warn!(id = %window.id, "the commit was not confirmed in time; it is rolled back");
             window.until = now + ROLLBACK_RETRY;
             self.roll_back(Ticket::own("rollback"));
         }

@@ -134,12 +134,12 @@ pub enum CommitError {
     Confirm(#[from] ConfirmError),
     #[error(transparent)]
     Election(#[from] ElectionError),
-    #[error("the plan of this change is {found} by now, and not {expected}: ask for it again")]
+    #[error("the plan of this change has become {found} instead of {expected}: request it again")]
     PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error("too many changes wait already")]
     Overloaded,
     /// Before anything of it was recorded.
-    #[error("nobody waits for it any more")]
+    #[error("the client no longer waits for it")]
     Abandoned,
     #[error("the change could not be examined: {reason}")]
     Internal { reason: String },
