@@ -22,7 +22,7 @@ pub use show::{Show, ShowSettings, Shown};
 /// The port IANA assigned to gNMI, gNOI and gNSI.
 pub const DEFAULT_PORT: u16 = 9339;
 
-/// Where a run keeps its state unless told otherwise.
+/// Default folder for the state of a run.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/holdfast";
 
 const EXIT_CODES: &str = "Exit codes:
@@ -47,7 +47,7 @@ pub enum Command {
     Show(ShowSettings),
     /// Manage the users of the agent
     User(UserSettings),
-    /// Switch a service's namespace: while it is off, its items are the clients'
+    /// Switch a service's namespace on or off: while it is off, clients own its items
     Switch(SwitchSettings),
     /// Bootstrap the box from a server of its owner
     Bootz(BootzCommandSettings),
@@ -58,12 +58,12 @@ pub enum Command {
     NameHost,
 }
 
-/// What a run of the agent takes from its command line.
+/// Settings of `holdfast run`, from the command line.
 #[derive(Clone, Debug, Args)]
 pub struct RunSettings {
     #[command(flatten)]
     pub state: StateDir,
-    /// Address and port of the gRPC services; may be repeated. The port is 9339 when left out
+    /// Address and port of the gRPC services; may be repeated. The default port is 9339
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = listen_address, default_value = "[::]:9339")]
     pub listen: Vec<SocketAddr>,
     /// Network namespace to manage, by name or path; the services stay where the agent was started
@@ -76,7 +76,7 @@ pub struct RunSettings {
     pub log_format: LogFormat,
     #[command(flatten)]
     pub tls: TlsSettings,
-    /// Serve what `holdfast show` shows, a page and metrics on this address of the loopback device, too
+    /// Serve the contents of `holdfast show`, a web page and metrics on this loopback address, too
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = loopback_address)]
     pub introspect: Option<SocketAddr>,
     /// Requests on that address that need the token in the state folder
@@ -85,10 +85,10 @@ pub struct RunSettings {
     /// File whose first line becomes the password of the user `admin` at start
     #[arg(long, value_name = "FILE")]
     pub admin_password_file: Option<PathBuf>,
-    /// Native configuration that the box is delivered with; taken on its first start and after a factory reset
+    /// Native factory configuration; applied on the first start and after a factory reset
     #[arg(long, value_name = "FILE")]
     pub factory: Option<PathBuf>,
-    /// What a reboot that is asked for over gNOI starts anew
+    /// Scope of a reboot that is requested over gNOI
     #[arg(long, value_enum, default_value_t = Extent::Agent)]
     pub reboot: Extent,
     /// Size of the accounting history in octets; the oldest records are dropped first
@@ -97,7 +97,8 @@ pub struct RunSettings {
     /// Role of a client certificate whose identity is not a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
     pub certificate_role: Role,
-    /// Names that a client certificate may give as `username` without a password: those that stand in it, or anyone's, as gNMI has it
+    /// Names that a client certificate may give as `username` without a password: those in the certificate, or any
+    /// name, as in gNMI
     #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
     pub certificate_speaks_for: SpeaksFor,
     #[command(flatten)]
@@ -106,63 +107,65 @@ pub struct RunSettings {
     pub bootz: BootzSettings,
 }
 
-/// Requests on TCP that need the token of introspection.
+/// Introspection requests over TCP that need the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IntrospectToken {
-    /// Those that change something
+    /// Requests that change something
     Changes,
-    /// Those that only read, too
+    /// Requests that only read, too
     All,
 }
 
-/// How the software of the box is replaced.
+/// Replacement of the software of the box.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ImageSettings {
-    /// Program that knows the images of the box, for bootstraps, gNOI OS and SetPackage. `PROGRAM install FILE VERSION`
-    /// puts one where it can be booted; it ends with 101 when it is for another box, with 102 when it cannot be read, 103
-    /// when it is damaged, 104 when it is too large. `PROGRAM activate VERSION` has the box boot it and ends with 0 when
-    /// it runs already, with 100 when it runs after a reboot. `PROGRAM list` prints a version on each line, first the
-    /// one that runs. Without it no image is installed: bootstraps skip them and report so
+    /// Program that manages the images of the box, for bootstraps, gNOI OS and SetPackage. `PROGRAM install FILE
+    /// VERSION` makes an image bootable; it exits with 101 when the image is for another box, with 102 when it
+    /// cannot be read, 103 when it is damaged, 104 when it is too large. `PROGRAM activate VERSION` selects the
+    /// image to boot; it exits with 0 when that is running already, with 100 when it runs after a reboot. `PROGRAM
+    /// list` prints a version on each line, the running one first. Without the program no image is installed:
+    /// bootstraps skip images and report it
     #[arg(long, value_name = "PROGRAM")]
     pub image_command: Option<PathBuf>,
-    /// Version of the software that runs; without it `PROGRAM list` is asked, or else it is that of the agent
+    /// Version of the running software; by default from `PROGRAM list`, else that of the agent
     #[arg(long, value_name = "VERSION")]
     pub image_version: Option<String>,
 }
 
-/// What a box is bootstrapped with. Without an IDevID it is not.
+/// Settings of bootstrapping, which needs an IDevID.
 #[derive(Clone, Debug, Args)]
 pub struct BootzSettings {
-    /// IDevID of the box, PEM: the certificate that its vendor gave it, then those above it
+    /// IDevID of the box, PEM: the certificate from its vendor, followed by the certificates of its issuers
     #[arg(long, value_name = "FILE")]
     pub bootz_idevid_cert: Option<PathBuf>,
     /// Key of the IDevID, PEM
     #[arg(long, value_name = "FILE")]
     pub bootz_idevid_key: Option<PathBuf>,
-    /// Certificates of the vendor, PEM: what ownership vouchers have to lead to
+    /// Certificates of the vendor, PEM: trust anchors for ownership vouchers
     #[arg(long, value_name = "FILE")]
     pub bootz_vendor_ca: Option<PathBuf>,
-    /// Port on which DHCP is asked for an address and bootstrap servers. With it a factory-new box begins by itself
+    /// Port for DHCP, which gives an address and bootstrap servers. With it, a factory-new box bootstraps by
+    /// itself
     #[arg(long, value_name = "NAME", requires = "bootz_idevid_cert", value_parser = port_name)]
     pub bootz_port: Option<String>,
-    /// Serial number of the box, as vouchers name it
+    /// Serial number of the box, as in vouchers
     #[arg(long, value_name = "SERIAL")]
     pub bootz_serial: Option<String>,
-    /// Who made the box
+    /// Manufacturer of the box
     #[arg(long, value_name = "NAME", default_value = "")]
     pub bootz_manufacturer: String,
-    /// What its maker calls it
+    /// Part number of the box, as the manufacturer has it
     #[arg(long, value_name = "NUMBER", default_value = "")]
     pub bootz_part_number: String,
-    /// Which RPC the bootstrap server is asked by
+    /// RPC to ask the bootstrap server by
     #[arg(long, value_enum, default_value_t = BootzRpc::Either)]
     pub bootz_rpc: BootzRpc,
-    /// For laboratories: believe any server, without a voucher
+    /// For laboratories: accept any server, without a voucher
     #[arg(long)]
     pub bootz_trust_any_server: bool,
 }
 
-/// Which RPC a bootstrap server is asked by.
+/// RPC to ask a bootstrap server by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum BootzRpc {
     /// BootstrapStreamV1, and GetBootstrapData where the server has no stream for this box
@@ -198,11 +201,11 @@ pub enum BootzAction {
         #[arg(long, alias = "src_interface", value_name = "NAME", requires = "bootz_uri")]
         src_interface: Option<String>,
     },
-    /// What was done, and where it stands
+    /// Show the progress and the result of bootstrapping
     Status,
     /// Stop, and leave the configuration as it is
     Terminate,
-    /// Bring the box back to the factory, and bootstrap from there
+    /// Reset the box to factory state, and bootstrap from there
     Reset,
 }
 
@@ -215,16 +218,16 @@ pub struct TlsSettings {
     /// Private key of the server, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates that sign clients, PEM. With it, a client without a certificate is refused
+    /// Certificates that sign clients, PEM. With it, clients without a certificate are refused
     #[arg(long, value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Identity that the owner gave the box, PEM: what OIDEVID means to gNSI certz
+    /// Identity that the owner gave the box, PEM: OIDEVID in gNSI certz
     #[arg(long, value_name = "FILE", requires = "oidevid_key")]
     pub oidevid_cert: Option<PathBuf>,
     /// Key of that identity, PEM
     #[arg(long, value_name = "FILE", requires = "oidevid_cert")]
     pub oidevid_key: Option<PathBuf>,
-    /// Certificate and key of the IDevID, as the box is bootstrapped with.
+    /// Certificate and key of the IDevID, which bootstrapping uses too.
     #[arg(skip)]
     pub idevid: Option<(PathBuf, PathBuf)>,
 }
@@ -238,7 +241,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// The unix socket on which a running agent answers.
+    /// Unix socket of a running agent.
     pub fn socket(&self) -> PathBuf {
         self.path().join("holdfast.sock")
     }
@@ -261,12 +264,12 @@ pub struct SwitchSettings {
     /// gnsi or bootz
     #[arg(value_parser = service)]
     pub service: Service,
-    /// on or off; without it, says which it is
+    /// on or off; without it, the position is shown
     #[arg(value_enum)]
     pub position: Option<Position>,
 }
 
-/// Where a switch stands.
+/// Position of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Position {
     On,
@@ -282,7 +285,7 @@ pub struct FactoryResetSettings {
     pub retain_certificates: bool,
 }
 
-/// A name that the kernel gives to links (`dev_valid_name`).
+/// Checks a name of a link by the kernel's rule (`dev_valid_name`).
 fn port_name(text: &str) -> Result<String, String> {
     const LONGEST: usize = 15; // IFNAMSIZ, with the octet that ends it
     let valid = (1..=LONGEST).contains(&text.len())
@@ -306,16 +309,17 @@ pub struct UserSettings {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum UserAction {
-    /// Make a user, or change its password and role
+    /// Create a user, or change its password and role
     Set {
         name: SmolStr,
         /// admin or read-only
         #[arg(long)]
         role: Role,
-        /// File whose first line is the password; without it the password is asked for, or read from standard input
+        /// File whose first line is the password; without it the password is prompted for, or read from standard
+        /// input
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
-        /// The user has no password: only holders of a client certificate speak for it
+        /// The user has no password: only holders of a client certificate can act as the user
         #[arg(long, conflicts_with = "password_file")]
         no_password: bool,
     },
@@ -325,7 +329,7 @@ pub enum UserAction {
     List,
 }
 
-/// `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may stand in brackets.
+/// Parses the size of the accounting history.
 fn accounting_history(text: &str) -> Result<usize, String> {
     let octets: usize = text.parse().map_err(|_| format!("`{text}` is no number of octets"))?;
     if octets < MIN_HISTORY {
@@ -334,6 +338,7 @@ fn accounting_history(text: &str) -> Result<usize, String> {
     Ok(octets)
 }
 
+/// Parses `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may be in brackets.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if let Ok(address) = text.parse() {
@@ -347,7 +352,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// `ADDR:PORT` of the loopback device: what is served there asks readers for no password.
+/// Parses `ADDR:PORT` of the loopback device. Other addresses are refused, because readers need no password there.
 fn loopback_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_loopback() => Ok(address),

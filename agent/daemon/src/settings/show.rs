@@ -1,4 +1,4 @@
-//! What `holdfast show` takes, and the address on the local socket that it becomes.
+//! Arguments of `holdfast show`, and the address on the local socket for them.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -13,34 +13,34 @@ pub struct ShowSettings {
     pub state: StateDir,
 }
 
-/// What can be shown.
+/// Contents to show.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Show {
-    /// The configuration, as its owners gave it
+    /// The configuration, by owner
     Config,
     /// The state of the box
     State,
     /// Every value the engine keeps, with its status
     Values,
-    /// The values that wait for something, and for what
+    /// Values that are waiting, and their missing dependencies
     Pending,
-    /// What was done, oldest first: who asked, what was planned, what became of it
+    /// Transactions, oldest first: the author, the plan and the result
     Transactions(TransactionsShown),
-    /// What became of one value over time
+    /// History of one value
     Timeline {
         /// Key or label, as in `show values`: link/eth0, or 'link eth0'
         key: String,
         #[arg(long)]
         json: bool,
     },
-    /// Values and what ties them together, as a drawing
+    /// Values and their dependencies, as a drawing
     Graph(GraphShown),
-    /// Why a value is as it is, and whose configuration it comes from
+    /// Reason for the state of a value, and the owner of its configuration
     Why {
         /// Key or label of a value
         #[arg(required_unless_present = "path", conflicts_with = "path")]
         key: Option<String>,
-        /// A path of the configuration instead: which values does it come to?
+        /// Path of the configuration instead, to show the values that it results in
         #[arg(long)]
         path: Option<String>,
         /// The model of the path: openconfig or holdfast_native
@@ -49,7 +49,7 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
-    /// What a repair of some values, or of all that are off, would do now
+    /// Plan of a repair of some values, or of all that differ
     Plan {
         /// Keys or labels of values
         keys: Vec<String>,
@@ -58,49 +58,49 @@ pub enum Show {
     },
 }
 
-/// Which transactions are shown.
+/// Selection of transactions.
 #[derive(Clone, Debug, Args)]
 pub struct TransactionsShown {
-    /// The one with this number, in full
+    /// The transaction with this number, in full
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["since", "until", "after", "limit"])]
     pub number: Option<u64>,
-    /// The one with this number, as a JSON document from which it can be done again
+    /// The transaction with this number, as a JSON document for replaying it
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["number", "since", "until", "after", "limit"])]
     pub record: Option<u64>,
-    /// Those that ended at or after this time: RFC 3339, or nanoseconds since 1970
+    /// Transactions that ended at or after this time: RFC 3339, or nanoseconds since 1970
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Those that began at or before this time
+    /// Transactions that began at or before this time
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Those after this number
+    /// Transactions after this number
     #[arg(long, value_name = "SEQ")]
     pub after: Option<u64>,
-    /// At most so many
+    /// Largest number of transactions
     #[arg(long)]
     pub limit: Option<u64>,
     #[arg(long)]
     pub json: bool,
 }
 
-/// What is drawn, and how it is written down.
+/// Content and format of a drawing.
 #[derive(Clone, Debug, Args)]
 pub struct GraphShown {
-    /// Around this value; without it, everything
+    /// Value in the centre; without it, all values are drawn
     #[arg(conflicts_with = "transaction")]
     pub key: Option<String>,
-    /// Steps away from the value
+    /// Largest number of steps from the value
     #[arg(long, requires = "key")]
     pub depth: Option<u64>,
-    /// What a transaction touched, in the states in which it left it
+    /// Values of this transaction, in the states in which it left them
     #[arg(long, value_name = "SEQ")]
     pub transaction: Option<u64>,
-    /// Values drawn at most
+    /// Largest number of values
     #[arg(long)]
     pub limit: Option<u64>,
     #[arg(long, value_enum, default_value_t = GraphFormat::Svg)]
     pub format: GraphFormat,
-    /// The same as --format json
+    /// Short form of --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 }
@@ -108,15 +108,15 @@ pub struct GraphShown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
     Svg,
-    /// For Graphviz, laid out
+    /// For Graphviz, with the layout
     Dot,
-    /// For Graphviz, to be laid out by it
+    /// For Graphviz, without a layout
     Raw,
     Json,
 }
 
 impl Show {
-    /// Its address on the local socket.
+    /// Address on the local socket.
     pub fn address(&self) -> String {
         match self {
             Self::Config => Shown::Config.address(),
@@ -181,12 +181,12 @@ impl GraphShown {
     }
 }
 
-/// People read text, programs JSON.
+/// Text for people, JSON for programs.
 fn format(json: bool) -> (&'static str, Option<String>) {
     ("format", Some(if json { "json" } else { "text" }.to_owned()))
 }
 
-/// A call below `/scheduler/` with those arguments that are given.
+/// Address of a call below `/scheduler/` with the given arguments.
 fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
     let mut query = Query::new(&format!("/scheduler/{call}"));
     for (name, value) in arguments {
@@ -197,7 +197,7 @@ fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
     query.0
 }
 
-/// What a revision, and a table of values, can show.
+/// Contents of a revision, or of the table of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Config,
@@ -207,7 +207,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// The last segment of its address on the local socket.
+    /// Last segment of the address on the local socket.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Config => "config",
