@@ -1,4 +1,4 @@
-//! Commit boundaries: what followers of the configuration are told after each commit.
+//! Commit boundaries, which tell followers of the configuration where each commit ends.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use tokio::sync::broadcast;
 
 use super::revision::Revision;
 
-/// Boundaries that a follower may be behind. Each keeps the tree of its commit, so that the changes of one commit are
-/// told apart from those of the next, and an old tree is memory; without a follower none is kept.
+/// Boundaries by which a follower may lag. Each holds the tree of its commit, so that the changes of one commit
+/// can be separated from those of the next; old trees take memory. Without a follower none is kept.
 pub const MAX_BOUNDARIES: usize = 16;
 
-/// One commit, whoever made it.
+/// The end of one commit, by any author.
 #[derive(Clone, Debug)]
 pub struct Boundary {
-    /// The first revision that shows it.
+    /// First revision that includes the commit.
     pub revision: Arc<Revision>,
-    /// The number of the transaction: ascending, also over restarts.
+    /// Number of the transaction: ascending, also across restarts.
     pub transaction: u64,
-    /// By which the client knows a commit that it must confirm: of the commit, and of its roll-back.
+    /// Client's id of a commit to be confirmed; also set for the roll-back of that commit.
     pub confirm_id: Option<SmolStr>,
 }
 
 pub type Boundaries = broadcast::Receiver<Boundary>;
 
-/// The sending half of [`Boundaries`], which hands out receivers.
+/// Sending half of [`Boundaries`], which hands out receivers.
 #[derive(Clone, Debug)]
 pub struct BoundarySender(broadcast::Sender<Boundary>);
 
@@ -39,7 +39,7 @@ impl BoundarySender {
         self.0.subscribe()
     }
 
-    /// Tells all followers, if there are any.
+    /// Sends the boundary to all followers.
     pub fn tell(&self, boundary: Boundary) {
         let _nobody_follows = self.0.send(boundary);
     }

@@ -1,9 +1,8 @@
-//! How far a subscriber has been told, and what it is told next.
+//! The position of a subscriber, and the updates that it gets next.
 //!
-//! A [`Cursor`] holds the tree it told last. The next thing to tell is the difference between
-//! that and the newest tree, as far as the selection reaches; [`Walk`] finds it leaf by leaf
-//! without a look at what the two share. A walk owns what it visits, so it may rest for as long
-//! as the client takes to read.
+//! A [`Cursor`] holds the last tree that was sent. The next update is the difference between that and the newest
+//! tree, within the selection; [`Walk`] finds it leaf by leaf and skips the memory that both share. A walk owns
+//! the nodes that it visits, so it may pause for as long as the client takes to read.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,35 +16,35 @@ use super::revision::Stamp;
 use super::selection::Selection;
 use super::sight::Sight;
 
-/// What a subscriber was told last.
+/// State of a subscriber: its selection, and the tree that was sent last.
 #[derive(Debug)]
 pub struct Cursor {
     selection: Arc<Selection>,
     told: Tree<Stamp>,
 }
 
-/// What counts as news.
+/// Rule for the changes to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// Any event since: a leaf that changed and changed back is news.
+    /// Every event: a leaf that changed and changed back is reported.
     Events,
-    /// Another value than the last one told, as `suppress_redundant` has it.
+    /// Changed values only, as for `suppress_redundant`.
     Values,
 }
 
-/// One thing to tell, with the place it concerns.
+/// One update, with its path.
 #[derive(Debug)]
 pub enum Item<'a> {
-    /// The node and everything below it is gone.
+    /// The node and its descendants were deleted.
     Gone(&'a [Step]),
-    /// The entry went away and came back: what the reader knows of it is void, its leaves follow.
+    /// The entry was deleted and created again, so that its previous leaves are void; its new leaves follow.
     Reborn { path: &'a [Step], time_ns: u64 },
-    /// `missed` counts the changes folded into this one because nobody read in time.
+    /// `missed` counts the changes merged into this one because the client did not read in time.
     Leaf { path: &'a [Step], leaf: Leaf<Stamp>, missed: u32 },
 }
 
 impl Cursor {
-    /// A cursor that has told `tree` already, or will by a [`Cursor::whole`].
+    /// A cursor that has sent `tree`, or is about to by a [`Cursor::whole`].
     pub fn new(selection: Arc<Selection>, tree: Tree<Stamp>) -> Self {
         Self { selection, told: tree }
     }
@@ -54,43 +53,44 @@ impl Cursor {
         &self.selection
     }
 
-    /// Everything selected in `tree`, which becomes what was told.
+    /// Walks everything selected in `tree`, which becomes the last tree sent.
     pub fn whole(&mut self, tree: &Tree<Stamp>) -> Walk {
         self.told = tree.clone();
         Walk::whole(self.selection.clone(), tree)
     }
 
-    /// What `tree` has that was not told yet; it becomes what was told.
+    /// Walks the difference between the last tree sent and `tree`, which becomes the last one.
     pub fn next(&mut self, tree: &Tree<Stamp>, compare: Compare) -> Walk {
         let old = std::mem::replace(&mut self.told, tree.clone());
         Walk::between(self.selection.clone(), &old, tree, compare)
     }
 }
 
-/// Entries of a list are collected when the walk comes to it; so many cost what one node does.
+/// Number of list entries whose collection costs as much as a visit of one node. The entries are collected when
+/// the walk reaches their list.
 const ENTRIES_PER_NODE: usize = 8;
 
 type Shared = Option<Arc<Branch<Stamp>>>;
 
-/// A walk through two trees, or through one.
+/// A walk through the difference of two trees, or through one tree.
 #[derive(Debug)]
 pub struct Walk {
     selection: Arc<Selection>,
-    /// None: everything is told as it is, and nothing was missed.
+    /// `None` reports every leaf, and counts no missed changes.
     compare: Option<Compare>,
     path: Vec<Step>,
-    /// The last step of the path was told of and has no frame: it goes before the next one comes.
+    /// The last step of the path was reported and has no frame, so it is removed before the next step.
     loose: bool,
     frames: Vec<Frame>,
-    /// Children and entries looked at, for tests: work must be in proportion to what changed.
+    /// Children and entries visited, for tests: the work must be proportional to the change.
     visited: usize,
 }
 
 #[derive(Debug)]
 enum Frame {
-    /// The children of a branch, those before `old_at` and `new_at` done.
+    /// The children of a branch from the indices `old_at` and `new_at` on.
     Branch { old: Shared, new: Shared, old_at: usize, new_at: usize, reach: Reach, sight: Sight },
-    /// The entries of list `node` that are left.
+    /// Remaining entries of list `node`.
     Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach, sight: Sight },
 }
 
@@ -101,7 +101,7 @@ struct Entry {
     new: Shared,
 }
 
-/// One child, or one entry, as it was and as it is.
+/// A child or entry, in the old and in the new tree.
 #[derive(Debug)]
 enum Pair {
     Leaf(Option<Leaf<Stamp>>, Option<Leaf<Stamp>>),
@@ -109,11 +109,11 @@ enum Pair {
     List(List<Stamp>, List<Stamp>),
 }
 
-/// The outcome of a part of a walk.
+/// Result of a part of a walk.
 #[derive(Debug)]
 pub enum Progress<'a> {
     Item(Item<'a>),
-    /// The walk has looked at as much as it was to look at, and is not at its end.
+    /// The limit of visited nodes is reached before the end.
     Paused,
     Ended,
 }
@@ -126,22 +126,22 @@ enum Told {
     Leaf { leaf: Leaf<Stamp>, missed: u32 },
 }
 
-/// Which patterns lead through a place.
+/// Patterns that match the current path.
 #[derive(Clone, Debug)]
 enum Reach {
-    /// One of them ends at or above it: everything wanted below is selected.
+    /// One of them ends at this node or above, so everything wanted below is selected.
     All,
-    /// These agree with the path so far.
+    /// Indices of the patterns whose beginning matches the path.
     Some(SmallVec<[usize; 2]>),
 }
 
 impl Walk {
-    /// Through everything selected in one tree.
+    /// Walks everything selected in one tree.
     pub fn whole(selection: Arc<Selection>, tree: &Tree<Stamp>) -> Self {
         Self::start(selection, None, Some(tree.root().clone()), None)
     }
 
-    /// Through everything selected in which `new` differs from `old`.
+    /// Walks everything selected in which `new` differs from `old`.
     pub fn between(
         selection: Arc<Selection>,
         old: &Tree<Stamp>,
@@ -173,7 +173,7 @@ impl Walk {
         walk
     }
 
-    /// The next thing to tell, in schema order. None at the end.
+    /// The next update, in schema order; `None` at the end.
     #[expect(clippy::should_implement_trait, reason = "an item borrows the path of the walk")]
     pub fn next(&mut self) -> Option<Item<'_>> {
         match self.next_within(usize::MAX) {
@@ -182,8 +182,7 @@ impl Walk {
         }
     }
 
-    /// The next thing to tell; the walk pauses when it has looked at about as much as `until` says in all, as
-    /// [`Walk::visited`] counts.
+    /// The next update. The walk pauses when the total of [`Walk::visited`] reaches about `until`.
     pub fn next_within(&mut self, until: usize) -> Progress<'_> {
         if std::mem::take(&mut self.loose) {
             self.path.pop();
@@ -235,7 +234,7 @@ impl Walk {
         })
     }
 
-    /// How many nodes were looked at so far.
+    /// Number of nodes visited so far.
     pub fn visited(&self) -> usize {
         self.visited
     }
@@ -260,7 +259,7 @@ impl Walk {
         if let Pair::List(old, new) = pair {
             let left = reach.entries(&self.selection, depth, &old, &new).into_iter();
             self.visited += left.len() / ENTRIES_PER_NODE;
-            // Rules are about entries, so what is seen of the list is what is seen of what it stands in.
+            // Rules apply to entries, so a list is as visible as its parent.
             let sight = self.sight().clone();
             self.frames.push(Frame::Entries { node, left, reach, sight });
             return None;
@@ -290,14 +289,14 @@ impl Walk {
         }
     }
 
-    /// The path leads to `pair` already.
+    /// Visits `pair`, which the path already names.
     fn visit(&mut self, pair: Pair, reach: Reach, sight: Sight) -> Option<Told> {
         let told = match pair {
             Pair::Leaf(old, new) => match reach {
                 Reach::All if sight.shows_itself() => self.compare_leaves(old, new),
                 Reach::All | Reach::Some(_) => None,
             },
-            // What may not be seen itself is gone leaf by leaf, as far as those may.
+            // The deletion of a node that is not itself visible is reported leaf by leaf, for visible leaves.
             Pair::Branch(old, None) if matches!(reach, Reach::All) && sight.shows_itself() => {
                 self.holds_wanted(old.as_deref(), &sight).then_some(Told::Gone)
             }
@@ -314,7 +313,7 @@ impl Walk {
         told
     }
 
-    /// Goes on with what is in a branch, unless it is the same in both trees.
+    /// Continues with the children of a branch, unless both trees share it.
     fn descend(&mut self, old: Shared, new: Shared, reach: Reach, sight: Sight) {
         let same = matches!((&old, &new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if same {
@@ -343,7 +342,7 @@ impl Walk {
         Some(Told::Leaf { leaf, missed })
     }
 
-    /// Whether the reader was told of anything in the branch, which it sees like this.
+    /// True when the branch holds a leaf that the reader was sent. `sight` is the reader's view of the branch.
     fn holds_wanted(&self, branch: Option<&Branch<Stamp>>, sight: &Sight) -> bool {
         let below = |step| sight.below(self.selection.rights.as_deref(), &step);
         branch.is_some_and(|branch| {
@@ -399,7 +398,7 @@ fn list_of(child: Option<&Child<Stamp>>) -> List<Stamp> {
 
 type Children<'a> = (NodeId, Option<&'a Child<Stamp>>, Option<&'a Child<Stamp>>);
 
-/// The next node in the order of both, with its child in each.
+/// The next node in the order of both branches, with its child in each.
 fn next_child<'a>(
     old: Option<&'a Branch<Stamp>>,
     new: Option<&'a Branch<Stamp>>,
@@ -420,8 +419,8 @@ fn next_child<'a>(
     Some((*node, one.map(|it| &it.1), other.map(|it| &it.1)))
 }
 
-/// When the entry came back, if it is not the one that stood there before. An entry is as old as
-/// its key leaves, which nobody can change.
+/// Time at which the entry was created again, if it is not the previous one. The key leaves of an entry never
+/// change, so their stamps tell its age.
 fn rebirth(old: Option<&Branch<Stamp>>, new: Option<&Branch<Stamp>>) -> Option<u64> {
     let (old, new) = (first_stamp(old?)?, first_stamp(new?)?);
     (old.born != new.born).then_some(new.time_ns)
@@ -435,12 +434,12 @@ fn first_stamp(entry: &Branch<Stamp>) -> Option<Stamp> {
 }
 
 impl Reach {
-    /// The patterns that go on to `node`, whatever keys they want there.
+    /// The patterns that continue to `node`, with any keys.
     fn towards(&self, selection: &Selection, depth: usize, node: NodeId) -> Option<Self> {
         self.narrowed(selection, depth, |step| step.node == node)
     }
 
-    /// The patterns that go through an entry.
+    /// The patterns that match an entry.
     fn through(&self, selection: &Selection, depth: usize, step: &Step) -> Option<Self> {
         let narrowed = self.narrowed(selection, depth, |pattern| pattern.matches(step))?;
         Some(narrowed.ended(selection, depth + 1))
@@ -470,7 +469,7 @@ impl Reach {
         }
     }
 
-    /// The entries of a list that are worth a look: those named, if all patterns name one.
+    /// Entries of a list to visit: those named, if every pattern names one.
     fn entries(
         &self,
         selection: &Selection,

@@ -1,8 +1,8 @@
-//! What the box tells of itself: published snapshots, and how far each reader has got.
+//! Published snapshots of configuration and state, and the positions of their readers.
 //!
-//! Start at [`revision`] for what is published, at [`selection`] for which part of it a request
-//! wants, at [`cursor`] for what a subscriber is told next, at [`commits`] for where one commit ends. A reader holds a snapshot and never a
-//! queue, so a slow one costs a pointer.
+//! Start at [`revision`] for the snapshots, at [`selection`] for the part that a request selects, at [`cursor`]
+//! for the updates of a subscriber, at [`commits`] for the boundaries of commits. A reader holds a snapshot
+//! instead of a queue, so a slow one costs a pointer.
 
 pub mod commits;
 pub mod cursor;

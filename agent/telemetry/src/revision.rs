@@ -7,39 +7,38 @@ use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use smol_str::SmolStr;
 
-/// When a leaf got its value, and how it came to it.
+/// Time and count of a leaf's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// When the value last changed, in nanoseconds since 1970.
+    /// Time of the last change of the value, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// How often the value was set to another one since the leaf appeared, that time included. It starts again at 0
-    /// after the largest number: what counts is the difference of two stamps of one leaf, and no client is 2^32 changes
-    /// of one leaf behind.
+    /// Number of changes of the value since the leaf appeared, including its first. The count wraps around at
+    /// 2^32: only the difference of two stamps of one leaf matters, and no client lags 2^32 changes behind.
     pub changes: u32,
-    /// The revision in which the leaf appeared, or appeared again, modulo 2^32. All that is asked is whether two stamps
-    /// at one path are of one leaf. Were a leaf to go and come back exactly 2^32 revisions after it first came, and
-    /// between two readings, its reader would be told its value, and not that it had been away.
+    /// Revision in which the leaf last appeared, modulo 2^32. It serves only to tell whether two stamps at one
+    /// path belong to the same leaf. The test would fail for a leaf that was deleted and created again exactly
+    /// 2^32 revisions later, between two readings.
     pub born: u32,
 }
 
-/// Configuration and state together, as Get shows them. Leaves that change without an event
-/// (counters, clocks) are not in it: they are read when somebody asks.
+/// Configuration and state together, as shown by Get. Leaves that change without an event (counters, clocks) are
+/// not included: they are read on demand.
 ///
-/// An entry that the configuration holds is `given` in the trees. One that is not is kept by its
-/// state alone, as with a port that nobody configured.
+/// A configured list entry is `given` in the trees. An entry that is not given exists for its state only, like a
+/// port without configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Revision {
     pub number: u64,
-    /// Of the commit or event that made this revision, in nanoseconds since 1970.
+    /// Time of the commit or event that resulted in this revision, in nanoseconds since 1970.
     pub time_ns: u64,
     pub openconfig: Tree<Stamp>,
     pub native: Tree<Stamp>,
-    /// What the client noted on the root of its OpenConfig configuration, in base64
-    /// (`protobuf-metadata` of openconfig-metadata).
+    /// Client's annotation of the root of the OpenConfig configuration, in base64 (`protobuf-metadata` of
+    /// openconfig-metadata).
     pub annotation: Option<SmolStr>,
 }
 
-/// One step from a revision to the next.
+/// One change from a revision to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub origin: Origin,
@@ -49,15 +48,15 @@ pub struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The leaf at the path has this value. The same value again is no change.
+    /// Sets the leaf. An equal value is no change.
     Set(Value),
-    /// The configuration holds the entry or presence container at the path, whatever is in it.
+    /// Marks the entry or presence container as configured.
     Given,
-    /// All that belongs to the plane is gone, at the path and below it.
+    /// Removes all nodes of the plane at the path and below.
     Gone(Plane),
 }
 
-/// Configuration and state share list entries; each comes and goes by itself.
+/// Owner of a node. Configuration and state share list entries, and are added and removed independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     Config,
@@ -65,10 +64,10 @@ pub enum Plane {
     Both,
 }
 
-/// The next revision in the making. Costs what the changes cost.
+/// Builder of the next revision. The cost is that of the changes.
 ///
-/// What counts is the difference to the revision before: a leaf that is taken away and set again
-/// in one draft has only changed, or not even that.
+/// Changes are relative to the previous revision: a leaf that is removed and set again in one draft counts as
+/// changed, or as unchanged when the value is equal.
 #[derive(Debug)]
 pub struct Draft<'s> {
     number: u64,
@@ -78,13 +77,13 @@ pub struct Draft<'s> {
     native: DraftTree<'s>,
 }
 
-/// One tree of a draft. Neither tree looks at the other one, so both may be made at the same time.
+/// One tree of a draft. The two trees are independent, so they may be built in parallel.
 #[derive(Debug)]
 pub struct DraftTree<'s> {
     origin: Origin,
     tree: Tree<Stamp>,
     before: &'s Tree<Stamp>,
-    /// Something was taken away, so that what is set may have been there before.
+    /// A node was removed, so a leaf that is set may have existed before.
     withdrawn: bool,
     schema: &'s Schema,
     stamp: Stamp,
@@ -98,7 +97,7 @@ impl Revision {
         }
     }
 
-    /// Starts the next revision, of what happened at `time_ns`.
+    /// Starts the next revision, for an event at `time_ns`.
     pub fn draft<'s>(
         &'s self,
         openconfig: &'s Schema,
@@ -109,8 +108,8 @@ impl Revision {
         self.resume(openconfig, native, next)
     }
 
-    /// Goes on with the revision after this one, where that was published before it was complete. Nothing was taken
-    /// away in it that comes back.
+    /// Continues a revision that was published before it was complete. No node that was removed in it may be added
+    /// again.
     pub fn resume<'s>(
         &'s self,
         openconfig: &'s Schema,
@@ -142,7 +141,7 @@ impl<'s> Draft<'s> {
         self.tree_mut(change.origin).apply(&change.path, change.what);
     }
 
-    /// Takes over in what two trees of configuration differ, whatever their leaves carry.
+    /// Applies the differences between two configuration trees; their metadata is ignored.
     pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
         self.tree_mut(origin).follow(old, new);
     }
@@ -151,7 +150,7 @@ impl<'s> Draft<'s> {
         self.annotation = annotation;
     }
 
-    /// Both trees, each to be made by itself.
+    /// Both trees, which may be built in parallel.
     pub fn trees_mut(&mut self) -> [&mut DraftTree<'s>; 2] {
         [&mut self.openconfig, &mut self.native]
     }
@@ -196,7 +195,7 @@ impl DraftTree<'_> {
         }
     }
 
-    /// Sets a leaf, the most frequent of changes.
+    /// Sets a leaf, the most frequent change.
     fn set(&mut self, path: &InstancePath, value: Value) {
         let before = if self.withdrawn { self.before.leaf(path) } else { None };
         let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
@@ -212,7 +211,7 @@ impl DraftTree<'_> {
         }
     }
 
-    /// The branch at `steps`, made when absent, to set leaves in it and below.
+    /// The branch at `steps`, created when absent, for setting leaves in it and below.
     pub fn at(&mut self, steps: &[Step]) -> Place<'_> {
         let before = if self.withdrawn { Some(self.before.root()) } else { None };
         let before = before.and_then(|root| branch_at(root, steps));
@@ -220,7 +219,7 @@ impl DraftTree<'_> {
         Place { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
-    /// Takes over in what two trees of configuration differ, whatever their leaves carry.
+    /// Applies the differences between two configuration trees; their metadata is ignored.
     pub fn follow<M: Clone + Eq>(&mut self, old: &Tree<M>, new: &Tree<M>) {
         let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
         let merge = Merge { schema, stamp };
@@ -239,31 +238,31 @@ impl DraftTree<'_> {
                     None => merge.container(above, last.node, branch),
                 }
             }
-            tree::Change::Added(Found::List(_)) => {} // a difference tells of entries one by one
+            tree::Change::Added(Found::List(_)) => {} // entries are reported one by one
             tree::Change::Removed(_) => withdraw(tree, schema, path, Plane::Config),
             tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
-            tree::Change::Given(false) => {} // it is still there, which is what counts here
+            tree::Change::Given(false) => {} // the entry still exists, and only that matters here
         });
     }
 }
 
-/// A branch of a tree in the making.
+/// A branch of a tree under construction.
 #[derive(Debug)]
 pub struct Place<'p> {
     branch: &'p mut Branch<Stamp>,
-    /// The same branch as it was, when something was taken away since.
+    /// The branch in the previous revision, when a node was removed since.
     before: Option<&'p Branch<Stamp>>,
     schema: &'p Schema,
     stamp: Stamp,
 }
 
 impl<'p> Place<'p> {
-    /// This branch again, to go down from it more than once.
+    /// Another handle on this branch, to descend from it more than once.
     pub fn again(&mut self) -> Place<'_> {
         Place { branch: &mut *self.branch, ..*self }
     }
 
-    /// The branch at `steps` below this one, made when absent.
+    /// The branch at `steps` below this one, created when absent.
     #[must_use]
     pub fn below(self, steps: &[Step]) -> Self {
         let before = self.before.and_then(|before| branch_at(before, steps));
@@ -271,7 +270,7 @@ impl<'p> Place<'p> {
         Place { branch, before, ..self }
     }
 
-    /// Does something at the branch at `steps` below this one, made when absent.
+    /// Runs `act` on the branch at `steps` below this one, created when absent.
     pub fn within(self, steps: &[Step], act: impl FnOnce(Place<'_>)) {
         let [above @ .., Step { node: list, keys: Some(keys) }] = steps else {
             return act(self.below(steps));
@@ -283,19 +282,19 @@ impl<'p> Place<'p> {
         entries.in_entry(keys, make, |branch| act(Place { branch, before, schema, stamp }));
     }
 
-    /// So many leaves are about to be set here.
+    /// Announces the number of leaves to be set here.
     pub fn expect(&mut self, leaves: usize) {
         self.branch.expect(leaves);
     }
 
-    /// The container in this branch, made when absent.
+    /// The container in this branch, created when absent.
     #[must_use]
     pub fn container(self, node: NodeId) -> Self {
         let before = self.before.and_then(|before| before.container(node)).map(|it| &**it);
         Place { branch: self.branch.container_mut(node), before, ..self }
     }
 
-    /// Sets a leaf of this branch. The same value again is no change.
+    /// Sets a leaf of this branch. An equal value is no change.
     pub fn set(&mut self, leaf: NodeId, value: Value) {
         let before = self.before.and_then(|before| before.leaf(leaf));
         let stamp = match (self.branch.leaf(leaf), before) {
@@ -307,7 +306,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// The lower half of a revision's number, see [`Stamp::born`].
+/// Lower half of a revision's number, see [`Stamp::born`].
 fn birth(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).expect("the upper half is masked out")
 }
@@ -338,7 +337,7 @@ fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
     }
 }
 
-/// Puts subtrees of configuration into such as may hold state already.
+/// Merges subtrees of configuration into subtrees that may hold state already.
 #[derive(Clone, Copy)]
 struct Merge<'s> {
     schema: &'s Schema,
@@ -398,14 +397,14 @@ impl Merge<'_> {
     ) {
         let children = from.children();
         let given = children.iter().filter(|(_, child)| matches!(child, Child::Container(_)));
-        // State will join it, in containers of its own.
+        // State will be added later, in containers of its own.
         let state = containers.saturating_sub(given.count()).min(STATE_CONTAINERS);
         let mut entry = Branch::with_capacity(children.len() + state);
         self.branch(&mut entry, from, true);
         into.put(keys.clone(), Arc::new(entry));
     }
 
-    /// How many containers an entry of this list can have.
+    /// Number of containers that an entry of this list can have.
     fn containers(self, list: NodeId) -> usize {
         let children = self.schema.node(list).children.iter();
         let is_container =
@@ -414,10 +413,10 @@ impl Merge<'_> {
     }
 }
 
-/// Containers of state that an entry is made room for: those of a next hop. Larger entries are few.
+/// Capacity of an entry for containers of state: as many as a next hop has. Larger entries are few.
 const STATE_CONTAINERS: usize = 2;
 
-/// Takes one plane away at `path` and below; what the other plane holds stays.
+/// Removes one plane at `path` and below; nodes of the other plane stay.
 fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane: Plane) {
     match tree.get(path) {
         Some(Found::Leaf(_))
@@ -450,7 +449,7 @@ fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
         branch.given = false;
     }
     branch.retain(|node, child| match child {
-        // A key leaf in its entry belongs to whatever keeps the entry.
+        // A key leaf belongs to every plane that has its entry.
         Child::Leaf(_) => schema.is_list_key(node) || !belongs(schema, node, plane),
         Child::Container(inner) => {
             let inner = Arc::make_mut(inner);
@@ -474,7 +473,7 @@ fn keys_of(list: &List<Stamp>) -> Vec<Keys> {
     list.iter().map(|(keys, _)| keys.clone()).collect()
 }
 
-/// An entry that neither plane holds any more.
+/// True for an entry that neither plane holds any more.
 fn is_hollow(entry: &Branch<Stamp>, schema: &Schema) -> bool {
     !entry.given && entry.has_only_keys(schema)
 }

@@ -1,4 +1,4 @@
-//! Which leaves of a tree a request asked for.
+//! Selection of the leaves for a request.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -16,60 +16,60 @@ pub enum Kind {
     All,
     Config,
     State,
-    /// State that mirrors no configuration.
+    /// State without a corresponding configuration leaf.
     Operational,
 }
 
-/// How a leaf's changes become known.
+/// Way in which changes of a leaf are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     All,
-    /// By an event: what a revision holds.
+    /// By events: leaves of a revision.
     Event,
-    /// By asking: counters and clocks.
+    /// By polling: counters and clocks.
     Polled,
 }
 
-/// Which leaves take part, wherever they stand.
+/// Conditions for leaves, independent of their paths.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub kind: Kind,
-    /// The modules whose leaves are wanted; all when none is named.
+    /// Modules to include; `None` for all.
     pub models: Option<HashSet<ModuleId>>,
-    /// Levels below each path that are wanted: with 1 the leaves of what the path names and nothing below it. An entry
-    /// and its list are one level.
+    /// Levels below each path to include: 1 stands for the leaves directly in the named node. A list and its entry
+    /// count as one level.
     pub depth: Option<NonZeroU32>,
 }
 
-/// Patterns and a filter, prepared for walking trees of one schema.
+/// Patterns and a filter, prepared for walks through trees of one schema.
 #[derive(Clone, Debug)]
 pub struct Selection {
     pub origin: Origin,
     pub(super) patterns: Arc<[Pattern]>,
     leaves: Arc<Leaves>,
-    /// The reader's view of it; all where there are no rules.
+    /// Permissions of the reader; `None` permits everything.
     pub(super) rights: Option<Arc<NodeView>>,
 }
 
-/// The leaves that a filter takes, wherever they stand: the same for all patterns where depth is not limited.
+/// Leaves that pass a filter. Independent of the patterns, unless the depth is limited.
 #[derive(Debug)]
 pub struct Leaves {
-    /// By node: a leaf that is wanted, or something with such a leaf below it.
+    /// By node: true for a leaf that passes, and for ancestors of one.
     wanted: Box<[bool]>,
-    /// By node, where depth is limited: a leaf that is not too deep, or something whose own leaves are not.
+    /// By node, for a limited depth: true for a leaf within it, and for a node with such leaves of its own.
     reach: Option<Box<[bool]>>,
-    /// The key leaves of entries, where configuration alone is wanted.
+    /// Key leaves of entries, when only configuration is selected.
     config_keys: HashSet<NodeId>,
 }
 
-/// The leaves of the selections of one request: what several of them have in common is made once.
+/// Leaves of the selections of one request, shared among them.
 #[derive(Debug, Default)]
 pub struct LeavesCache {
     known: HashMap<(Origin, Class, Ends), Arc<Leaves>>,
     made: usize,
 }
 
-/// The nodes at which patterns end, where that matters.
+/// Nodes at which patterns end, for filters that depend on them.
 type Ends = Option<BTreeSet<NodeId>>;
 
 impl Filter {
@@ -83,8 +83,8 @@ impl Filter {
         kind && self.models.as_ref().is_none_or(|models| models.contains(&node.module))
     }
 
-    /// True for the key leaf of a list where configuration alone is wanted. The models call it
-    /// configuration, but it belongs to whatever keeps its entry: see [`super::Revision`].
+    /// True for the key leaf of a list when only configuration is selected. The models class it as configuration,
+    /// but it belongs to every plane that has its entry: see [`super::Revision`].
     pub fn is_config_key(&self, schema: &Schema, node: &Node) -> bool {
         self.kind == Kind::Config && schema.is_list_key(node.id)
     }
@@ -101,7 +101,7 @@ impl Class {
 }
 
 impl LeavesCache {
-    /// The leaves of one class that a filter takes at patterns, or below them.
+    /// Leaves of one class that pass a filter, at or below the ends of patterns.
     fn leaves(
         &mut self,
         schema: &Schema,
@@ -118,7 +118,7 @@ impl LeavesCache {
         Arc::clone(leaves)
     }
 
-    /// How often all nodes of a schema were looked at.
+    /// Number of times that all nodes of a schema were visited.
     pub fn made(&self) -> usize {
         self.made
     }
@@ -133,7 +133,7 @@ impl Leaves {
     ) -> Self {
         let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
         let reach = filter.depth.zip(ends).map(|(depth, ends)| within(schema, ends, depth));
-        // Parents come before their children, so that from behind each node is complete in its turn.
+        // Parents come before their children, so in reverse order a node's descendants are complete.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
             let leaf = node.leaf.is_some() && reaches(reach.as_deref(), node.id);
@@ -159,7 +159,7 @@ impl Selection {
         Self::with(&mut LeavesCache::default(), schema, patterns, filter, class)
     }
 
-    /// One of several selections with the same filter.
+    /// Selection of a request that has several with the same filter.
     pub fn with(
         cache: &mut LeavesCache,
         schema: &Schema,
@@ -172,33 +172,33 @@ impl Selection {
         Self { origin: schema.origin(), patterns, leaves, rights: None }
     }
 
-    /// The same, as far as these rules permit.
+    /// Restricts the selection to the reader's permissions.
     #[must_use]
     pub fn through(self, rights: Option<Arc<NodeView>>) -> Self {
         Self { rights, ..self }
     }
 
-    /// True when a leaf that is wanted stands at the node or below it.
+    /// True when a wanted leaf is at the node or below it.
     pub fn wants(&self, node: NodeId) -> bool {
         self.leaves.wanted.get(index(node)).copied().unwrap_or_default()
     }
 
-    /// True for a leaf that is not too deep, and for what may have such leaves of its own.
+    /// True for a leaf within the depth, and for a node that may have such leaves of its own.
     pub fn reaches(&self, node: NodeId) -> bool {
         reaches(self.leaves.reach.as_deref(), node)
     }
 
-    /// True for a key leaf of an entry that only its state keeps, where configuration is wanted.
+    /// True for a key leaf of an entry that exists for its state only, when configuration is selected.
     pub(super) fn hides<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
         !entry.given && self.leaves.config_keys.contains(&node)
     }
 
-    /// True when no tree can hold a leaf that this selects.
+    /// True when the selection can match no leaf.
     pub fn is_empty(&self, schema: &Schema) -> bool {
         !self.ends(schema).any(|end| self.wants(end))
     }
 
-    /// The schema path of some leaf that this selects, for messages.
+    /// Schema path of a leaf in the selection, for messages.
     pub fn first_leaf(&self, schema: &Schema) -> Option<String> {
         let below = self.ends(schema).find(|end| self.wants(*end))?;
         let mut node = schema.node(below);
@@ -215,7 +215,7 @@ impl Selection {
         Some(format!("/{}", names.join("/")))
     }
 
-    /// The nodes at which the patterns end.
+    /// Nodes at which the patterns end.
     pub fn ends(&self, schema: &Schema) -> impl Iterator<Item = NodeId> {
         ends(schema, &self.patterns)
     }
@@ -230,7 +230,8 @@ fn reaches(reach: Option<&[bool]>, node: NodeId) -> bool {
     reach.is_none_or(|reach| reach[index(node)])
 }
 
-/// By node: a leaf no more than `depth` levels below the end of a pattern, or something whose leaves are.
+/// By node: true for a leaf no more than `depth` levels below the end of a pattern, and for a node with such
+/// leaves.
 fn within(schema: &Schema, ends: &BTreeSet<NodeId>, depth: NonZeroU32) -> Box<[bool]> {
     let mut levels: Vec<Option<u32>> = vec![None; schema.nodes().len()];
     let mut within = vec![false; schema.nodes().len()].into_boxed_slice();

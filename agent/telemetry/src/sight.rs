@@ -1,24 +1,25 @@
-//! How much of what a walk comes by its reader may see.
+//! Visibility of nodes for a reader during a walk.
 
 use holdfast_config::Step;
 use holdfast_security::pathz::nodes::{NodeView, step};
 use holdfast_security::pathz::{Action, Position};
 
-/// What of a node and of everything below it may be seen. Where nothing may, there is no sight of it.
+
+/// Visibility of a subtree for one reader. A completely hidden subtree has none.
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
     All,
-    /// Rules differ about it.
+    /// Decided by rules for parts of it.
     Some(Position),
 }
 
 impl Sight {
-    /// Of the root, and all that is below.
+    /// Visibility of the root.
     pub(super) fn whole(rights: Option<&NodeView>) -> Self {
         rights.map_or(Self::All, |view| Self::Some(view.root()))
     }
 
-    /// Of what stands one step below.
+    /// Visibility of a node one step below.
     pub(super) fn below(&self, rights: Option<&NodeView>, to: &Step) -> Option<Self> {
         let (Self::Some(position), Some(view)) = (self, rights) else { return Some(Self::All) };
         let position = step(view, position, to);
@@ -29,7 +30,7 @@ impl Sight {
         }
     }
 
-    /// Whether the node may be seen, and not only something below it.
+    /// True when the node itself is visible, and not only some of its descendants.
     pub(super) fn shows_itself(&self) -> bool {
         match self {
             Self::All => true,

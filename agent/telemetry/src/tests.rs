@@ -1,4 +1,4 @@
-//! Cursors against a naive reader: whoever does what he is told must hold what is there.
+//! Cursors compared with a naive reader: one that applies all updates must end up with the current tree.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use super::{
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
 static NATIVE: LazyLock<Schema> = LazyLock::new(|| Schema::native().unwrap());
 
-/// Leaves below an interface, and values they take.
+/// Leaves below an interface, with values for them.
 const LEAVES: [(&str, [&str; 2]); 7] = [
     ("config/name", ["eth0", "eth0"]),
     ("config/mtu", ["1514", "9014"]),
@@ -32,7 +32,7 @@ const LEAVES: [(&str, [&str; 2]); 7] = [
         ["8", "24"],
     ),
 ];
-/// What can go away: paths below an interface, the interface itself, all of them.
+/// Paths to delete: below an interface, an interface, all of them.
 const GONE: [&str; 7] = [
     "/interfaces",
     "/interfaces/interface[name=eth*]",
@@ -128,7 +128,7 @@ fn advance(revision: &Revision, acts: &[Act]) -> Revision {
     draft.publish()
 }
 
-/// Does what a walk tells; nothing may be told twice.
+/// Applies the updates of a walk; no update may occur twice.
 fn tell(mut walk: Walk, held: &mut Leaves) {
     let mut told = std::collections::BTreeSet::new();
     while let Some(item) = walk.next() {
@@ -157,7 +157,7 @@ fn covered(revision: &Revision, patterns: &[Pattern]) -> Leaves {
     leaves
 }
 
-/// Counts and births through a few drafts: what a row does to the leaf `state/mtu` of eth0.
+/// Counts and births over a few drafts: each row lists the acts on the leaf `state/mtu` of eth0.
 #[test]
 fn stamps_count_changes_and_births() {
     let leaf = |value| Act::Set { port: 0, leaf: 3, value };
@@ -173,7 +173,7 @@ fn stamps_count_changes_and_births() {
     check_stamp(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
 }
 
-/// Each leaf of both trees has one, beside its value of 24 octets.
+/// Each leaf of both trees has a stamp, in addition to its value of 24 octets.
 #[test]
 fn stamps_do_not_grow() {
     assert_eq!(size_of::<Stamp>(), 16);
@@ -188,7 +188,7 @@ fn check_stamp(drafts: &[Vec<Act>], want: (u64, u32, u32)) {
     assert_eq!((stamp.time_ns, stamp.changes, stamp.born), want, "{drafts:?}");
 }
 
-/// Configuration goes, state stays; and the other way round.
+/// Configuration is removed while state stays, and the reverse.
 #[test]
 fn planes_come_and_go_by_themselves() {
     let (config, state) =
@@ -210,7 +210,7 @@ fn planes_come_and_go_by_themselves() {
     }
 }
 
-/// Work is in proportion to what changed: the walk does not enter what is shared.
+/// The work is proportional to the change: the walk skips shared memory.
 #[test]
 fn one_change_among_many_is_found_without_a_search() {
     let mut draft_of = Revision::default();
@@ -238,7 +238,7 @@ fn text(path: &[Step]) -> String {
     InstancePath(path.to_vec()).to_path(&OPENCONFIG).to_string()
 }
 
-/// Selections of one request share what does not depend on their paths.
+/// Selections of one request share the parts that do not depend on their paths.
 #[test]
 fn selections_share_their_leaves() {
     let paths = ["/", "/interfaces", "/interfaces/interface/config/mtu", "/.../hostname"];
@@ -257,7 +257,7 @@ fn selections_share_their_leaves() {
     }
 }
 
-/// A walk that pauses tells what one does that does not.
+/// A walk with pauses reports the same updates as one without.
 #[test]
 fn a_walk_pauses_and_goes_on() {
     let revision = Revision::default();

@@ -1,4 +1,4 @@
-//! A revision together with the leaves that are read only when somebody asks.
+//! A revision combined with polled leaves.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,10 +14,9 @@ pub fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The tree with `polled` leaves laid over it, as they were at `time_ns`.
+/// The tree with `polled` leaves added, as they were at `time_ns`.
 ///
-/// A leaf of an entry that the tree does not hold is left out: the entry went away while the
-/// leaf was read.
+/// A leaf whose entry is missing in the tree is left out: the entry was deleted while the leaf was read.
 pub fn overlaid(
     schema: &Schema,
     tree: &Tree<Stamp>,
@@ -34,8 +33,8 @@ pub fn overlaid(
     view
 }
 
-/// The revision in which the entry that holds the leaf appeared; 0 where there is no list above.
-/// So a leaf of an entry that came back counts as another leaf.
+/// Revision in which the entry of the leaf appeared; 0 outside of lists. A leaf of an entry that was created again
+/// thus counts as another leaf.
 fn birth(tree: &Tree<Stamp>, leaf: &InstancePath) -> Option<u32> {
     let Some(last) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return Some(0) };
     let entry = tree.branch(&InstancePath(leaf.0[..=last].to_vec()))?;
