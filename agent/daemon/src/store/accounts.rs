@@ -1,8 +1,8 @@
-//! The accounts of the device on disk, for the collectors that come after a restart.
+//! Accounting records on disk, for collectors that connect after a restart.
 //!
-//! A file and a thread of its own, so that no call waits for it. The thread reads the history like any collector, by a
-//! cursor, and writes what it finds as soon as the disk has taken the records before. What a kill can lose is what
-//! happened while one write was under way, and that no collector was told.
+//! The file has a thread of its own, so that no call waits for the disk. The thread reads the history by a cursor,
+//! like any collector, and writes the next records as soon as the disk has accepted the previous ones. A kill can
+//! lose only records of the last write, which no collector has received.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use super::beside::{RETRY_PAUSE, SideFile};
 use crate::accounting::{Accounts, Batch};
 use crate::logging::Chain;
 
-/// The file within the state folder.
+/// File name within the state folder.
 pub const ACCOUNTS_NAME: &str = "accounts.redb";
 
 /// Records by time, as JSON. Unit of the key: nanoseconds since 1970.
 type Records = TableDefinition<'static, u64, &'static [u8]>;
-/// Of callers whom the agent knows. Earlier versions kept those of refused strangers here as well.
+/// Records of callers that the agent knows. Earlier versions also stored those of refused strangers here.
 const RECORDS: Records = TableDefinition::new("records");
-/// Of strangers who were refused.
+/// Records of refused strangers.
 const STRANGERS: Records = TableDefinition::new("strangers");
-/// By [`COMPLETE_AFTER`]: every record after this time is in the file.
+/// Times by name. [`COMPLETE_AFTER`]: every later record is in the file.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("times");
 const COMPLETE_AFTER: &str = "complete-after";
 
-/// Records in one write: what takes longer to write leaves more behind when the agent is killed.
+/// Records in one write. A larger batch takes longer, and more records would be lost on a kill.
 const MAX_BATCH: usize = 256;
 
-/// The file with the records of earlier runs.
+/// File with the records of earlier runs.
 #[derive(Debug)]
 pub struct Ledger {
     file: SideFile,
 }
 
 impl Ledger {
-    /// Opens the file in `folder`. One that cannot be read is put aside.
+    /// Opens the file in `folder`. An unreadable file is set aside.
     ///
-    /// Blocks: call it before the runtime is busy.
+    /// Blocks, so call it before the runtime is busy.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// When the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let file = SideFile::open(folder, ACCOUNTS_NAME, |write| {
             write.open_table(RECORDS)?;
@@ -56,10 +56,10 @@ impl Ledger {
         Ok(Self { file })
     }
 
-    /// The accounts with what earlier runs left, and from here on kept in the file.
+    /// Restores the records of earlier runs, and stores new ones in the file from here on.
     ///
     /// # Errors
-    /// When the file cannot be read, or there can be no thread.
+    /// When the file cannot be read, or the thread cannot be started.
     pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<Accounts, StoreError> {
         let accounts = Accounts::new(self.load(max_octets, now_ns)?);
         let (own, cursor) = (accounts.clone(), accounts.follow());
@@ -108,7 +108,7 @@ impl Ledger {
     }
 }
 
-/// The thread's side.
+/// State of the thread.
 struct Keeper {
     file: SideFile,
     accounts: Accounts,
@@ -146,7 +146,7 @@ impl Keeper {
                 for record in batch.records.iter().filter(of_ring) {
                     table.insert(record.time_ns, encoded(record).as_slice())?;
                 }
-                // What had to make place in memory makes place here.
+                // Records that were dropped in memory are dropped here too.
                 loop {
                     let first = table.first()?.map(|(time_ns, _)| time_ns.value());
                     if first.is_none_or(|first| oldest_ns.is_none_or(|oldest| first >= oldest)) {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::accounting::{MIN_HISTORY, Refused};
 
-    /// Enough for what any test keeps.
+    /// Enough for the records of any test.
     const ROOM: usize = 1 << 20;
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -188,7 +188,7 @@ mod tests {
         Account { session: Session::default(), deed: Deed::Command(command) }
     }
 
-    /// A call without credentials, of one of these sources, is refused.
+    /// Refuses a call without credentials from one of these sources.
     fn refuse(accounts: &Accounts, source: u32) {
         let authn = Authn {
             kind: AuthnKind::None,
@@ -250,7 +250,7 @@ mod tests {
         accounts.end(PATIENCE);
         drop(accounts);
 
-        // Room for two: the file gives up what the memory gives up.
+        // Room for two: records dropped in memory are dropped from the file.
         let two = 2 * Record { time_ns: 0, account: command("a") }.octets();
         let accounts = open(folder.path(), two);
         assert_eq!(told(&accounts, 0, 2).await, plain(&["c", "d"]));
@@ -265,7 +265,7 @@ mod tests {
     // proves 5.98
     #[tokio::test]
     async fn strangers_push_out_nothing_that_users_did() {
-        // How many calls, of how many sources; what is told at last after the command of an admin.
+        // Number of calls and sources, and the last record after the command of an admin.
         for (calls, sources, last) in [
             (42_000, 1, "41995 calls like this one within 60 s; Unauthenticated"),
             (4200, 4200, "Unauthenticated"),

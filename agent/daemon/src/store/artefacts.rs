@@ -1,9 +1,9 @@
-//! What the gNSI services keep outside of every tree: policies, certificates, keys and credentials; and what waits for
-//! another version of the software.
+//! Artefacts of the gNSI services (policies, certificates, keys, credentials), and data that waits for another
+//! version of the software.
 //!
-//! One table for each service, from the name of the artefact to its version, its age and its content. The content is the
-//! service's own; only it reads it. Nothing of it is ever part of a layer, where a Get could show it. Only what is final
-//! is here: an artefact that is merely tried is in memory, so that a start finds what was final before.
+//! One table for each service, from the name of an artefact to its version, creation time and content. Only the
+//! service itself interprets the content. Artefacts are never part of a layer, where a Get could show them. Only
+//! final artefacts are stored; a tried one is in memory, so that a restart returns to the final one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,35 +13,35 @@ use redb::{
 };
 use zeroize::Zeroizing;
 
-/// Version and age as the client gave them, content.
+/// Version and creation time from the client, content.
 type Row = (&'static str, u64, &'static [u8]);
 
 /// The service that an artefact belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ArtefactTable {
-    /// By user and kind: hashes of passwords, authorized keys, principals.
+    /// Password hashes, authorized keys and principals, by user and kind.
     Credentialz,
-    /// The one policy of the services.
+    /// The authz policy.
     Authz,
-    /// The one policy of the paths.
+    /// The pathz policy.
     Pathz,
-    /// By profile and entity: certificates, bundles of trust, revocation lists.
+    /// Certificates, trust bundles and revocation lists, by profile and entity.
     Certz,
-    /// The software that was activated last, and the boot configuration that waits for it, secrets included.
+    /// Software activated last, and the boot configuration that waits for it, including secrets.
     Activation,
 }
 
-/// One artefact as its service gave it. The content does not appear in `Debug`, and is erased from memory with it.
+/// One artefact of a service. `Debug` omits the content, which is wiped from memory on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Artefact {
-    /// As the client named it.
+    /// Version string of the client.
     pub version: String,
-    /// When it was made, in seconds since 1970, or whatever the client said.
+    /// Seconds since 1970 by convention; the client may send any number.
     pub created_on: u64,
     pub content: Zeroizing<Vec<u8>>,
 }
 
-/// One artefact to write, or to remove when there is none.
+/// An artefact to write, or to remove when it is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtefactChange {
     pub table: ArtefactTable,
@@ -76,7 +76,7 @@ impl fmt::Debug for Artefact {
     }
 }
 
-/// Makes the tables that are not there yet.
+/// Creates missing tables.
 pub(super) fn make(write: &WriteTransaction) -> Result<(), redb::Error> {
     for table in ArtefactTable::ALL {
         write.open_table(table.definition())?;
@@ -84,7 +84,7 @@ pub(super) fn make(write: &WriteTransaction) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Everything that is there.
+/// Reads all artefacts.
 pub(super) fn read(read: &ReadTransaction) -> Result<Artefacts, redb::Error> {
     let of_table = |table: ArtefactTable| {
         let rows = read.open_table(table.definition())?;
@@ -99,7 +99,7 @@ pub(super) fn read(read: &ReadTransaction) -> Result<Artefacts, redb::Error> {
     ArtefactTable::ALL.into_iter().map(of_table).collect()
 }
 
-/// Writes artefacts, of whichever services.
+/// Writes artefacts of any services.
 pub(super) fn write(
     write: &WriteTransaction,
     changes: &[ArtefactChange],
@@ -120,7 +120,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Takes everything out of the tables, but certificates where those are to stay; the answer is how many went.
+/// Removes all artefacts, except certificates if those are to stay. Returns the number removed.
 pub(super) fn clear(
     write: &WriteTransaction,
     retain_certificates: bool,

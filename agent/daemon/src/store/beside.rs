@@ -1,6 +1,6 @@
-//! Files beside the database, for what may be lost: histories that nothing else depends on.
+//! Files other than the database, for histories that may be lost because nothing depends on them.
 //!
-//! A file answers nothing any more once the disk refused a write, as when it was full: the next write opens it again.
+//! After a refused write, as on a full disk, redb does not answer any more; the next write opens the file again.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,31 +14,31 @@ use super::StoreError;
 use super::folder::{create_private_folder, open_private_file};
 use crate::logging::Chain;
 
-/// Octets of pages kept in memory: they are read at a start, or when somebody asks.
+/// Octets of pages kept in memory. The file is read at start, and on demand.
 const CACHE_OCTETS: usize = 1 << 20;
-/// Pause after the disk refused a write; what was to be written waits in memory meanwhile.
+/// Pause after the disk refused a write; records wait in memory meanwhile.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Makes the tables of a file.
+/// Creates the tables of a file.
 pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
-/// A file in the state folder. One thread writes it.
+/// A file in the state folder, written by one thread.
 #[derive(Debug)]
 pub(super) struct SideFile {
     path: PathBuf,
     tables: Tables,
-    /// Nothing from when the disk refused a write until it takes one.
+    /// `None` after the disk refused a write, until a write succeeds.
     redb: RwLock<Option<Database>>,
-    /// Refuses the next write, as a full disk does.
+    /// Refuses the next write, like a full disk.
     #[cfg(test)]
     full: std::sync::atomic::AtomicBool,
 }
 
 impl SideFile {
-    /// Opens a file in the state folder and makes its tables. One that is none of ours, or broken, is put aside.
+    /// Opens a file in the state folder and creates its tables. A foreign or broken file is set aside.
     ///
     /// # Errors
-    /// When no file can be made there, the disk refuses, or another agent has it.
+    /// When the file cannot be created, the disk refuses, or another agent has it open.
     pub(super) fn open(folder: &Path, name: &str, tables: Tables) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(name);
@@ -63,7 +63,7 @@ impl SideFile {
     }
 
     /// # Errors
-    /// When the file cannot be read, or the disk has refused a write and took none since.
+    /// When the file cannot be read, or no write has succeeded since one was refused.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error>,
@@ -72,15 +72,15 @@ impl SideFile {
         read(redb.as_ref().ok_or(redb::Error::PreviousIo)?)
     }
 
-    /// True from when the disk refused a write until it takes one.
+    /// True after the disk refused a write, until a write succeeds.
     pub(super) fn is_refused(&self) -> bool {
         self.read(|_| Ok(())).is_err()
     }
 
-    /// Writes in one durable transaction, after opening the file again where that is necessary.
+    /// Writes in one durable transaction, after reopening the file if necessary.
     ///
     /// # Errors
-    /// When the file cannot be opened, or the disk refuses: nothing was written then.
+    /// When the file cannot be opened, or the disk refuses. Nothing is written then.
     pub(super) fn write<T>(
         &self,
         write: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
@@ -116,7 +116,7 @@ impl SideFile {
     }
 }
 
-/// Whether an error is about what is in a file, and not about the disk.
+/// True for an error about the content of a file, as opposed to the disk.
 fn is_broken(error: &StoreError) -> bool {
     match error {
         StoreError::Open { source, .. } | StoreError::Access { source, .. } => match &**source {

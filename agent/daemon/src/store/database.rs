@@ -1,4 +1,4 @@
-//! The database file. Every method blocks until the disk has what it wrote.
+//! The database file. Every method blocks until its changes are on disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,52 +23,54 @@ use super::{
     unconfirmed,
 };
 
-/// The database within the state folder.
+/// File name within the state folder.
 pub const FILE_NAME: &str = "holdfast.redb";
 
-/// Version of the tables below. A higher one in the file belongs to a newer agent and is left alone.
+/// Version of the tables below. A file with a higher version belongs to a newer agent, and is refused.
 const FORMAT: u64 = 1;
 
-/// Octets of pages kept in memory. Rows are read once, at start, and then live in the layers. A write has half of it for
-/// its pages, and what does not fit is written, and read again at its end: those of 100 000 list entries fit.
+/// Octets of pages kept in memory. Rows are read once at start, and then kept in the layers. Half of the cache is
+/// for the pages of a write; those that do not fit are written early, and read again at the end. The pages of 100
+/// 000 list entries fit.
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
 pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
-/// Pieces of the record of the prepared transaction, by transaction and number.
+/// Pieces of the undo record of the prepared transaction, by transaction and number.
 pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
     TableDefinition::new("prepared");
-/// Name to role and password hash.
+/// Role and password hash, by name.
 const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
 
 const META_FORMAT: &str = "format";
 const META_LAST_TRANSACTION: &str = "last-transaction";
 
-/// The open database. Only one process has it open.
+/// The open database, which only one process can have open.
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
-    /// Nothing while it could not be opened again after the disk had refused a write.
+    /// `None` while reopening fails after the disk had refused a write.
     redb: Option<redb::Database>,
-    /// The disk refused: `redb` answers nothing any more until it is opened again.
+    /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
     prepared: Option<u64>,
-    /// The end of the prepared transaction could not be recorded: it is rolled back when the disk answers again.
+    /// The end of the prepared transaction could not be recorded, so it is rolled back when the disk answers
+    /// again.
     given_up: bool,
     rolled_back: Option<u64>,
-    /// By row of the layers: what it held before opening rolled something back.
+    /// Rows of the layers that opening the file rolled back, with their content before that.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// What becomes of the next commit.
+    /// Fault for the next commit.
     #[cfg(test)]
     pub(super) fault: Option<super::tests::Fault>,
 }
 
 impl Database {
-    /// Opens the database in `folder`, making both when they do not exist, and rolls back what was left unfinished.
+    /// Opens the database in `folder`, creating both when they do not exist, and rolls back unfinished work.
     ///
     /// # Errors
-    /// When the folder or the file cannot be used, when another process has it, or when it cannot be read.
+    /// When the folder or the file cannot be used or read, or another process has the file open.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(FILE_NAME);
@@ -92,18 +94,18 @@ impl Database {
         Ok(database)
     }
 
-    /// Notes whether the disk refused, as when it is full; the next [`Self::mend`] starts afresh.
+    /// Records whether the disk refused, as when it is full; the next [`Self::mend`] then reopens the file.
     pub(super) fn note<T>(&mut self, result: &Result<T, StoreError>) {
         self.failed |= matches!(result, Err(StoreError::Access { .. }));
     }
 
-    /// Opens the file again after a failure. What was prepared is still prepared, if it had reached the disk.
+    /// Reopens the file after a failure. A prepared transaction is still prepared, if it had reached the disk.
     pub(super) fn mend(&mut self) -> Result<(), StoreError> {
         if !self.failed {
             return Ok(());
         }
         warn!(file = %self.path.display(), "opening the database again after a failed write");
-        self.redb = None; // it holds the lock
+        self.redb = None; // releases the lock
         self.redb = Some(open_file(&self.path)?);
         self.prepared = self.unfinished()?;
         if let Some(transaction) = self.prepared.filter(|_| self.given_up) {
@@ -115,7 +117,7 @@ impl Database {
         Ok(())
     }
 
-    /// Everything that is stored, and what opening it rolled back.
+    /// Reads everything, together with the result of roll-backs at opening.
     ///
     /// # Errors
     /// When a table cannot be read.
@@ -146,10 +148,10 @@ impl Database {
         self.prepare_if(transaction, changes, || true)
     }
 
-    /// Lays out the rows of a transaction, and writes them if it is still `wanted` then.
+    /// Prepares the rows of a transaction, and writes them if it is still `wanted` afterwards.
     ///
     /// # Errors
-    /// The same, and when it is not wanted.
+    /// Those of [`Self::prepare`]; and when the transaction is not wanted.
     pub fn prepare_if(
         &mut self,
         transaction: u64,
@@ -167,7 +169,7 @@ impl Database {
         record_number(&write, transaction)?;
         apply_recording(&write, transaction, changes)?;
         if !wanted() {
-            // A write transaction that is dropped leaves no trace.
+            // Dropping a write transaction discards it.
             return Err(StoreError::Withdrawn { transaction });
         }
         #[cfg(test)]
@@ -182,16 +184,16 @@ impl Database {
     /// Makes the prepared transaction final, or rolls it back.
     ///
     /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses: it is rolled back then, at the latest when the
-    /// disk answers again.
+    /// When this transaction is not the prepared one, or the disk refuses. In the latter case it is rolled back,
+    /// at the latest when the disk answers again.
     pub fn commit(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
         self.commit_with(transaction, unconfirmed, &[])
     }
 
-    /// The same, and writes artefacts of gNSI in the same durable write.
+    /// Makes the prepared transaction final, and writes gNSI artefacts in the same durable write.
     ///
     /// # Errors
-    /// The same; no artefact is written then.
+    /// Those of [`Self::commit`]; no artefact is written then.
     pub fn commit_with(
         &mut self,
         transaction: u64,
@@ -202,7 +204,7 @@ impl Database {
         let made = self.make_final(transaction, unconfirmed, artefacts);
         let Err(error) = made else { return Ok(()) };
         (self.failed, self.given_up) = (true, true);
-        // The disk may have taken the write and failed to say so.
+        // The disk may have completed the write before it failed.
         match self.made_final(transaction) {
             Ok(true) => {
                 (self.prepared, self.given_up) = (None, false);
@@ -212,9 +214,9 @@ impl Database {
         }
     }
 
-    /// Whether the end of a transaction reached the disk: looked up after it was opened again.
+    /// Looks up, after reopening the file, whether the end of a transaction had reached the disk.
     fn made_final(&mut self, transaction: u64) -> Result<bool, StoreError> {
-        self.redb = None; // it holds the lock
+        self.redb = None; // releases the lock
         self.redb = Some(open_file(&self.path)?);
         Ok(self.unfinished()? != Some(transaction))
     }
@@ -243,10 +245,10 @@ impl Database {
         Ok(())
     }
 
-    /// Makes the commit that waits to be confirmed final.
+    /// Makes the commit final that waits to be confirmed.
     ///
     /// # Errors
-    /// When the disk refuses; then it still waits.
+    /// When the disk refuses; the commit still waits then.
     pub fn confirm(&mut self) -> Result<(), StoreError> {
         let write = self.begin("confirm a commit")?;
         unconfirmed::forget(&write)?;
@@ -254,8 +256,8 @@ impl Database {
     }
 
     /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses: it is rolled back then when the disk answers
-    /// again.
+    /// When this transaction is not the prepared one, or the disk refuses. In the latter case it is rolled back
+    /// when the disk answers again.
     pub fn abort(&mut self, transaction: u64) -> Result<(), StoreError> {
         self.expect_prepared("abort", transaction)?;
         self.given_up = true;
@@ -268,7 +270,7 @@ impl Database {
     /// Writes rows outside of a transaction.
     ///
     /// # Errors
-    /// When the disk refuses; then nothing was written.
+    /// When the disk refuses; nothing is written then.
     pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let write = self.begin("write rows")?;
         apply(&write, changes)?;
@@ -279,10 +281,10 @@ impl Database {
         finish(write, "write rows")
     }
 
-    /// Writes artefacts of gNSI, all of them or none.
+    /// Writes gNSI artefacts, all of them or none.
     ///
     /// # Errors
-    /// When the disk refuses; then nothing was written.
+    /// When the disk refuses; nothing is written then.
     pub fn write_artefacts(&mut self, changes: &[ArtefactChange]) -> Result<(), StoreError> {
         const ATTEMPT: &str = "write the artefacts of gNSI";
         let write = self.begin(ATTEMPT)?;
@@ -304,7 +306,7 @@ impl Database {
         finish(write, "write a user")
     }
 
-    /// True when there was such a user.
+    /// Removes a user; true when it existed.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -318,10 +320,10 @@ impl Database {
         Ok(existed)
     }
 
-    /// The users, ascending by name.
+    /// All users, ascending by name.
     ///
     /// # Errors
-    /// When the table cannot be read, or holds a role this version does not know.
+    /// When the table cannot be read, or has a role that this version does not know.
     pub fn users(&self) -> Result<Vec<User>, StoreError> {
         let failed = StoreError::accessing("read the users");
         let redb = self.redb()?;
@@ -345,7 +347,7 @@ impl Database {
         users.collect()
     }
 
-    /// Makes the tables of a new file; refuses one that a newer agent wrote.
+    /// Creates the tables of a new file; refuses one of a newer agent.
     fn check_format(&self) -> Result<(), StoreError> {
         match format(self.redb()?).map_err(StoreError::accessing("read the format"))? {
             Some(FORMAT) => return Ok(()),
@@ -367,7 +369,7 @@ impl Database {
         finish(write, "make the tables")
     }
 
-    /// Makes what files of earlier versions do not have.
+    /// Creates tables that files of earlier versions lack.
     fn make_later_tables(&self) -> Result<(), StoreError> {
         const ATTEMPT: &str = "make the tables";
         let write = self.begin(ATTEMPT)?;
@@ -379,7 +381,7 @@ impl Database {
         finish(write, ATTEMPT)
     }
 
-    /// Erases what a running agent still needed: a factory reset is complete when its mark is gone.
+    /// Completes a factory reset by erasing the data that the running agent still needed, and then its mark.
     fn finish_factory_reset(&self, folder: &Path) -> Result<(), StoreError> {
         const ATTEMPT: &str = "finish a factory reset";
         let failed = StoreError::accessing(ATTEMPT);
@@ -395,7 +397,7 @@ impl Database {
         }
         remove_folder(&folder.join(BOOTZ_FOLDER))?;
         remove_folder(&folder.join(PACKAGES_FOLDER))?;
-        // Opened after this database.
+        // This file is opened after the database, so it is not in use.
         remove_file(&folder.join(JOURNAL_NAME))?;
         remove_file(&folder.join(ACCOUNTS_NAME))?;
         let write = self.begin(ATTEMPT)?;
@@ -413,10 +415,10 @@ impl Database {
         Ok(())
     }
 
-    /// Undoes the transaction whose end was never recorded.
+    /// Rolls back the transaction whose end was never recorded.
     ///
-    /// What it noted about adopted objects stays: the kernel may already have been changed, and this is the only
-    /// place that knows what was there before. The core releases what no layer asks for.
+    /// Restore rows of adopted objects stay: the kernel may have been changed already, and the original values
+    /// exist nowhere else. The core gives up objects that no layer configures.
     fn roll_back_unfinished(&mut self) -> Result<(), StoreError> {
         let Some(transaction) = self.unfinished()? else { return Ok(()) };
         warn!(
@@ -430,7 +432,7 @@ impl Database {
         Ok(())
     }
 
-    /// Takes back the commit that nobody had confirmed when the agent ended.
+    /// Rolls back the commit that was not confirmed before the agent ended.
     fn roll_back_unconfirmed(&mut self) -> Result<(), StoreError> {
         const ATTEMPT: &str = "roll back an unconfirmed commit";
         let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
@@ -443,7 +445,8 @@ impl Database {
         Ok(())
     }
 
-    /// Rows of the layers as they were before the roll-backs: what was taken back first was in force last.
+    /// Records the content of layer rows before the roll-backs. The first roll-back undoes the last change, so its
+    /// rows were in force.
     fn note_taken_back(&mut self, changes: Vec<Change>) {
         for change in changes.into_iter().filter(|change| change.table == Table::Layer) {
             self.taken_back.entry(change.key).or_insert(change.value);
@@ -459,7 +462,7 @@ impl Database {
         read().map_err(StoreError::accessing("look for a prepared transaction"))
     }
 
-    /// What the rows held until now is the answer.
+    /// Restores rows from the record of a transaction. Returns their content before that.
     fn undo(
         &self,
         transaction: u64,
@@ -523,7 +526,7 @@ fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
     opened.map_err(|error| StoreError::opening(path, error))
 }
 
-/// The format of the file; nothing when it is new.
+/// Format of the file; `None` when it is new.
 fn format(redb: &redb::Database) -> Result<Option<u64>, redb::Error> {
     match redb.begin_read()?.open_table(META) {
         Ok(meta) => Ok(meta.get(META_FORMAT)?.map(|format| format.value())),
@@ -546,7 +549,7 @@ fn rows(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Vec<
         .collect()
 }
 
-/// Keys of all pieces of one prepared record.
+/// Keys of all pieces of one record.
 fn record(transaction: u64) -> std::ops::RangeInclusive<(u64, u32)> {
     (transaction, 0)..=(transaction, u32::MAX)
 }
@@ -572,7 +575,7 @@ fn forget_record(write: &WriteTransaction, transaction: u64) -> Result<(), Store
     removed().map_err(StoreError::accessing("end a transaction"))
 }
 
-/// What a roll-back at start puts back: see [`Database::roll_back_unfinished`].
+/// Selects the rows that a roll-back at start restores: see [`Database::roll_back_unfinished`].
 fn keeps_restores(change: &Change) -> bool {
     change.table != Table::Restore || change.value.is_some()
 }

@@ -1,4 +1,4 @@
-//! Folders and files that only the agent may read.
+//! Folders and files that are private to the agent.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
@@ -9,27 +9,27 @@ use std::{
 
 use super::{FILE_NAME, StoreError};
 
-/// The TLS identity that the agent made for itself, within the state folder.
+/// Folder of the agent's own TLS identity, within the state folder.
 pub const IDENTITY_FOLDER: &str = "tls";
 
-/// How far a bootstrap got, within the state folder.
+/// Folder for the progress of bootstrapping, within the state folder.
 pub const BOOTZ_FOLDER: &str = "bootz";
 
-/// Packages that clients left on the box, within the state folder.
+/// Folder for packages that clients have uploaded, within the state folder.
 pub const PACKAGES_FOLDER: &str = "packages";
 
-/// Read, write and enter for the owner alone.
+/// Permissions: read, write and enter for the owner only.
 const PRIVATE_FOLDER: u32 = 0o700;
-/// Read and write for the owner alone.
+/// Permissions: read and write for the owner only.
 const PRIVATE_FILE: u32 = 0o600;
 
-/// Makes `folder` (and those above it) with mode 0700, or takes that mode for an existing one.
+/// Creates `folder` and its parents with mode 0700, or sets that mode of an existing one.
 ///
-/// An existing folder is closed to others only when it is empty or holds our database: somebody's typing
-/// `--state-dir /tmp` must not change `/tmp`.
+/// The mode of an existing folder is changed only when it is empty or has our database: a mistyped `--state-dir
+/// /tmp` must not change `/tmp`.
 ///
 /// # Errors
-/// When it cannot be made, or is open to others and holds other people's files.
+/// When the folder cannot be created, or is accessible to others and has foreign files.
 pub fn create_private_folder(folder: &Path) -> Result<(), StoreError> {
     let failed = |action| move |source| StoreError::File { action, path: folder.into(), source };
     DirBuilder::new()
@@ -53,7 +53,7 @@ fn is_ours(folder: &Path) -> io::Result<bool> {
     Ok(folder.join(FILE_NAME).exists() || fs::read_dir(folder)?.next().is_none())
 }
 
-/// Writes a whole file with mode 0600 so that a crash leaves the old one or the new one, never a part.
+/// Writes a whole file with mode 0600. After a crash the file has either its old or its new content.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -74,7 +74,7 @@ pub fn write_private_file(path: &Path, content: &[u8]) -> Result<(), StoreError>
     written().map_err(|source| StoreError::File { action: "write", path: path.into(), source })
 }
 
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a folder with its content, if it exists.
 pub(super) fn remove_folder(folder: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(folder) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -94,12 +94,12 @@ pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes the names in a folder last through a power cut.
+/// Makes changes of names in a folder durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Opens the database file, made with mode 0600 when it does not exist.
+/// Opens the database file, created with mode 0600 when it does not exist.
 pub(super) fn open_private_file(path: &Path) -> Result<File, StoreError> {
     let opened = || {
         let is_new = !path.exists();

@@ -1,8 +1,9 @@
-//! The tail of the history: what was done, as documents, for those who look after a restart.
+//! The end of the transaction history as documents, for inspection after a restart.
 //!
-//! A file and a thread of its own, so that no commit waits for it: entries are gathered for a moment and written
-//! together. A crash loses the last moment. While the disk is full they wait in memory, as many as the file would hold.
-//! Neither stops the agent: what must survive is in the [`Database`](super::Database).
+//! The file has a thread of its own, so that no commit waits for the disk: entries are collected for a moment and
+//! written together. A crash loses those of the last moment. While the disk is full, entries wait in memory, up to
+//! the size of the file. Such losses are acceptable: data that must survive is in the
+//! [`Database`](super::Database).
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,23 +21,23 @@ use super::StoreError;
 use super::beside::{RETRY_PAUSE, SideFile};
 use crate::logging::Chain;
 
-/// The file within the state folder.
+/// File name within the state folder.
 pub const JOURNAL_NAME: &str = "history.redb";
 
-/// Transactions by number.
+/// Documents by transaction number.
 const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("transactions");
 
 /// Octets of all entries together: some thousands of small transactions.
 const JOURNAL_OCTETS: usize = 8 << 20;
-/// Entries that wait for the disk. Of a burst beyond that only the memory of this run tells.
+/// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
-/// How long entries are gathered before they are written in one go.
+/// Time for which entries are collected before they are written together.
 const GATHERED_FOR: Duration = Duration::from_millis(500);
 
-/// Made on the thread of the journal: it may take as long as the entry is large.
+/// Serializes an entry, on the thread of the journal because it may take long for a large one.
 type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// Handle of the journal; clones share it. It is closed when the last one is dropped.
+/// Handle of the journal; clones share it. The file is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Journal {
     entry_tx: SyncSender<Entry>,
@@ -48,17 +49,17 @@ enum Entry {
         number: u64,
         document: Document,
     },
-    /// To write what came before, and say so.
+    /// Write all earlier entries, then answer.
     Flush(SyncSender<()>),
 }
 
 impl Journal {
-    /// Opens the file in `folder`. One that cannot be read is put aside.
+    /// Opens the file in `folder`. An unreadable file is set aside.
     ///
-    /// Blocks: call it before the runtime is busy.
+    /// Blocks, so call it before the runtime is busy.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// When the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let file = Arc::new(SideFile::open(folder, JOURNAL_NAME, |write| {
             write.open_table(TRANSACTIONS)?;
@@ -77,7 +78,7 @@ impl Journal {
         Ok(Self { entry_tx, file })
     }
 
-    /// The number of the last entry; 0 when there is none.
+    /// Number of the last entry; 0 when there is none.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -89,25 +90,25 @@ impl Journal {
         self.file.read(read).map_err(StoreError::accessing("read the history"))
     }
 
-    /// Keeps one entry, unless too many wait already. Does not wait.
+    /// Stores one entry, unless too many are waiting. Does not block.
     pub fn append(&self, number: u64, document: impl FnOnce() -> Vec<u8> + Send + 'static) {
         let entry = Entry::Keep { number, document: Box::new(document) };
-        // When its thread has ended, that was said then.
+        // The end of the thread has been logged already.
         if matches!(self.entry_tx.try_send(entry), Err(TrySendError::Full(_))) {
             warn!(number, "a transaction is not kept for later runs: too many come at once");
         }
     }
 
-    /// Waits until everything that came before is written, or the time is over.
+    /// Waits until all earlier entries are written, or the time is over.
     pub fn flush(&self, within: Duration) {
         let (done_tx, done_rx) = sync_channel(1);
         if self.entry_tx.try_send(Entry::Flush(done_tx)).is_ok() {
-            // Whether it was in time makes no difference to who goes on.
+            // The caller goes on in either case.
             let _ = done_rx.recv_timeout(within);
         }
     }
 
-    /// Entries with numbers above `after` and below `before`, ascending, as long as `wanted` takes them.
+    /// Entries with numbers above `after` and below `before`, ascending, as long as `wanted` accepts them.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -142,21 +143,21 @@ fn total(redb: &Database) -> Result<usize, redb::Error> {
     Ok(octets)
 }
 
-/// The thread's side.
+/// State of the thread.
 struct Writer {
     file: Arc<SideFile>,
-    /// Of what is in the file.
+    /// Octets of the entries in the file.
     octets: usize,
-    /// What the file does not have yet.
+    /// Entries that are not in the file yet.
     unwritten: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// Why no more entries are gathered.
+/// Reason to stop collecting entries.
 enum Gathered {
     Enough,
-    /// Somebody waits for them to be written.
+    /// A caller waits for the write.
     Awaited(SyncSender<()>),
-    /// There will be no others.
+    /// The channel is closed.
     All,
 }
 
@@ -166,7 +167,7 @@ impl Writer {
             let gathered = self.gather(entry_rx);
             let written = self.unwritten.is_empty() || self.write();
             match gathered {
-                // Who waited may have given up.
+                // The caller may have given up.
                 Gathered::Awaited(done) if written => drop(done.send(())),
                 Gathered::Awaited(_) | Gathered::Enough => {}
                 Gathered::All => return,
@@ -174,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// Waits for an entry, or until it is time to try again, and takes in what comes right behind it.
+    /// Waits for an entry, or for the time of the next attempt, and collects those that follow.
     fn gather(&mut self, entry_rx: &Receiver<Entry>) -> Gathered {
         let mut next = match self.file.is_refused() {
             true => entry_rx.recv_timeout(RETRY_PAUSE),
@@ -197,7 +198,7 @@ impl Writer {
         Gathered::Enough
     }
 
-    /// Whether the file has everything now.
+    /// Writes the waiting entries; true when the file has all of them.
     fn write(&mut self) -> bool {
         let refused_before = self.file.is_refused();
         let written = self.file.write(|write| {
@@ -234,7 +235,7 @@ impl Writer {
         }
     }
 
-    /// What waits is no more than the file would keep.
+    /// Drops the oldest waiting entries beyond the size of the file.
     fn forget_oldest(&mut self) {
         let mut octets: usize = self.unwritten.iter().map(|(_, document)| document.len()).sum();
         while octets > JOURNAL_OCTETS && self.unwritten.len() > 1 {
@@ -257,7 +258,7 @@ mod tests {
         found
     }
 
-    /// Waits until the thread has written and closed the file: only then it can be opened again.
+    /// Waits until the thread has written and closed the file, which can be reopened only then.
     fn reopened(journal: Journal, folder: &Path) -> Journal {
         drop(journal);
         loop {
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(numbers(&journal, (0, u64::MAX)), ["n1", "n2", "n3"]);
         assert_eq!(numbers(&journal, (1, 3)), ["n2"]);
 
-        // A large one displaces the others.
+        // A large entry displaces the others.
         journal.append(4, || [b"n4".to_vec(), vec![b'.'; JOURNAL_OCTETS - 4]].concat());
         let journal = reopened(journal, folder.path());
         assert_eq!(numbers(&journal, (0, u64::MAX)), ["n3", "n4"]);
@@ -300,7 +301,8 @@ mod tests {
         journal.file.refuse();
         assert!(!writer.write());
         assert!(journal.last().is_err(), "a file that failed answers nothing");
-        // Nothing comes, and it is tried again; as long as that fails, no more waits than the file would hold.
+        // Writing is retried without new entries. Until it succeeds, no more entries wait than the file would
+        // hold.
         writer.unwritten.push_back((2, vec![b'.'; JOURNAL_OCTETS - 1]));
         writer.unwritten.push_back((3, b"n3".to_vec()));
         journal.file.refuse();

@@ -1,12 +1,12 @@
-//! What must survive a restart: layers, what adopted ports had before us, users, and what gNSI made final.
+//! Persistent state: configuration layers, original values of adopted objects, users, and final gNSI artefacts.
 //!
-//! [`Store`] is the asynchronous handle; the [`Database`] behind it lives on a thread of its own, because a durable
-//! write waits for the disk. Commands are carried out in the order in which they were given.
+//! [`Store`] is the asynchronous handle. The [`Database`] behind it has a thread of its own, because a durable
+//! write waits for the disk. Commands are processed in order.
 //!
-//! A transaction is two durable writes. [`Store::prepare`] applies its rows and keeps what they replaced,
-//! [`Store::commit`] forgets that, [`Store::abort`] puts it back. A prepared transaction that is found when the
-//! database is opened was never answered to anyone, so it is rolled back before anything else happens. So is, after it,
-//! a commit that waits to be confirmed: [`Unconfirmed`] says how one begins and ends.
+//! A transaction is two durable writes. [`Store::prepare`] applies its rows and records their previous content;
+//! [`Store::commit`] drops that record, [`Store::abort`] restores from it. A prepared transaction that is found
+//! when the database is opened was never answered, so it is rolled back first. After it, a commit that waits to be
+//! confirmed is rolled back: [`Unconfirmed`] says how one begins and ends.
 
 mod accounts;
 mod artefacts;
@@ -44,7 +44,7 @@ pub use self::journal::{JOURNAL_NAME, Journal};
 pub use self::notes::LAST_REBOOT;
 use crate::caller::Role;
 
-/// Commands that wait for the disk. The core has at most a few under way; what exceeds this is a flood.
+/// Commands that wait for the disk. The core has at most a few in progress; more than this is a flood.
 const QUEUE_DEPTH: usize = 256;
 
 /// A table whose rows change together in a transaction.
@@ -52,13 +52,13 @@ const QUEUE_DEPTH: usize = 256;
 pub enum Table {
     /// Rows of the configuration layers.
     Layer,
-    /// For each adopted object, what it had before us, as bytes only the core understands.
+    /// Original value of each adopted object, in an encoding that only the core knows.
     Restore,
     /// Small facts about the agent itself.
     Note,
 }
 
-/// One row to write, or to remove when there is no value.
+/// A row to write, or to remove when it has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub table: Table,
@@ -82,23 +82,23 @@ impl From<RowChange> for Change {
     }
 }
 
-/// What a commit means for the one that waits to be confirmed.
+/// Effect of a commit on the one that waits to be confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unconfirmed {
-    /// Nothing.
+    /// None.
     #[default]
     Stays,
-    /// It is the one that waits from now on: what it replaced is kept until it is confirmed or taken back, and a start
-    /// that finds it takes it back.
+    /// This commit waits from now on: the previous content of its rows is kept until it is confirmed or rolled
+    /// back, and a restart rolls it back.
     Begins,
-    /// It has taken the one that waited back.
+    /// This commit has rolled back the one that waited.
     Ends,
 }
 
 /// Key and value of one row.
 pub type Row = (Vec<u8>, Vec<u8>);
 
-/// A local user. The hash is a PHC string; it does not appear in `Debug`.
+/// A local user. The hash is a PHC string, which `Debug` omits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
     pub name: SmolStr,
@@ -115,30 +115,31 @@ impl fmt::Debug for User {
     }
 }
 
-/// What the database held when it was opened, after an unfinished transaction was rolled back.
+/// Content of the database at its opening, after an unfinished transaction was rolled back.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Rows of [`Table::Layer`], ascending by key.
     pub layers: Vec<Row>,
-    /// Rows of [`Table::Restore`], ascending by key. After a crash it may name objects that no layer mentions any
-    /// more: the core releases those.
+    /// Rows of [`Table::Restore`], ascending by key. After a crash they may name objects that no layer has any
+    /// more, which the core then gives up.
     pub restore: Vec<Row>,
     pub users: Vec<User>,
-    /// What the gNSI services had made final.
+    /// Final artefacts of the gNSI services.
     pub artefacts: Artefacts,
     /// Rows of [`Table::Note`].
     pub notes: Vec<Row>,
-    /// The transaction that was prepared when the agent ended, already rolled back.
+    /// The transaction that was prepared when the agent ended, and is rolled back.
     pub rolled_back: Option<u64>,
-    /// By row of [`Table::Layer`]: what it held before something was rolled back, which the system may still have.
+    /// Rows of [`Table::Layer`] that were rolled back, with their content before that, which the system may still
+    /// have.
     pub taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// The highest transaction number ever prepared; the next one must exceed it.
+    /// The highest transaction number ever prepared; the next one must be higher.
     pub last_transaction: u64,
-    /// The highest number of a transaction in the history of earlier runs; those of this run follow it.
+    /// The highest transaction number in the history of earlier runs; those of this run continue from it.
     pub last_recorded: u64,
 }
 
-/// Why the store did not do what was asked.
+/// Reason why the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -182,29 +183,29 @@ pub struct Store {
     command_tx: mpsc::Sender<Command>,
 }
 
-/// An accepted command. Its effect does not depend on whether anyone waits for the answer.
+/// An accepted command. Its effect does not depend on anyone waiting for the answer.
 #[derive(Debug)]
 #[must_use = "a command may fail; its answer says so"]
 pub struct Answer<T>(Result<oneshot::Receiver<Result<T, StoreError>>, Option<StoreError>>);
 
-/// The right to say that a transaction being prepared is wanted. To drop it is to say that it is not.
+/// Decision on a transaction that is being prepared. Dropping it declines.
 #[derive(Debug)]
 #[must_use = "without consent nothing is prepared"]
 pub struct Consent(oneshot::Sender<()>);
 
 impl Consent {
     pub fn give(self) {
-        // When the store has stopped, its answer says so.
+        // If the store has stopped, the answer of the command says so.
         let _ = self.0.send(());
     }
 }
 
-/// Where the thread of the database hears of it.
+/// Receiving end of a [`Consent`], for the thread of the database.
 #[derive(Debug)]
 struct Consented(oneshot::Receiver<()>);
 
 impl Consented {
-    /// Waits for the decision: true when there is consent.
+    /// Waits for the decision: true for consent.
     fn awaited(self) -> bool {
         self.0.blocking_recv().is_ok()
     }
@@ -260,12 +261,12 @@ enum Command {
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl Store {
-    /// Opens the database in `folder`, making both when they do not exist, and starts its thread.
+    /// Opens the database in `folder`, creating both when they do not exist, and starts its thread.
     ///
-    /// Blocks: call it before the runtime is busy.
+    /// Blocks, so call it before the runtime is busy.
     ///
     /// # Errors
-    /// When the folder or the file cannot be used, when another agent uses it, or when it cannot be read.
+    /// When the folder or the file cannot be used or read, or another agent has the file open.
     pub fn open(folder: &Path) -> Result<(Self, Loaded), StoreError> {
         let mut database = Database::open(folder)?;
         let loaded = database.load()?;
@@ -281,7 +282,7 @@ impl Store {
         Ok((Self { command_tx }, loaded))
     }
 
-    /// Applies the rows of a transaction and records, in the same durable write, what they replaced.
+    /// Applies the rows of a transaction, and records their previous content in the same durable write.
     ///
     /// One transaction is prepared at a time; `transaction` must exceed every earlier one.
     pub fn prepare(&self, transaction: u64, changes: Vec<Change>) -> Answer<()> {
@@ -290,8 +291,8 @@ impl Store {
         answer
     }
 
-    /// The same before it is certain that the transaction is wanted: rows are laid out, and written once there is
-    /// consent. Without it nothing happens, and the answer is [`StoreError::Withdrawn`].
+    /// Prepares a transaction ahead of the decision to run it: rows are computed, and written once there is
+    /// consent. Without consent nothing is written, and the answer is [`StoreError::Withdrawn`].
     pub fn prepare_ahead(&self, transaction: u64, changes: Vec<Change>) -> (Answer<()>, Consent) {
         let (consent, consented) = oneshot::channel();
         let consented = Consented(consented);
@@ -300,12 +301,12 @@ impl Store {
         (self.send(prepare), Consent(consent))
     }
 
-    /// Makes the prepared transaction final. Durable when the answer comes.
+    /// Makes the prepared transaction final. Durable once answered.
     pub fn commit(&self, transaction: u64, unconfirmed: Unconfirmed) -> Answer<()> {
         self.commit_with(transaction, unconfirmed, Vec::new())
     }
 
-    /// The same, and writes artefacts of gNSI in the same durable write: all of it, or nothing.
+    /// Makes the prepared transaction final, and writes gNSI artefacts in the same durable write.
     pub fn commit_with(
         &self,
         transaction: u64,
@@ -315,47 +316,48 @@ impl Store {
         self.send(|answer| Command::Commit { transaction, unconfirmed, artefacts, answer })
     }
 
-    /// Makes the commit that waits to be confirmed final. Durable when the answer comes.
+    /// Makes the commit final that waits to be confirmed. Durable once answered.
     pub fn confirm(&self) -> Answer<()> {
         self.send(|answer| Command::Confirm { answer })
     }
 
-    /// Puts back every row the prepared transaction replaced.
+    /// Restores every row that the prepared transaction replaced.
     pub fn abort(&self, transaction: u64) -> Answer<()> {
         self.send(|answer| Command::Abort { transaction, answer })
     }
 
-    /// Writes rows outside of a transaction, as when a port that appears is adopted. Durable when the answer comes.
+    /// Writes rows outside of a transaction, as for the adoption of a port that appears. Durable once answered.
     pub fn write(&self, changes: Vec<Change>) -> Answer<()> {
         self.send(|answer| Command::Write { changes, answer })
     }
 
-    /// Writes artefacts of gNSI, all of them or none. Durable when the answer comes.
+    /// Writes gNSI artefacts, all of them or none. Durable once answered.
     pub fn write_artefacts(&self, changes: Vec<ArtefactChange>) -> Answer<()> {
         self.send(|answer| Command::WriteArtefacts { changes, answer })
     }
 
-    /// Makes or changes a user.
+    /// Creates or changes a user.
     pub fn set_user(&self, user: User) -> Answer<()> {
         self.send(|answer| Command::SetUser { user, answer })
     }
 
-    /// Removes a user; the answer says whether there was one.
+    /// Removes a user; the answer tells whether it existed.
     pub fn delete_user(&self, name: SmolStr) -> Answer<bool> {
         self.send(|answer| Command::DeleteUser { name, answer })
     }
 
-    /// Carries out what was asked before, closes the file and ends the thread. Later commands answer `Stopped`.
+    /// Completes earlier commands, closes the file and ends the thread. Later commands are answered with
+    /// `Stopped`.
     pub fn close(&self) -> Answer<()> {
         self.send(|answer| Command::Close { answer })
     }
 
-    /// Returns when the thread of the database has ended, in order or by a panic.
+    /// Waits until the thread of the database has ended, regularly or by a panic.
     pub async fn ended(&self) {
         self.command_tx.closed().await;
     }
 
-    /// Lets the next commit fail.
+    /// Makes the next commit fail.
     #[cfg(test)]
     pub(crate) fn refuse(&self, fault: tests::Fault) -> Answer<()> {
         self.send(|answer| Command::Refuse { fault, answer })
@@ -433,7 +435,7 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
     }
 }
 
-/// Does one piece of work and answers; an answer nobody waits for any more is dropped.
+/// Runs one command and sends its answer, which may have no receiver any more.
 fn carry_out<T>(
     database: &mut Database,
     answer: Reply<T>,

@@ -1,4 +1,4 @@
-//! Rows of the tables that a transaction writes, and the record of what they replaced.
+//! Rows of the tables that a transaction writes, and the record of their previous content.
 
 use redb::WriteTransaction;
 
@@ -6,7 +6,7 @@ use super::database::{LAYER, PREPARED, RESTORE};
 use super::notes::NOTES;
 use super::{Change, StoreError, Table, undo};
 
-/// Puts back what the pieces of a record say, the newest first. What the rows held until now is the answer.
+/// Restores the rows in the pieces of a record, newest first. Returns their content before that.
 pub(super) fn put_back(
     write: &WriteTransaction,
     chunks: &[Vec<u8>],
@@ -17,7 +17,7 @@ pub(super) fn put_back(
     for chunk in chunks.iter().rev() {
         let mut changes = undo::parse(chunk)?;
         changes.retain(&wanted);
-        // A key that changed twice must end with its oldest value.
+        // A key that changed twice must end up with its oldest value.
         for change in changes.iter().rev() {
             tables.put(change, |value| {
                 let value = value.map(<[u8]>::to_vec);
@@ -35,7 +35,7 @@ pub(super) fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), 
     changes.iter().try_for_each(|change| tables.put(change, |_| Ok(())))
 }
 
-/// Applies `changes` and stores what they replaced as the record of `transaction`.
+/// Applies `changes` and stores the previous content of their rows as the record of `transaction`.
 pub(super) fn apply_recording(
     write: &WriteTransaction,
     transaction: u64,
@@ -55,14 +55,14 @@ pub(super) fn apply_recording(
             chunk.clear();
         }
     }
-    // Also when nothing changed: the record is what says that the transaction is prepared.
+    // Written even without changes, because the record marks the transaction as prepared.
     prepared.insert((transaction, number), chunk.octets()).map_err(|error| failed(error.into()))?;
     Ok(())
 }
 
 type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
-/// The tables a transaction writes, opened once.
+/// Tables that a transaction writes, opened once.
 struct Tables<'t> {
     layer: BytesTable<'t>,
     restore: BytesTable<'t>,
@@ -78,7 +78,7 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Writes one row and hands over what it replaced.
+    /// Writes one row and returns its previous content.
     fn put(
         &mut self,
         change: &Change,

@@ -12,28 +12,28 @@ use super::*;
 /// Set in the child process of the crash test: the folder it works in.
 const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
 
-/// Long enough for the core to do all that is due meanwhile.
+/// Long enough for the core to complete its other work.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How the disk fails.
+/// Kind of disk failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// What a transaction would do is not written.
+    /// The rows of a transaction are not written.
     Unprepared,
-    /// Rows that belong to no transaction are not written.
+    /// Rows outside of transactions are not written.
     Unwritten,
-    /// They are, after some time.
+    /// Rows outside of transactions are written late.
     Late,
-    /// Nothing is written at its end.
+    /// The end of a transaction is not written.
     Lost,
-    /// It is written, and reported as an error.
+    /// The end of a transaction is written, but reported as an error.
     Misreported,
     /// The thread of the database panics.
     Panic,
 }
 
 impl Fault {
-    /// Meant for rows that belong to no transaction.
+    /// True for faults that concern rows outside of transactions.
     pub(super) fn is_of_rows(self) -> bool {
         matches!(self, Self::Unwritten | Self::Late)
     }
@@ -69,7 +69,7 @@ fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
         let result = database.commit(1, unconfirmed);
         assert_eq!(result.is_ok(), made, "{fault:?}: {result:?}");
         database.note(&result);
-        // The next one finds its way free.
+        // The next transaction is possible.
         database.mend().unwrap();
         database.prepare(2, &[change("b=1")]).unwrap();
         database.commit(2, Unconfirmed::Stays).unwrap();
@@ -109,10 +109,10 @@ fn a_commit_that_nobody_confirmed_is_taken_back_at_the_next_opening() {
     // a restart before the roll-back is final
     check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 a=1", "reopen"], "a=1");
     check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 a=1", "a3"], "a=2");
-    // what others than the client change in the meantime stands, unless it was not answered either
+    // changes by others meanwhile stay, unless they were not answered either
     check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 z=1", "c3", "reopen"], "a=1 z=1");
     check(&["p1 a=1", "c1", "p2 a=2", "u2", "p3 z=1", "reopen"], "a=1");
-    // one that waits for its end can be told to have ended twice, and a new one can begin
+    // a commit that waits to be confirmed can be ended twice, and a new one can begin
     check(&["p1 a=1", "u1", "k", "k", "p2 b=1", "u2", "reopen"], "a=1");
     check(&["p1 a=1 a=2 a=3", "u1", "reopen"], "");
 }
@@ -229,7 +229,7 @@ async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
     store.commit(3, Unconfirmed::Stays).await.unwrap();
 }
 
-/// Commits one transaction, prepares another over a thousand rows, and is killed.
+/// Commits one transaction, prepares another with a thousand rows, and is killed.
 async fn crash_in(folder: &Path) {
     let (store, _) = Store::open(folder).unwrap();
     store.prepare(1, vec![change("kept=1")]).await.unwrap();
@@ -311,7 +311,8 @@ fn folder_and_file_are_the_owners_alone() {
     assert_eq!(mode(&others), 0o755);
 }
 
-/// What a running agent still needs goes when the file is opened next, the history with it.
+/// Opening the file completes a factory reset: data that the running agent needed is erased, including the
+/// history.
 #[test]
 fn a_factory_reset_is_finished_by_the_next_opening() {
     for retain in [false, true] {

@@ -1,21 +1,21 @@
-//! The record of a commit that waits to be confirmed: what its rows held before it.
+//! The record of a commit that waits to be confirmed: the previous content of its rows.
 //!
-//! It is the record of the prepared transaction, moved here when the transaction is committed. Whoever confirms the
-//! commit has it removed; a commit that takes the change back removes it in the same durable write; a start that finds
-//! it puts everything back.
+//! The record is that of the prepared transaction, moved here when the transaction is committed. A confirmation
+//! removes it; a commit that rolls the change back removes it in the same durable write; a start that finds it
+//! restores the rows.
 
 use redb::{ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::StoreError;
 use super::database::PREPARED;
 
-/// Pieces of the record, by transaction and number. Not there in files of earlier versions.
+/// Pieces of the record, by transaction and number. Missing in files of earlier versions.
 const UNCONFIRMED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("unconfirmed");
 
 /// A transaction, and the pieces of its record in order.
 type Record = (u64, Vec<Vec<u8>>);
 
-/// Keeps the record of the prepared `transaction` as that of a commit to be confirmed.
+/// Keeps the record of the prepared `transaction`, as a commit to be confirmed.
 pub(super) fn keep(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
     let kept = || -> Result<(), redb::Error> {
         let prepared = write.open_table(PREPARED)?;
@@ -29,7 +29,7 @@ pub(super) fn keep(write: &WriteTransaction, transaction: u64) -> Result<(), Sto
     kept().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))
 }
 
-/// Forgets the record, if there is one: the commit is confirmed, or taken back.
+/// Removes the record, if there is one, because the commit was confirmed or rolled back.
 pub(super) fn forget(write: &WriteTransaction) -> Result<(), StoreError> {
     let forgotten = write.delete_table(UNCONFIRMED).map(drop);
     forgotten.map_err(|error| StoreError::accessing("end an unconfirmed commit")(error.into()))

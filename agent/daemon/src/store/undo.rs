@@ -1,21 +1,21 @@
-//! The record of a prepared transaction: what each row held before it.
+//! The record of a prepared transaction: the previous content of each row.
 //!
-//! One record is a table byte, the key, and the earlier value or its absence; lengths are `u32`, little endian. Rows come
-//! in the order of their tree, so most keys begin as the one before: of those, only what differs is written.
+//! An item is a table byte, the key, and the previous value or its absence; lengths are `u32`, little endian. Rows
+//! are in the order of their tree, so most keys share a prefix with the one before, which is then omitted.
 
 use super::{Change, StoreError, Table};
 
-/// A prepared record is stored in pieces of about this many octets, so that no single value grows with a transaction.
+/// Approximate octets of a piece of a record, so that no single database value grows with a transaction.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
-/// In the table byte: the key begins as the one before, with so many octets (`u8`), and then goes its own way.
+/// Flag in the table byte: the key begins with a number of octets (`u8`) of the key before.
 const CONTINUES: u8 = 0x80;
-/// Octets that a key has to have in common with the one before.
+/// Shortest prefix that is worth sharing, in octets.
 const COMMON_LEAST: usize = 8;
 
-/// A piece of the record in the making.
+/// A piece of the record under construction.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     octets: Vec<u8>,
@@ -31,13 +31,13 @@ impl Chunk {
         self.octets.len() >= CHUNK_BYTES
     }
 
-    /// Each piece can be read by itself.
+    /// Starts a new piece, which can be parsed by itself.
     pub(super) fn clear(&mut self) {
         self.octets.clear();
         self.last_key.clear();
     }
 
-    /// Appends what `key` held.
+    /// Appends the previous value of `key`.
     pub(super) fn push(
         &mut self,
         table: Table,
@@ -82,7 +82,7 @@ fn push_bytes(chunk: &mut Vec<u8>, bytes: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The changes that put everything back, in the order in which it was recorded.
+/// Parses the changes that restore everything, in the order in which they were recorded.
 pub(super) fn parse(mut chunk: &[u8]) -> Result<Vec<Change>, StoreError> {
     let mut changes: Vec<Change> = Vec::new();
     while !chunk.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn parse(mut chunk: &[u8]) -> Result<Vec<Change>, StoreError> {
     Ok(changes)
 }
 
-/// `before` is the key before it.
+/// Parses one change; `before` is the key before it.
 fn take_change(chunk: &mut &[u8], before: &[u8]) -> Option<Change> {
     let first = take_byte(chunk)?;
     let table = match first & !CONTINUES {
@@ -176,7 +176,7 @@ mod tests {
         assert!(sizes[1] * 4 < sizes[0], "{sizes:?}");
     }
 
-    /// Of what an agent wrote that stated every key in full.
+    /// Records of an earlier version, which wrote every key in full.
     #[test]
     fn whole_keys_are_read_too() {
         let written = b"\x01\x02\0\0\0ab\x01\x01\0\0\0v\x02\x03\0\0\0abc\0";
