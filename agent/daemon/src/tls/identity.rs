@@ -1,8 +1,8 @@
-//! The identity the agent makes for itself: a small authority of its own, and a certificate signed by it.
+//! The agent's own identity: a small certificate authority, and a server certificate signed by it.
 //!
-//! Clients trust the authority's certificate once; when the box gets another address, only the certificate below it
-//! is made again. Authority and certificate do not expire (RFC 5280 4.1.2.5 has a date for that): a box whose clock
-//! is wrong, or that was stored for years, must still be reachable.
+//! Clients trust the authority's certificate once; when the box gets another address, only the server certificate
+//! is made again. Neither certificate expires (RFC 5280 4.1.2.5 has a date for that): a box with a wrong clock, or
+//! one that was stored for years, must still be reachable.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -22,21 +22,22 @@ use zeroize::{Zeroize, Zeroizing};
 use super::{TlsError, parse};
 use crate::store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 
-/// What clients trust, within the folder of the identity.
+/// Certificate of the authority, which clients trust, within the folder of the identity.
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca-key.pem";
 const CERTIFICATE_FILE: &str = "cert.pem";
 const KEY_FILE: &str = "key.pem";
 
-/// Octets of randomness in the authority's name: two boxes' authorities must not share one.
+/// Random octets in the authority's name, which makes it unique among boxes.
 const NAME_SUFFIX_BYTES: usize = 6;
 
-/// Where the file that clients trust is, within a state folder. Only an agent with an identity of its own has it.
+/// Path of the authority's certificate in a state folder. Exists only when the agent has an identity of its own.
 pub fn ca_file(state_dir: &Path) -> PathBuf {
     state_dir.join(IDENTITY_FOLDER).join(CA_FILE)
 }
 
-/// Reads the identity in the state folder; makes it, or the certificate that lacks a name, first.
+/// Reads the identity in the state folder. Creates it when it is missing, and renews the certificate when it lacks
+/// a name.
 pub(super) fn own(
     state_dir: &Path,
     addresses: &[IpAddr],
@@ -68,7 +69,7 @@ fn read(folder: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsErr
         .map_err(|source| TlsError::BadKey { path: key, source })
 }
 
-/// Signs a certificate for `names`, by the authority that is there or by a new one.
+/// Signs a certificate for `names`, by the existing authority or by a new one.
 fn make(folder: &Path, names: &Names) -> Result<(), TlsError> {
     create_private_folder_for_identity(folder)?;
     let authority = match Authority::read(folder) {
@@ -82,13 +83,13 @@ fn make(folder: &Path, names: &Names) -> Result<(), TlsError> {
     Ok(write_private_file(&folder.join(CERTIFICATE_FILE), chain.as_bytes())?)
 }
 
-/// A certificate for this box that signs itself, and its key in PEM.
+/// Makes a self-signed certificate for this box, and its key in PEM.
 pub(crate) fn self_signed(
     addresses: &[IpAddr],
 ) -> Result<(CertificateDer<'static>, Zeroizing<String>), TlsError> {
     let mut key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = Names::of_this_box(addresses).certificate_params()?;
-    params.use_authority_key_identifier_extension = false; // it has no authority
+    params.use_authority_key_identifier_extension = false; // a self-signed certificate has no authority
     let certificate = params.self_signed(&key)?.der().clone();
     let pem = Zeroizing::new(key.serialize_pem());
     key.zeroize();
@@ -108,7 +109,7 @@ struct Authority {
 }
 
 impl Authority {
-    /// The authority made earlier, if it is whole.
+    /// Reads the authority made earlier, if its files are valid.
     fn read(folder: &Path) -> Option<Self> {
         let text = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
         let pem = text(CA_FILE)?;
@@ -146,7 +147,7 @@ fn random_suffix() -> String {
     rand::random::<[u8; NAME_SUFFIX_BYTES]>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The names a client may have used to reach this box.
+/// Names by which a client may have reached this box.
 struct Names {
     hosts: Vec<String>,
     addresses: Vec<IpAddr>,
@@ -182,7 +183,7 @@ impl Names {
         Ok(params)
     }
 
-    /// True when the certificate lists them all; it may list more.
+    /// True when the certificate has all of them; it may have more.
     fn are_in(&self, certified: &CertifiedKey) -> bool {
         let Some(certificate) = certified.cert.first().and_then(|der| parse(der).ok()) else {
             return false;
@@ -206,15 +207,15 @@ fn address_octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The host name, when it can stand in a certificate.
+/// Host name, if it is valid in a certificate.
 fn host_name() -> Option<String> {
     let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     (!name.is_empty() && name.chars().all(plain)).then_some(name)
 }
 
-/// Addresses of the namespace the agent listens in, without link-local ones: those are reached with a zone, which
-/// no certificate holds.
+/// Addresses of the agent's own namespace, without link-local ones: their use requires a zone, which a certificate
+/// cannot have.
 fn local_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
     interfaces

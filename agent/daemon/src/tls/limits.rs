@@ -1,8 +1,8 @@
-//! How many connections there may be, and which of them are ended for others.
+//! Limits on the number of connections, and the choice of those to close in favour of others.
 //!
-//! A stranger is a connection on which nobody has been identified yet, from the moment it is accepted: its handshake
-//! may be under way. Strangers are ended, oldest first, when somebody else needs the place; a connection on which
-//! somebody was identified is never ended for another. Pure: the clock and what ends a connection come from outside.
+//! A stranger is a connection without an identified caller; its TLS handshake may be in progress. Strangers are
+//! closed, oldest first, when another connection needs the place; an identified connection is never closed in
+//! favour of another. Pure: the clock and the means to close a connection come from outside.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,33 +22,33 @@ pub(super) const BOUNDS: Bounds = Bounds {
 /// Limits of a [`ConnectionTable`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Connections at one time. Each costs some 100 KiB with its HTTP/2 windows.
+    /// Connections at one time. Each takes about 100 KiB with its HTTP/2 windows.
     pub(super) connections: usize,
-    /// Of these, places that only sources get which logged in lately: an eighth, more than the operators and collectors
-    /// of one box are. Others cannot fill them, however many addresses they have.
+    /// Places among these for sources that logged in recently: an eighth, more than a box has operators and
+    /// collectors. Strangers cannot take them, however many addresses they have.
     reserved: usize,
-    /// Connections at one time from one source, so that one peer cannot keep the others out.
+    /// Connections at one time from one source, so that one peer cannot lock others out.
     per_source: usize,
-    /// Strangers at one time from one source. A collector that opens a connection for each of its workers logs in on
-    /// one in the time of a round trip; more that say nothing at the same moment are no clients.
+    /// Strangers at one time from one source. A collector that opens a connection for each of its workers logs in
+    /// on each within a round trip; more silent connections at one moment do not come from real clients.
     strangers_per_source: usize,
-    /// Sources that are remembered as having logged in; beyond it the one that is away the longest is forgotten. Four
-    /// times the connections, so that those with one open now are always among them.
+    /// Sources that are remembered as having logged in; beyond it the one with the longest absence is forgotten.
+    /// Four times the connections, so that sources with an open connection are always included.
     known_sources: usize,
 }
 
-/// How long a stranger may stay. Clients connect when they have something to ask.
+/// Lifetime of a stranger. Clients connect when they have a request to make.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a stranger may stay when half of all places are taken: enough for a login over a slow line.
+/// Lifetime of a stranger when half of all places are taken: enough for a login over a slow line.
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long ago a source may have logged in to be served before strangers: an operator who comes once a day, a
-/// collector that was away for a night.
+/// Time for which a login gives a source precedence over strangers: covers an operator who logs in once a day, and
+/// a collector that was down overnight.
 const LATELY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The number of a connection, in the order of arrival.
+/// Number of a connection, in the order of arrival.
 pub(super) type Number = u64;
 
-/// The open connections, and the sources that logged in lately. `E` is what ends a stranger.
+/// Open connections, and sources that logged in recently. Dropping or using an `E` closes a stranger.
 #[derive(Debug)]
 pub(super) struct ConnectionTable<E> {
     bounds: Bounds,
@@ -65,21 +65,21 @@ struct Stranger<E> {
     end: E,
 }
 
-/// A source on which somebody was identified.
+/// A source that has logged in.
 #[derive(Debug)]
 struct KnownSource {
-    /// Connections on which somebody is, now.
+    /// Number of identified connections at present.
     identified: usize,
-    /// When somebody was identified, or such a connection closed, for the last time.
+    /// Time of the last login, or of the end of the last identified connection.
     last: Instant,
 }
 
-/// The decision about a new connection.
+/// Decision about a new connection.
 #[derive(Debug)]
 pub(super) struct Admission<E> {
-    /// Its number; nothing when there is no place for it.
+    /// Number of the connection; `None` when it is refused.
     pub(super) number: Option<Number>,
-    /// Those that are ended now.
+    /// Strangers to close in its favour.
     pub(super) ended: Vec<E>,
 }
 
@@ -94,7 +94,7 @@ impl<E> ConnectionTable<E> {
         }
     }
 
-    /// Takes in a connection from `source`, which is ended by `end`, if there is a place or a stranger has one.
+    /// Admits a connection from `source` if there is a free place or a stranger's. `end` closes it later.
     pub(super) fn admit(&mut self, source: IpAddr, end: E, now: Instant) -> Admission<E> {
         let ended = match self.room(source, now) {
             Room::None => return Admission { number: None, ended: Vec::new() },
@@ -108,7 +108,7 @@ impl<E> ConnectionTable<E> {
         Admission { number: Some(number), ended: ended.map(|stranger| stranger.end).collect() }
     }
 
-    /// Takes down that somebody was identified on a connection. One that was ended meanwhile stays so.
+    /// Marks a connection as identified. Without effect on one that was closed meanwhile.
     pub(super) fn identified(&mut self, number: Number, now: Instant) {
         let Some(stranger) = self.strangers.remove(&number) else { return };
         let source = stranger.source;
@@ -121,7 +121,7 @@ impl<E> ConnectionTable<E> {
         known.last = now;
     }
 
-    /// Takes down that a connection is gone, if it was not ended from here.
+    /// Removes a connection that has ended by itself.
     pub(super) fn closed(&mut self, number: Number, now: Instant) {
         self.strangers.remove(&number);
         let Some(source) = self.identified.remove(&number) else { return };
@@ -131,10 +131,10 @@ impl<E> ConnectionTable<E> {
         }
     }
 
-    /// How long until a stranger is to be looked at again; nothing when its time is over.
+    /// Time until a stranger has to be checked again; `None` when its time is over.
     ///
-    /// The time that it has depends on how full the table is, so it is looked at when the shorter one is over.
-    /// Strangers beyond that are ended by the one whose arrival makes the table half full.
+    /// Its lifetime depends on the load of the table, so it is checked when the shorter one is over. Strangers
+    /// older than that are closed by the arrival that makes the table half full.
     pub(super) fn next_look(&self, number: Number, now: Instant) -> Option<Duration> {
         let age = now.saturating_duration_since(self.strangers.get(&number)?.since);
         let until = if age < SHORT_PATIENCE { SHORT_PATIENCE } else { self.patience() };
@@ -158,7 +158,7 @@ impl<E> ConnectionTable<E> {
         if self.is_half_full() { SHORT_PATIENCE } else { PATIENCE }
     }
 
-    /// The place for one more connection from `source`.
+    /// Place for one more connection from `source`.
     fn room(&self, source: IpAddr, now: Instant) -> Room {
         let of_source = |stranger: &Stranger<E>| stranger.source == source;
         let strangers = self.strangers.values().filter(|&stranger| of_source(stranger)).count();
@@ -208,11 +208,11 @@ impl<E> ConnectionTable<E> {
     }
 }
 
-/// The place for a new connection.
+/// Place for a new connection.
 enum Room {
     None,
     Free,
-    /// The one of a stranger.
+    /// Place of a stranger that has to be closed.
     Of(Number),
 }
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn strangers_are_ended_for_others_and_nobody_else_is() {
-        // One source: its own oldest stranger is ended, until all its places are taken by somebody.
+        // A single source: its own oldest stranger is closed, until all its places are identified.
         check("a a a", "");
         check("a a a a", "4 ends 1");
         check("a a a a a", "4 ends 1, 5 ends 2");
@@ -246,21 +246,22 @@ mod tests {
         check("a 1! a 2! a 3! a a", "5 ends 4");
         check("a 1! a 2! a 3! a 4! a", "5 refused");
         check("a 1! a 2! a 3! a 4! a 2x a", "5 refused");
-        // All places but the two of known sources: the oldest stranger is ended, wherever it is from.
+        // All places but the two reserved ones are taken: the oldest stranger of any source is closed.
         check("a a b b c c", "");
         check("a a b b c c d", "7 ends 1");
         check("a 1! a b b c c d", "7 ends 3");
         check("a 1x a b b c c d", "");
-        // The two are for sources that logged in lately, and for these strangers of others are ended.
+        // The two are reserved for sources that logged in recently, for which strangers of other sources are
+        // closed.
         check("k 1! 1x a a b b c c k k", "");
         check("k 1! 1x a a b b c c k k k", "10 ends 2");
         check("k 1! 1x a a b b c c k k d", "10 ends 2");
-        // Strangers from known sources are ended for each other only.
+        // Strangers from known sources are closed in favour of each other only.
         check("k 1! 1x k k k a a a b", "8 ends 5");
         check("k 1! 1x l 2! 2x k k k l l l a", "9 refused");
         check("k 1! 1x l 2! 2x k k k l l l k", "9 ends 3");
         check("k 1! 1x l 2! 2x m 3! 3x k k k l l l m m m", "12 ends 4");
-        // Nobody who was identified is ended.
+        // Identified connections are never closed.
         check("a 1! a 2! a 3! b 4! b 5! b 6! c", "7 refused");
         check("a 1! a 2! a 3! a 4! b 5! b 6! b 7! b 8! a c", "9 refused, 10 refused");
         check("a 1! a 2! a 3! b 4! b 5! c d", "7 ends 6");
@@ -324,14 +325,14 @@ mod tests {
         }
     }
 
-    /// Plays a script, and compares what became of connections other than that they were taken in.
+    /// Plays a script, and compares the events other than plain admissions.
     #[track_caller]
     fn check(script: &str, want: &str) {
         assert_eq!(played(script).2, want, "{script}");
     }
 
-    /// `a` is a connection from the source of that letter, `1!` somebody is identified on the first one, `1x` it is
-    /// closed, `+5` are seconds. Connections are counted from 1, refused ones too.
+    /// Plays a script: `a` is a connection from the source of that letter, `1!` identifies the first one, `1x`
+    /// closes it, `+5` lets seconds pass. Connections are counted from 1, including refused ones.
     fn played(script: &str) -> (ConnectionTable<Number>, Instant, String) {
         let mut table = ConnectionTable::new(SMALL);
         let mut now = Instant::now();

@@ -1,4 +1,4 @@
-//! Accepts TCP connections, does the TLS handshake, hands on what came through.
+//! Acceptance of TCP connections, and the TLS handshake.
 
 use std::{
     io,
@@ -30,25 +30,25 @@ use super::{
 };
 use crate::{gnsi::TlsProfiles, northbound::Dscp};
 
-/// A client that has not finished its handshake by then is gone, or never meant to.
+/// Time limit for the handshake. A slower client is gone, or hostile.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections the kernel keeps for us before we accept them.
+/// Connections that the kernel queues before we accept them.
 const BACKLOG: i32 = 1024;
-/// Finished handshakes that wait for the server to pick them up, which it does at once.
+/// Completed handshakes in the queue to the server, which takes them at once.
 const QUEUE_DEPTH: usize = 16;
-/// Pause after the kernel refused to accept (usually: no file descriptors left).
+/// Pause after a failed accept, which mostly means that file descriptors are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Silence on a connection before the kernel asks whether the peer is still there, and between its questions.
+/// Idle time before the kernel probes the peer, and the interval of its probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Sockets that are bound but do not accept yet.
+/// Bound sockets that do not accept yet.
 #[derive(Debug)]
 pub struct Listener {
     sockets: Vec<TcpListener>,
 }
 
-/// Connections as they come through the handshake. Dropping it closes the sockets.
+/// Connections after their handshake. Dropping it closes the sockets.
 #[derive(Debug)]
 pub struct Incoming {
     connection_rx: mpsc::Receiver<Connection>,
@@ -60,13 +60,13 @@ pub struct Incoming {
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    /// The code point that its packets carry, when somebody wished for one.
+    /// DSCP set on the packets, if one was requested.
     marked: Option<u8>,
     probation: Probation,
 }
 
 impl Listener {
-    /// Binds every address; must run within the runtime.
+    /// Binds every address. Must run within the runtime.
     ///
     /// # Errors
     /// [`TlsError::Listen`], naming the address.
@@ -78,12 +78,12 @@ impl Listener {
         Ok(Self { sockets: bound.collect::<Result<_, _>>()? })
     }
 
-    /// The addresses that were bound, with the ports the kernel chose for port 0.
+    /// Bound addresses, with the ports that the kernel chose for port 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
     }
 
-    /// Starts to accept. The profiles may change while connections come in; those made before keep what they have.
+    /// Starts to accept. Changes of the profiles apply to new connections only.
     pub fn accept(self, profiles: &TlsProfiles) -> Incoming {
         let (connection_tx, connection_rx) = mpsc::channel(QUEUE_DEPTH);
         let limits = Arc::new(Limits::default());
@@ -100,7 +100,7 @@ impl Listener {
     }
 }
 
-/// A kernel without IPv6 cannot bind `[::]`, which is the default and means "any address".
+/// Binds an address. Falls back to `0.0.0.0` for the default `[::]`, on a kernel without IPv6.
 fn bind_or_fall_back(address: SocketAddr) -> io::Result<TcpListener> {
     let any_v6 = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, address.port(), 0, 0);
     bind(address).or_else(|error| {
@@ -117,7 +117,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?; // a restart must not wait for connections in TIME_WAIT
     if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?; // `[::]` means IPv4 too, whatever the sysctl says
+        socket.set_only_v6(!address.ip().is_unspecified())?; // `[::]` includes IPv4, whatever the sysctl says
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -125,7 +125,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The loop of one listening socket.
+/// Loop of one listening socket.
 struct AcceptTask {
     socket: TcpListener,
     profiles: TlsProfiles,
@@ -156,7 +156,7 @@ impl AcceptTask {
                 match connect(acceptor, stream, address, probation).await {
                     Ok(connection) => {
                         profiles.connections().accepted();
-                        drop(connection_tx.send(connection).await); // refused only when we are ending
+                        drop(connection_tx.send(connection).await); // fails only during shutdown
                     }
                     Err(error) => {
                         profiles.connections().rejected();
@@ -187,7 +187,7 @@ async fn connect(
     let certificate = certificate.map(Arc::new);
     let known = probation.known();
     if certificate.is_some() {
-        known.set(); // by somebody whom the operator trusts
+        known.set(); // the operator trusts the certificate's authority
     }
     let peer = Peer {
         address,
@@ -210,21 +210,21 @@ impl Stream for Incoming {
 }
 
 impl Connection {
-    /// Lets an operation begin, as long as the connection may go on. Writes need it as well as reads: the connection of
-    /// a stranger that reads nothing waits in a write.
+    /// Permits an I/O operation unless the connection has to end. Applies to reads and writes: the connection of a
+    /// stranger that does not read would otherwise hang in a write.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         self.probation.check(context).inspect_err(|over| {
-            debug!(peer = %self.peer.address, %over, "connection closed: nobody said who they are");
+            debug!(peer = %self.peer.address, %over, "connection closed: the caller was not identified");
         })
     }
 
-    /// Marks the packets as wished, before the first of them goes out. The two low bits are the kernel's (ECN).
+    /// Sets the requested DSCP before the first packet is sent. The kernel keeps the two ECN bits.
     fn mark(&mut self) {
         let wished = self.peer.dscp.wished();
         if let (Some(dscp), true) = (wished, wished != self.marked) {
             self.marked = wished;
             let socket = SockRef::from(self.stream.get_ref().0);
-            // A socket of IPv6 carries IPv4 too, and takes both.
+            // An IPv6 socket may carry IPv4, and accepts both options.
             let (v4, v6) = (
                 socket.set_tos_v4(u32::from(dscp) << 2),
                 socket.set_tclass_v6(u32::from(dscp) << 2),

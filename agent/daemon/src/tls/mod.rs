@@ -1,9 +1,9 @@
-//! Everything that arrives over the network arrives here, encrypted: there is no cleartext listener.
+//! TLS for all network connections; there is no cleartext listener.
 //!
-//! What is shown and who is asked is decided by [`TlsProfiles`]: by the profile that the server is bound to, else by the
-//! operator's certificate, or the identity the agent made for itself on its first start. [`Listener`] accepts
-//! connections so and hands on those whose handshake is done. Where a profile trusts somebody, a connection without a
-//! valid certificate ends here.
+//! [`TlsProfiles`] selects the server's certificate and the client authorities: from the profile that the server
+//! is bound to, else from the operator's files, or the agent's own identity, which it creates at its first start.
+//! [`Listener`] accepts connections accordingly and passes them on after their handshake. Where client authorities
+//! are configured, a connection without a valid certificate ends here.
 
 mod identity;
 mod limits;
@@ -46,10 +46,10 @@ use self::verifier::ClientVerifier;
 use crate::gnsi::TlsProfiles;
 use crate::{logging::Chain, settings::TlsSettings, store::StoreError};
 
-/// HTTP/2 is all we speak; RFC 7540 section 3.3 asks for its name in the handshake.
+/// ALPN name of HTTP/2, the only protocol offered (RFC 7540 section 3.3).
 const ALPN: &[u8] = b"h2";
 
-/// Why there is no TLS identity to serve with, or no socket to serve on.
+/// Reason for the lack of a TLS identity or of a listening socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -83,22 +83,22 @@ pub enum TlsError {
     Listen { address: std::net::SocketAddr, source: io::Error },
 }
 
-/// What the box shows, and whom it asks for a certificate, as long as nobody says otherwise.
+/// Certificates of the box itself, and client authorities of the operator; in use when no profile is bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) clients: Option<Clients>,
-    /// From the maker of the box.
+    /// IDevID, from the manufacturer.
     pub(crate) idevid: Filed,
-    /// From its owner.
+    /// oIDevID, from the owner.
     pub(crate) oidevid: Filed,
 }
 
-/// An identity that files may hold.
+/// Identity from files.
 #[derive(Clone, Debug)]
 pub(crate) enum Filed {
     NotGiven,
-    /// The log says why. The box comes up without it.
+    /// The files cannot be used; the reason was logged. The agent runs without the identity.
     Unusable,
     There(Arc<CertifiedKey>),
 }
@@ -116,12 +116,12 @@ impl Filed {
     }
 }
 
-/// Reads the operator's files, or else reads or makes the agent's own identity in the state folder.
+/// Reads the operator's files, or else reads or creates the agent's own identity in the state folder.
 ///
-/// `addresses` are those under which clients may reach the box; an identity of our own names them.
+/// `addresses` are the listening addresses, which an own identity has to include.
 ///
 /// # Errors
-/// When a file is missing, expired, or does not fit another; the message names the file.
+/// When a file is missing or expired, or does not match another one. The message names the file.
 pub(crate) fn own(
     settings: &TlsSettings,
     state_dir: &Path,
@@ -143,12 +143,13 @@ pub(crate) fn own(
     })
 }
 
-/// The settings of a handshake that shows `certified`. With `clients`, one without a certificate of theirs fails, and
-/// none is shortened: rustls takes a resumed client's certificate out of the session and verifies nothing again, so that
-/// it would outlive its validity and its revocation. Without `clients` a session says nothing about who is there.
+/// TLS settings of a server with the certificate `certified`. With `clients`, a handshake requires a client
+/// certificate, and session resumption is disabled: rustls takes a resumed client's certificate from the session
+/// without verification, so that it would outlive its validity or revocation. Without `clients`, a session carries
+/// no identity.
 ///
 /// # Errors
-/// When the library refuses its own defaults: a mistake of ours.
+/// When rustls rejects its own defaults, which would be a bug.
 pub(crate) fn server_config(
     certified: &CertifiedKey,
     clients: Option<Clients>,
@@ -167,7 +168,7 @@ pub(crate) fn server_config(
     let mut config = builder.with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = vec![ALPN.to_vec()];
     if !resumable {
-        // Tickets that hold a whole session are off by default, in both versions.
+        // Stateless tickets, which hold a whole session, are off by default in both versions.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
@@ -200,7 +201,7 @@ fn client_authorities(path: &Path) -> Result<TrustBundle, TlsError> {
         .map_err(|source| TlsError::ClientAuthorities { path: path.into(), source })
 }
 
-/// All certificates of a PEM file; at least one.
+/// Reads all certificates of a PEM file, of which there must be at least one.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |source| TlsError::Pem { what: "certificates", path: path.into(), source };
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
@@ -213,8 +214,8 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
     Ok(chain)
 }
 
-/// Refuses an expired certificate. One that is not valid yet is only warned of: a box whose clock has not been set
-/// since it was switched on must come up.
+/// Refuses an expired certificate. One that is not yet valid gives a warning only, because a box without a
+/// battery-backed clock must be able to start.
 fn check_validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<(), TlsError> {
     let now = x509_parser::time::ASN1Time::now();
     for (index, der) in chain.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The peer of a connection: addresses and verified certificate.
 
 use std::{
     fmt,
@@ -25,29 +25,29 @@ use crate::{auth::Remembered, northbound::Dscp};
 const SPIFFE: &str = "spiffe://";
 /// Longest SPIFFE id, in octets (SPIFFE-ID 2.3).
 const MAX_SPIFFE_BYTES: usize = 2048;
-/// Longest common name we take as an identity; X.520 itself allows 64 characters.
+/// Longest common name that is accepted as an identity, in octets; X.520 itself allows 64 characters.
 const MAX_COMMON_NAME_BYTES: usize = 256;
 
-/// One connection. Every request on it finds this in its extensions.
+/// A connection. Every request on it has this in its extensions.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// Where it arrived.
+    /// Local address of the connection.
     pub local: SocketAddr,
-    /// How many calls came over it.
+    /// Number of calls so far.
     pub(super) calls: Arc<AtomicU64>,
-    /// The client's certificate, when it was asked for; the handshake has verified it.
+    /// Verified client certificate, if one was requested.
     pub certificate: Option<Arc<PeerCertificate>>,
-    /// What the authentication layer remembers about this connection.
+    /// Authentication results remembered for this connection.
     pub remembered: Arc<Remembered>,
-    /// Set as soon as somebody on it was identified.
+    /// Set once a caller was identified on the connection.
     pub(crate) known: Known,
-    /// How its packets are to be marked.
+    /// Requested DSCP.
     pub dscp: Dscp,
 }
 
 impl Peer {
-    /// A connection of a test's own, with or without a verified certificate.
+    /// A connection for tests, with or without a verified certificate.
     #[cfg(test)]
     pub(crate) fn of(address: SocketAddr, certificate: Option<PeerCertificate>) -> Self {
         Self {
@@ -61,12 +61,12 @@ impl Peer {
         }
     }
 
-    /// A copy of this connection as of somebody who showed no certificate.
+    /// A copy of this connection without the certificate.
     pub(crate) fn without_certificate(&self) -> Self {
         Self { certificate: None, ..self.clone() }
     }
 
-    /// The number of the next call on this connection, from 0.
+    /// Number of the next call on this connection, from 0.
     pub(crate) fn next_call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed)
     }
@@ -74,19 +74,19 @@ impl Peer {
 
 /// A verified client certificate.
 pub struct PeerCertificate {
-    /// Its SPIFFE id, else its common name; nothing when it has neither, or several.
+    /// SPIFFE id, else common name; `None` when there is neither, or several.
     pub identity: Option<SmolStr>,
-    /// All that it says about whom it names, for policies: URIs, then DNS names, then the subject.
+    /// All names for policies: URIs, then DNS names, then the subject.
     pub principals: Vec<SmolStr>,
     pub der: CertificateDer<'static>,
-    /// Those that came with it, which may lead to an authority.
+    /// Other certificates of the handshake, which may lead to an authority.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
-    /// The last look at it, while the connection is open.
+    /// Cached result of the last check, while the connection is open.
     pub(crate) standing: LastStanding,
 }
 
 impl PeerCertificate {
-    /// Takes the certificates of a handshake, the client's own first; nothing when there are none.
+    /// Makes the certificate from those of a handshake, the client's own first; `None` without any.
     pub(crate) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let mut chain = chain.iter().map(|der| der.clone().into_owned());
         let der = chain.next()?;
@@ -114,12 +114,12 @@ fn identity(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
     });
     match (ids.next(), ids.next()) {
         (Some(id), None) => plain(id, MAX_SPIFFE_BYTES),
-        (Some(_), Some(_)) => None, // not an SVID: which of them is it?
+        (Some(_), Some(_)) => None, // not an SVID, which has one URI only
         _ => common_name(certificate),
     }
 }
 
-/// After gRFC A43: URI names, then DNS names, then the subject as RFC 2253 writes it.
+/// Names in the order of gRFC A43: URI names, then DNS names, then the subject by RFC 2253.
 fn principals(certificate: &X509Certificate<'_>) -> Vec<SmolStr> {
     let names = certificate.subject_alternative_name().ok().flatten();
     let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
@@ -135,7 +135,7 @@ fn principals(certificate: &X509Certificate<'_>) -> Vec<SmolStr> {
     uris.chain(hosts).chain(subject).filter(|name| !name.is_empty()).collect()
 }
 
-/// The subject in one line, its last part first. Without a subject, or with one that is no text, there is none.
+/// The subject in one line, its last part first; `None` for an empty subject or one that is not text.
 fn subject(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
     let part = |attribute: &AttributeTypeAndValue<'_>| {
         let name = match oid2abbrev(attribute.attr_type(), oid_registry()) {
@@ -153,7 +153,7 @@ fn subject(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
     Some(parts.join(",").into())
 }
 
-/// RFC 2253, 2.4.
+/// Escapes by RFC 2253, section 2.4.
 fn escaped(text: &str) -> String {
     let last = text.chars().count().saturating_sub(1);
     let escape = |(at, letter): (usize, char)| {
@@ -173,7 +173,7 @@ fn common_name(certificate: &X509Certificate<'_>) -> Option<SmolStr> {
     }
 }
 
-/// A name that can stand in a log line and in a policy.
+/// The name if it is valid in a log line and in a policy.
 fn plain(name: &str, max_bytes: usize) -> Option<SmolStr> {
     let fits = !name.is_empty() && name.len() <= max_bytes && !name.chars().any(char::is_control);
     fits.then(|| SmolStr::new(name))

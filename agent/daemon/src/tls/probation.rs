@@ -1,4 +1,4 @@
-//! How long a connection may stay on which nobody has said who they are.
+//! Lifetime of connections without an identified caller.
 
 use std::{
     future::{Future, poll_fn},
@@ -22,25 +22,25 @@ use tracing::warn;
 use super::limits::{Admission, BOUNDS, ConnectionTable, Number};
 use crate::auth::source_of;
 
-/// Between two lines of the log about connections that were refused or ended: who knocks a thousand times a second
+/// Interval between log lines about refused and closed connections: a peer that connects a thousand times a second
 /// must not fill the disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The connections of all listening sockets.
+/// Connections of all listening sockets.
 #[derive(Debug)]
 pub(super) struct Limits {
     table: Mutex<ConnectionTable<oneshot::Sender<()>>>,
     tally: Mutex<Tally>,
 }
 
-/// The place of one connection; dropping it gives the place back.
+/// Place of one connection in the table, released on drop.
 #[derive(Debug)]
 struct Permit {
     limits: Arc<Limits>,
     number: Number,
 }
 
-/// Connections that were refused or ended for others, since the last line of the log about them.
+/// Connections refused, or closed in favour of others, since the last log line.
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
@@ -55,7 +55,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes a connection in, as a stranger; nothing when there is no place for it.
+    /// Admits a connection as a stranger; `None` when there is no place.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Probation> {
         let (end_tx, end_rx) = oneshot::channel();
         let now = Instant::now();
@@ -103,7 +103,7 @@ impl Drop for Permit {
     }
 }
 
-/// The word that somebody was identified on a connection. It does not keep the place of a connection that is gone.
+/// Flag that a caller was identified on a connection. It does not keep the place of a closed connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     set: Arc<AtomicBool>,
@@ -111,7 +111,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The word about a connection of a test, which has no place in the table.
+    /// A flag for tests, without a place in the table.
     #[cfg(test)]
     pub(crate) fn unbound() -> Self {
         Self { set: Arc::default(), permit: Weak::new() }
@@ -141,7 +141,7 @@ pub(super) struct Probation {
 enum State {
     Stranger {
         end_rx: oneshot::Receiver<()>,
-        /// Until its time may be over.
+        /// Wakes when the lifetime may be over.
         look: Pin<Box<Sleep>>,
     },
     Identified,
@@ -153,10 +153,10 @@ impl Probation {
         self.known.clone()
     }
 
-    /// Lets the connection go on, or not. Wakes the task when that changes.
+    /// Permits I/O on the connection. Wakes the task when the permission ends.
     ///
     /// # Errors
-    /// When its time is over, or somebody else has got its place.
+    /// When the lifetime is over, or another connection has taken the place.
     pub(super) fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if let State::Stranger { end_rx, look } = &mut self.state {
             if self.known.is_set() {
@@ -164,11 +164,11 @@ impl Probation {
             } else if let Poll::Ready(ended) = Pin::new(end_rx).poll(context) {
                 self.state = match ended {
                     Ok(()) => State::Over(io::ErrorKind::ConnectionAborted),
-                    Err(_) => State::Identified, // the table has let go of a stranger
+                    Err(_) => State::Identified, // the table drops a sender when the connection is identified
                 };
             } else if is_over(look, &self.permit, context) {
                 self.state = match self.known.is_set() {
-                    true => State::Identified, // at this moment
+                    true => State::Identified, // identified at this very moment
                     false => State::Over(io::ErrorKind::TimedOut),
                 };
             }
@@ -179,7 +179,7 @@ impl Probation {
         }
     }
 
-    /// Waits until the connection may not go on.
+    /// Waits until the connection has to end.
     pub(super) async fn over(&mut self) -> io::Error {
         let poll = |context: &mut Context<'_>| {
             self.check(context).err().map_or(Poll::Pending, Poll::Ready)
@@ -188,7 +188,7 @@ impl Probation {
     }
 }
 
-/// Looks at a stranger whenever its time may be over.
+/// Checks a stranger whenever its lifetime may be over.
 fn is_over(look: &mut Pin<Box<Sleep>>, permit: &Permit, context: &mut Context<'_>) -> bool {
     while look.as_mut().poll(context).is_ready() {
         match permit.next_look() {
@@ -210,7 +210,7 @@ mod tests {
         limits.admit(address.parse().unwrap()).unwrap()
     }
 
-    /// The error with which a connection is ended within this time, as one that is never read from.
+    /// Error with which a connection without reads ends within this time.
     async fn ended_within(probation: &mut Probation, time: Duration) -> Option<io::ErrorKind> {
         timeout(time, probation.over()).await.ok().map(|error| error.kind())
     }
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn the_place_of_a_stranger_goes_to_a_newcomer_of_its_source() {
         let most = 64;
-        // An address of IPv6 is chosen by the host within its /64, one of IPv4 is not.
+        // A host chooses its IPv6 address within a /64, but not its IPv4 address.
         for (addresses, ended) in [
             (["192.0.2.1", "192.0.2.1"], true),
             (["192.0.2.1", "::ffff:192.0.2.1"], true),
@@ -268,7 +268,7 @@ mod tests {
             newcomer.known().set();
             let known = newcomer.known();
             drop(newcomer);
-            known.set(); // of a connection that is gone
+            known.set(); // belongs to a closed connection
             assert!(limits.table().is_empty(), "{addresses:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The standing of a client's certificate after the handshake, while its connection is open.
+//! Validity of a client's certificate after the handshake, while the connection is open.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,16 +7,16 @@ use rustls_pki_types::UnixTime;
 
 use super::{PeerCertificate, parse};
 
-/// The answer that a certificate would get in a handshake now.
+/// Result of verifying a certificate now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Taken,
-    /// The box asks for no certificates, so a client cannot come by one.
+    /// Client certificates are not requested, so they identify nobody.
     NotAsked,
     Refused(Rejection),
 }
 
-/// The last look at a certificate.
+/// Cached result of the last verification.
 #[derive(Debug, Default)]
 pub(crate) struct LastStanding(Mutex<Option<Look>>);
 
@@ -24,12 +24,12 @@ pub(crate) struct LastStanding(Mutex<Option<Look>>);
 struct Look {
     epoch: u64,
     standing: Standing,
-    /// The next moment at which one of the certificates that came expires.
+    /// Time of the next expiry among the client's certificates.
     until: Option<UnixTime>,
 }
 
 impl LastStanding {
-    /// The standing in this access epoch, which is looked up unless it is known.
+    /// The result for this access epoch, verified again unless cached.
     pub(crate) fn at(
         &self,
         epoch: u64,
@@ -56,7 +56,8 @@ impl LastStanding {
     }
 }
 
-/// The standing by what is asked of clients, each of which may let it in, and when one of its certificates expires next.
+/// Verifies the certificate by the requirements in `asked`, any of which may accept it, and returns the time of
+/// its next expiry.
 pub(crate) fn judge(
     certificate: &PeerCertificate,
     asked: [Option<Clients>; 2],
@@ -80,7 +81,7 @@ pub(crate) fn judge(
     (standing, next_expiry(certificate, now))
 }
 
-/// A certificate counts to the end of the second that it names.
+/// Next expiry among the certificates. A certificate is valid to the end of the second that it names.
 fn next_expiry(certificate: &PeerCertificate, now: UnixTime) -> Option<UnixTime> {
     let all = std::iter::once(&certificate.der).chain(&certificate.intermediates);
     let ends = all.filter_map(|der| {

@@ -17,7 +17,7 @@ use x509_parser::extensions::GeneralName;
 use super::*;
 use crate::logging::Chain;
 
-/// What is wrong with these files, in words; nothing when they can be served with.
+/// Error for these files as text; `None` when they are valid.
 fn complaint(
     files: &TempDir,
     certificate: &str,
@@ -116,7 +116,7 @@ fn the_own_identity_lasts_and_follows_the_addresses() {
     assert_ne!(remade, certificate, "a key that cannot be read is made again");
 }
 
-/// Seconds since 1970 as the server sees them.
+/// Clock of the server, in seconds since 1970.
 #[derive(Debug)]
 struct ServerClock(AtomicU64);
 
@@ -130,7 +130,7 @@ impl TimeProvider for ServerClock {
 const NOON_OF_2030_01_01: u64 = 1_893_499_200;
 const NOON_OF_2030_01_03: u64 = NOON_OF_2030_01_01 + 2 * 86_400;
 
-/// A server with its clock, and a maker of clients: each has a session store of its own.
+/// A server with its clock, and a factory for clients, each with its own session store.
 struct Handshakes {
     server: Arc<ServerConfig>,
     clock: Arc<ServerClock>,
@@ -139,7 +139,7 @@ struct Handshakes {
 }
 
 impl Handshakes {
-    /// A server that asks for certificates or does not. The client's is valid from 2030-01-01 to 2030-01-02.
+    /// A server that requests client certificates or not. The client's is valid from 2030-01-01 to 2030-01-02.
     fn new(asks: bool) -> Self {
         let state = TempDir::new().unwrap();
         let box_identity = own(&TlsSettings::default(), state.path(), &[]).unwrap().certified;
@@ -174,7 +174,7 @@ impl Handshakes {
         Arc::new(builder.with_client_cert_resolver(Arc::new(shown)))
     }
 
-    /// Connects, exchanges all that either side has to say, and tells which kind of handshake the server has done.
+    /// Connects, exchanges all pending data, and returns the kind of the server's handshake.
     fn connect(&self, client: &Arc<ClientConfig>) -> Result<HandshakeKind, rustls::Error> {
         let name = "localhost".try_into().unwrap();
         let mut client = ClientConnection::new(client.clone(), name).unwrap();
@@ -209,7 +209,7 @@ fn a_client_certificate_is_verified_in_every_handshake() {
     for (version, asks, again) in [
         (&version::TLS13, true, HandshakeKind::Full),
         (&version::TLS12, true, HandshakeKind::Full),
-        // No certificate that could expire: sessions are resumed.
+        // Without client certificates, which could expire, sessions are resumed.
         (&version::TLS13, false, HandshakeKind::Resumed),
         (&version::TLS12, false, HandshakeKind::Resumed),
     ] {

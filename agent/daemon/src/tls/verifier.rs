@@ -1,4 +1,4 @@
-//! Asks `holdfast_security` about the certificate of a client, in the handshake.
+//! Client certificate verification in the handshake, by the rules of `holdfast_security`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-/// Requires a certificate that [`Clients`] take.
+/// Requires a certificate that [`Clients`] accept.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     clients: Clients,
@@ -25,8 +25,8 @@ impl ClientVerifier {
 }
 
 impl ClientCertVerifier for ClientVerifier {
-    /// A client is not told which authorities we accept: with a few thousand of them the handshake message outgrows
-    /// what peers read, and nobody picks a certificate by it.
+    /// Sends no list of accepted authorities: with a few thousand of them the handshake message would exceed the
+    /// limits of peers, and clients rarely choose a certificate by it.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -68,7 +68,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// What the client reads in the alert (RFC 8446 section 6.2); the log has the rest.
+/// Alert for the client (RFC 8446 section 6.2); details are in the log.
 fn alert(rejection: Rejection) -> CertificateError {
     match rejection {
         Rejection::Policy => CertificateError::ApplicationVerificationFailure,
