@@ -1,4 +1,4 @@
-//! One call, from its first octet to its end: gathers what the record of it says.
+//! One call, from its first octet to its end: collects the content of its record.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,16 +15,17 @@ use crate::caller::Caller;
 use crate::northbound::{MAX_PAYLOAD, Method, Methods};
 use crate::tls::Peer;
 
-/// Octets in front of a message: whether it is compressed, and its length.
+/// Octets of the gRPC frame header: compression flag and length.
 const FRAME: usize = 5;
 
-/// Where the authentication layer, which is inside of accounting, says who it is. In the extensions of each request.
+/// Result of authentication, which the inner authentication layer reports to accounting. Stored in the extensions
+/// of each request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login(Arc<Said>);
 
 #[derive(Debug, Default)]
 struct Said {
-    /// The name that came with a password.
+    /// Name that came with a password.
     tried: OnceLock<SmolStr>,
     known: OnceLock<Known>,
 }
@@ -36,18 +37,18 @@ enum Known {
 }
 
 impl Login {
-    /// A name came with a password. Unless something is said of it later, the call was given up before.
+    /// Records a name that came with a password. Without a later result, the call was abandoned.
     pub(crate) fn tried(&self, name: &SmolStr) {
         let _ = self.0.tried.set(name.clone()); // a request has one name
     }
 
-    /// Whoever it is was identified, whether or not they may do what they ask.
+    /// Records an identified caller, who may still lack the permission for the call.
     pub(crate) fn identified(&self, caller: &Caller) {
-        // A request is authenticated once.
+        // Authentication happens once per request.
         let _ = self.0.known.set(Known::As(caller.clone()));
     }
 
-    /// `name` is the one that was tried.
+    /// Records a failed login; `name` is the one that was tried.
     pub(crate) fn refused(&self, name: Option<SmolStr>, refusal: &Refusal) {
         let _ = self.0.known.set(Known::Not { name, refusal: refusal.clone() });
     }
@@ -71,7 +72,7 @@ impl Login {
         }
     }
 
-    /// Why nobody was identified, in a word; with the name, where there was a password to compare.
+    /// Reason for the lack of an identified caller, in a word; with the name, if a password was compared.
     fn not_identified(&self) -> Option<(&'static str, Option<SmolStr>)> {
         match (self.0.known.get(), self.0.tried.get()) {
             (Some(Known::As(_)), _) => None,
@@ -89,7 +90,7 @@ impl Login {
     }
 }
 
-/// One call under way. Shared by the bodies of request and response, which outlive one another.
+/// One call in progress. Shared by the bodies of request and response, either of which may outlive the other.
 #[derive(Debug)]
 pub(super) struct Call {
     accounts: Accounts,
@@ -98,20 +99,20 @@ pub(super) struct Call {
     peer: Option<Peer>,
     channel: Text,
     path: String,
-    /// Nothing when no protocol has it.
+    /// `None` for a method of no known service.
     method: Option<Method>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The beginning of what the client sent.
+    /// First octets from the client.
     heard: Vec<u8>,
-    /// The client has sent all it has to say.
+    /// The client has finished sending.
     all_heard: bool,
-    /// A stream was answered with more than a status.
+    /// A streaming call was answered with more than a status.
     streaming: bool,
-    /// Its beginning is taken down.
+    /// The record of the stream's beginning is written.
     begun: bool,
     ended: bool,
 }
@@ -130,7 +131,7 @@ impl Call {
         Self { accounts, methods, login, peer, channel, path: path.to_owned(), method, state }
     }
 
-    /// The client sent this; only the beginning is kept.
+    /// Collects octets from the client; only the beginning is kept.
     pub(super) fn heard(&self, octets: &[u8]) {
         let mut state = self.state();
         if state.begun || state.ended {
@@ -147,7 +148,7 @@ impl Call {
         self.begin(&mut state);
     }
 
-    /// The service answers, with a status where it has nothing else to say.
+    /// Called when the service answers; with a status when there is no body.
     pub(super) fn answered(&self, status: Option<Status>) {
         let mut state = self.state();
         let streams = self.method.as_ref().is_some_and(|method| method.streams);
@@ -160,12 +161,12 @@ impl Call {
         }
     }
 
-    /// Nothing more will be sent.
+    /// Called at the end of the response.
     pub(super) fn ended(&self, status: Status) {
         self.end(&mut self.state(), status);
     }
 
-    /// Takes down that a stream is open, as soon as it is known what was asked for.
+    /// Records that a stream was opened, as soon as its first request is known.
     fn begin(&self, state: &mut State) {
         let asked = state.all_heard || first_message(&state.heard).is_some();
         if state.streaming && asked && !state.begun {
@@ -189,7 +190,7 @@ impl Call {
         }
     }
 
-    /// Of whom nobody knows nothing is kept but that they tried.
+    /// The request for the record. Requests of unidentified callers are not recorded.
     fn payload(&self, state: &State) -> Option<Payload> {
         let method = self.method.as_ref().filter(|_| self.login.succeeded())?;
         let (message, whole) = match first_message(&state.heard) {
@@ -225,7 +226,7 @@ impl Call {
         }
     }
 
-    /// Calls of strangers that are counted with this one, unless it was made by somebody who is known.
+    /// Kind of refusal by which calls of strangers are counted together; `None` for an identified caller.
     fn refused(&self) -> Option<Refused> {
         let (reason, name) = self.login.not_identified()?;
         let source = self.peer.as_ref().map(|peer| source_of(peer.address.ip()));
@@ -237,10 +238,10 @@ impl Call {
     }
 }
 
-/// The first message of what was heard, once it is known, and whether that is all of it.
+/// The first message in the received octets, once its length is known, and whether it is complete.
 fn first_message(heard: &[u8]) -> Option<(&[u8], bool)> {
     let (frame, rest) = heard.split_first_chunk::<FRAME>()?;
-    let [0, length @ ..] = *frame else { return Some((&[], false)) }; // compressed, which is not read
+    let [0, length @ ..] = *frame else { return Some((&[], false)) }; // compressed messages are not decoded
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     match rest.get(..length) {
         Some(message) => Some((message, true)),
@@ -249,7 +250,8 @@ fn first_message(heard: &[u8]) -> Option<(&[u8], bool)> {
     }
 }
 
-/// What became of a call. The words of a refusal say who may not do what; other words may repeat what was sent.
+/// Result of a call, for its record. The message of a refusal names the missing permission; other messages may
+/// repeat secrets of the request, and are left out.
 fn detail(status: &Status) -> String {
     match status.code() {
         Code::Ok => String::new(),

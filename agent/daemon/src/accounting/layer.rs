@@ -1,4 +1,4 @@
-//! The tower layer in front of every service, and of authentication: what is refused there is taken down as well.
+//! Tower layer in front of every service and of authentication, so that refused calls are recorded too.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use super::call::Call;
 use crate::northbound::Methods;
 use crate::tls::Peer;
 
-/// Puts [`Accounted`] in front of a service.
+/// Adds [`Accounted`] to a service.
 #[derive(Clone, Debug)]
 pub struct Layer {
     accounts: Accounts,
@@ -37,7 +37,7 @@ impl<S> tower::Layer<S> for Layer {
     }
 }
 
-/// Listens to each call as it passes, in both directions, and takes it down.
+/// Records each call, observing both directions.
 #[derive(Clone, Debug)]
 pub struct Accounted<S> {
     inner: S,
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// A call that is dropped was given up by its client, or by a handler that failed.
+/// End of a call. Dropping it means that the client or a failed handler has abandoned the call.
 struct Ending(Arc<Call>);
 
 impl Ending {
@@ -91,7 +91,7 @@ impl Drop for Ending {
     }
 }
 
-/// What the client sends, on its way in.
+/// Request body, observed.
 struct Heard {
     body: Body,
     call: Arc<Call>,
@@ -126,7 +126,7 @@ impl HttpBody for Heard {
     }
 }
 
-/// What the service answers, on its way out.
+/// Response body, observed.
 struct Said {
     body: Body,
     ending: Ending,

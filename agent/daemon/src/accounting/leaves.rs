@@ -1,4 +1,4 @@
-//! What was recorded and read, for readers: leaves of the native model that are counted.
+//! Counters of records and their readers, as polled leaves of the native model.
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Value};
@@ -9,7 +9,7 @@ use super::{Accounts, SOURCES, Served, SourceKind};
 use crate::core::{Polled, ServiceState};
 use crate::gnsi::{ModelError, native_path};
 
-/// Where each count is.
+/// Paths of the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     accounts: Accounts,
@@ -19,7 +19,7 @@ pub(crate) struct Counted {
     truncated: InstancePath,
 }
 
-/// One kind of source: its entry has two keys, which are leaves as well.
+/// One kind of source. Its list entry has two keys, which are leaves as well.
 #[derive(Clone, Debug)]
 struct Source {
     kind: SourceKind,
@@ -45,12 +45,12 @@ impl Counted {
         })
     }
 
-    /// The same of other accounts.
+    /// The leaves for other accounts.
     pub(crate) fn of(&self, accounts: Accounts) -> Self {
         Self { accounts, ..self.clone() }
     }
 
-    /// What readers see at the start: each kind of source by its names.
+    /// State at the start: each kind of source with its names.
     pub(crate) fn first_state(&self) -> ServiceState {
         let names = self.sources.iter().flat_map(|source| source.names.clone());
         names.map(|(path, value)| (path, Some(value))).collect()
@@ -83,7 +83,7 @@ fn source(native: &Schema, kind: SourceKind) -> Result<Source, ModelError> {
     Ok(Source { kind, names, records: leaf("records")? })
 }
 
-/// What the models call it.
+/// Names of a kind of source in the models.
 fn words(kind: SourceKind) -> (&'static str, &'static str) {
     match kind {
         SourceKind::Rpc(family) => (

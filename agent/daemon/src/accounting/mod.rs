@@ -1,8 +1,8 @@
-//! Accounting at run time: every call and every command becomes a record that all who ask can read.
+//! Accounting at run time: every call and every command becomes a record for all readers.
 //!
-//! [`Accounts`] is shared by those who write: [`Layer`], in front of all services of the listener and of their
-//! authentication, and the local socket. Readers are cursors over the one [`History`]; nobody waits for them, nor for
-//! the disk, which a thread of its own follows in the same way.
+//! [`Accounts`] is shared by the writers: [`Layer`], in front of all services and their authentication, and the
+//! local socket. Readers are cursors over the one [`History`]. No call waits for them, nor for the disk, which a
+//! thread of its own follows in the same way.
 
 mod call;
 mod layer;
@@ -27,25 +27,25 @@ use crate::auth::Refusal;
 use crate::caller::{Caller, Source};
 use holdfast_telemetry::view::now_ns;
 
-/// Octets of memory, and nearly of disk, that records take unless told otherwise: some four thousand calls with a
+/// Default size of the history in octets of memory, and approximately of disk: some four thousand calls with a
 /// payload of a few hundred octets.
 pub const DEFAULT_HISTORY: usize = 4 << 20;
-/// Less would not hold a handful of the largest records.
+/// Smallest size, which holds a handful of the largest records.
 pub const MIN_HISTORY: usize = 64 << 10;
 
-/// How long the thread of the disk sleeps where nothing is being counted: a record wakes it, so any length would do.
+/// Longest sleep of the disk thread while no calls are counted. A record wakes it, so any duration would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The accounts of the device; clones share them.
+/// Accounting records of the device; clones share them.
 #[derive(Clone, Debug)]
 pub struct Accounts(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     inside: Mutex<Inside>,
-    /// Wakes who writes to disk, and who waits for that.
+    /// Wakes the disk thread, and callers that wait for it.
     changed: Condvar,
-    /// The time up to which records may be read: wakes those who read.
+    /// Time up to which records may be read; wakes readers.
     readable_tx: watch::Sender<u64>,
     counters: Counters,
 }
@@ -53,25 +53,25 @@ struct Shared {
 #[derive(Debug)]
 struct Inside {
     history: History,
-    /// Refused calls of strangers.
+    /// Counts of refused calls of strangers.
     repeats: Repeats<Refused>,
-    /// Records up to this time may be read. What somebody was told must not be gone after a crash, so that is what is on
-    /// disk, while there is one that works.
+    /// Time up to which records may be read: that of the last one on disk, as long as the disk works, because a
+    /// record that a reader has received must survive a crash.
     readable_ns: u64,
     on_disk: bool,
     ended: bool,
 }
 
-/// Refused calls that are alike, and counted together when there are many: of one source, for one reason.
+/// Kind of refused calls, which are counted together when they are many: one source, one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Refused {
     pub(crate) source: Option<IpAddr>,
     pub(crate) reason: &'static str,
-    /// The name that was tried, where a password was wrong or given up: [`crate::auth`] limits how many there can be.
+    /// Name that was tried, if a password was wrong or abandoned: [`crate::auth`] limits their number.
     pub(crate) name: Option<SmolStr>,
 }
 
-/// What was counted in this run.
+/// Counters of this run.
 #[derive(Debug, Default)]
 struct Counters {
     sources: [AtomicU64; SOURCES.len()],
@@ -80,14 +80,14 @@ struct Counters {
     truncated: AtomicU64,
 }
 
-/// Where records come from.
+/// Source of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceKind {
     Rpc(Family),
     Command(CommandKind),
 }
 
-/// Every kind of source.
+/// All kinds of sources.
 pub const SOURCES: [SourceKind; 6] = [
     SourceKind::Rpc(Family::Other),
     SourceKind::Rpc(Family::Gnmi),
@@ -97,7 +97,8 @@ pub const SOURCES: [SourceKind; 6] = [
     SourceKind::Command(CommandKind::Cli),
 ];
 
-/// Counts of calls of RecordSubscribe, of records sent, and of records sent with the word that some before are gone.
+/// Numbers of RecordSubscribe calls, of records sent, and of records sent with the notice that earlier ones are
+/// missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     pub requests: u64,
@@ -106,7 +107,7 @@ pub struct Served {
 }
 
 impl Accounts {
-    /// Accounts in memory alone.
+    /// Accounts in memory only.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Shared {
             inside: Mutex::new(Inside {
@@ -122,14 +123,14 @@ impl Accounts {
         }))
     }
 
-    /// Takes down what was done, now.
+    /// Adds a record with the present time.
     pub fn record(&self, account: Account) {
         let mut inside = self.inside();
         let due = inside.repeats.due(now_ns());
         self.keep(inside, due.into_iter().chain([account]));
     }
 
-    /// Takes down a call that was refused because nobody was identified; of many that are alike, some and their count.
+    /// Records a call without an identified caller. Many similar ones become a few records and a count.
     pub(crate) fn record_refused(&self, kind: Refused, account: Account) {
         let mut inside = self.inside();
         let was_counting = inside.repeats.is_counting();
@@ -160,8 +161,8 @@ impl Accounts {
         self.0.changed.notify_all();
     }
 
-    /// Reads all records strictly after a time (nanoseconds since 1970; 0 is all there are), and then those to come.
-    /// Refused calls that are still being counted come when that is done.
+    /// Reads all records strictly after a time (nanoseconds since 1970; 0 for all), and then new ones. Refused
+    /// calls that are being counted follow at the end of their window.
     pub fn read(&self, after_ns: u64) -> Reader {
         self.0.counters.requests.fetch_add(1, Ordering::Relaxed);
         let readable_rx = self.0.readable_tx.subscribe();
@@ -169,13 +170,13 @@ impl Accounts {
         Reader { accounts: self.clone(), cursor, readable_rx }
     }
 
-    /// How many records came from a kind of source in this run.
+    /// Number of records from a kind of source in this run.
     pub fn recorded(&self, source: SourceKind) -> u64 {
         let place = SOURCES.iter().position(|it| *it == source);
         place.map_or(0, |place| self.0.counters.sources[place].load(Ordering::Relaxed))
     }
 
-    /// How many read at this moment.
+    /// Number of readers at present.
     pub fn readers(&self) -> usize {
         self.0.readable_tx.receiver_count()
     }
@@ -186,7 +187,7 @@ impl Accounts {
         Served { requests: read(requests), responses: read(responses), truncated: read(truncated) }
     }
 
-    /// Waits until everything so far is on disk, or the time is over; then nothing more is kept.
+    /// Waits until all records are on disk, or the time is over. Later records are dropped.
     pub fn end(&self, within: Duration) {
         let mut inside = self.inside();
         let counted = inside.repeats.all();
@@ -195,11 +196,11 @@ impl Accounts {
         inside.ended = true;
         self.0.changed.notify_all();
         let waiting = |inside: &mut Inside| inside.readable_ns < inside.history.last_ns();
-        // Whether it was in time makes no difference to who goes on.
+        // The caller goes on in either case.
         let _ = self.0.changed.wait_timeout_while(inside, within, waiting);
     }
 
-    /// Everything up to here.
+    /// Makes all records so far readable.
     fn make_readable(&self, inside: &mut Inside) {
         inside.readable_ns = inside.history.last_ns();
         self.0.readable_tx.send_replace(inside.readable_ns);
@@ -210,17 +211,17 @@ impl Accounts {
     }
 }
 
-/// For the thread that writes to disk.
+/// Interface for the thread that writes to disk.
 impl Accounts {
-    /// A cursor for what comes from here on; from here on records are readable when they are kept.
+    /// A cursor for new records. From here on, records become readable once they are on disk.
     pub(crate) fn follow(&self) -> Cursor {
         let mut inside = self.inside();
         inside.on_disk = true;
         inside.history.tail()
     }
 
-    /// Waits for records after the cursor, and takes at most `max` of them; nothing when no more will come. Takes down
-    /// meanwhile what was counted, when its time has come.
+    /// Waits for records after the cursor, and returns at most `max` of them; `None` at the end. Closes due
+    /// counting windows meanwhile.
     pub(crate) fn wait(&self, cursor: &mut Cursor, max: usize) -> Option<Batch> {
         let inside = loop {
             let inside = self.inside();
@@ -251,13 +252,13 @@ impl Accounts {
         })
     }
 
-    /// Waits for a time; false when nothing more is to be kept.
+    /// Sleeps; false when no more records are to be stored.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let ended = self.0.changed.wait_timeout_while(self.inside(), pause, |inside| !inside.ended);
         !ended.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// A batch is on disk.
+    /// Called when a batch is on disk.
     pub(crate) fn kept(&self, batch: &Batch) {
         let mut inside = self.inside();
         inside.on_disk = true;
@@ -266,7 +267,7 @@ impl Accounts {
         self.0.changed.notify_all();
     }
 
-    /// The disk does not take a batch: until it does, nobody waits for it.
+    /// Called when the disk refuses a batch: readers do not wait for the disk until it works again.
     pub(crate) fn not_kept(&self) {
         let mut inside = self.inside();
         inside.on_disk = false;
@@ -278,16 +279,16 @@ impl Accounts {
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) records: Vec<Arc<Record>>,
-    /// Every record after this time is in the history.
+    /// Lower bound of the complete range: every record after this time is in the history.
     pub(crate) complete_after_ns: u64,
-    /// The times of the first records that are there, of callers and of refused strangers.
+    /// Times of the oldest records in the history, of known callers and of refused strangers.
     pub(crate) oldest_known_ns: Option<u64>,
     pub(crate) oldest_stranger_ns: Option<u64>,
-    /// The time of the last of these.
+    /// Time of the last record of the batch.
     up_to_ns: u64,
 }
 
-/// Somebody who reads records as they come.
+/// A subscriber to records.
 #[derive(Debug)]
 pub struct Reader {
     accounts: Accounts,
@@ -296,19 +297,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next record, when there is one.
+    /// Waits for the next record.
     pub async fn next(&mut self) -> Told {
         loop {
             self.readable_rx.borrow_and_update();
             if let Some(told) = self.accounts.inside().next(&mut self.cursor) {
                 return told;
             }
-            // The sender lives as long as the accounts, which are ours.
+            // The sender cannot be dropped, because we hold the accounts.
             let _ = self.readable_rx.changed().await;
         }
     }
 
-    /// A record was sent.
+    /// Counts a record that was sent.
     pub fn sent(&self, told: &Told) {
         let counters = &self.accounts.0.counters;
         counters.responses.fetch_add(1, Ordering::Relaxed);
@@ -331,7 +332,7 @@ impl SourceKind {
     }
 }
 
-/// Whoever was let in, as a record names them.
+/// The identified caller, for a record.
 pub(crate) fn user(caller: &Caller) -> User {
     User {
         identity: caller.name.as_str().into(),
@@ -340,7 +341,7 @@ pub(crate) fn user(caller: &Caller) -> User {
     }
 }
 
-/// How they were let in.
+/// Method by which the caller was identified.
 pub(crate) fn authn(caller: &Caller) -> Authn {
     let (kind, cause) = match caller.source {
         Source::Password => (AuthnKind::Password, "".into()),
@@ -352,7 +353,7 @@ pub(crate) fn authn(caller: &Caller) -> Authn {
     Authn { kind, outcome: AuthnOutcome::Success, cause }
 }
 
-/// Why they were not.
+/// Reason why the caller was not identified.
 fn refused(refusal: &Refusal) -> Authn {
     let kind = match refusal {
         Refusal::WrongPassword
@@ -371,7 +372,7 @@ fn refused(refusal: &Refusal) -> Authn {
     Authn { kind, outcome, cause: refusal.to_string().into() }
 }
 
-/// Of a password whose answer nobody waited for: it counts as failed, whatever it was.
+/// Result of a password whose check was abandoned: counts as failed.
 fn given_up() -> Authn {
     let cause = "the call was given up before the login was answered".into();
     Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause }
