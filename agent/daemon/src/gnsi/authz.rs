@@ -1,4 +1,4 @@
-//! The one policy that says who may call which rpc: what is in force, and what it decided.
+//! The authz policy in force, and counters of its decisions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::northbound;
 use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use crate::tls::Peer;
 
-/// The one artefact of the service.
+/// Name of the service's only artefact.
 const POLICY: &str = "policy";
 
-/// A policy, or none before the first.
+/// A policy; `None` before the first one.
 pub(crate) type State = Option<Arc<Installed>>;
 
-/// The policy of the rpcs.
+/// Authorization of rpcs.
 pub(crate) struct Authz {
     pub(crate) turn: Turn,
     policies: RwLock<Policies>,
@@ -42,13 +42,13 @@ pub(crate) struct Authz {
 
 #[derive(Clone, Debug, Default)]
 struct Policies {
-    /// Decides: what is final, or what is tried.
+    /// Policy that decides: the final one, or the one being tried.
     in_force: State,
-    /// Written down.
+    /// Policy on disk.
     last: State,
 }
 
-/// What was decided about one rpc since the start of the agent.
+/// Decisions about one rpc since the start of the agent.
 #[derive(Debug)]
 struct Counters {
     /// The entry of the rpc.
@@ -64,18 +64,18 @@ struct Counter {
     last_ns: AtomicU64,
 }
 
-/// Where the leaves are.
+/// Paths of the leaves.
 #[derive(Debug)]
 struct Nodes {
     version: InstancePath,
     created_on: InstancePath,
-    /// Below the entry of an rpc: its name, how often and when it was allowed, how often and when it was denied.
+    /// Steps below the entry of an rpc: its name, count and time of allowed calls, count and time of denied calls.
     name: Vec<Step>,
     allowed: [Vec<Step>; 2],
     denied: [Vec<Step>; 2],
 }
 
-/// Why a caller may not call an rpc.
+/// Reason for denying a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error("no rule of the authorization policy allows `{caller}` to call {rpc}")]
@@ -110,10 +110,10 @@ impl Authz {
         })
     }
 
-    /// Whether this caller may make this call, which is counted.
+    /// Decides about a call, and counts the decision.
     ///
     /// # Errors
-    /// With the reason, when it may not.
+    /// With the reason, when the call is denied.
     pub(crate) fn judge(
         &self,
         caller: &Caller,
@@ -129,11 +129,11 @@ impl Authz {
         verdict
     }
 
-    /// Judges a call that is under way: by the policy in force, or by the final one while another is tried. That is no
-    /// call, and is not counted.
+    /// Decides again about a call in progress, by the policy in force, or the final one while another is being
+    /// tried. Not counted, because it is not a new call.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` with the reason, when it may not.
+    /// `PERMISSION_DENIED` with the reason, when the call is denied.
     pub(crate) fn still_allows(
         &self,
         caller: &Caller,
@@ -147,14 +147,14 @@ impl Authz {
         allowed.map_err(|denied| Status::permission_denied(denied.to_string()))
     }
 
-    /// What would become of a call of this user, and by which version; without headers, for nobody knows them.
+    /// Decision for a hypothetical call of this user, with the version of the policy. The call has no headers.
     pub(crate) fn probe(&self, user: &str, rpc: &str) -> (bool, String) {
         let Some(installed) = self.enforced() else { return (true, String::new()) };
         let call = Call { principals: &[user], path: rpc, header: &|_| None };
         (installed.policy.decide(call).is_allowed(), installed.version.clone())
     }
 
-    /// Whether a policy decides, and not roles alone.
+    /// True when a policy decides, in addition to roles.
     pub(crate) fn is_enforced(&self) -> bool {
         self.enforced().is_some()
     }
@@ -163,29 +163,29 @@ impl Authz {
         if self.switch.is_on() { self.in_force() } else { None }
     }
 
-    /// The policy that decides, or would if gNSI were switched on.
+    /// Policy that decides, or would if gNSI were switched on.
     pub(crate) fn in_force(&self) -> State {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).in_force.clone()
     }
 
-    /// The policy that is written down.
+    /// Policy on disk.
     pub(crate) fn last(&self) -> State {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-    /// Has another policy decide from the next call on; the answer is what readers see of it.
+    /// Applies another policy from the next call on. Returns the resulting state leaves.
     pub(crate) fn enforce(&self, state: &State) -> ServiceState {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).in_force.clone_from(state);
         self.access.advance();
         self.shown(state)
     }
 
-    /// Where it is written down.
+    /// Store for the artefact.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What is written down of it.
+    /// Change of the artefact for this state.
     pub(crate) fn change(&self, state: &State) -> ArtefactChange {
         let artefact = state.as_ref().map(|installed| Artefact {
             version: installed.version.clone(),
@@ -195,13 +195,13 @@ impl Authz {
         ArtefactChange { table: ArtefactTable::Authz, name: POLICY.into(), artefact }
     }
 
-    /// Takes note of what was written down: streams that it does not allow end.
+    /// Records that this state is on disk; streams that it does not allow are ended.
     pub(crate) fn settle(&self, state: &State) {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).last.clone_from(state);
         self.access.advance();
     }
 
-    /// What readers see at the start: the version, and each rpc by its name.
+    /// State at the start: the version, and the name of each rpc.
     pub(super) fn first_state(&self) -> ServiceState {
         let name = |(rpc, counters): (&String, &Counters)| {
             (below(&counters.entry, &self.nodes.name), Some(Value::Str(rpc.into())))
@@ -278,8 +278,8 @@ impl fmt::Debug for Authz {
     }
 }
 
-/// What was stored. It was accepted once, by an agent that may have understood more: what this one does not
-/// understand allows nothing, and is kept as it is.
+/// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
+/// cannot parse allows nothing, and is kept unchanged.
 fn installed(artefact: &Artefact) -> Installed {
     let text = String::from_utf8_lossy(&artefact.content).into_owned();
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
@@ -291,7 +291,7 @@ fn installed(artefact: &Artefact) -> Installed {
     })
 }
 
-/// The answer of a policy, if there is one, to a call.
+/// Decision about a call; allowed without a policy.
 fn verdict(
     state: &State,
     (caller, peer): (&Caller, Option<&Peer>),
@@ -313,7 +313,7 @@ fn verdict(
     })
 }
 
-/// All names of who calls: a name of the metadata is the only one, a certificate has those that it gives.
+/// All names of the caller: the name from the metadata alone, or all names in the certificate.
 fn principals<'a>(caller: &'a Caller, peer: Option<&'a Peer>) -> Vec<&'a str> {
     let certificate = match caller.source {
         Source::Certificate => peer.and_then(|peer| peer.certificate.as_ref()),
@@ -323,7 +323,7 @@ fn principals<'a>(caller: &'a Caller, peer: Option<&'a Peer>) -> Vec<&'a str> {
     std::iter::once(caller.name.as_str()).chain(names).collect()
 }
 
-/// The values of a header, joined by commas.
+/// Values of a header, joined by commas.
 fn joined(headers: &HeaderMap, key: &str) -> Option<String> {
     let mut values = headers.get_all(key).iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     let first = values.next()?.into_owned();

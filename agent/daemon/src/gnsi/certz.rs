@@ -1,4 +1,4 @@
-//! The TLS profiles in force: what the listener shows and whom it asks for each new connection.
+//! The TLS profiles in force: server certificates and client authorities for new connections.
 
 use std::{
     collections::BTreeMap,
@@ -32,13 +32,13 @@ use crate::{
 };
 use holdfast_telemetry::view::now_ns;
 
-/// The profile that the configuration binds the server to.
+/// The configured profile of the server.
 pub trait Binding: std::fmt::Debug + Send + Sync {
-    /// Its id, where one is configured.
+    /// Id of the profile, if one is configured.
     fn certificate_id(&self) -> Option<SmolStr>;
 }
 
-/// All profiles, in force and final, and the identity of the box below them; clones share them.
+/// All profiles, in force and final, with the identities of the box; clones share them.
 #[derive(Clone, Debug)]
 pub struct TlsProfiles(Arc<Shared>);
 
@@ -48,18 +48,18 @@ struct Shared {
     state_dir: PathBuf,
     addresses: Vec<IpAddr>,
     in_force: ArcSwap<InForce>,
-    /// What is on disk, and one change of it or of what is in force at a time.
+    /// Profiles on disk. The lock also serializes changes of these and of those in force.
     last: Mutex<Profiles>,
     binding: OnceLock<Box<dyn Binding>>,
-    /// Those that come with a configuration which may bind the server to one of them.
+    /// Profiles that a configuration in the same request may refer to.
     promised: Mutex<Profiles>,
     connections: Connections,
-    /// Counts each change; not there before somebody can have come in.
+    /// Counter of changes; set before the first connection.
     access: OnceLock<AccessEpoch>,
     clock: Clock,
 }
 
-/// Profiles that a configuration may name though they are not final yet: as long as this lives.
+/// Permission for a configuration to name profiles that are not final yet. Ends on drop.
 #[derive(Debug)]
 pub(crate) struct Promise(TlsProfiles);
 
@@ -69,13 +69,13 @@ impl Drop for Promise {
     }
 }
 
-/// Everything of gnsi.certz that outlives a request; clones share it.
+/// Long-lived state of gnsi.certz; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Certz {
     pub(crate) profiles: TlsProfiles,
     pub(crate) state: ServerState,
     pub(crate) store: Store,
-    /// One RPC of the service at a time.
+    /// Lock of the service, which runs one RPC at a time.
     pub(crate) turn: Turn,
 }
 
@@ -90,17 +90,17 @@ impl Certz {
     }
 }
 
-/// One consistent picture, ready for handshakes.
+/// A consistent snapshot, ready for handshakes.
 #[derive(Debug)]
 struct InForce {
     own: tls::Own,
     own_config: Arc<ServerConfig>,
     profiles: Profiles,
-    /// Of the profiles that have certificates to show.
+    /// TLS settings of the profiles that have a certificate chain.
     configs: BTreeMap<SmolStr, Arc<ServerConfig>>,
 }
 
-/// What became of connections since the start.
+/// Counters of connections since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     accepts: AtomicU64,
@@ -109,21 +109,21 @@ pub(crate) struct Connections {
     last_reject: AtomicU64,
 }
 
-/// The profile that new connections meet.
+/// Profile for new connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Serving {
     pub(crate) id: SmolStr,
     pub(crate) profile: Profile,
-    /// Seconds since 1970 at which what it shows expires.
+    /// Expiry of its certificate, in seconds since 1970.
     pub(crate) expires_on: Option<u64>,
 }
 
 impl TlsProfiles {
-    /// Reads the identity of the box, makes it first if need be, and takes what the store holds into force.
+    /// Reads the identity of the box, creating it if necessary, and applies the stored profiles.
     ///
     /// # Errors
-    /// [`TlsError`] when there is no identity to serve with. A profile that cannot be read is left out and logged: the
-    /// box comes up with the others.
+    /// [`TlsError`] when there is no usable identity. An unreadable profile is logged and left out, so that the
+    /// box starts with the others.
     pub fn new(
         files: TlsSettings,
         state_dir: PathBuf,
@@ -161,7 +161,7 @@ impl TlsProfiles {
         })))
     }
 
-    /// Profiles of a test that trusts the clients of an authority, by a clock of its own.
+    /// Profiles for a test that trusts the clients of an authority, with a clock of its own.
     #[cfg(test)]
     pub(crate) fn of_clients(state_dir: &std::path::Path, ca: PathBuf, clock: Clock) -> Self {
         let files = TlsSettings { tls_client_ca: Some(ca), ..TlsSettings::default() };
@@ -170,7 +170,7 @@ impl TlsProfiles {
             .expect("an identity can be made")
     }
 
-    /// Of a test whose clients are on this host.
+    /// Profiles for a test whose clients are on this host.
     #[cfg(test)]
     pub(crate) fn of_box(state_dir: &std::path::Path, stored: &BTreeMap<String, Artefact>) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -178,20 +178,20 @@ impl TlsProfiles {
             .expect("an identity can be made")
     }
 
-    /// From now on the configuration says which profile new connections meet. The first one to say so stays.
+    /// Sets the source of the server's profile id. Only the first call has an effect.
     pub fn follow(&self, binding: impl Binding + 'static) {
         let _there_already = self.0.binding.set(Box::new(binding));
     }
 
-    /// The settings for the next handshake. A profile that cannot be served with gives way to the identity of the box:
-    /// it must stay reachable.
+    /// TLS settings for the next handshake. An unusable profile is replaced by the identity of the box, so that
+    /// the box stays reachable.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let in_force = self.0.in_force.load();
         let bound = self.bound().and_then(|id| in_force.configs.get(&id));
         bound.unwrap_or(&in_force.own_config).clone()
     }
 
-    /// The profile that the next connection meets.
+    /// Profile for the next connection.
     pub(crate) fn serving(&self) -> Serving {
         let in_force = self.0.in_force.load();
         let bound = self.bound().filter(|id| in_force.configs.contains_key(id));
@@ -208,18 +208,18 @@ impl TlsProfiles {
         Serving { id, profile: profile.unwrap_or_default(), expires_on }
     }
 
-    /// The profile that is configured, whether or not it can be served with.
+    /// Id of the configured profile, even if that is unusable.
     pub(crate) fn bound(&self) -> Option<SmolStr> {
         let id = self.0.binding.get().and_then(|binding| binding.certificate_id());
         id.filter(|id| id != SYSTEM_DEFAULT_PROFILE)
     }
 
-    /// What is on disk.
+    /// Profiles on disk.
     pub(crate) fn last(&self) -> Profiles {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on each change counts there. The first one to say so stays.
+    /// Sets the counter of changes. Only the first call has an effect.
     pub(crate) fn count_in(&self, access: AccessEpoch) {
         let _there_already = self.0.access.set(access);
     }
@@ -234,8 +234,8 @@ impl TlsProfiles {
         self.0.clock.now()
     }
 
-    /// The standing of a certificate that came through a handshake: by the profile in force, or by the final one while
-    /// another is tried. It is looked at once for each change.
+    /// Validity of a client certificate from an earlier handshake, by the profile in force, or the final one while
+    /// another is being tried. Checked once for each change.
     pub(crate) fn standing(&self, certificate: &PeerCertificate) -> Standing {
         let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
         let clients = || {
@@ -250,16 +250,16 @@ impl TlsProfiles {
         certificate.standing.at(epoch, now, || tls::judge(certificate, clients(), now))
     }
 
-    /// The time at which that has to be looked at again without a change.
+    /// Time of the next check without a change.
     pub(crate) fn standing_until(&self, certificate: &PeerCertificate) -> Option<UnixTime> {
         self.standing(certificate);
         certificate.standing.until()
     }
 
-    /// Has new connections meet these; those that are there stay until [`Self::settle`].
+    /// Applies these profiles to new connections. Present connections stay until [`Self::settle`].
     ///
     /// # Errors
-    /// When the library does not take one of them; then all is as it was.
+    /// When rustls refuses one of them; nothing has changed then.
     pub(crate) fn bring_into_force(&self, profiles: &Profiles) -> Result<(), TlsError> {
         let _one_at_a_time = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.0.in_force.load_full();
@@ -269,7 +269,7 @@ impl TlsProfiles {
         Ok(())
     }
 
-    /// Lets a configuration name these until the answer is dropped.
+    /// Permits configurations to name these profiles, until the returned value is dropped.
     pub(crate) fn promise(&self, profiles: &Profiles) -> Promise {
         self.promise_only(profiles.clone());
         Promise(self.clone())
@@ -279,13 +279,15 @@ impl TlsProfiles {
         *self.0.promised.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
     }
 
-    /// Notes that these are on disk and in force: streams end whose certificate they do not let in.
+    /// Records that these profiles are on disk and in force. Streams are ended whose certificate is no longer
+    /// accepted.
     pub(crate) fn settle(&self, profiles: &Profiles) {
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = profiles.clone();
         self.count_change();
     }
 
-    /// Takes new files of the operator into use for new connections; keeps the old ones when they are not usable.
+    /// Reads the operator's files again, for new connections. Keeps the previous ones if the new ones are
+    /// unusable.
     pub fn reload(&self) {
         match self.read_again() {
             Ok(()) => info!("TLS files read again"),
@@ -310,7 +312,7 @@ impl TlsProfiles {
         Ok(())
     }
 
-    /// What the box can give to a profile by itself.
+    /// Identities of the box, for profiles.
     pub(crate) fn identity(&self) -> Arc<dyn BoxIdentity + Send + Sync> {
         let own = self.0.in_force.load().own.clone();
         Arc::new(Identity { own, addresses: self.0.addresses.clone() })
@@ -322,7 +324,7 @@ impl TlsProfiles {
 }
 
 impl InForce {
-    /// Settings are made for those profiles that differ from `before`.
+    /// Computes the TLS settings of profiles that differ from `before`.
     fn new(own: tls::Own, profiles: Profiles, before: Option<&Self>) -> Result<Self, TlsError> {
         let own_config = match before {
             Some(before) => before.own_config.clone(),
@@ -341,7 +343,7 @@ impl InForce {
         Ok(Self { own, own_config, profiles, configs })
     }
 
-    /// The settings of a profile, if it was the same.
+    /// TLS settings of a profile, if it has not changed.
     fn config_of(&self, id: &str, profile: &Profile) -> Option<Arc<ServerConfig>> {
         let before = self.profiles.profile(id)?;
         let same = EntityKind::ALL.into_iter().all(|kind| before.shares(profile, kind));
@@ -349,7 +351,7 @@ impl InForce {
     }
 }
 
-/// A server may be bound to what is final and has certificates to show.
+/// Final profiles with a certificate chain, to which a server may be bound.
 impl ProfileNames for TlsProfiles {
     fn refusal(&self, id: &str) -> Option<String> {
         if id == SYSTEM_DEFAULT_PROFILE {
@@ -366,14 +368,14 @@ impl ProfileNames for TlsProfiles {
     }
 }
 
-/// The identity of the box as it was at one moment.
+/// Identity of the box at one moment.
 struct Identity {
     own: tls::Own,
     addresses: Vec<IpAddr>,
 }
 
 impl BoxIdentity for Identity {
-    /// A box without a file from its maker is its own maker.
+    /// Returns the own identity as IDevID when no file has one.
     fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>> {
         let tls::Own { certified, idevid, oidevid, .. } = &self.own;
         match (which, idevid, oidevid) {
@@ -405,7 +407,8 @@ impl Connections {
         self.last_reject.store(now_ns(), Ordering::Relaxed);
     }
 
-    /// How many were accepted and rejected, and when the last of each was, in nanoseconds since 1970.
+    /// Numbers of accepted and rejected connections, and the time of the last one of each, in nanoseconds since
+    /// 1970.
     pub(crate) fn counts(&self) -> [(u64, Option<u64>); 2] {
         let read = |count: &AtomicU64, last: &AtomicU64| {
             let count = count.load(Ordering::Relaxed);
@@ -415,7 +418,7 @@ impl Connections {
     }
 }
 
-/// What is written down to get from the one to the other: profiles that come and go, and entities that differ.
+/// Changes on disk from `before` to `now`: profiles added and removed, and entities that differ.
 pub(crate) fn differences(before: &Profiles, now: &Profiles) -> Vec<ArtefactChange> {
     let gone = before.iter().filter(|(id, _)| now.profile(id).is_none());
     let mut changes: Vec<_> = gone.flat_map(|(id, _)| profile_rows(id, None)).collect();
@@ -438,7 +441,7 @@ pub(crate) fn differences(before: &Profiles, now: &Profiles) -> Vec<ArtefactChan
     changes
 }
 
-/// The row of a profile that comes or goes: nothing below it must be left of an earlier one of the same id.
+/// Rows for adding or removing a profile. Also removes entities that an earlier profile of the same id has left.
 fn profile_rows(id: &str, row: Option<Artefact>) -> impl Iterator<Item = ArtefactChange> {
     let entities = EntityKind::ALL.map(|kind| change(entity_name(id, kind), None));
     entities.into_iter().chain([change(id.to_owned(), row)])
@@ -448,7 +451,7 @@ fn change(name: String, artefact: Option<Artefact>) -> ArtefactChange {
     ArtefactChange { table: ArtefactTable::Certz, name, artefact }
 }
 
-/// No id has a slash.
+/// Name of an entity's row. The slash is unambiguous, because ids cannot contain one.
 fn entity_name(id: &str, kind: EntityKind) -> String {
     format!("{id}/{}", kind.as_str())
 }
@@ -458,7 +461,7 @@ fn restored(stored: &BTreeMap<String, Artefact>, identity: &Identity) -> Profile
     for id in stored.keys().filter(|name| !name.contains('/')) {
         match restored_profile(id, stored, identity) {
             Ok(profile) => profiles = profiles.with(id.as_str().into(), profile),
-            // Served without a part of it, it might let in whom it must not.
+            // Without one of its parts, a profile might accept the wrong clients.
             Err(error) => error!(profile = id, error = %Chain(&error), "a TLS profile is left out"),
         }
     }

@@ -1,4 +1,4 @@
-//! Host keys made on the box: by aws-lc, handed over in the form of OpenSSH.
+//! Generation of SSH host keys by aws-lc, converted to the format of OpenSSH.
 
 use aws_lc_rs::encoding::{AsBigEndian, AsDer, Curve25519SeedBin, EcPrivateKeyBin, Pkcs8V1Der};
 use aws_lc_rs::error::Unspecified;
@@ -11,7 +11,7 @@ use holdfast_security::credentialz::{KeyError, KeyKind, PrivateKey};
 use x509_parser::der_parser::asn1_rs::{Any, FromDer};
 use zeroize::Zeroizing;
 
-/// Why there is no new key.
+/// Reason why no key was generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostKeyError {
@@ -23,10 +23,10 @@ pub enum HostKeyError {
     Key(#[from] KeyError),
 }
 
-/// Makes a key. An RSA key of 4096 bits takes a second or some.
+/// Generates a key. An RSA key of 4096 bits takes a second or more.
 ///
 /// # Errors
-/// When the library does not make it.
+/// When the library fails.
 pub fn make(kind: KeyKind) -> Result<PrivateKey, HostKeyError> {
     let parts = match kind {
         KeyKind::Ed25519 => ed25519()?,
@@ -40,11 +40,11 @@ pub fn make(kind: KeyKind) -> Result<PrivateKey, HostKeyError> {
     Ok(PrivateKey::from_parts(kind, &parts.0)?)
 }
 
-/// What follows the algorithm's name in OpenSSH's private keys: strings with their lengths in front.
+/// Fields after the algorithm name in OpenSSH's private key format: strings preceded by their lengths.
 struct Parts(Zeroizing<Vec<u8>>);
 
 impl Parts {
-    /// Room for the largest key: memory that grows leaves copies behind.
+    /// Capacity for the largest key: growing would leave copies in freed memory.
     const CAPACITY: usize = 4096;
 
     fn new() -> Self {
@@ -58,13 +58,14 @@ impl Parts {
         pieces.iter().for_each(|piece| self.0.extend_from_slice(piece));
     }
 
-    /// A positive number: without zeros in front, but with one where the first bit would make it negative.
+    /// Appends a positive number without leading zeros, except for one that keeps the sign bit clear.
     fn number(&mut self, digits: &[u8]) {
         let zeros = digits.iter().take_while(|octet| **octet == 0).count();
         self.fixed(&digits[zeros..]);
     }
 
-    /// The same with the zeros in front, without which `ssh-key` does not read the private half of an elliptic curve.
+    /// Appends a positive number with its leading zeros, which `ssh-key` requires in the private half of an
+    /// elliptic curve key.
     fn fixed(&mut self, digits: &[u8]) {
         let sign: &[u8] = if digits.first().is_some_and(|it| it & 0x80 != 0) { &[0] } else { &[] };
         self.string(&[sign, digits]);
@@ -103,7 +104,7 @@ fn rsa(size: KeySize) -> Result<Parts, HostKeyError> {
     Ok(parts)
 }
 
-/// The numbers in a PKCS #8 document with an RSA key.
+/// Numbers of an RSA key in a PKCS #8 document.
 fn rsa_numbers(der: &[u8]) -> Option<Vec<&[u8]>> {
     let (_, document) = Any::from_der(der).ok()?;
     let (rest, _version) = Any::from_der(document.data).ok()?;

@@ -1,7 +1,8 @@
-//! The tower layer that asks the policy about every call, before any service sees it.
+//! Tower layer that checks every call against the authz policy.
 //!
-//! It stands behind authentication, which says who calls, and in front of all services: health, reflection, and paths
-//! that no service has. A stream is asked about when it begins; [`crate::access`] asks again after each change.
+//! The layer comes after authentication, which identifies the caller, and before all services: health, reflection,
+//! and paths without a service. A stream is checked at its beginning; [`crate::access`] checks it again after each
+//! change.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,7 +23,7 @@ use crate::messages;
 use crate::tls::Peer;
 use holdfast_telemetry::view::now_ns;
 
-/// Puts [`Authorized`] in front of a service.
+/// Adds [`Authorized`] to a service.
 #[derive(Clone, Debug)]
 pub struct Layer(pub Gnsi);
 
@@ -34,7 +35,7 @@ impl<S> tower::Layer<S> for Layer {
     }
 }
 
-/// Lets through what the policy allows, and answers the rest itself.
+/// Passes allowed calls on, and answers denied ones.
 #[derive(Clone, Debug)]
 pub struct Authorized<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! What readers see of credentialz: versions and ages, leaves of the native model.
+//! State of credentialz: leaves for versions and creation times in the native model.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +14,30 @@ use crate::core::ServiceState;
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Where the stamp of something is found.
+/// Accessor for a stamp.
 type Of<T> = fn(&T) -> Option<&Stamp>;
 
-/// What accounts have, by the names of the leaves.
+/// Artefacts of an account, by leaf name.
 const OF_ACCOUNT: [(&str, Of<Account>); 3] = [
     ("password", |it| it.password.as_ref().map(|it| &it.stamp)),
     ("authorized-keys-list", |it| it.keys.as_ref().map(|it| &it.stamp)),
     ("authorized-principals-list", |it| it.principals.as_ref().map(|it| &it.stamp)),
 ];
 
-/// What the SSH server has.
+/// Artefacts of the SSH server, by leaf name.
 const OF_HOST: [(&str, Of<Host>); 3] = [
     ("trusted-user-ca-keys", |it| it.ca_keys.as_ref().map(|it| &it.stamp)),
     ("host-key", |it| it.keys_stamp.as_ref()),
     ("host-certificate", |it| it.certificates_stamp.as_ref()),
 ];
 
-/// The nodes, looked up once.
+/// Schema nodes, looked up once.
 #[derive(Debug)]
 pub(crate) struct LoginLeaves {
     system: NodeId,
     user: NodeId,
-    /// In the entry of a user: version and age of each thing, and where its stamp is.
+    /// In the entry of a user: leaves for version and creation time of each artefact, with the accessor of its
+    /// stamp.
     of_account: Vec<([Vec<Step>; 2], Of<Account>)>,
     of_host: Vec<([InstancePath; 2], Of<Host>)>,
     certificate_expires_on: InstancePath,
@@ -73,7 +74,7 @@ impl LoginLeaves {
         })
     }
 
-    /// What changes for readers when `to` comes into force in place of `from`.
+    /// State leaves that change when `to` replaces `from`.
     pub(crate) fn shown(&self, from: &Credentials, to: &Credentials) -> ServiceState {
         let mut state = self.host(&to.host);
         let names: BTreeSet<&SmolStr> = from.accounts.keys().chain(to.accounts.keys()).collect();
@@ -105,7 +106,7 @@ impl LoginLeaves {
     }
 }
 
-/// Version and age, where there is something that has them.
+/// Leaves for version and creation time; absent without a stamp.
 fn stamped(leaves: [InstancePath; 2], stamp: Option<&Stamp>) -> [(InstancePath, Option<Value>); 2] {
     let [version, created_on] = leaves;
     let age = stamp.and_then(|it| created_on_ns(it.created_on));

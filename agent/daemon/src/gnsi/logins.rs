@@ -1,4 +1,4 @@
-//! The credentials that are in force, and how they get there: as values of the engine and as passwords of gRPC.
+//! The credentials in force, as values of the engine and as passwords for gRPC.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,33 +21,33 @@ use crate::auth::Users;
 use crate::core::Values;
 use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
-/// Permissions of what only root may read.
+/// Permissions of files for root only.
 const SECRET: u32 = 0o600;
-/// Permissions of what sshd reads as the user who logs in.
+/// Permissions of files that sshd reads as the user who logs in.
 const PUBLIC: u32 = 0o644;
-/// Where the box has host keys of its own, below the root.
+/// Folder of the box's own host keys, below the root.
 const SSH_FOLDER: &str = "etc/ssh";
 
-/// What is in force of credentialz; clones share it.
+/// Credentials in force and on disk; clones share them.
 #[derive(Clone, Debug)]
 pub struct Logins(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// What is written down.
+    /// Credentials on disk.
     last: ArcSwap<Credentials>,
-    /// What is in force: a rotation may be trying something.
+    /// Credentials in force, which a rotation may be trying.
     current: ArcSwap<Credentials>,
     vault: Arc<LoginVault>,
     users: Users,
     store: Store,
     root: PathBuf,
-    /// Of both rotations: accounts and host.
+    /// Lock of both rotations, for accounts and for the host.
     turn: Turn,
 }
 
 impl Logins {
-    /// With what is stored. Needs a runtime.
+    /// Starts with the stored credentials. Must run within the runtime.
     pub fn new(stored: &Artefacts, users: Users, store: Store, root: PathBuf) -> Self {
         let empty = BTreeMap::new();
         let stored = stored.get(&ArtefactTable::Credentialz).unwrap_or(&empty);
@@ -68,43 +68,43 @@ impl Logins {
         logins
     }
 
-    /// Where transports find the secrets.
+    /// Source of secrets for transports.
     pub fn vault(&self) -> Arc<dyn Vault> {
         Arc::clone(&self.0.vault) as Arc<dyn Vault>
     }
 
-    /// One rotation at a time, of accounts or host.
+    /// Lock of the rotations, for accounts and for the host.
     pub fn turn(&self) -> &Turn {
         &self.0.turn
     }
 
-    /// What is written down.
+    /// Credentials on disk.
     pub fn last(&self) -> Arc<Credentials> {
         self.0.last.load_full()
     }
 
-    /// What is in force, tried or final.
+    /// Credentials in force, tried or final.
     pub fn current(&self) -> Arc<Credentials> {
         self.0.current.load_full()
     }
 
-    /// The users that gRPC knows.
+    /// Users that can log in over gRPC.
     pub fn users(&self) -> &Users {
         &self.0.users
     }
 
-    /// The values to begin with.
+    /// Initial values for the engine.
     pub fn values(&self) -> Vec<(Key, SharedValue)> {
         values(&self.last().render()).into_iter().collect()
     }
 
-    /// Makes the secrets of all of these ready to be written.
+    /// Makes the secrets of all these credentials available to transports.
     pub fn hold(&self, all: &[&Credentials]) {
         let rendered: Vec<Rendered> = all.iter().map(|it| it.render()).collect();
         self.0.vault.hold(&rendered);
     }
 
-    /// From now on passwords of gRPC are these.
+    /// Applies these passwords to gRPC logins.
     pub fn enter(&self, credentials: &Arc<Credentials>) {
         let password = |(name, account): (&SmolStr, &holdfast_security::credentialz::Account)| {
             Some((name.clone(), account.password.as_ref()?.value.clone()))
@@ -115,12 +115,12 @@ impl Logins {
         self.0.current.store(Arc::clone(credentials));
     }
 
-    /// Where they are written down.
+    /// Store for the artefacts.
     pub(crate) fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// What is written down to get from the one to the other.
+    /// Changes on disk from one state to the other.
     pub fn changes(&self, from: &Credentials, to: &Credentials) -> Vec<ArtefactChange> {
         let rows = |credentials: &Credentials| credentials.rows().into_iter().collect();
         let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) = (rows(from), rows(to));
@@ -139,14 +139,14 @@ impl Logins {
         gone.chain(differs.map(|(name, content)| change(name, Some(content)))).collect()
     }
 
-    /// It is written down.
+    /// Records that these credentials are on disk.
     pub fn settle(&self, credentials: &Arc<Credentials>) {
         self.hold(&[credentials]);
         self.0.last.store(Arc::clone(credentials));
         self.0.users.settle();
     }
 
-    /// Host keys that the box has of its own: those whose public half lies beside them.
+    /// Host keys of the box itself, as far as their public halves are in files.
     pub fn box_keys(&self) -> Vec<BoxKey> {
         let Ok(entries) = std::fs::read_dir(self.0.root.join(SSH_FOLDER)) else {
             return Vec::new();
@@ -168,7 +168,7 @@ fn box_key(file: &Path) -> Option<BoxKey> {
 fn read(stored: &BTreeMap<String, Artefact>) -> Credentials {
     let mut credentials = Credentials::default();
     for (name, artefact) in stored {
-        // It was written once, so another version was here. The rest of the box must come up all the same.
+        // Probably written by another version. The rest of the box must still start.
         if let Err(error) = credentials.take_row(name, &artefact.content) {
             tracing::error!(%name, %error, "stored credentials are not carried out");
         }
@@ -176,7 +176,7 @@ fn read(stored: &BTreeMap<String, Artefact>) -> Credentials {
     credentials
 }
 
-/// What credentials are to the engine: names, digests and permissions.
+/// Values of the engine for credentials: names, digests and permissions.
 fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
     let mut values: BTreeMap<Key, SharedValue> = BTreeMap::new();
     for file in &rendered.files {
@@ -205,7 +205,7 @@ fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
     values
 }
 
-/// What the engine is told to get from the one to the other.
+/// Changes of the engine's values from one state to the other.
 pub fn difference(from: &Credentials, to: &Credentials) -> Values {
     let (old, mut new) = (values(&from.render()), values(&to.render()));
     let keys: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();

@@ -1,9 +1,9 @@
-//! What gNSI has in force while the agent runs, for the services that change it and for everyone who asks.
+//! The gNSI state in force while the agent runs, for the services that change it and for all readers.
 //!
-//! [`Gnsi`] is made from what the store holds, before anything is served. Services change it through rotations
-//! (`northbound::gnsi`), one at a time for each [`Turn`]; the listener and the layers in front of the services only read.
-//! What readers may see of it are leaves of the native model: those that have events are shown by
-//! [`crate::northbound::Datastore::show_state`], what is counted is [`Polled`].
+//! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
+//! (`northbound::gnsi`), one at a time for each [`Turn`]; the listener and the layers before the services only
+//! read it. State leaves in the native model show it to clients: those with events by
+//! [`crate::northbound::Datastore::show_state`], counters by [`Polled`].
 
 mod authz;
 pub(crate) mod certz;
@@ -45,7 +45,7 @@ use crate::northbound::Datastore;
 use crate::store::{Artefacts, Store};
 use holdfast_telemetry::view::now_ns;
 
-/// Everything of gNSI that outlives a request; clones share it.
+/// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]
 pub struct Gnsi {
     pub(crate) accounts: Accounts,
@@ -60,17 +60,17 @@ pub struct Gnsi {
     pub rotations: Rotations,
 }
 
-/// Why gNSI cannot begin.
+/// Reason why gNSI cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("the native model has no `{0}`")]
 pub struct ModelError(String);
 
 impl Gnsi {
-    /// Takes what the store holds into force; accounts are in memory alone. `root` is where the box has its files; needs a
-    /// runtime.
+    /// Applies the content of the store; accounting records are in memory only. `root` is the folder of the box's
+    /// files. Must run within the runtime.
     ///
     /// # Errors
-    /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
+    /// When the models in the binary lack a leaf, which would be a bug that the first test finds.
     pub fn new(
         models: &Arc<Models>,
         users: &Users,
@@ -101,12 +101,12 @@ impl Gnsi {
         })
     }
 
-    /// The same with accounts that outlive a run.
+    /// Replaces the accounts by those that outlive a run.
     pub fn accounting(self, accounts: Accounts) -> Self {
         Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
     }
 
-    /// Counts whatever changes the rights of callers.
+    /// Counter of changes to callers' permissions.
     pub(crate) fn access(&self) -> &AccessEpoch {
         &self.access
     }
@@ -119,18 +119,18 @@ impl Gnsi {
         self.accounts.clone()
     }
 
-    /// Where artefacts are written down.
+    /// Store for the artefacts.
     pub(crate) fn store(&self) -> &Store {
         self.logins.store()
     }
 
-    /// What is counted.
+    /// Polled leaves.
     pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
         let server = Arc::new(self.certz.state.clone());
         vec![self.authz.clone(), server, self.pathz.clone(), self.counted.clone()]
     }
 
-    /// Shows readers what is in force, and follows the operator's switch from now on.
+    /// Publishes the state in force, and follows the operator's switch from then on.
     pub async fn begin(
         &self,
         core: &impl Datastore,
@@ -144,12 +144,12 @@ impl Gnsi {
         core.show_state(state).await;
     }
 
-    /// The TLS profiles that the gRPC server may be bound to.
+    /// TLS profiles that the gRPC server may be bound to.
     pub fn profiles(&self) -> &TlsProfiles {
         &self.certz.profiles
     }
 
-    /// Has changes of the configuration that give or take rights counted until the handle is dropped.
+    /// Counts configuration changes that affect permissions, until the handle is dropped.
     pub fn follow_access(&self, mut changes: AccessChanges) -> AbortOnDropHandle<()> {
         let access = self.access.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -159,8 +159,8 @@ impl Gnsi {
         }))
     }
 
-    /// Has the configuration say which of them new connections meet. That is shown when this resolves, and from then on
-    /// until the handle is dropped.
+    /// Lets the configuration select the TLS profile of new connections. The selection is published when this
+    /// resolves, and then at each change until the handle is dropped.
     pub async fn follow_binding(
         &self,
         bound: CertificateId,
@@ -173,7 +173,7 @@ impl Gnsi {
     }
 }
 
-/// A path of the native model; entries have their keys.
+/// Converts a path to one of the native model; entries have their keys.
 pub(crate) fn native_path(
     native: &Schema,
     elems: &[(&str, &[(&str, &str)])],

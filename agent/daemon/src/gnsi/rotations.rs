@@ -1,4 +1,4 @@
-//! Rotations in progress: who may have one, and how all of them end.
+//! Rotations in progress: locking, and their end at shutdown.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-/// How long a client may say nothing before what it tries is taken back: a person who looks whether the box still
-/// lets the right ones in needs minutes, and nobody else can rotate in the meantime.
+/// Idle time of a client after which its rotation is rolled back. A person who checks whether the right users can
+/// still log in needs minutes; meanwhile no other client can rotate.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// The right of a service to rotate: one rotation at a time. Clones are the same right, for services that share one.
+/// Lock of a service that rotates: one rotation at a time. Clones share the lock, for services that rotate
+/// together.
 #[derive(Clone, Debug)]
 pub struct Turn(Arc<Semaphore>);
 
-/// The right is taken, and given back when this is dropped.
+/// The held lock, released on drop.
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "to hold it is its use")] OwnedSemaphorePermit);
 
@@ -27,7 +28,7 @@ pub struct Held(#[expect(dead_code, reason = "to hold it is its use")] OwnedSema
 pub struct Rotations {
     tasks: TaskTracker,
     stopping: CancellationToken,
-    /// How long a client may say nothing.
+    /// Idle time limit of clients.
     idle: Duration,
 }
 
@@ -38,7 +39,7 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// `None` while somebody else has it.
+    /// Takes the lock; `None` while it is held.
     pub fn take(&self) -> Option<Held> {
         Arc::clone(&self.0).try_acquire_owned().ok().map(Held)
     }
@@ -55,12 +56,12 @@ impl Rotations {
         self.idle
     }
 
-    /// Resolves when the agent stops.
+    /// Waits until the agent stops.
     pub(crate) async fn stopping(&self) {
         self.stopping.cancelled().await;
     }
 
-    /// Runs a rotation in a task of its own; false when the agent is stopping, and then it does not run.
+    /// Runs a rotation in a task of its own; false when the agent is stopping, in which case it does not run.
     pub(crate) fn spawn(&self, rotation: impl Future<Output = ()> + Send + 'static) -> bool {
         if self.stopping.is_cancelled() {
             return false;
@@ -69,7 +70,7 @@ impl Rotations {
         true
     }
 
-    /// The same for work that somebody waits for; `None` when the agent is stopping, or the work panicked.
+    /// Runs work in a task and waits for its result; `None` when the agent is stopping, or the work panicked.
     pub(crate) async fn carry_out<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -80,7 +81,7 @@ impl Rotations {
         self.tasks.spawn(work).await.ok()
     }
 
-    /// Has all rotations taken back, and waits for that at most so long.
+    /// Rolls back all rotations, and waits for that up to a time limit.
     pub async fn stop(&self, at_most: Duration) {
         self.stopping.cancel();
         self.tasks.close();

@@ -1,4 +1,4 @@
-//! What readers see of the TLS profile that the gRPC server uses, and of its connections.
+//! State of the gRPC server: its TLS profile, and counters of its connections.
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Value};
@@ -15,16 +15,16 @@ use crate::northbound::Datastore;
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Leaves below the state of the server.
+/// Leaves below the server's `state` container.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerState {
     profiles: TlsProfiles,
     certificate_id: InstancePath,
     profile_id: InstancePath,
     expires_on: InstancePath,
-    /// Version and age of each kind of entity.
+    /// Version and creation time of each kind of entity.
     entities: [(EntityKind, InstancePath, InstancePath); 4],
-    /// Count and time of the connections accepted and of those rejected.
+    /// Count and time of accepted connections, and of rejected ones.
     connections: [(InstancePath, InstancePath); 2],
 }
 
@@ -53,12 +53,12 @@ impl ServerState {
         })
     }
 
-    /// Shows what the next connection meets.
+    /// Publishes the profile for new connections.
     pub(crate) async fn show(&self, core: &impl Datastore) {
         core.show_state(self.leaves()).await;
     }
 
-    /// The same, with the profile of it.
+    /// Publishes the profile for new connections, and returns its id.
     pub(super) async fn show_serving(&self, core: &impl Datastore) -> SmolStr {
         let serving = self.profiles.serving().id;
         tracing::info!(profile = %serving, "new connections meet this TLS profile");
@@ -66,7 +66,7 @@ impl ServerState {
         serving
     }
 
-    /// Shows it again whenever the configuration binds the server to another profile than `shown`.
+    /// Publishes the profile whenever the configuration binds the server to another one than `shown`.
     pub(super) async fn follow(
         self,
         mut shown: SmolStr,
@@ -113,7 +113,7 @@ impl Polled for ServerState {
     }
 }
 
-/// A leaf below the entry of the server.
+/// Path of a leaf below the entry of the server.
 fn path(native: &Schema, below: &str) -> Result<InstancePath, ModelError> {
     let entry: &[(&str, &str)] = &[("name", GRPC_SERVER)];
     let mut elems = vec![("system", &[][..]), ("grpc-server", entry)];

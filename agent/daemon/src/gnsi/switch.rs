@@ -1,9 +1,9 @@
-//! Whether the operator has gNSI switched on.
+//! The operator's switch for gNSI.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Asked before each decision; clones are the same switch. On until there is a core that knows.
+/// Position of the switch, evaluated at each decision; clones share it. On until the core is known.
 #[derive(Clone, Default)]
 pub struct Switch(Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>);
 
@@ -12,7 +12,7 @@ impl Switch {
         self.0.get().is_none_or(|is_on| is_on())
     }
 
-    /// From now on this says so. The first one to be asked stays: a second core would be a second agent.
+    /// Sets the source of the position. Only the first call has an effect, since there is one core.
     pub(super) fn follow(&self, is_on: impl Fn() -> bool + Send + Sync + 'static) {
         let _there_already = self.0.set(Box::new(is_on));
     }

@@ -1,4 +1,4 @@
-//! Secrets of credentialz, by their digests: the only place where they are between the store and the file.
+//! Secrets of credentialz by digest, on their way from the store to files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,19 +12,19 @@ use zeroize::Zeroizing;
 
 use crate::store::{Artefact, ArtefactChange, ArtefactTable, Store};
 
-/// In the table of credentialz: what the box had before us, by digest.
+/// Prefix in the table of credentialz for the original secrets of the box, by digest.
 const KEPT: &str = "kept/";
 
 type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
 
-/// What transports find secrets in.
+/// Source of secrets for transports.
 pub(super) struct LoginVault {
-    /// What credentials that may come into force need.
+    /// Secrets of credentials that may come into force.
     held: Mutex<Contents>,
-    /// What the box had before.
+    /// Original secrets of the box.
     kept: Mutex<Contents>,
     store: Store,
-    /// Transports write on threads of their own, and wait for the store there.
+    /// Transports write on their own threads, and wait for the store there.
     runtime: Handle,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for LoginVault {
 }
 
 impl LoginVault {
-    /// With what earlier runs kept.
+    /// Starts with the original secrets from earlier runs.
     pub(super) fn new(stored: &BTreeMap<String, Artefact>, store: Store, runtime: Handle) -> Self {
         let kept = stored.iter().filter_map(|(name, artefact)| {
             let digest = name.strip_prefix(KEPT)?.parse().ok()?;
@@ -44,7 +44,7 @@ impl LoginVault {
         Self { held: Mutex::default(), kept: Mutex::new(kept.collect()), store, runtime }
     }
 
-    /// Holds what these need, and nothing else.
+    /// Replaces the available secrets by those of these credentials.
     pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
         let mut held = Contents::new();
         for rendered in all {
@@ -82,7 +82,7 @@ impl Vault for LoginVault {
         Ok(())
     }
 
-    /// What cannot be forgotten on disk is forgotten at the next factory reset.
+    /// Forgets an original secret. If it cannot be removed from the disk, the next factory reset does so.
     fn forget(&self, digest: &Digest) {
         if let Err(error) = self.write(digest, None) {
             tracing::warn!(%error, "what an account had before is still kept");
@@ -91,7 +91,7 @@ impl Vault for LoginVault {
     }
 }
 
-/// Every change of the contents is one call: none is half-done after a panic.
+/// Recovers from a poisoned lock: every change of the contents is a single call.
 fn lock(contents: &Mutex<Contents>) -> MutexGuard<'_, Contents> {
     contents.lock().unwrap_or_else(PoisonError::into_inner)
 }

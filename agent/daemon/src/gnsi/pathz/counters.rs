@@ -1,4 +1,4 @@
-//! How often the policy said yes and no, by the schema path that was asked for.
+//! Counters of pathz decisions, by schema path.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use super::Scope;
 use holdfast_telemetry::view::now_ns;
 
-/// Answers about one schema path since the start of the agent.
+/// Decisions about one schema path since the start of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reads: Tally,
@@ -27,13 +27,13 @@ pub(crate) struct Tally {
     pub(crate) last_reject_ns: u64,
 }
 
-/// What is counted: a node of one origin. There are as many as the models have nodes, and no more.
+/// Key of a counter: a node of one origin. Their number is bounded by that of the schema nodes.
 pub(crate) type Asked = (Scope, NodeId);
 
-/// All counters, by what was asked for.
+/// All counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// The schema paths of the nodes of both models, in their words.
+    /// Schema paths of the nodes of both models, as text.
     names: [Vec<SmolStr>; 2],
     counted: Mutex<Counted>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 struct Counted {
     by_path: BTreeMap<SmolStr, Counts>,
-    /// Those that nobody was told of yet.
+    /// Paths whose counters were not published yet.
     fresh: Vec<SmolStr>,
 }
 
@@ -51,7 +51,7 @@ impl Counters {
         Self { names, counted: Mutex::default() }
     }
 
-    /// Notes one answer.
+    /// Counts one decision.
     pub(crate) fn count(&self, (scope, node): Asked, mode: Mode, permitted: bool) {
         let path = self.name(scope, node);
         let mut counted = self.counted();
@@ -83,7 +83,7 @@ impl Counters {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `/interfaces/interface`, other origins than OpenConfig with their name before it.
+    /// Schema path such as `/interfaces/interface`; origins other than OpenConfig are prefixed by their name.
     fn name(&self, scope: Scope, node: NodeId) -> SmolStr {
         let names = &self.names[usize::from(scope != Scope::OpenConfig)];
         let path = names.get(node.0 as usize).cloned().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Counters {
     }
 }
 
-/// By node.
+/// Schema paths by node.
 fn schema_paths(schema: &Schema) -> Vec<SmolStr> {
     let mut paths: Vec<SmolStr> = Vec::with_capacity(schema.nodes().len());
     // Parents come before their children.

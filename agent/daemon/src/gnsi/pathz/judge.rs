@@ -1,4 +1,5 @@
-//! A policy made ready: its paths looked up in the models, so that data is judged by nodes and not by text.
+//! A policy compiled for the models: its paths are resolved to schema nodes, so that data is checked by nodes
+//! instead of text.
 
 use std::sync::Arc;
 
@@ -11,17 +12,17 @@ use smol_str::SmolStr;
 use super::counters::Counters;
 use super::rights::Rights;
 
-/// What a rule can be about on this box.
+/// Origin that a rule can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     OpenConfig,
     Native,
-    /// Text of the command line. Its paths are those of the native model.
+    /// CLI text, whose paths are those of the native model.
     Text,
 }
 
 impl Scope {
-    /// By the origin of a path; none for one that this agent does not have.
+    /// Looks up the origin of a path; `None` for one that this agent lacks.
     pub fn of(origin: &str) -> Option<Self> {
         match Origin::parse(origin) {
             Some(origin) => Some(origin.into()),
@@ -30,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// The one name that rules and questions have for it.
+    /// Canonical name, for rules and questions.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenConfig => Origin::OpenConfig.as_str(),
@@ -56,7 +57,8 @@ impl From<Origin> for Scope {
     }
 }
 
-/// A rule whose path contradicts the models. One that they do not have is another matter: a policy is for many boxes.
+/// A rule whose path contradicts the models. Paths that the models lack are permitted, because a policy may be for
+/// many kinds of boxes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule `{id}` can never be met")]
 pub struct Misfit {
@@ -64,7 +66,7 @@ pub struct Misfit {
     pub source: PathError,
 }
 
-/// A policy that can be asked.
+/// A compiled policy.
 #[derive(Debug)]
 pub struct Judge {
     models: Arc<Models>,
@@ -73,17 +75,17 @@ pub struct Judge {
     scopes: [NodeRules; 3],
 }
 
-/// A path of a rule or a question, in the words of the models as far as they have it.
+/// Path of a rule or a question, in canonical form as far as the models have it.
 struct Known {
     text: pathz::Path,
     nodes: Option<(Scope, Pattern)>,
 }
 
 impl Judge {
-    /// Looks the paths of all rules up.
+    /// Resolves the paths of all rules.
     ///
     /// # Errors
-    /// When one has keys that its node does not have, or values that they cannot have: it was meant for something else.
+    /// When a path has keys that its node lacks, or invalid key values, so that the rule can never apply.
     pub fn new(models: Arc<Models>, policy: Policy) -> Result<Self, Misfit> {
         let mut texts = Vec::new();
         let mut scopes = [Vec::new(), Vec::new(), Vec::new()];
@@ -102,13 +104,13 @@ impl Judge {
         Ok(Self { models, policy, texts, scopes })
     }
 
-    /// A policy without rules: nothing is permitted.
+    /// A policy without rules, which permits nothing.
     pub(super) fn closed(models: &Arc<Models>) -> Self {
         let (texts, scopes) = (Rules::new([]), [(); 3].map(|()| Rules::new([])));
         Self { models: Arc::clone(models), policy: Policy::default(), texts, scopes }
     }
 
-    /// What one user may read and write. Answers are counted.
+    /// Permissions of one user. Decisions are counted.
     pub(crate) fn rights(&self, user: &str, counters: &Arc<Counters>) -> Rights {
         let principals = self.policy.principals(user);
         let view =
@@ -117,8 +119,8 @@ impl Judge {
         Rights::new(views(Mode::Read), views(Mode::Write), Arc::clone(counters))
     }
 
-    /// What the policy says of one path, which may leave keys open. Names that are left open count from there on for
-    /// nothing: what is said above them holds.
+    /// Decides about one path, which may leave keys open. From the first open name on, the path is ignored: the
+    /// decision for its parent applies.
     ///
     /// # Errors
     /// When the path contradicts the models.
@@ -151,7 +153,7 @@ impl Known {
     }
 }
 
-/// The elements before the first one whose name is left open.
+/// The elements before the first open name.
 fn in_words(path: &pathz::Path) -> Path {
     let elem = |elem: &pathz::Elem| Elem {
         name: elem.name.to_string(),
@@ -162,7 +164,7 @@ fn in_words(path: &pathz::Path) -> Path {
     path
 }
 
-/// A path that the models do not have, without the modules in its names.
+/// A path that the models lack, without the modules of its names.
 fn bare(origin: SmolStr, path: &Path) -> pathz::Path {
     let name = |name: &str| SmolStr::from(name.rsplit_once(':').map_or(name, |(_, bare)| bare));
     let elem = |elem: &Elem| pathz::Elem {
@@ -172,7 +174,7 @@ fn bare(origin: SmolStr, path: &Path) -> pathz::Path {
     pathz::Path { origin, elems: path.elems.iter().map(elem).collect() }
 }
 
-/// A step in the words of the schema, with the keys that take one value.
+/// A step with the schema's names, and with its single-valued keys.
 fn elem(schema: &Schema, step: &PatternStep) -> pathz::Elem {
     let node = schema.node(step.node);
     let mut elem = pathz::Elem { name: node.name.clone(), keys: Vec::new() };

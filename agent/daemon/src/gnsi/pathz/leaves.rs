@@ -1,4 +1,4 @@
-//! Where readers find the versions of the policies and the counters: leaves of the native model.
+//! State of pathz: leaves for policy versions and counters in the native model.
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
@@ -13,20 +13,20 @@ use crate::gnsi::ModelError;
 const ACTIVE: &str = "ACTIVE";
 const SANDBOX: &str = "SANDBOX";
 
-/// The nodes, looked up once.
+/// Schema nodes, looked up once.
 #[derive(Debug)]
 pub(super) struct Leaves {
     system: NodeId,
-    /// The list of the two instances, and in an entry: its name, version, age.
+    /// The list of the two policy instances, and in an entry: name, version, creation time.
     policy: NodeId,
     instance: Vec<Step>,
     version: Vec<Step>,
     created_on: Vec<Step>,
     server: NodeId,
-    /// At the server: version and age of what is in force.
+    /// In the entry of the server: version and creation time of the policy in force.
     server_version: Vec<Step>,
     server_created_on: Vec<Step>,
-    /// The list of counters, and in an entry: its path, what was read, what was written.
+    /// The list of counters, and in an entry: path, counters of reads, counters of writes.
     path: NodeId,
     name: Vec<Step>,
     reads: [Vec<Step>; 4],
@@ -70,12 +70,12 @@ impl Leaves {
         })
     }
 
-    /// What is tried, or that nothing is.
+    /// Leaves for the policy being tried, or for none.
     pub(super) fn sandbox(&self, installed: Option<&Installed>) -> ServiceState {
         self.of_instance(SANDBOX, installed)
     }
 
-    /// What is in force, in both places that tell it.
+    /// Leaves for the policy in force, which is shown in two places.
     pub(super) fn active(&self, installed: Option<&Installed>) -> ServiceState {
         let mut state = self.of_instance(ACTIVE, installed);
         let server = self.server();
@@ -84,7 +84,7 @@ impl Leaves {
         state
     }
 
-    /// The entry of a path that was counted for the first time.
+    /// Leaf for a path that was counted for the first time.
     pub(super) fn counted(&self, path: &str) -> (InstancePath, Option<Value>) {
         (joined(&self.entry(path), &self.name), Some(Value::Str(path.into())))
     }

@@ -1,9 +1,9 @@
-//! Which paths who may read and write: the policy in force, and what it decided.
+//! The pathz policy in force, with its decisions.
 //!
-//! Start at [`Pathz`]. [`judge`] is a policy made ready for the models of this box, [`rights`] what it comes to for one
-//! user: what the services of gNMI ask for every path that they read or write. Without a policy there are no rights to
-//! be asked, and everything is allowed. What is uploaded and not final stands beside the policy in force, as the sandbox:
-//! it can be asked, and decides nothing.
+//! Start at [`Pathz`]. [`judge`] is a policy compiled for the models of this box, [`rights`] its permissions for
+//! one user, which the gNMI services check for every path that they read or write. Without a policy there are no
+//! such permissions, and everything is allowed. An uploaded policy that is not final is the sandbox policy: it
+//! answers probes and decides nothing.
 
 mod counters;
 pub mod judge;
@@ -35,31 +35,31 @@ use crate::logging::Chain;
 use crate::northbound;
 use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
-/// The one artefact of the service.
+/// Name of the service's only artefact.
 const POLICY: &str = "policy";
 
-/// A policy, or none before the first.
+/// A policy; `None` before the first one.
 pub(crate) type State = Option<Arc<Installed>>;
 
-/// A policy as it was uploaded, made ready to be asked.
+/// An uploaded policy with its compiled form.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) version: String,
-    /// In seconds since 1970, as the client gave it.
+    /// Seconds since 1970, as the client sent it.
     pub(crate) created_on: u64,
-    /// As it came, for those who ask for it back.
+    /// Content as uploaded, to be returned on request.
     pub(crate) content: Vec<u8>,
     pub(crate) judge: Arc<Judge>,
 }
 
-/// The policy of the paths.
+/// Authorization of gNMI paths.
 #[derive(Debug)]
 pub(crate) struct Pathz {
     pub(crate) turn: Turn,
     pub(crate) rules: Rules,
-    /// Decides, and is written down.
+    /// Policy in force, which is on disk.
     active: watch::Sender<State>,
-    /// The last upload of a rotation that is open.
+    /// Last upload of a rotation in progress.
     sandbox: RwLock<State>,
     switch: Switch,
     counters: Arc<Counters>,
@@ -88,17 +88,17 @@ impl Pathz {
         })
     }
 
-    /// The policy that is final.
+    /// The final policy.
     pub(crate) fn active(&self) -> State {
         self.active.borrow().clone()
     }
 
-    /// The last upload of a rotation that is open.
+    /// Last upload of a rotation in progress.
     pub(crate) fn sandbox(&self) -> State {
         self.sandbox.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What one user may do now; none where nothing is forbidden.
+    /// Permissions of one user at present; `None` when nothing is restricted.
     pub(crate) fn rights(&self, user: &str) -> Option<Arc<Rights>> {
         if !self.switch.is_on() {
             return None;
@@ -107,23 +107,23 @@ impl Pathz {
         self.active.borrow().as_ref().map(rights).map(Arc::new)
     }
 
-    /// Tells of every policy that becomes final from now on.
+    /// Subscribes to changes of the final policy.
     pub(crate) fn follow(self: &Arc<Self>) -> Policies {
         Policies { pathz: Arc::clone(self), active_rx: self.active.subscribe() }
     }
 
-    /// Has an upload stand beside what is in force, or nothing any more; the answer is what readers see of it.
+    /// Sets or clears the sandbox policy. Returns the resulting state leaves.
     pub(crate) fn try_out(&self, state: &State) -> ServiceState {
         self.sandbox.write().unwrap_or_else(PoisonError::into_inner).clone_from(state);
         self.leaves.sandbox(state.as_deref())
     }
 
-    /// Where it is written down.
+    /// Store for the artefact.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What is written down of it.
+    /// Change of the artefact for this state.
     pub(crate) fn change(&self, state: &State) -> ArtefactChange {
         let artefact = state.as_ref().map(|installed| Artefact {
             version: installed.version.clone(),
@@ -133,7 +133,8 @@ impl Pathz {
         ArtefactChange { table: ArtefactTable::Pathz, name: POLICY.into(), artefact }
     }
 
-    /// What was written down decides from now on; whoever began under another policy hears of it.
+    /// Applies a policy that is on disk; readers under the previous one are notified. Returns the resulting state
+    /// leaves.
     pub(crate) fn settle(&self, state: &State) -> ServiceState {
         let mut shown = self.try_out(&None);
         self.active.send_replace(state.clone());
@@ -141,18 +142,18 @@ impl Pathz {
         shown
     }
 
-    /// What readers see at the start.
+    /// State at the start.
     pub(super) fn first_state(&self) -> ServiceState {
         self.leaves.active(self.active().as_deref())
     }
 
-    /// What was counted for the first time since this was asked last: entries that readers are to see.
+    /// Entries of paths that were counted for the first time since the last call.
     pub(crate) fn fresh_state(&self) -> ServiceState {
         let fresh = self.counters.take_fresh();
         fresh.into_iter().map(|path| self.leaves.counted(&path)).collect()
     }
 
-    /// A policy that no rotation brought.
+    /// Sets a policy without a rotation.
     #[cfg(test)]
     pub(crate) fn enforce(&self, judge: Option<Arc<Judge>>) {
         let (version, created_on, content) = (String::new(), 0, Vec::new());
@@ -169,7 +170,7 @@ impl Polled for Pathz {
     }
 }
 
-/// The policy that somebody began under.
+/// The policy under which a request began.
 #[derive(Debug)]
 pub(crate) struct Policies {
     pathz: Arc<Pathz>,
@@ -177,33 +178,33 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// What one user may do under the present one, which is known from now on.
+    /// Permissions of one user under the present policy, which counts as seen from now on.
     pub(crate) fn rights(&mut self, user: &str) -> Option<Arc<Rights>> {
         self.active_rx.mark_unchanged();
         self.pathz.rights(user)
     }
 
-    /// As [`Pathz::fresh_state`].
+    /// The result of [`Pathz::fresh_state`].
     pub(crate) fn fresh_state(&self) -> ServiceState {
         self.pathz.fresh_state()
     }
 
-    /// Resolves when another one is in force than was known.
+    /// Waits until the policy in force differs from the one seen.
     pub(crate) async fn replaced(&mut self) {
-        // The sender lives as long as this does.
+        // The sender cannot be dropped, because `pathz` holds it.
         let _changed = self.active_rx.changed().await;
     }
 }
 
-/// What was stored. It was accepted once, by an agent that may have understood more: what this one does not understand
-/// permits nothing, and is kept as it is.
+/// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
+/// cannot parse permits nothing, and is kept unchanged.
 fn installed(models: &Arc<Models>, artefact: &Artefact) -> Installed {
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let content = artefact.content.to_vec();
     let read = northbound::pathz_draft(&content).map_err(|reason| reason.to_string());
     let judge = read.and_then(|draft| judge_of(models, draft));
     let judge = judge.unwrap_or_else(|reason| {
-        error!(%reason, "the stored policy of paths cannot be read: no path may be read or written until gNSI is \
+        error!(%reason, "the stored pathz policy cannot be read: no path may be read or written until gNSI is \
             switched off on the box");
         Judge::closed(models)
     });

@@ -1,4 +1,4 @@
-//! A part of a tree as its reader may see it.
+//! Pruning of trees to the parts that a reader may see.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use holdfast_config::{InstancePath, Keys, Step};
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Position};
 
-/// Prunes to the end, as [`visible_while`] does.
+/// Runs [`visible_while`] to the end.
 #[cfg(test)]
 pub fn visible<M: Clone + Eq>(
     schema: &Schema,
@@ -21,9 +21,10 @@ pub fn visible<M: Clone + Eq>(
     pruned.continue_value().flatten()
 }
 
-/// `found`, which stands at `path`, without what may not be read; none when nothing is left of it. What is settled is
-/// shared, so this costs what lies near the rules, and no more than reading all of it. The keys of an entry stay as long
-/// as anything else in it: they are a part of its path. `go_on` is asked for each node that has to be judged.
+/// Prunes `found`, the node at `path`, to the parts that may be read; `None` when nothing is left. Settled
+/// subtrees are shared, so the cost is that of the nodes near rules, and at most that of reading all. The keys of
+/// an entry stay as long as any of its other content, because they are part of its path. `go_on` is called for
+/// each node that has to be checked.
 pub fn visible_while<M: Clone + Eq>(
     schema: &Schema,
     view: &NodeView,
@@ -38,7 +39,7 @@ pub fn visible_while<M: Clone + Eq>(
             let pruned = Pruning { schema, view, go_on }.branch(&at, branch)?;
             pruned.map(Child::Container)
         }
-        // What a pattern names is one entry or many, never the list.
+        // A pattern names entries, never the list itself.
         Found::List(_) => None,
     })
 }
@@ -49,7 +50,7 @@ struct Pruning<'a> {
     go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
-/// The rest of something; a break when pruning was broken off.
+/// The remaining part; `Break` when pruning was stopped.
 type Pruned<T> = ControlFlow<(), Option<T>>;
 
 impl Pruning<'_> {

@@ -1,4 +1,4 @@
-//! What one user may read and write, asked node by node.
+//! Permissions of one user, checked node by node.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use holdfast_security::pathz::{Action, Mode, Position};
 use super::Scope;
 use super::counters::Counters;
 
-/// The root of each schema.
+/// The root node of each schema.
 const ROOT: NodeId = NodeId(0);
 
-/// The rights of one user, for as long as one request takes.
+/// Permissions of one user, for the duration of one request.
 #[derive(Debug)]
 pub struct Rights {
     read: [Arc<NodeView>; 3],
@@ -27,7 +27,7 @@ pub struct Rights {
     counters: Arc<Counters>,
 }
 
-/// One step of a pattern. Keys that it leaves open stand for all values at once.
+/// Descends by one step of a pattern. Open keys stand for all values at once.
 fn pattern_step(view: &NodeView, from: &Position, step: &PatternStep) -> Position {
     view.step(from, &step.node, |place| step.keys.as_ref()?.0.get(*place)?.as_ref())
 }
@@ -49,7 +49,7 @@ impl Rights {
         Self { read, write, counters }
     }
 
-    /// Whether a request may ask for these steps: there is a permit on them, or above.
+    /// True when a request may name these steps, because a rule permits them or an ancestor. Counted.
     pub fn may_ask(&self, scope: Scope, asked: &[PatternStep]) -> bool {
         let permitted = permits_pattern(self.read(scope), asked);
         let node = asked.last().map_or(ROOT, |step| step.node);
@@ -57,30 +57,30 @@ impl Rights {
         permitted
     }
 
-    /// Asks for something below these steps that the models do not have: a permit says nothing then, and is not counted.
+    /// Checks a request for unknown nodes below these steps. A permission is not counted then.
     pub fn may_ask_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
         permits_pattern(self.read(scope), asked) || self.may_ask(scope, asked)
     }
 
-    /// Notes what became of an operation that names this node.
+    /// Counts the decision about an operation that names this node.
     pub fn count_write(&self, scope: Scope, node: NodeId, permitted: bool) {
         self.counters.count((scope, node), Mode::Write, permitted);
     }
 
-    /// Whether everything that there is may be read.
+    /// True when the whole tree may be read.
     pub fn reads_all(&self, scope: Scope) -> bool {
         let root = self.read(scope).root();
         permits(&root) && root.is_settled()
     }
 
-    /// The same, where it is asked for: text of the command line.
+    /// Checks a request for CLI text, which requires permission to read the whole tree. Counted.
     pub fn may_ask_text(&self) -> bool {
         let permitted = self.reads_all(Scope::Text);
         self.counters.count((Scope::Text, ROOT), Mode::Read, permitted);
         permitted
     }
 
-    /// What of an origin may be read.
+    /// Rules for reading an origin.
     pub fn read(&self, scope: Scope) -> &Arc<NodeView> {
         &self.read[scope as usize]
     }
@@ -89,23 +89,23 @@ impl Rights {
         &self.write[scope as usize]
     }
 
-    /// For tests: how many steps it took to judge what was written.
+    /// Number of steps taken to check writes, for tests.
     #[cfg(test)]
     pub(crate) fn write_steps(&self) -> u64 {
         self.write.iter().map(|view| view.steps()).sum()
     }
 }
 
-/// How far down the schema a reader's wildcards are expanded: nowhere in what it may read nothing of, whatever the entry.
+/// Limit for expanding a reader's wildcards in the schema: subtrees in which no entry can be read are skipped.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadSight<'a>(pub Option<&'a NodeView>);
 
-/// The rules' word on all that stands at one schema node.
+/// Readability of all instances of one schema node.
 #[derive(Debug)]
 pub struct Readable {
-    /// Where no key is known.
+    /// Position without any keys.
     position: Position,
-    /// Of some entries on the way more may be read.
+    /// True when more may be readable in some entries on the way.
     some: bool,
 }
 
@@ -156,7 +156,8 @@ impl Admission for Rights {
         supplied: Found<'_, Mark>,
     ) -> Result<(), InstancePath> {
         let shown = before.config_view(origin);
-        // What Get shows may be sent back by those who may get it. To all others an equal value would say that it is.
+        // Values may be sent back by those who may read them. For others, an accepted equal value would reveal the
+        // present one.
         let known = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
             let same = match (shown.get(path), leaf) {
                 (Some(Found::Leaf(held)), Some(leaf)) => held.value == leaf.value,
@@ -187,7 +188,7 @@ impl Admission for Rights {
         let changes = Changes { rights: self, before, after };
         let nothing = |_: &InstancePath, _: Option<&Leaf<Mark>>| false;
         changes.judge(Scope::OpenConfig, Origin::OpenConfig, &nothing)?;
-        // What the factory set there stands for what OpenConfig shows of it, where it shows it.
+        // A factory leaf follows the permission of its OpenConfig counterparts, as far as they are shown.
         let factory = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
             leaf.is_some_and(|leaf| leaf.meta == Mark::Factory)
                 && self.may_write_shown(before, path)
@@ -208,7 +209,7 @@ impl Admission for Rights {
 }
 
 impl Rights {
-    /// Whether all that stands for a native path in OpenConfig may be written, and something does.
+    /// True when a native path has OpenConfig counterparts, and all of them may be written.
     fn may_write_shown(&self, before: &Configuration, native: &InstancePath) -> bool {
         let shown = before.models().map.up_path(native);
         let view = self.write(Scope::OpenConfig);
@@ -216,10 +217,10 @@ impl Rights {
     }
 }
 
-/// Whether a leaf (or an entry with nothing but keys) may be written although the rules deny it.
+/// Exception for a leaf (or an entry with nothing but keys) that may be written although the rules deny it.
 type Excused<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<Mark>>) -> bool;
 
-/// What differs in the client's layers.
+/// Differences in the client's layers.
 struct Changes<'a> {
     rights: &'a Rights,
     before: &'a Configuration,
@@ -251,7 +252,7 @@ impl Changes<'_> {
                 let at = position(view, &path.0);
                 let found = match change {
                     Change::Added(found) | Change::Removed(found) => search.finds(at, found),
-                    // The stronger mark counts: what was asked for is nothing that the factory set.
+                    // The stronger mark decides: an explicitly set leaf is not a factory leaf.
                     Change::Leaf { old, new } => {
                         let leaf = if old.meta == Mark::Explicit { old } else { new };
                         search.finds(at, Found::Leaf(leaf))
@@ -265,17 +266,17 @@ impl Changes<'_> {
     }
 }
 
-/// A search for the first thing in a subtree that may not be written.
+/// Search for the first node of a subtree that may not be written.
 struct Search<'a> {
     view: &'a NodeView,
     schema: &'a Schema,
-    /// Where it is; in the end, what it found.
+    /// Current path; at the end, that of the result.
     path: InstancePath,
     excused: Excused<'a>,
 }
 
 impl Search<'_> {
-    /// Costs nothing where the rules say yes for all that is below.
+    /// Skips subtrees that the rules permit as a whole.
     fn finds(&mut self, at: Position, found: Found<'_, Mark>) -> bool {
         if at.is_settled() && permits(&at) {
             return false;
@@ -285,7 +286,7 @@ impl Search<'_> {
             Found::Branch(branch) => {
                 let mut bare = true;
                 for (node, child) in branch.children() {
-                    // Keys are a part of the path of what stands beside them.
+                    // Keys belong to the path of their siblings.
                     if self.schema.is_list_key(*node) {
                         continue;
                     }
@@ -296,7 +297,7 @@ impl Search<'_> {
                 }
                 bare && !permits(&at) && !(self.excused)(&self.path, None)
             }
-            // Entries are stepped into with their keys, from where the list stands.
+            // The caller descends into entries with their keys.
             Found::List(_) => false,
         }
     }

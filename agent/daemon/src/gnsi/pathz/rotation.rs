@@ -1,4 +1,4 @@
-//! What a rotation of the policy changes, and what is not taken.
+//! Rotation of the pathz policy.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use holdfast_security::rotation::Rotating;
 
 use super::{Installed, Judge, Misfit, State};
 
-/// What it takes to judge an upload.
+/// Models for the validation of uploads.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) models: Arc<Models>,
 }
 
-/// A policy on its way in.
+/// An uploaded policy, parsed and not validated yet.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) version: String,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub(crate) created_on: u64,
     pub(crate) content: Vec<u8>,
     pub(crate) draft: Draft,
 }
 
-/// Why a policy is not taken.
+/// Reason for refusing a policy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What readers see, against one question for each leaf.
+//! Pruned trees, compared with a check of every leaf.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use holdfast_telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
 
-/// Where leaves are, and where rules may be; `N` stands for one of two ports.
+/// Paths of leaves, and paths for rules; `N` stands for one of two ports.
 const LEAVES: [&str; 7] = [
     "/interfaces/interface[name=N]/name",
     "/interfaces/interface[name=N]/config/name",
@@ -64,7 +64,7 @@ proptest! {
         let walked = seen(&mut Walk::whole(selection(&rights), &tree));
         prop_assert_eq!(&walked.told, &want);
         prop_assert!(walked.gone.is_empty());
-        // A document has the keys of every entry of which it has anything.
+        // A document has the keys of every entry of which it has any content.
         let cut = visible(
             &MODELS.openconfig,
             rights.read(Scope::OpenConfig),
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(leaves_of(cut), printed);
     }
 
-    /// Wildcards that are expanded only where something may be read name all that may be read.
+    /// Expanding wildcards only where something can be read finds every readable leaf.
     #[test]
     fn wildcards_are_expanded_as_far_as_is_permitted(
         rules in vec(rule(), 0..8),
@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(seen_of(some.patterns), seen_of(all));
     }
 
-    /// Whatever comes and goes, the reader ends up with what it may see of the present.
+    /// After any changes, the reader has exactly what it may see of the present tree.
     // proves 5.49
     #[test]
     fn changes_bring_a_reader_to_what_it_may_see(
@@ -123,7 +123,7 @@ proptest! {
     }
 }
 
-/// Ports that nobody asked for cost nothing, and what is settled is not looked at.
+/// Ports outside of the request cost nothing, and settled subtrees are not visited.
 #[test]
 fn a_reader_pays_for_what_is_read() {
     const PORTS: usize = 1000;
@@ -185,18 +185,18 @@ fn permitted(judge: &Judge, leaf: &str) -> bool {
     judge.decide("ada", Mode::Read, &read_path(leaf)).unwrap() == Action::Permit
 }
 
-/// The key leaf of the entry that a leaf is in.
+/// Key leaf of the entry of a leaf.
 fn key_of(leaf: &str) -> Option<String> {
     let (entry, _) = leaf.split_once("]/")?;
     Some(format!("{entry}]/name"))
 }
 
-/// Entries that are in two trees with different numbers went away in between.
+/// A tree of these leaves. Entries with different `born` in two trees were deleted in between.
 fn tree(leaves: &BTreeSet<String>, born: u32) -> Tree<Stamp> {
     let mut tree = Tree::new();
     for leaf in leaves {
         let path = MODELS.schema(Origin::OpenConfig).resolve_write(&leaf.parse().unwrap()).unwrap();
-        // Of eth0 it is always the same entry.
+        // The entry of eth0 is never deleted.
         let born = if leaf.contains("eth0") { 1 } else { born };
         let stamp = Stamp { time_ns: born.into(), changes: 1, born };
         let value = match leaf.ends_with("/name") {

@@ -19,7 +19,7 @@ pub(crate) fn judge(rules: &str) -> Arc<Judge> {
     Arc::new(Judge::new(MODELS.clone(), policy(rules).unwrap()).unwrap())
 }
 
-/// What a policy comes to for one user, with counters that nobody reads.
+/// Permissions of one user, with counters that are not used.
 pub(crate) fn rights(judge: &Judge, user: &str) -> Rights {
     judge.rights(user, &Arc::new(Counters::new(&MODELS)))
 }
@@ -85,7 +85,7 @@ fn paths_are_judged_by_what_they_mean_and_not_by_their_spelling() {
         ("cli:/", "holdfast_cli:/", Action::Permit),
         ("holdfast_cli:/", "cli:/interfaces", Action::Permit),
         ("holdfast_cli:/", "holdfast_native:/", Action::Deny),
-        // What the models do not have is judged by its words.
+        // Paths that the models lack are compared as text.
         ("/made/up[k=1]", "/made/up[k=1]/below", Action::Permit),
         ("/made/up[k=1]", "/made/up[k=2]", Action::Deny),
         ("other:/made", "other:/made/up", Action::Permit),
