@@ -20,10 +20,10 @@ use tonic::transport::Endpoint;
 use crate::logging::Chain as Causes;
 use crate::network::{Network, NetworkError, Stream, Way};
 
-/// HTTP/2 is all that bootstrap servers speak.
+/// ALPN name of HTTP/2, the only protocol of bootstrap servers.
 const ALPN: &[u8] = b"h2";
 
-/// Why a server is not connected.
+/// Reason why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error(transparent)]
@@ -37,13 +37,13 @@ pub(super) enum ConnectError {
 }
 
 impl ConnectError {
-    /// With its causes, for the account.
+    /// The error with its causes, for the status text.
     pub(super) fn told(&self) -> String {
         Causes(self).to_string()
     }
 }
 
-/// What the box shows in handshakes.
+/// TLS parameters of the box.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     provider: Arc<CryptoProvider>,
@@ -94,7 +94,7 @@ impl Handshakes {
     }
 }
 
-/// Connects as the client asks.
+/// Connects as the state machine requests.
 pub(super) async fn connect(
     network: &Network,
     handshakes: &Handshakes,
@@ -113,14 +113,15 @@ pub(super) async fn connect(
     speak(stream, address).await
 }
 
-/// HTTP/2 on a connection that is there already: when it ends, it is not made again behind the client's back.
+/// Speaks HTTP/2 on an existing connection. When that ends it is not reopened, since the state machine decides
+/// about it.
 async fn speak(stream: Box<dyn Stream>, address: SocketAddr) -> Result<Connection, ConnectError> {
     let mut once = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_| {
         let stream = once.take();
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
-    // The scheme is a matter between tonic and its own TLS, which is not used.
+    // tonic's own TLS, to which the scheme matters, is not used.
     let endpoint = Endpoint::from_shared(format!("http://{address}"));
     let channel = match endpoint {
         Ok(endpoint) => endpoint.connect_with_connector(connector).await,
@@ -129,8 +130,8 @@ async fn speak(stream: Box<dyn Stream>, address: SocketAddr) -> Result<Connectio
     channel.map(Connection::new).map_err(|source| ConnectError::Http { address, source })
 }
 
-/// Takes any certificate: a factory-new box knows no server. That the other end has the certificate's key is checked,
-/// what it says is believed for its voucher and signature only.
+/// Accepts any certificate, because a factory-new box knows no server. The handshake proves that the server has
+/// the certificate's key; its data is verified by voucher and signature.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The loop: an event to the client, its actions to the world.
+//! The main loop: passes events to the state machine, and carries out its actions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     reboot::Reboots,
 };
 
-/// What a piece of work ends with: its outcome, and what the next one needs of it.
+/// Result of a piece of work: its outcome, and the connection or stream for the next one.
 struct Ended {
     work: Work,
     outcome: Outcome,
@@ -45,7 +45,7 @@ impl Ended {
     }
 }
 
-/// Owns the client and everything that it has begun.
+/// Owns the state machine, and everything that it has started.
 pub(super) struct Driver<D> {
     client: Client,
     equipment: Arc<Equipment>,
@@ -57,7 +57,7 @@ pub(super) struct Driver<D> {
     exchange: Option<Exchange>,
     due: Option<(Work, Instant)>,
     shown_tx: watch::Sender<Shown>,
-    /// What clients have configured, as it was seen last.
+    /// Client configuration at the last check.
     clients: [Tree<Mark>; 2],
 }
 
@@ -86,7 +86,7 @@ impl<D: Datastore> Driver<D> {
         (driver, shown_rx)
     }
 
-    /// Awaits nothing but the next event.
+    /// The loop awaits nothing but the next event.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Ask>) {
         self.show().await;
         let mut changes = self.core.watch();
@@ -123,7 +123,7 @@ impl<D: Datastore> Driver<D> {
         }
     }
 
-    /// Whether the clients' configuration has become another one since this was asked last.
+    /// True when the client configuration has changed since the last call.
     fn is_configured(&mut self) -> bool {
         let now = clients(&self.core);
         let same = self.clients.iter().zip(&now).all(|(old, new)| old.is_same(new));
@@ -131,7 +131,7 @@ impl<D: Datastore> Driver<D> {
         !same
     }
 
-    /// A task that panicked is told by its deadline.
+    /// Event of completed work. The deadline of a task that panicked will expire.
     fn ended(&mut self, ended: Result<Ended, JoinError>) -> Option<Event> {
         let ended = match ended {
             Ok(ended) => ended,
@@ -161,7 +161,7 @@ impl<D: Datastore> Driver<D> {
                     error!(error = %Chain(&error), "cannot keep how far the bootstrap got");
                 }
                 self.shown_tx.send_modify(|shown| shown.set(record));
-                self.show().await; // each status is seen, however short it lasts
+                self.show().await; // each status is published, however briefly it lasts
             }
             Action::Tell(what) => {
                 info!(target: "holdfast::bootz", "{}", secrets::message(&what));
@@ -238,7 +238,7 @@ impl<D: Datastore> Driver<D> {
                 });
             }
             Task::Sign(octets) => {
-                let exchange = self.exchange.take(); // the stream outlives the signature
+                let exchange = self.exchange.take(); // the stream is still needed after the signature
                 self.tasks.spawn_blocking(move || {
                     let signed = equipment.key.sign(&octets);
                     let outcome = Outcome::Signed(signed.map_err(|error| error.to_string()));
@@ -268,22 +268,22 @@ impl<D: Datastore> Driver<D> {
     }
 }
 
-/// What clients have configured.
+/// Configuration of the clients.
 fn clients(core: &impl Datastore) -> [Tree<Mark>; 2] {
     let configuration = core.configuration();
     [Origin::OpenConfig, Origin::Native]
         .map(|origin| configuration.layers().tree(LayerKey::client(origin)).clone())
 }
 
-/// What the client wants done about an event that happened now.
+/// Actions of the state machine for an event that occurred now.
 fn decide(client: &mut Client, event: Event) -> Vec<Action> {
     let mut random = |octets: &mut [u8]| {
-        rand::fill(octets).expect("the system has random numbers"); // as for every handshake
+        rand::fill(octets).expect("the system has random numbers"); // assumed for every handshake too
     };
     client.step(event, &mut Surroundings { now: UnixTime::now(), random: &mut random })
 }
 
-/// The work whose time is over; never, when nothing has a deadline.
+/// Waits for the deadline of the current work; forever without one.
 async fn elapsed(due: Option<(Work, Instant)>) -> Option<Work> {
     let (work, at) = due?;
     sleep_until(at).await;
@@ -299,7 +299,7 @@ async fn reach(work: Work, equipment: Arc<Equipment>, how: Connect) -> Ended {
     }
 }
 
-/// The next message of a stream.
+/// Waits for the next message of a stream.
 async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
     match exchange {
         Ok(mut exchange) => {
@@ -318,7 +318,7 @@ async fn install(work: Work, equipment: Arc<Equipment>, wanted: Install) -> Ende
     Ended::with(work, Outcome::Installed(installed))
 }
 
-/// All of it, or nothing.
+/// Applies the payload, all of it or nothing.
 async fn apply(work: Work, core: impl Datastore, gnsi: Gnsi, payload: Box<Payload>) -> Ended {
     let applied = northbound::bootstrap(&core, &gnsi, &caller(), &payload).await;
     Ended::with(work, Outcome::Applied(applied))

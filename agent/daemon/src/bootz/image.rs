@@ -11,10 +11,10 @@ use crate::{
     software::{ActivateError, Software},
 };
 
-/// The image while it is fetched and installed, in the folder of the bootstrap.
+/// File of the image during download and installation, in the bootstrap folder.
 const FILE: &str = "image";
 
-/// Why an image does not run next.
+/// Reason why an image was not installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InstallError {
     #[error(transparent)]
@@ -23,7 +23,7 @@ pub(super) enum InstallError {
     Activate(#[from] ActivateError),
 }
 
-/// Fetches it, compares it with its digest, and has it installed as what runs next.
+/// Fetches the image, compares its digest, and installs it as the next to run.
 pub(super) async fn install(
     network: &Network,
     wanted: Install,

@@ -1,4 +1,4 @@
-//! What outlives the process, in files of its own: a person on the console can read them, and remove them.
+//! The persistent record, in files of its own so that a person on the console can read and remove them.
 
 use std::{
     fs, io,
@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use super::BootzError;
 use crate::store::{BOOTZ_FOLDER, StoreError, create_private_folder, write_private_file};
 
-/// What is being done. It is there as long as there is something to do.
+/// File of the bootstrap in progress, which exists only while there is one.
 const PARAMETERS: &str = "parameters.json";
-/// What readers see.
+/// File of the telemetry.
 const TELEMETRY: &str = "telemetry.json";
 
-/// The folder of all files.
+/// Folder of the files, created when missing.
 pub(super) fn folder(state: &Path) -> Result<PathBuf, StoreError> {
     let folder = state.join(BOOTZ_FOLDER);
     create_private_folder(&folder)?;
@@ -30,7 +30,8 @@ pub(super) fn read(folder: &Path) -> Result<Record, BootzError> {
     })
 }
 
-/// Telemetry first: while parameters are there, the work goes on after a restart and telemetry follows.
+/// Writes the telemetry first: while the parameters exist, the work continues after a restart and updates the
+/// telemetry again.
 pub(super) fn write(folder: &Path, record: &Record) -> Result<(), StoreError> {
     let text = |json: serde_json::Result<Vec<u8>>| json.expect("text and numbers can be written");
     write_private_file(&folder.join(TELEMETRY), &text(serde_json::to_vec(&record.telemetry)))?;

@@ -1,7 +1,7 @@
-//! Carries out what the bootstrap client decides, and shows how far it got.
+//! Execution of bootstraps: carries out the decisions of the state machine, and publishes its progress.
 //!
-//! Start at [`driver`] for the loop. Everything that is believed, refused, repeated or given up is decided in the crate
-//! `holdfast-bootz`; here are its sockets, its clock, its files and its way to the core.
+//! Start at [`driver`] for the loop. The crate `holdfast-bootz` decides what to verify, refuse, repeat or give up;
+//! this module has its sockets, clock, files and access to the core.
 
 mod connect;
 mod driver;
@@ -38,12 +38,12 @@ use crate::{
     store::StoreError,
 };
 
-/// In whose name the box configures itself.
+/// Author name of the configuration that a bootstrap sets.
 const NAME: &str = "bootz";
-/// Commands of the operator that wait for the loop to come round.
+/// Commands of the operator that may wait for the loop.
 const COMMAND_QUEUE_DEPTH: usize = 4;
 
-/// Why the box cannot be bootstrapped.
+/// Reason why the box cannot be bootstrapped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BootzError {
@@ -67,7 +67,7 @@ pub enum BootzError {
     Record { path: PathBuf, source: serde_json::Error },
 }
 
-/// The running client; clones share it. It ends with the process.
+/// Handle of the running client; clones share it. The client ends with the process.
 #[derive(Clone, Debug)]
 pub struct Bootz {
     command_tx: mpsc::Sender<Ask>,
@@ -75,14 +75,14 @@ pub struct Bootz {
     held_rx: Option<watch::Receiver<Held>>,
 }
 
-/// A command, and whom its acceptance is told.
+/// A command, and the channel for its acceptance.
 #[derive(Debug)]
 struct Ask {
     command: Command,
     taken: oneshot::Sender<()>,
 }
 
-/// What the driver works with, read once.
+/// Resources of the driver, read once.
 #[derive(Debug)]
 struct Equipment {
     key: SigningKey,
@@ -93,8 +93,8 @@ struct Equipment {
     dhcp: Option<Dhcp>,
 }
 
-/// Starts the client of a box that has an IDevID; a box without one is not bootstrapped. Its way out of the box is by
-/// the namespace that is managed.
+/// Starts the client of a box with an IDevID; a box without one is not bootstrapped. Connections are made from the
+/// managed namespace.
 ///
 /// # Errors
 /// When a setting is missing, or a file cannot be used.
@@ -122,19 +122,19 @@ pub async fn start(
 }
 
 impl Bootz {
-    /// Hands a command over; true when it was taken.
+    /// Sends a command; true when it was accepted.
     pub async fn command(&self, command: Command) -> bool {
         let (taken, answered) = oneshot::channel();
         self.command_tx.send(Ask { command, taken }).await.is_ok() && answered.await.is_ok()
     }
 
-    /// What was done, what is leased, and where it stands.
+    /// Status text: recent steps, leases, and the present state.
     pub fn status(&self) -> String {
         let held = self.held_rx.as_ref().map(|held| held.borrow().to_string());
         format!("{}{}", *self.shown_rx.borrow(), held.unwrap_or_default())
     }
 
-    /// Whether there is a port on which DHCP can be asked.
+    /// True when there is a port for DHCP.
     pub fn has_port(&self) -> bool {
         self.held_rx.is_some()
     }

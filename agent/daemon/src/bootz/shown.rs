@@ -1,14 +1,14 @@
-//! What people and readers see of a bootstrap.
+//! Status of a bootstrap, for people and in state leaves.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use holdfast_bootz::client::{Record, Stage};
 use holdfast_config::{Elem, InstancePath, Path, Schema, Value};
 
-/// Lines of the account that are kept: a few attempts, each of ten steps or so.
+/// Lines of the status text that are kept: a few attempts of about ten steps.
 const ACCOUNT: usize = 64;
 
-/// The account of the last steps, and where the client stands.
+/// Recent steps, and the state of the client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     account: VecDeque<Arc<str>>,
@@ -31,7 +31,7 @@ impl Shown {
         self.record = record;
     }
 
-    /// The leaves of `/system/bootz/state`, in the native model.
+    /// Leaves of `/system/bootz/state`, in the native model.
     pub(super) fn leaves(&self, native: &Schema) -> Vec<(InstancePath, Option<Value>)> {
         let telemetry = &self.record.telemetry;
         let checksum = (!telemetry.checksum.is_empty()).then_some(telemetry.checksum.as_str());
