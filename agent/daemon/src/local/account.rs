@@ -1,4 +1,4 @@
-//! Takes down what comes through the local socket: the commands of people on the box.
+//! Accounting for the local socket, on which people on the box send commands.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -14,10 +14,10 @@ use super::{LocalPeer, failure};
 use crate::accounting::{self, Accounts};
 use crate::caller::Caller;
 
-/// Octets of the body of one request. The largest is a user with a password.
+/// Largest body of a request, in octets; the largest is a user with a password.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Passes a request on, and takes it down with its outcome.
+/// Passes a request on, and records it with its outcome.
 pub(super) async fn account(
     State(accounts): State<Accounts>,
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
@@ -41,7 +41,7 @@ pub(super) async fn account(
     response
 }
 
-/// What was said beside the path, if it can be read; nothing of somebody who may say nothing here.
+/// The request body for the record, if it can be parsed; empty for a caller without permission.
 fn arguments(body: &[u8], admitted: bool) -> Vec<Text> {
     if body.is_empty() || !admitted {
         return Vec::new();

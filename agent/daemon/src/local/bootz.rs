@@ -1,4 +1,4 @@
-//! What an operator may do about a bootstrap: look, start, end, and begin from the factory.
+//! Local commands for bootstraps: status, start, end, and reset to factory state.
 
 use axum::{
     Json, Router,
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::failure;
 use crate::bootz::Bootz;
 
-/// Which server to bootstrap from, on the wire of this socket: this one, or those that DHCP names.
+/// Request to bootstrap from this server, or from those that DHCP names. The wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BootzStart {
     pub bootz_uri: Option<String>,
     pub src_interface: Option<String>,
 }
 
-/// The routes below `/bootz`, for [`super::start`]; nothing behind them when the box has no IDevID.
+/// Routes below `/bootz`, for [`super::start`]; each is refused when the box has no IDevID.
 pub fn routes(bootz: Option<Bootz>) -> Router {
     Router::new()
         .route("/bootz", get(status))

@@ -1,4 +1,4 @@
-//! The other end of the local socket.
+//! Client side of the local socket.
 
 use std::{
     io,
@@ -18,16 +18,16 @@ use super::maintain::ResetToFactory;
 use super::{BootzStart, Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
 use crate::{auth::Password, caller::Role};
 
-/// How long an answer may take. The longest is the state of a large box.
+/// Time limit for an answer. The state of a large box takes longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks one agent.
+/// Client of one agent.
 #[derive(Clone, Debug)]
 pub struct Client {
     path: PathBuf,
 }
 
-/// Why there is no answer.
+/// Reason for the lack of an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -43,7 +43,7 @@ pub enum ClientError {
     Answer(#[from] serde_json::Error),
     #[error("the password is not text, which the local socket needs")]
     Password,
-    /// The agent's own words.
+    /// Error message of the agent.
     #[error("{0}")]
     Refused(String),
 }
@@ -53,19 +53,25 @@ impl Client {
         Self { path: socket.into() }
     }
 
+    /// Requests a text.
+    ///
     /// # Errors
-    /// When no agent runs, or it cannot tell.
+    /// When no agent runs, or it cannot produce the text.
     pub async fn text(&self, address: &str) -> Result<String, ClientError> {
         let body = self.ask(Method::GET, address, Bytes::new()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// Lists the users.
+    ///
     /// # Errors
     /// When no agent runs.
     pub async fn users(&self) -> Result<Vec<UserEntry>, ClientError> {
         Ok(serde_json::from_slice(&self.ask(Method::GET, "/users", Bytes::new()).await?)?)
     }
 
+    /// Creates or changes a user.
+    ///
     /// # Errors
     /// When no agent runs, or it refuses the name or the password.
     pub async fn set_user(
@@ -84,32 +90,43 @@ impl Client {
         self.post("/users/set", &user).await
     }
 
+    /// Removes a user.
+    ///
     /// # Errors
     /// When no agent runs, or there is no such user.
     pub async fn delete_user(&self, name: &str) -> Result<(), ClientError> {
         self.post("/users/delete", &UserToDelete { name: name.into() }).await
     }
 
+    /// Lists the switches.
+    ///
     /// # Errors
     /// When no agent runs.
     pub async fn switches(&self) -> Result<Vec<SwitchEntry>, ClientError> {
         Ok(serde_json::from_slice(&self.ask(Method::GET, "/switches", Bytes::new()).await?)?)
     }
 
+    /// Sets a switch.
+    ///
     /// # Errors
     /// When no agent runs, or the change cannot be made.
     pub async fn switch(&self, service: &str, on: bool) -> Result<(), ClientError> {
         self.post("/switches/set", &SwitchEntry { service: service.to_owned(), on }).await
     }
 
+    /// Resets the box to factory state.
+    ///
     /// # Errors
-    /// When no agent runs, or the box cannot be brought back.
+    /// When no agent runs, or the reset fails.
     pub async fn factory_reset(&self, retain_certificates: bool) -> Result<(), ClientError> {
         self.post("/factory-reset", &ResetToFactory { retain_certificates }).await
     }
 
+    /// Starts a bootstrap.
+    ///
     /// # Errors
-    /// When no agent runs, it has no IDevID, the URI names no server, or without one there is no port to ask DHCP on.
+    /// When no agent runs, it has no IDevID, the URI names no server, or there is neither a URI nor a port for
+    /// DHCP.
     pub async fn start_bootz(
         &self,
         bootz_uri: Option<&str>,
@@ -120,12 +137,16 @@ impl Client {
         self.post("/bootz/start", &BootzStart { bootz_uri, src_interface }).await
     }
 
+    /// Ends a bootstrap.
+    ///
     /// # Errors
     /// When no agent runs, or it has no IDevID.
     pub async fn terminate_bootz(&self) -> Result<(), ClientError> {
         self.post("/bootz/terminate", &()).await
     }
 
+    /// Resets the box to factory state, and bootstraps from there.
+    ///
     /// # Errors
     /// When no agent runs, or it has no IDevID.
     pub async fn reset_bootz(&self) -> Result<(), ClientError> {
@@ -158,7 +179,7 @@ impl Client {
             })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection); // ends with the exchange; its error comes out of the request as well
+        tokio::spawn(connection); // ends with the exchange; the request reports its error too
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() =

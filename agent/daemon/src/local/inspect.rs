@@ -1,4 +1,4 @@
-//! What `holdfast show` prints.
+//! Texts for `holdfast show`.
 
 use std::{error::Error, fmt::Write as _};
 
@@ -16,21 +16,21 @@ use holdfast_telemetry::view::{now_ns, overlaid};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the agent can tell about itself.
+/// Source of the texts.
 #[tonic::async_trait]
 pub trait Inspect: Send + Sync + 'static {
-    /// The text to print for `holdfast show`.
+    /// Text of one `holdfast show` command.
     async fn show(&self, what: Shown) -> Result<String, Failure>;
 }
 
-/// The engine, as far as it can be looked into.
+/// Source of the values in the engine.
 #[tonic::async_trait]
 pub trait Statuses: Send + Sync + 'static {
-    /// Every value, or those alone that are intended and not configured.
+    /// All values, or only those that are intended and not configured.
     async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, Failure>;
 }
 
-/// Renders the newest revision and the values of the engine.
+/// Formats the newest revision, and the values of the engine.
 #[derive(Clone, Debug)]
 pub struct Inspector<C>(pub C);
 
@@ -46,7 +46,7 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
     }
 }
 
-/// One JSON document with a member for each origin, in the encoding of RFC 7951.
+/// A JSON document with a member for each origin, in RFC 7951 encoding.
 async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failure> {
     let revision = core.current_revision().await;
     let mut whole = Map::new();
@@ -54,7 +54,8 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     {
         let polled = if config { Vec::new() } else { core.polled(origin).await };
         let schema = core.schema(origin);
-        // A key comes with its entry. By itself it is no configuration: a port nobody configured has one as well.
+        // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
+        // too.
         let shown = |node: &Node| node.config == config && !is_key(schema, node);
         let tree = overlaid(schema, revision.tree(origin), polled, now_ns());
         let printed =
@@ -71,7 +72,7 @@ fn is_key(schema: &Schema, node: &Node) -> bool {
     matches!(list, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }
 
-/// One line for each value: its state, its key, its label, and why it is not where it should be.
+/// A table with a line for each value: state, key, label, and the reason if it is not configured.
 fn table(statuses: &[Status], registry: &Registry) -> String {
     let keys: Vec<String> = statuses.iter().map(|status| registry.name_of(&status.key)).collect();
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);

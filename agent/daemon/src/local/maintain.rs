@@ -1,4 +1,4 @@
-//! What an operator may do on the box itself, beside users: switch a service's namespace, reset to the factory.
+//! Local maintenance commands: switching a service's namespace, and factory reset.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     reboot::Reboots,
 };
 
-/// A switch on the wire of this socket.
+/// Position of a switch, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SwitchEntry {
     pub service: String,
@@ -39,7 +39,7 @@ struct Maintained<C> {
     reboots: Reboots,
 }
 
-/// The routes of maintenance, for [`super::start`].
+/// Routes for maintenance, for [`super::start`].
 pub fn routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
     Router::new()
         .route("/switches", get(switches::<C>))
@@ -80,10 +80,10 @@ async fn factory_reset<C: Datastore>(
     }
 }
 
-/// Brings the box back to what it was delivered with, and has the agent start anew.
+/// Resets the box to its factory configuration, and restarts the agent.
 ///
 /// # Errors
-/// Why it cannot be done, for people.
+/// With the reason as text for people.
 pub async fn reset_to_factory(
     core: &impl Datastore,
     reboots: &Reboots,

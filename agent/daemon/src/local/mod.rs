@@ -1,8 +1,8 @@
-//! The local socket: how the command line of this box talks to the running agent.
+//! The local socket, on which the command line of this box talks to the running agent.
 //!
-//! HTTP on `holdfast.sock` in the state folder, mode 0600. Besides the file's mode, the kernel's word counts: only
-//! root and the user the agent runs as are answered. What can be shown comes from an [`Inspect`]; users are changed
-//! here, because nobody can log in over the network before the first one exists.
+//! HTTP on `holdfast.sock` in the state folder, mode 0600. The peer credentials from the kernel are checked too:
+//! only root and the agent's own user are served. Status texts come from an [`Inspect`]. Users are managed here,
+//! because the first one must exist before anyone can log in over the network.
 
 mod account;
 mod bootz;
@@ -46,11 +46,11 @@ use crate::{
     settings::Shown,
 };
 
-/// Connections at one time: people and scripts of the box, with one each. They are trusted, so one may take as long as
-/// it likes to read an answer; a script that leaves connections behind may not take all file descriptors.
+/// Connections at one time, one for each person or script on the box. Clients are trusted, so there is no time
+/// limit for reading an answer; but a script that leaks connections must not exhaust the file descriptors.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Why there is no local socket.
+/// Reason for the lack of a local socket.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve the local socket `{}`", path.display())]
 pub struct LocalError {
@@ -66,16 +66,16 @@ pub struct Local {
 }
 
 impl Local {
-    /// Returns when the socket is served no more, for whatever reason. Not to be called again after that.
+    /// Waits until the socket is no longer served, for any reason. Must not be called again afterwards.
     pub async fn ended(&mut self) {
-        // A panic was logged where it happened.
+        // A panic was logged when it happened.
         let _ = (&mut self.task).await;
     }
 }
 
 #[cfg(test)]
 impl Local {
-    /// A socket whose task is this one.
+    /// A socket served by the given task.
     pub(crate) fn of(task: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { path: PathBuf::new(), task: AbortOnDropHandle::new(tokio::spawn(task)) }
     }
@@ -87,13 +87,13 @@ impl Drop for Local {
     }
 }
 
-/// What the socket leads to.
+/// Dependencies of the socket's handlers.
 pub struct Served {
     pub inspect: Arc<dyn Inspect>,
     pub users: Users,
-    /// Where what is asked for is taken down.
+    /// Accounting records of requests.
     pub accounts: Accounts,
-    /// Routes of other parts, under paths of their own, for the same callers.
+    /// Additional routes with paths of their own, for the same callers.
     pub more: Router,
 }
 
@@ -105,10 +105,10 @@ impl fmt::Debug for Served {
 
 /// Serves on `path`.
 ///
-/// A file that is there already is of an agent that was killed: the database is locked by now, so no other runs.
+/// An existing file is that of a killed agent: no other agent runs, because the database is locked already.
 ///
 /// # Errors
-/// When the socket cannot be made.
+/// When the socket cannot be created.
 pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
     let failed = |source| LocalError { path: path.into(), source };
     let listener = bind(path).map_err(failed)?;
@@ -137,12 +137,12 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(path)?; // the folder is closed to others, so the mode is never too late
+    let listener = UnixListener::bind(path)?; // the folder is private, so there is no race with setting the mode
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// The user at the other end, as the kernel knows it.
+/// User id of the peer, from the kernel.
 #[derive(Clone, Copy, Debug)]
 struct LocalPeer {
     uid: Option<u32>,
@@ -153,7 +153,7 @@ impl LocalPeer {
         Self { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()) }
     }
 
-    /// Root and the user the agent runs as may use the socket.
+    /// Caller for root and the agent's own user; `None` for others.
     fn caller(self) -> Option<Caller> {
         let own = nix::unistd::geteuid().as_raw();
         let uid = self.uid.filter(|uid| *uid == 0 || *uid == own)?;
@@ -166,7 +166,7 @@ impl LocalPeer {
     }
 }
 
-/// Lets in who may use the socket, as a [`Caller`] in the request's extensions.
+/// Adds the [`Caller`] to a request of a permitted user, and refuses others.
 async fn admit(
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     mut request: Request,
@@ -190,14 +190,14 @@ struct LocalAgent {
     users: Users,
 }
 
-/// A user on the wire of this socket.
+/// A user, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UserEntry {
     pub name: String,
     pub role: String,
 }
 
-/// A user to make, with the password in clear: the socket does not leave the box.
+/// A user to create, with a cleartext password: the socket does not leave the box.
 #[derive(Serialize, Deserialize)]
 struct UserToSet {
     name: String,
@@ -216,7 +216,7 @@ struct UserToDelete {
     name: String,
 }
 
-/// The body of every refusal.
+/// Body of every refusal.
 #[derive(Serialize, Deserialize)]
 struct Failure {
     #[serde(rename = "Error")]
