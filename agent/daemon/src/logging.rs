@@ -8,9 +8,9 @@ use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, util::SubscriberInitEx
 
 use crate::settings::LogFormat;
 
-/// What is logged unless `RUST_LOG` says otherwise; the syntax is that of `tracing` filters.
+/// Default filter, in the syntax of `tracing`; `RUST_LOG` overrides it.
 const DEFAULT_FILTER: &str = "info";
-/// The environment variable with the filter.
+/// Environment variable with the filter.
 const FILTER_VARIABLE: &str = "RUST_LOG";
 
 /// Sends log lines to standard error, and panics of any thread to the log.
@@ -22,7 +22,7 @@ pub fn start(format: LogFormat) {
         .with_writer(io::stderr)
         .with_span_events(FmtSpan::NONE)
         .with_target(false);
-    // A second call, as tests make it, keeps the first subscriber.
+    // A second call, as in tests, keeps the first subscriber.
     let _installed = match format {
         LogFormat::Text => builder.with_ansi(false).finish().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
@@ -30,7 +30,7 @@ pub fn start(format: LogFormat) {
     log_panics();
 }
 
-/// A panic ends its task, not the agent; what is left of it is this line.
+/// Logs panics. A panic ends its task and not the agent, so this line is its only trace.
 fn log_panics() {
     panic::set_hook(Box::new(|info| {
         let message = info.payload_as_str().unwrap_or("no message");
@@ -49,7 +49,7 @@ fn log_panics() {
 #[derive(Debug, Clone, Copy)]
 pub struct Chain<'e>(pub &'e (dyn Error + 'e));
 
-/// No longer than an error text may be, since causes repeat what clients sent.
+/// At most as long as an error text, because causes repeat client input.
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&error_text(&Whole(self.0)))

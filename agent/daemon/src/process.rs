@@ -1,4 +1,4 @@
-//! The agent as a process: what it may do, when it ends, and what the service manager is told.
+//! The agent as a process: its privileges, its signals, and the service manager.
 
 use std::{
     io,
@@ -16,27 +16,27 @@ use tracing::{info, warn};
 
 use crate::privileges;
 
-/// Bits that no file of the agent has unless it is given them: nothing for group and others.
+/// File permissions that are off by default: all those of group and others.
 const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
 
-/// Files that the agent may have open: as many as in its unit. Service managers and shells give 1024, which the
-/// connections alone can take.
+/// Limit of open files, as in the agent's unit. Service managers and shells set 1024, which connections alone can
+/// exhaust.
 const OPEN_FILES: u64 = 8192;
 
-/// The program that runs, whatever lies in its place by now.
+/// The running program, even if its file was replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// Gives up what neither the agent nor its command line needs.
+/// Drops privileges that neither the agent nor its command line needs.
 ///
 /// # Errors
-/// When the kernel refuses one of it.
+/// When the kernel refuses one of the calls.
 pub fn restrict() -> io::Result<()> {
-    // An agent that has started itself anew is called after the link in /proc that it did that by.
+    // An agent that has restarted itself is otherwise named after the link in /proc.
     prctl::set_name(c"holdfast")?;
     stat::umask(UMASK);
-    // No program started from here gains privileges by a set-user-id bit.
+    // Programs started by the agent cannot gain privileges by a set-user-id bit.
     prctl::set_no_new_privs()?;
-    // Memory holds keys and passwords: no debugger of the same user, no core file.
+    // Memory has keys and passwords: no debugger of the same user may attach, and no core file is written.
     prctl::set_dumpable(false)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let files = getrlimit(Resource::Nofile);
@@ -47,10 +47,10 @@ pub fn restrict() -> io::Result<()> {
     Ok(())
 }
 
-/// What starts the whole system anew, from `PATH`: every init system brings one.
+/// Command that reboots the system, from `PATH`; every init system has one.
 const REBOOT_COMMAND: &str = "reboot";
 
-/// The process cannot become what it should.
+/// A change of the process failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {attempt}")]
 pub struct ProcessError {
@@ -58,17 +58,17 @@ pub struct ProcessError {
     source: io::Error,
 }
 
-/// Starts the agent anew in its own place, with the same arguments; returns only when that fails.
+/// Restarts the agent in its own process, with the same arguments; returns only on failure.
 pub fn start_anew(hostname: &HostnameWriter) -> ProcessError {
     let mut command = anew();
     let source = match privileges::hand_over(hostname, &mut command) {
         Ok(()) => command.exec(),
         Err(error) => error,
     };
-    ProcessError { attempt: "start the agent anew", source }
+    ProcessError { attempt: "restart the agent", source }
 }
 
-/// This program again, with the same arguments.
+/// Command for this program with the same arguments.
 pub(crate) fn anew() -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
@@ -77,10 +77,10 @@ pub(crate) fn anew() -> Command {
     command
 }
 
-/// Has the system reboot, as an operator would.
+/// Reboots the system, as an operator would.
 ///
 /// # Errors
-/// When there is no such command, or it fails.
+/// When the command is missing, or fails.
 pub fn reboot_system() -> Result<(), ProcessError> {
     let failed = |source| ProcessError { attempt: "reboot the system", source };
     let status = Command::new(REBOOT_COMMAND).stdin(Stdio::null()).status().map_err(failed)?;
@@ -90,7 +90,7 @@ pub fn reboot_system() -> Result<(), ProcessError> {
     }
 }
 
-/// What the outside tells the process.
+/// Signals to the process.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -98,15 +98,17 @@ pub struct Signals {
     hang_up: Signal,
 }
 
-/// What to do about it.
+/// Requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     End,
-    /// Read the certificate files again.
+    /// Reload the certificate files.
     Reload,
 }
 
 impl Signals {
+    /// Installs the signal handlers.
+    ///
     /// # Errors
     /// When the handlers cannot be installed.
     pub fn listen() -> io::Result<Self> {
@@ -127,34 +129,34 @@ impl Signals {
         told
     }
 
-    /// Waits for the end, when there is nothing yet to reload.
+    /// Waits for the request to end, while there is nothing to reload yet.
     pub async fn end(&mut self) {
         while self.next().await != Told::End {}
     }
 }
 
-/// Tells the service manager that requests are answered.
+/// Tells the service manager that the agent serves requests.
 pub fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// How long the service manager's watchdog waits for a word of the agent; nothing where there is no watchdog.
+/// Timeout of the service manager's watchdog; `None` without a watchdog.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero())
 }
 
-/// Tells the watchdog that the agent is at work.
+/// Tells the watchdog that the agent is alive.
 pub fn notify_watchdog() {
     notify(&[NotifyState::Watchdog]);
 }
 
-/// Tells the service manager that the end has begun.
+/// Tells the service manager that the agent is stopping.
 pub fn notify_stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("ending")]);
 }
 
 fn notify(states: &[NotifyState<'_>]) {
-    // Without NOTIFY_SOCKET this does nothing.
+    // Has no effect without NOTIFY_SOCKET.
     if let Err(error) = sd_notify::notify(states) {
         warn!(%error, "cannot tell the service manager");
     }

@@ -1,6 +1,6 @@
-//! The processes that clients may signal: the agent, and what it has started.
+//! Processes that clients may signal: the agent, and its descendants.
 //!
-//! Everything else on the box is somebody else's. The agent itself is never ended without somebody who starts it again.
+//! All other processes belong to the system. The agent itself is only ended together with a restart.
 
 use std::{fs, io, path::Path};
 
@@ -9,26 +9,26 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::privileges;
 
-/// Where the kernel tells of processes.
+/// Folder of the process information.
 const PROC: &str = "/proc";
 
-/// How a client names a process.
+/// Client's description of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub pid: Option<u32>,
     pub name: Option<String>,
 }
 
-/// What is to become of it.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// It was told so.
+    /// The signal was sent.
     Signalled,
-    /// The agent has to start itself anew.
+    /// The agent has to restart itself.
     RestartAgent,
 }
 
-/// Why no process is signalled.
+/// Reason why no process was signalled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillError {
@@ -54,19 +54,20 @@ pub enum KillError {
     List(#[source] io::Error),
 }
 
-/// A process, as `/proc/PID/stat` tells.
+/// A process, from `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Process {
     pid: u32,
     parent: u32,
-    /// The first 15 octets of it.
+    /// First 15 octets of the name.
     name: String,
 }
 
-/// Signals the one process that is meant. Only what ends a process can be followed by a restart, and only of the agent.
+/// Signals the one matching process. A restart requires a signal that ends the process, and is possible for the
+/// agent only.
 ///
 /// # Errors
-/// When it is not one of ours, or must not be told that.
+/// When the process is not one of ours, or the signal is not permitted.
 pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, KillError> {
     let me = std::process::id();
     let table = || list(Path::new(PROC)).map_err(KillError::List);
@@ -81,8 +82,8 @@ pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, Ki
     if restart && ends {
         return Err(KillError::NoRestart(found.name));
     }
-    // A process number may be given to another process at any time. A file descriptor keeps to the one for which it was
-    // opened, so what is looked at after that is what gets the signal.
+    // A process number may be reused at any time, but a pidfd refers to one process. So the checks after opening
+    // it apply to the process that gets the signal.
     let pid = found.pid;
     if found.parent == me && privileges::HELPER_NAME.to_str() == Ok(&found.name) {
         return Err(KillError::Agent);
@@ -97,7 +98,7 @@ pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, Ki
     Ok(Deed::Signalled)
 }
 
-/// The process that is meant, if it is `me` or descends from it.
+/// Finds the matching process, if it is `me` or a descendant.
 fn find(wanted: &Wanted, table: &[Process], me: u32) -> Result<Process, KillError> {
     match (wanted.pid, &wanted.name) {
         (None, None) => Err(KillError::Unnamed),
@@ -130,7 +131,7 @@ fn find(wanted: &Wanted, table: &[Process], me: u32) -> Result<Process, KillErro
     }
 }
 
-/// Goes up from parent to parent. A table is no snapshot, so parents may run in a circle.
+/// Follows parents upwards. The table is no snapshot, so parents may form a cycle.
 fn descends(process: &Process, table: &[Process], ancestor: u32) -> bool {
     let mut at = process;
     for _ in 0..=table.len() {
@@ -155,7 +156,8 @@ fn list(proc: &Path) -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// `PID (NAME) STATE PARENT ...`, where the name may hold anything. A process that has ended already is none.
+/// Parses `PID (NAME) STATE PARENT ...`, where the name may have any characters. `None` for a process that has
+/// ended.
 fn read(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;

@@ -1,8 +1,8 @@
-//! The software of the box: which versions are installed, and which one it boots.
+//! Software images of the box: installed versions, and the one to boot.
 //!
-//! How a box keeps its images only its operator knows, so a program of the operator's does what is to be done, for
-//! bootstraps and for gNOI: `PROGRAM install FILE VERSION`, `PROGRAM activate VERSION`, `PROGRAM list`. What is there is
-//! asked of it each time: with two slots, the third image takes the place of the second.
+//! The storage of images depends on the box, so a program of the operator manages them, for bootstraps and for
+//! gNOI: `PROGRAM install FILE VERSION`, `PROGRAM activate VERSION`, `PROGRAM list`. The list is requested each
+//! time: with two slots, a third image replaces the second.
 
 use std::{
     fmt, io,
@@ -13,23 +13,23 @@ use std::{
 
 use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 
-/// What `activate` ends with when the version runs after a reboot; 0 says that it runs already.
+/// Exit status of `activate` when the version runs after a reboot; 0 says that it runs already.
 const EXIT_AT_REBOOT: i32 = 100;
-/// How long `list` may take: it reads what is there, and the agent waits for it at its start.
+/// Time limit of `list`, for which the agent waits at its start.
 const LIST_TIME: Duration = Duration::from_secs(10);
-/// The longest answer of `list`, in octets: a box has a handful of versions.
+/// Longest output of `list`, in octets: a box has a handful of versions.
 const MAX_LIST: u64 = 64 << 10;
-/// Octets of a version: it is one word of a command line and often part of a file name, for which Linux has NAME_MAX.
+/// Longest version, in octets: it is an argument and often part of a file name, for which Linux has NAME_MAX.
 const MAX_VERSION: usize = 255;
 
-/// When an installed image runs.
+/// Time from which an installed image runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     Now,
     AfterReboot,
 }
 
-/// What is wrong with an image, in the judgement of the program.
+/// Flaw of an image, as judged by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     Incompatible,
@@ -38,11 +38,11 @@ pub enum Flaw {
     TooLarge,
 }
 
-/// What `install` ends with when it is not the program that failed.
+/// Exit status of `install` for each flaw. Any other status is a failure of the program.
 const FLAWS: [(i32, Flaw); 4] =
     [(101, Flaw::Incompatible), (102, Flaw::NoImage), (103, Flaw::Broken), (104, Flaw::TooLarge)];
 
-/// Why the program did not do what was asked.
+/// Reason why the program failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError {
@@ -71,10 +71,10 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Whether a text can name a version: one line that no program takes for an option.
+/// Checks that a text is a valid version: one line, not to be mistaken for an option.
 ///
 /// # Errors
-/// What is wrong with it.
+/// With the problem found.
 pub fn check_version(version: &str) -> Result<(), String> {
     let wrong = match version {
         "" => "is empty",
@@ -88,7 +88,7 @@ pub fn check_version(version: &str) -> Result<(), String> {
     Err(format!("version `{}` {wrong}", version.escape_default()))
 }
 
-/// The program, if there is one; clones share it.
+/// The program, if one is configured; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     program: Option<PathBuf>,
@@ -99,16 +99,18 @@ impl Slots {
         Self { program }
     }
 
+    /// Path of the program.
+    ///
     /// # Errors
-    /// When there is none.
+    /// When none is configured.
     pub fn program(&self) -> Result<&Path, SlotError> {
         self.program.as_deref().ok_or(SlotError::NoProgram)
     }
 
-    /// The versions that are there: first the one that runs, then those that could.
+    /// Installed versions, the running one first.
     ///
     /// # Errors
-    /// When the program fails, takes too long, or says anything else.
+    /// When the program fails, exceeds the time limit, or its output is malformed.
     pub async fn list(&self) -> Result<Vec<String>, SlotError> {
         let program = self.program()?.to_owned();
         match timeout(LIST_TIME, read_list(&program)).await {
@@ -117,7 +119,7 @@ impl Slots {
         }
     }
 
-    /// Puts an image where the box can boot it.
+    /// Installs an image, so that the box can boot it.
     ///
     /// # Errors
     /// When the program cannot be run, fails, or finds a flaw in the image.
@@ -133,7 +135,7 @@ impl Slots {
         }
     }
 
-    /// Has the box boot a version that is installed, from now on.
+    /// Selects the installed version to boot.
     ///
     /// # Errors
     /// When the program cannot be run, or fails.
@@ -197,8 +199,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A program that does this with the words it is given. Another process writes it: a file that this one has open
-    /// for writing, if only in a child that another test just begins, cannot be run.
+    /// A program with this shell script. Another process writes its file: a file that this process has open for
+    /// writing, even in a child of a concurrent test, cannot be executed.
     pub(crate) fn program(folder: &Path, does: &str) -> Slots {
         let path = folder.join("program");
         let text = format!("#!/bin/sh\ncd {}\n{does}\n", folder.display());

@@ -1,7 +1,8 @@
-//! Which software runs, which one was activated to run next, and what comes into force with it.
+//! Software versions: the running one, the one activated to run next, and the configuration that comes with it.
 //!
-//! An activation is written down before the box is told of it. Each start compares what runs with what was activated
-//! ([`Software::begin`]): it runs, the box has booted and something else runs, or the box has not booted since.
+//! An activation is stored before the box is changed. Each start compares the running version with the activated
+//! one ([`Software::begin`]): the activated version runs, or the box has booted another one, or it has not booted
+//! since.
 
 use std::{
     fmt, io,
@@ -20,15 +21,15 @@ use crate::{
     store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError},
 };
 
-/// The version of a box whose operator says nothing of versions: the agent's.
+/// Version of a box without any information: that of the agent.
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Another text after each boot of the kernel (random(4)).
+/// File with a different text after each boot of the kernel (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// What is stored of an activation: what it is, and the boot configuration that came with it.
+/// Names of the stored artefacts: the activation, and the boot configuration that came with it.
 const ACTIVATION: &str = "activation";
 const BOOT_CONFIG: &str = "boot-config";
 
-/// Why a version is not activated.
+/// Reason why a version was not activated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActivateError {
@@ -40,7 +41,7 @@ pub enum ActivateError {
     Store(#[from] StoreError),
 }
 
-/// The software of the box; clones share it.
+/// Software of the box; clones share it.
 #[derive(Clone, Debug)]
 pub struct Software(Arc<Shared>);
 
@@ -51,32 +52,32 @@ struct Shared {
     boot: String,
     store: Store,
     activation: Mutex<Option<Activation>>,
-    /// One activation at a time.
+    /// Serializes activations.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What runs, as it was found out when the agent started.
+/// The running version, determined at the start of the agent.
 #[derive(Clone, Debug)]
 pub struct Running {
     version: String,
-    /// False when it was asked for and not told.
+    /// False when the program failed to report it.
     is_certain: bool,
 }
 
-/// The last activation: until its version runs, and after that when something went wrong.
+/// The last activation. Kept until its version runs, or longer if something failed.
 #[derive(Clone)]
 struct Activation {
     record: Record,
-    /// The request that came with it, encoded. It holds secrets, so `Debug` does not show it.
+    /// The encoded boot configuration request that came with it. `Debug` omits it, because it has secrets.
     boot_config: Option<Zeroizing<Vec<u8>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: String,
-    /// Who activated it.
+    /// Caller that activated it.
     by: String,
-    /// Which boot of the box it was activated in.
+    /// Boot id at the time of the activation.
     boot: String,
     outcome: Outcome,
 }
@@ -85,28 +86,28 @@ struct Record {
 #[serde(rename_all = "kebab-case")]
 enum Outcome {
     Waits,
-    /// The box has booted, and something else runs.
+    /// The box has booted another version.
     FellBack(String),
-    /// It runs, without what should have come into force with it.
+    /// The version runs, but its configuration could not be applied.
     Incomplete(String),
 }
 
-/// What comes into force now that an activated version runs.
+/// Boot configuration to apply, now that the activated version runs.
 pub struct Coming {
     pub version: String,
-    /// Who activated it.
+    /// Caller that activated the version.
     pub by: String,
-    /// A `SetBootConfigRequest`, encoded. It holds secrets, so `Debug` does not show it.
+    /// Encoded `SetBootConfigRequest`. `Debug` omits it, because it has secrets.
     pub boot_config: Zeroizing<Vec<u8>>,
 }
 
-/// What a start finds of an activation.
+/// State of an activation at a start.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Unchanged,
     Runs,
     FellBack,
-    /// It tells nothing any more.
+    /// The activation has no relevance any more.
     Outdated,
 }
 
@@ -127,7 +128,7 @@ impl Running {
         Self { version: version.into(), is_certain: true }
     }
 
-    /// What was given, or else what the program of the slots says.
+    /// Determines the running version: the one given, else the one that the program reports.
     pub async fn find(given: Option<String>, slots: &Slots) -> Self {
         if let Some(version) = given {
             return Self::given(version);
@@ -143,10 +144,10 @@ impl Running {
     }
 }
 
-/// The boot of the box: another text after a reboot of the given extent.
+/// Boot id of the box, which differs after a reboot of the given extent.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel's boot id cannot be read.
 pub fn this_boot(extent: Extent, reboots: &Reboots) -> io::Result<String> {
     let kernel = std::fs::read_to_string(BOOT_ID)?;
     let kernel = kernel.trim();
@@ -157,7 +158,7 @@ pub fn this_boot(extent: Extent, reboots: &Reboots) -> io::Result<String> {
 }
 
 impl Software {
-    /// `boot` is [`this_boot`].
+    /// Restores the stored activation. `boot` is the result of [`this_boot`].
     pub fn new(
         slots: Slots,
         running: Running,
@@ -173,12 +174,12 @@ impl Software {
         &self.0.slots
     }
 
-    /// The version that runs: that of `/system/state/software-version`.
+    /// Running version, as in `/system/state/software-version`.
     pub fn running(&self) -> &str {
         &self.0.running.version
     }
 
-    /// Why the version that was activated last does not run, or runs incompletely.
+    /// Reason why the last activated version does not run, or runs incompletely.
     pub fn failure(&self) -> Option<String> {
         match self.current()?.record.outcome {
             Outcome::Waits => None,
@@ -186,10 +187,10 @@ impl Software {
         }
     }
 
-    /// Whether a version is there.
+    /// True when a version is installed.
     ///
     /// # Errors
-    /// When the program does not tell; without one, what runs is all there is.
+    /// When the program fails. Without a program, only the running version counts as installed.
     pub async fn is_installed(&self, version: &str) -> Result<bool, SlotError> {
         if version == self.running() {
             return Ok(true);
@@ -201,11 +202,11 @@ impl Software {
         }
     }
 
-    /// Has the box boot an installed version from now on. What comes with it comes into force when it first runs, and
-    /// is dropped when the box boots something else instead. What came with an earlier activation is dropped.
+    /// Selects the installed version to boot. Its boot configuration is applied when it first runs, and dropped
+    /// when the box boots another version instead. That of an earlier activation is dropped.
     ///
     /// # Errors
-    /// When the version is not there, or the program fails: then the earlier activation stands.
+    /// When the version is not installed, or the program fails; the earlier activation then remains.
     pub async fn activate(
         &self,
         version: &str,
@@ -220,11 +221,10 @@ impl Software {
         self.run_next(version, by, boot_config).await
     }
 
-    /// Puts an image where the box can boot it, and has it boot that from now on. What came with an earlier activation is
-    /// dropped.
+    /// Installs an image and selects it to boot. The boot configuration of an earlier activation is dropped.
     ///
     /// # Errors
-    /// When the program fails: then the earlier activation stands.
+    /// When the program fails; the earlier activation then remains.
     pub async fn install_and_activate(
         &self,
         file: &Path,
@@ -263,10 +263,10 @@ impl Software {
         }
     }
 
-    /// Looks what has become of the activation, once at each start.
+    /// Determines the result of the activation, once at each start.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When it cannot be stored.
     pub async fn begin(&self) -> Result<Option<Coming>, StoreError> {
         let Some(Activation { record, boot_config }) = self.current() else { return Ok(None) };
         let running = &self.0.running;
@@ -293,20 +293,20 @@ impl Software {
         }
     }
 
-    /// What has to be written down when all that came with an activation is in force.
+    /// Changes to store when everything that came with an activation is applied.
     pub fn completion() -> Vec<ArtefactChange> {
         changes(None)
     }
 
-    /// It is written down.
+    /// Records that the completion is stored.
     pub fn complete(&self) {
         self.set(None);
     }
 
-    /// What came with the activation cannot come into force: it is dropped.
+    /// Drops the boot configuration of the activation after it could not be applied.
     ///
     /// # Errors
-    /// When that cannot be written down.
+    /// When that cannot be stored.
     pub async fn incomplete(&self, why: String) -> Result<(), StoreError> {
         match self.current() {
             Some(Activation { record, .. }) => self.end(record, Outcome::Incomplete(why)).await,
@@ -360,7 +360,7 @@ fn changes(activation: Option<&Activation>) -> Vec<ArtefactChange> {
     vec![row(ACTIVATION, record), row(BOOT_CONFIG, boot_config.map(|it| it.to_vec()))]
 }
 
-/// One that cannot be read stays until the next one takes its place: a newer agent may have written it.
+/// An unreadable activation is kept until the next one: a newer agent may have written it.
 fn read(stored: &Artefacts) -> Option<Activation> {
     let rows = stored.get(&ArtefactTable::Activation)?;
     let record = serde_json::from_slice(&rows.get(ACTIVATION)?.content);
