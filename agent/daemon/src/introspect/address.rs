@@ -1,8 +1,8 @@
-//! Addresses with arguments.
+//! URIs with arguments.
 
 use std::fmt::Write as _;
 
-/// An address that arguments are added to.
+/// A URI to which arguments are added.
 #[derive(Debug)]
 pub(crate) struct Query(pub(crate) String);
 
@@ -17,7 +17,7 @@ impl Query {
     }
 }
 
-/// Percent-encoded, but for what RFC 3986 calls unreserved.
+/// Percent-encodes all but the unreserved characters of RFC 3986.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for octet in text.bytes() {

@@ -1,4 +1,4 @@
-//! Transactions of earlier runs, and keeping those of this one for later runs.
+//! Transactions of earlier runs, and storing those of this one.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::transactions::Window;
 use crate::logging::Chain;
 use crate::store::Journal;
 
-/// Operations kept of one transaction: those of larger ones are counted.
+/// Operations stored of one transaction; the others of larger ones are only counted.
 const OPERATIONS_STORED: usize = 256;
 
 impl Introspect {
-    /// Writes what this run does into the journal, until the core ends.
+    /// Writes the transactions of this run to the journal, until the core ends.
     pub(super) async fn keep(self, journal: Journal) {
         let mut ended = self.core.listen_to_records();
         let mut last = 0;
         loop {
-            // At first, and when more came than could be heard: from the history itself.
+            // Initially, and after lost notifications, the history itself is read.
             let since = last;
             let look = move |inside: &crate::core::Inside<'_>| {
                 inside.engine.history().after(TxnId(since)).cloned().collect::<Vec<_>>()
@@ -54,7 +54,7 @@ impl Introspect {
         });
     }
 
-    /// The first transaction that memory holds: those before it are in the journal.
+    /// Number of the first transaction in memory; earlier ones are in the journal.
     async fn first_in_memory(&self) -> Result<u64, Failure> {
         let look = |inside: &crate::core::Inside<'_>| {
             inside.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
@@ -76,7 +76,7 @@ impl Introspect {
         Ok(self.stored(range, 1, |_| true).await?.pop())
     }
 
-    /// Revisions of a value that earlier runs made, ending where this run begins to tell.
+    /// Revisions of a value by earlier runs, up to the start of this run.
     pub(super) async fn earlier_revisions(
         &self,
         key: String,
@@ -99,7 +99,7 @@ impl Introspect {
         Ok(revisions)
     }
 
-    /// Who asked for one of these values last, in an earlier run; null when nobody is known.
+    /// Last client that asked for one of these values in an earlier run; null if there is none.
     pub(super) async fn earlier_asker(&self, keys: Vec<String>) -> Result<Json, Failure> {
         let before = self.first_in_memory().await?;
         let asks = move |it: &Transaction| {
@@ -112,7 +112,7 @@ impl Introspect {
         }))
     }
 
-    /// Reads the journal beside the runtime: it may take as long as a disk does.
+    /// Reads the journal outside of the runtime, because the disk may be slow.
     async fn stored(
         &self,
         range: (u64, u64),
@@ -123,7 +123,7 @@ impl Introspect {
         let read = move || {
             let mut found = Vec::new();
             let take = |document: &[u8]| {
-                // What another version wrote, and this one does not understand, is left out.
+                // Unknown documents of another version are left out.
                 let read = serde_json::from_slice::<Transaction>(document).ok();
                 found.extend(read.filter(&wanted));
                 found.len() < most
@@ -137,7 +137,7 @@ impl Introspect {
 }
 
 impl Transaction {
-    /// With so many operations at most.
+    /// Shortens the list of operations.
     fn abridged(mut self, most: usize) -> Self {
         self.omitted += self.planned.len().saturating_sub(most);
         self.planned.truncate(most);
@@ -152,7 +152,7 @@ impl Transaction {
         self.executed.iter().rev().find(|it| it.key == key)
     }
 
-    /// What it left of a value; nothing when it removed it.
+    /// Revision of a value after the transaction; `None` when the value was removed.
     fn revision(&self, key: &str) -> Option<Json> {
         let waits = self.pending.iter().any(|it| it == key);
         let asked = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());

@@ -1,4 +1,4 @@
-//! Arguments of a question. An argument that is unknown, given twice or not understood is refused by name.
+//! Arguments of a request. An unknown, repeated or malformed argument is refused by name.
 
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::Uri;
@@ -10,7 +10,7 @@ use super::address::Query;
 use super::failure::Failure;
 use super::{PAGE, PAGE_MOST};
 
-/// The arguments as they came.
+/// Arguments as received.
 #[derive(Debug)]
 pub(super) struct Arguments {
     pairs: Vec<(String, String)>,
@@ -32,7 +32,7 @@ impl Arguments {
         Ok(Self { pairs: pairs.0, uri: uri.clone() })
     }
 
-    /// Refuses arguments that a call does not have, and those that come twice and are not in `repeatable`.
+    /// Refuses unknown arguments, and repeated ones that are not in `repeatable`.
     pub(super) fn only(self, known: &[&str], repeatable: &[&str]) -> Result<Self, Failure> {
         for (at, (name, _)) in self.pairs.iter().enumerate() {
             if repeatable.contains(&name.as_str()) {
@@ -71,7 +71,7 @@ impl Arguments {
         self.text(name).map(read).transpose()
     }
 
-    /// Nanoseconds since 1970, given as such or as RFC 3339.
+    /// A time as nanoseconds since 1970, or in RFC 3339.
     pub(super) fn time(&self, name: &str) -> Result<Option<u64>, Failure> {
         let read = |text: &str| {
             time_of(text).ok_or_else(|| {
@@ -83,7 +83,7 @@ impl Arguments {
         self.text(name).map(read).transpose()
     }
 
-    /// `1` or `true`, `0` or `false`; absent is false.
+    /// `1` or `true`, `0` or `false`; false when absent.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
         match self.text(name) {
             None | Some("0" | "false") => Ok(false),
@@ -92,7 +92,7 @@ impl Arguments {
         }
     }
 
-    /// One of some words; the first one when absent.
+    /// One of the given words; the first one when absent.
     pub(super) fn one_of<'w>(&self, name: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
         let Some(text) = self.text(name) else { return Ok(words[0]) };
         words.iter().find(|word| **word == text).copied().ok_or_else(|| {
@@ -100,12 +100,12 @@ impl Arguments {
         })
     }
 
-    /// How many entries a page has.
+    /// Number of entries on a page.
     pub(super) fn limit(&self) -> Result<usize, Failure> {
         self.count("limit", PAGE, PAGE_MOST)
     }
 
-    /// A number of things from 1 to `most`.
+    /// A number from 1 to `most`.
     pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, Failure> {
         let Some(given) = self.number(name)? else { return Ok(usual) };
         match usize::try_from(given) {
@@ -114,7 +114,7 @@ impl Arguments {
         }
     }
 
-    /// The same question from another place on.
+    /// The request for another place, with the same arguments.
     pub(super) fn next_page(&self, cursor: &str, place: &str) -> String {
         let mut query = Query::new(self.uri.path());
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != cursor) {
@@ -125,7 +125,7 @@ impl Arguments {
     }
 }
 
-/// Nanoseconds since 1970, given as such or as RFC 3339.
+/// Parses nanoseconds since 1970, or RFC 3339.
 pub(super) fn time_of(text: &str) -> Option<u64> {
     if let Ok(ns) = text.parse() {
         return Some(ns);
@@ -134,7 +134,7 @@ pub(super) fn time_of(text: &str) -> Option<u64> {
     u64::try_from(moment.unix_timestamp_nanos()).ok()
 }
 
-/// A moment as RFC 3339, to the nanosecond.
+/// Formats a time by RFC 3339, with nanoseconds.
 pub(super) fn time_text(ns: u64) -> String {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ns));
     let text = moment.ok().and_then(|moment| moment.format(&Rfc3339).ok());

@@ -1,4 +1,4 @@
-//! Transactions and values as documents: what the engine keeps, in words and JSON that outlive its types.
+//! Transactions and values as documents: text and JSON that do not depend on the engine's types.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use super::arguments::time_text;
 
-/// Renders what the engine keeps. Clones share the table of kinds.
+/// Converts the engine's records to documents. Clones share the table of kinds.
 #[derive(Clone, Debug)]
 pub(crate) struct Renderer {
     registry: Arc<Registry>,
@@ -27,20 +27,20 @@ impl Default for Renderer {
     }
 }
 
-/// What made a transaction.
+/// Trigger of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum TxnType {
-    /// The system changed: something appeared, went, or drifted.
+    /// A change in the system: an object appeared, vanished or drifted.
     SBNotification,
-    /// A client changed what is intended.
+    /// A change of the intent by a client.
     NBTransaction,
-    /// An operation that had failed is tried again.
+    /// Retry of failed operations.
     RetryFailedOps,
-    /// A name of another version.
+    /// A trigger that only another version knows.
     Unknown,
 }
 
-/// Whether a transaction is a resync, and of which kind.
+/// Kind of resync, if the transaction is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum ResyncType {
     #[serde(rename = "NotResync")]
@@ -70,7 +70,7 @@ impl ResyncType {
     ];
 }
 
-/// A member of an enumeration by its name or its number.
+/// Parser for a member of an enumeration, by its name or its number.
 struct Named<T: 'static>(&'static [(T, &'static str)], T);
 
 impl<T: Copy> Visitor<'_> for Named<T> {
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for ResyncType {
     }
 }
 
-/// One transaction. Also what is stored of it.
+/// A transaction. Also the stored form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Transaction {
@@ -114,32 +114,32 @@ pub(crate) struct Transaction {
     pub(crate) txn_type: TxnType,
     pub(crate) resync_type: ResyncType,
     pub(crate) description: String,
-    /// Who asked; none for what the agent began by itself.
+    /// Client that asked; `None` for a transaction that the agent started by itself.
     pub(crate) client: Option<String>,
-    /// What logs call the request.
+    /// Trace id of the request in logs.
     pub(crate) trace: Option<String>,
     pub(crate) start: String,
     pub(crate) stop: String,
     pub(crate) start_ns: u64,
     pub(crate) stop_ns: u64,
-    /// What was asked, ascending by key; null for what is not to be any more.
+    /// Requested values, ascending by key; null for a removed one.
     pub(crate) values: Vec<Asked>,
-    /// In the order of the plan.
+    /// Operations in the order of the plan.
     pub(crate) planned: Vec<Operation>,
-    /// In the same order; those of the way back after a failure last.
+    /// Operations in the order of execution; those of a roll-back are last.
     pub(crate) executed: Vec<Operation>,
-    /// Operations beyond those kept.
+    /// Number of operations that were not stored.
     pub(crate) omitted: usize,
-    /// What it left waiting for something.
+    /// Values that are waiting after the transaction.
     pub(crate) pending: Vec<String>,
-    /// What it left to be tried again.
+    /// Values that will be retried.
     pub(crate) failed: Vec<String>,
     pub(crate) error: Option<String>,
-    /// After a failure: all is as it was before.
+    /// True after a failure whose changes were rolled back completely.
     pub(crate) undone: bool,
 }
 
-/// One value that was asked for.
+/// A requested value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Asked {
@@ -159,9 +159,9 @@ pub(crate) struct Operation {
     pub(crate) new_value: Json,
     pub(crate) prev_state: String,
     pub(crate) new_state: String,
-    /// `verified`, `completed` (and not looked at any more), `failed` or `not tried`.
+    /// One of `verified`, `completed` (not verified any more), `failed` and `not tried`.
     pub(crate) result: String,
-    /// The system's own words.
+    /// Error message of the system.
     pub(crate) error: Option<String>,
     pub(crate) errno: Option<i32>,
     pub(crate) is_derived: bool,
@@ -189,7 +189,7 @@ impl Renderer {
         })
     }
 
-    /// What only the system knows of a value: numbers it gave, marks it carries.
+    /// Facts about a value that only the system knows, such as numbers and ownership marks.
     pub(super) fn metadata(&self, status: &Status) -> Json {
         let observed = status.observed.as_ref();
         let document = observed.map(|it| recorded::to_json(status.key.kind(), &**it));
@@ -285,7 +285,7 @@ impl Renderer {
         }
     }
 
-    /// The status of one value, and of its parts in short.
+    /// Status of one value, with a short form of its parts.
     pub(super) fn status(&self, status: &Status, parts: &[Status]) -> Json {
         let derived: Vec<_> = parts.iter().map(|part| self.short(part)).collect();
         json!({
@@ -313,13 +313,13 @@ impl Renderer {
     }
 }
 
-/// What it waits for or does without, or what is wrong with it.
+/// Unmet dependencies, followed by validation errors.
 pub(super) fn details(status: &Status) -> Vec<String> {
     let invalid = status.detail.invalid.iter().map(ToString::to_string);
     status.detail.unmet.iter().cloned().chain(invalid).collect()
 }
 
-/// The keys that a transaction, or its way back (true), both deletes and makes.
+/// Keys that a transaction, or its roll-back (true), both deletes and creates.
 fn remade(record: &Record) -> BTreeSet<(&Key, bool)> {
     let of = |action| {
         let operations = record.operations.iter().filter(move |it| it.action == action);
@@ -345,11 +345,11 @@ pub(super) fn cause(cause: Cause) -> &'static str {
         Cause::Returned => "returned: what it depends on is back",
         Cause::Woken => "woken: what it waited for is there",
         Cause::Drift => "drift: the system differed",
-        Cause::Orphan => "orphan: nobody intends it",
+        Cause::Orphan => "orphan: it is not intended",
     }
 }
 
-/// The state of a value before an operation, as far as the operation tells.
+/// State of a value before an operation, as far as the operation tells.
 fn state_before(it: &RecordedOperation) -> State {
     match (it.action, it.cause) {
         (Action::Create, Cause::Woken | Cause::Returned) => State::Pending,
@@ -361,7 +361,7 @@ fn state_before(it: &RecordedOperation) -> State {
     }
 }
 
-/// The state of a value after an operation.
+/// State of a value after an operation.
 pub(super) fn state_after(it: &RecordedOperation) -> State {
     match (&it.result, it.action, it.cause) {
         (Executed::Failed(_), ..) => State::Failed,
@@ -374,7 +374,7 @@ pub(super) fn state_after(it: &RecordedOperation) -> State {
 }
 
 impl Transaction {
-    /// For people. `verbose` adds what was asked and the values.
+    /// Formats the transaction as text. `verbose` adds the request and the values.
     pub(crate) fn text(&self, verbose: bool) -> String {
         let mut out = String::new();
         // Writing to a string never fails.
@@ -392,7 +392,7 @@ impl Transaction {
         write!(out, "  {}.{:03} ms  ", took / 1000, took % 1000)?;
         match &self.error {
             None => writeln!(out, "done")?,
-            Some(error) if self.undone => writeln!(out, "FAILED, taken back: {error}")?,
+            Some(error) if self.undone => writeln!(out, "FAILED, rolled back: {error}")?,
             Some(error) => writeln!(out, "FAILED: {error}")?,
         }
         if verbose {
@@ -449,7 +449,7 @@ impl Operation {
     }
 }
 
-/// `TXN-7`.
+/// Name such as `TXN-7`.
 pub(super) fn txn_name(txn: TxnId) -> String {
     format!("TXN-{}", txn.0)
 }

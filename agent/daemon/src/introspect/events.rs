@@ -1,8 +1,8 @@
-//! What happens, as it happens: `events`, a stream of server-sent events.
+//! Live events: `events`, a stream of server-sent events.
 //!
-//! Three kinds: `transaction` (its id is the number, so a reader that reconnects with `Last-Event-ID` misses none that
-//! are still recorded), `status` (values that changed), and `missed` (read anew what you show: there was more than you
-//! could take in).
+//! There are three kinds: `transaction`, whose id is the transaction number, so that a reader that reconnects with
+//! `Last-Event-ID` misses none that is still recorded; `status`, with changed values; and `missed`, after which
+//! the reader should read everything again, because it was too slow.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use super::transactions::Window;
 use super::{Introspect, PAGE};
 use crate::core::{ShortStatus, Told};
 
-/// One thing to tell a reader.
+/// An event for a reader.
 type Item = Result<Event, Infallible>;
 
-/// How many may read events at a time. A request that comes without it is not counted.
+/// Limit of concurrent readers of events. Requests without this extension are not limited.
 #[derive(Clone, Debug)]
 pub(super) struct EventStreams {
     places: Arc<Semaphore>,
@@ -58,7 +58,7 @@ pub(super) async fn events(
     let place = streams.map(|Extension(streams)| streams.take()).transpose()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = arguments.number("after-seq")?.or(last);
-    // Listening begins before the past is read: a transaction may come twice, none is lost.
+    // Subscribe before reading the past: a transaction may then be sent twice, but none is lost.
     let told = introspect.core.listen();
     let past = match after {
         Some(after) => introspect.past(after, PAGE).await?,
@@ -76,14 +76,14 @@ pub(super) async fn events(
         let _until_the_end = &place;
         document(&render, told)
     });
-    // Something to send at once: a reader is connected when the first octets come.
+    // The first octets tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()))
 }
 
 impl Introspect {
-    /// The transactions after a number, as far as a page goes; what it leaves out is missed.
+    /// Transactions after a number, up to a page; a `missed` event stands for the rest.
     pub(super) async fn past(&self, after: u64, page: usize) -> Result<Vec<Event>, Failure> {
         let window = Window { since: 0, until: u64::MAX, after, most: page + 1 };
         let all = self.transactions(window).await?;

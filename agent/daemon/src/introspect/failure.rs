@@ -1,4 +1,4 @@
-//! Refusals: `{"Error": text}` with a status that says whose fault it is.
+//! Error responses: `{"Error": text}` with an HTTP status.
 
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::core::CommitError;
 use crate::logging::Chain;
 
-/// Why there is no answer.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: StatusCode,
@@ -20,23 +20,23 @@ impl Failure {
         Self { status, error: error.into() }
     }
 
-    /// The question is wrong.
+    /// Error for an invalid request.
     pub(super) fn bad(error: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, error: error.into() }
     }
 
-    /// What is asked for is not known.
+    /// Error for an unknown object.
     pub(super) fn unknown(error: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, error: error.into() }
     }
 
-    /// It was tried, and did not work.
+    /// Error for an action that failed.
     pub(super) fn failed(error: impl Into<String>) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, error: error.into() }
     }
 }
 
-/// The core has stopped, or cannot.
+/// Converts an error of the core, with a status for its cause.
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
         let status = match &error {
@@ -54,13 +54,13 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The answer where a path is asked in a way that it has no answer to; what it has stands in `Allow`.
+/// Response to a method that a path does not support; `Allow` lists those that it does.
 pub(super) async fn unknown_method(method: Method, uri: Uri) -> Failure {
     let error = format!("`{}` does not answer {method}", uri.path());
     Failure::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-/// The answer for paths that are none.
+/// Response for unknown paths.
 pub(super) async fn unknown_path(uri: Uri) -> Failure {
     Failure::unknown(format!("there is no `{}` here", uri.path()))
 }

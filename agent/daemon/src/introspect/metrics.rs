@@ -1,6 +1,6 @@
 //! `/metrics` in the text format of Prometheus, and `/health`.
 //!
-//! The one place that knows the format: a name, what it means, and its lines.
+//! Only this module knows the format: a name, its description, and lines of samples.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Introspect;
 use super::failure::Failure;
 
-/// A core that does not answer within this is not healthy. Its longest events take some tenths of a second.
+/// Time limit for the answer of a healthy core, whose longest events take some tenths of a second.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
 const NANOSECONDS: f64 = 1e9;
 /// `GET /health`: 200 while the core answers.
@@ -46,7 +46,7 @@ pub(super) async fn metrics(Shared(introspect): Shared<Introspect>) -> Result<Re
     Ok((kind, text.await?).into_response())
 }
 
-/// A page of metrics while it is written.
+/// A page of metrics under construction.
 #[derive(Debug, Default)]
 struct Exposition {
     text: String,
@@ -54,7 +54,7 @@ struct Exposition {
 }
 
 impl Exposition {
-    /// Begins a metric; its lines follow.
+    /// Starts a metric; its samples follow.
     fn metric(&mut self, name: &'static str, kind: &str, help: &str) {
         self.name = name;
         let _never_fails = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -79,7 +79,7 @@ impl Exposition {
         self.operations(engine);
         self.metric("holdfast_values", "gauge", "Values by state.");
         let census = engine.census();
-        // All of them, so that an alert on any has a value.
+        // All states are included, so that an alert on any of them has a value.
         for state in State::ALL.iter().filter(|state| **state != State::Nonexistent) {
             let count = census.iter().find(|(it, _)| it == state).map_or(0, |(_, count)| *count);
             self.line(&[("state", state)], count);

@@ -1,10 +1,10 @@
-//! Looking into the engine: the paths below `/scheduler/`, for people, scripts and the embedded page ([`web`]), on the
-//! local socket and, when asked, on the loopback device ([`tcp`]).
+//! Inspection of the engine: the paths below `/scheduler/`, for people, scripts and the embedded page ([`web`]),
+//! on the local socket and optionally on the loopback device ([`tcp`]).
 //!
-//! Start at [`routes`]. A handler reads its arguments ([`arguments`]), asks the core one short question
-//! ([`crate::core::Inside`]) and renders the answer beside the core ([`document`]). What is wrong with a question is
-//! answered 400, what nobody has heard of 404, both as `{"Error": text}`. Lists come in pages: a `Link` header leads
-//! to the next one.
+//! Start at [`routes`]. A handler parses its arguments ([`arguments`]), asks the core one short question
+//! ([`crate::core::Inside`]) and formats the answer outside of the core ([`document`]). Invalid requests are
+//! answered with 400 and unknown objects with 404, both as `{"Error": text}`. Lists come in pages: a `Link` header
+//! leads to the next one.
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
@@ -37,23 +37,23 @@ use axum::routing::{get, post};
 use crate::core::CoreHandle;
 use crate::store::Journal;
 
-/// Entries of a page when no `limit` is given.
+/// Default number of entries on a page.
 const PAGE: usize = 1000;
-/// Entries of the largest page that can be asked for.
+/// Largest number of entries on a page.
 const PAGE_MOST: usize = 10_000;
 
-/// What handlers hold.
+/// Dependencies of the handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Introspect {
     core: CoreHandle,
     render: document::Renderer,
-    /// When this run of the agent began, nanoseconds since 1970.
+    /// Start of this run, in nanoseconds since 1970.
     started_ns: u64,
-    /// What earlier runs did; none where nothing is stored.
+    /// Transactions of earlier runs; `None` when nothing is stored.
     journal: Option<Journal>,
 }
 
-/// Everything below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
+/// Routes below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
 pub(crate) fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Router {
     let render = document::Renderer::default();
     let introspect = Introspect { core, render, started_ns, journal: journal.clone() };

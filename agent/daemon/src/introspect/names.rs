@@ -1,10 +1,10 @@
-//! Values by name: a text can mean a few keys, and the engine knows which of them exist.
+//! Lookup of values by name. A text may stand for several keys, of which the engine knows some.
 
 use holdfast_scheduler::{Engine, Key, Registry, State};
 
 use super::failure::Failure;
 
-/// The key that a text means: by name, or as people call the value (which looks at every value).
+/// Finds the key for a text: by its name, or by the label of the value, which requires a scan of all values.
 pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
     let meanings = engine.registry().named(text);
     let known = |key: &&Key| {
@@ -17,10 +17,10 @@ pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
         labelled.unwrap_or_default().into_iter().next()
     };
     let found = meanings.iter().find(known).cloned().or_else(by_label);
-    found.ok_or_else(|| Failure::unknown(format!("nobody has heard of a value `{text}`")))
+    found.ok_or_else(|| Failure::unknown(format!("there is no value `{text}`")))
 }
 
-/// Every prefix of keys that a text can mean.
+/// All key prefixes that a text can stand for.
 pub(super) fn prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, Failure> {
     let meanings = registry.named(text.trim_end_matches('/'));
     match meanings.is_empty() {

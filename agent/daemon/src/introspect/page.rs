@@ -1,4 +1,4 @@
-//! Answers: JSON or text, a page at a time.
+//! Paged responses in JSON or text.
 
 use axum::Json;
 use axum::http::{HeaderValue, header};
@@ -10,7 +10,7 @@ use super::Introspect;
 use super::arguments::Arguments;
 use super::failure::Failure;
 
-/// A page of a list, with the way to the next one.
+/// Response with a page of a list, and a link to the next one.
 pub(super) fn list<T: Serialize>(entries: &[T], next: Option<String>) -> Response {
     linked(Json(entries).into_response(), next)
 }
@@ -19,7 +19,7 @@ pub(super) fn text(text: String, next: Option<String>) -> Response {
     linked(text.into_response(), next)
 }
 
-/// `Link` of RFC 8288 leads on.
+/// Adds a `Link` header (RFC 8288) to the next page.
 fn linked(mut response: Response, next: Option<String>) -> Response {
     let link = next.map(|address| HeaderValue::from_str(&format!("<{address}>; rel=\"next\"")));
     if let Some(Ok(link)) = link {
@@ -28,7 +28,7 @@ fn linked(mut response: Response, next: Option<String>) -> Response {
     response
 }
 
-/// The keys of one page, and where the next one starts.
+/// Keys of one page, and the start of the next one.
 #[derive(Debug)]
 pub(super) struct Keys {
     pub(super) keys: Vec<Key>,
@@ -36,10 +36,10 @@ pub(super) struct Keys {
 }
 
 impl Introspect {
-    /// The keys that the arguments `descriptor`, `key-prefix`, `after` and `limit` select, ascending. With `past`,
-    /// those that only the history knows are among them.
+    /// Keys selected by the arguments `descriptor`, `key-prefix`, `after` and `limit`, ascending. With `past`,
+    /// keys that only the history knows are included.
     ///
-    /// The core gives the bare keys, the rest is done beside it.
+    /// The core returns the keys only; all other work happens outside of it.
     pub(super) async fn keys(&self, arguments: &Arguments, past: bool) -> Result<Keys, Failure> {
         let limit = arguments.limit()?;
         let after = arguments.text("after").map(cursor).transpose()?;
@@ -66,7 +66,7 @@ impl Introspect {
         Ok(Keys { keys, next })
     }
 
-    /// The prefixes that the arguments name; none for everything.
+    /// Key prefixes from the arguments; `None` for all keys.
     pub(super) fn selection(&self, arguments: &Arguments) -> Result<Option<Vec<Key>>, Failure> {
         let registry = self.render.registry();
         match (arguments.text("descriptor"), arguments.text("key-prefix")) {
@@ -85,7 +85,7 @@ fn hex(key: &Key) -> String {
     key.as_bytes().iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// The key that [`hex`] wrote.
+/// Parses a key from the output of [`hex`].
 fn cursor(text: &str) -> Result<Key, Failure> {
     let octet = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let octets: Option<Vec<u8>> = (0..text.len()).step_by(2).map(octet).collect();

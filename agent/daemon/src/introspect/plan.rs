@@ -1,4 +1,4 @@
-//! `plan`: what would be done, by the very planner that would do it.
+//! The request `plan`: a dry run by the planner itself.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -20,7 +20,7 @@ use crate::caller::{Caller, Role, Source};
 use crate::core::{CommitOptions, Inside, ObjectEffect, Preview};
 use crate::northbound::Datastore;
 
-/// `GET plan`: any number of `key`; `format`. What a repair of these values would do now, or of all that are off.
+/// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
 pub(super) async fn repair(
     Shared(introspect): Shared<Introspect>,
     arguments: Arguments,
@@ -41,11 +41,11 @@ pub(super) async fn repair(
     Ok(if text { page::text(as_text(&document), None) } else { Json(document).into_response() })
 }
 
-/// A change of configuration, as a Set would bring it: deletes, then replaces, then updates.
+/// A change of configuration in the form of a Set: deletes, then replaces, then updates.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
-    /// Of all its paths: `openconfig` when left out.
+    /// Origin of all paths: `openconfig` by default.
     #[serde(default)]
     origin: String,
     #[serde(default)]
@@ -60,11 +60,11 @@ struct Change {
 #[serde(deny_unknown_fields)]
 struct Item {
     path: String,
-    /// In the encoding of RFC 7951.
+    /// Value in RFC 7951 encoding.
     value: Json_,
 }
 
-/// `POST plan` with a change of configuration: what it would do, had it been made. Nothing is changed.
+/// `POST plan` with a change of configuration: the plan for it. Nothing is changed.
 pub(super) async fn change(
     Shared(introspect): Shared<Introspect>,
     arguments: Arguments,

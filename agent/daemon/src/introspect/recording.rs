@@ -1,8 +1,7 @@
-//! A transaction as a document that can be carried out again somewhere else: what was there, what was asked, what was
-//! done.
+//! A transaction as a document for replaying it elsewhere: previous state, request and operations.
 //!
-//! What was there are the intended values around those that the transaction worked on, and the ports of the box. Loaded
-//! into an engine on the simulated kernel and asked the same, it plans and does the same.
+//! The previous state consists of the intended values around those of the transaction, and the ports of the box.
+//! An engine on the simulated kernel that loads it and gets the same request makes the same plan.
 
 use axum::Json;
 use axum::extract::State as Shared;
@@ -22,26 +21,26 @@ use super::graph::neighbourhood;
 use super::timeline::Past;
 use crate::core::Inside;
 
-/// The form of the document.
+/// Version of the document format.
 const FORMAT: u32 = 1;
 
-/// Everything that is needed to do it again.
+/// A recorded transaction.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Recording {
     pub(super) format: u32,
     pub(super) seq_num: u64,
-    /// Links that are there without the agent.
+    /// Links that exist without the agent.
     pub(super) ports: Vec<String>,
-    /// What was intended before.
+    /// Intended values before the transaction.
     pub(super) before: Vec<Value>,
-    /// What was asked; without data where nothing is intended any more.
+    /// Requested values; without data for removed ones.
     pub(super) asked: Vec<Value>,
-    /// What was done, in order: `CREATE link/eth0`.
+    /// Operations in order, such as `CREATE link/eth0`.
     pub(super) operations: Vec<String>,
 }
 
-/// One value.
+/// A value with its key.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Value {
@@ -49,7 +48,7 @@ pub(super) struct Value {
     pub(super) data: Json_,
 }
 
-/// `GET recording`: `seq-num`, of a transaction of this run.
+/// `GET recording`: `seq-num`, for a transaction of this run.
 pub(super) async fn recording(
     Shared(introspect): Shared<Introspect>,
     arguments: Arguments,
@@ -102,7 +101,7 @@ fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) ->
     }
 }
 
-/// Whether somebody asked for the value itself, and not for what it is a part of.
+/// True when the value was requested itself, and not only as a part of another.
 fn is_base(past: &Past) -> bool {
     let asked = past.records.iter().any(|it| it.asked.iter().any(|(key, _)| *key == past.key));
     let now = past.now.as_ref();

@@ -1,4 +1,4 @@
-//! A recorded transaction, done again by another engine on another simulated kernel.
+//! Replay of a recorded transaction by another engine on another simulated kernel.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::names;
 use super::recording::{Recording, Value};
 use super::tests::{Asked, BOX};
 
-/// Longer than any timer of the engine that matters here.
+/// Longer than any relevant timer of the engine.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// An engine with its kernel.
@@ -24,7 +24,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Brings the kernel to what was intended before.
+    /// Brings the kernel to the previous state of the recording.
     async fn before(recording: &Recording) -> Self {
         let ports: Vec<&str> = recording.ports.iter().map(String::as_str).collect();
         let (mut transport, events) = SimulatedKernel::new(&ports).connect();
@@ -42,7 +42,7 @@ impl Replay {
         Now { monotonic: self.started.elapsed(), unix_ns: holdfast_telemetry::view::now_ns() }
     }
 
-    /// Goes on until nothing happens any more.
+    /// Runs until there are no more events.
     async fn settle(&mut self) {
         while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.events.recv()).await {
             let now = self.now();
@@ -61,7 +61,7 @@ impl Replay {
         }
     }
 
-    /// Asks the same and gives what was done.
+    /// Makes the recorded request, and returns the operations.
     async fn carry_out(&mut self, asked: &[Value]) -> Vec<String> {
         let plan = self.engine.plan(Delta::new(asked.iter().map(value).collect())).unwrap();
         let now = self.now();
@@ -78,7 +78,7 @@ impl Replay {
     }
 }
 
-/// The value of a document, under the key that its descriptor gives it.
+/// The value of a document, with its key by its descriptor.
 fn value(it: &Value) -> (Key, Option<SharedValue>) {
     let registry = descriptors::registry();
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();

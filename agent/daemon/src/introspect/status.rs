@@ -1,4 +1,4 @@
-//! What is: `status`, `dump` and `stats`.
+//! The present state: `status`, `dump` and `stats`.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use super::failure::Failure;
 use super::{Introspect, names, page};
 use crate::core::Inside;
 
-/// Values looked at in one go: the core goes on in between.
+/// Values read in one step; between steps the core handles other events.
 const STATUSES_AT_ONCE: usize = 500;
-/// The planes a dump can show: what is observed, what is intended, what the engine goes by.
+/// Planes of a dump: observed, intended, and the engine's own view.
 const VIEWS: [&str; 3] = ["SB", "NB", "cached"];
 
 /// `GET status`: `key`, or `descriptor`, `key-prefix`, `state`, `after`, `limit`.
@@ -47,7 +47,7 @@ fn state(text: &str) -> Result<State, Failure> {
 }
 
 impl Introspect {
-    /// One value and its parts.
+    /// Status of one value and its parts.
     pub(super) async fn one(&self, key: String) -> Result<(Status, Vec<Status>), Failure> {
         let look = move |inside: &Inside<'_>| {
             let key = names::find(inside.engine, &key)?;
@@ -84,7 +84,7 @@ fn with_parts(inside: &Inside<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
     Some((status, parts))
 }
 
-/// `GET dump`: nothing for an index; `descriptor` or `key-prefix` with `view`, `after`, `limit`.
+/// `GET dump`: without arguments an index; `descriptor` or `key-prefix` with `view`, `after`, `limit`.
 pub(super) async fn dump(
     Shared(introspect): Shared<Introspect>,
     arguments: Arguments,
@@ -109,9 +109,9 @@ pub(super) async fn dump(
     Ok(page::list(&entries.collect::<Vec<_>>(), next))
 }
 
-/// A client asked for the value.
+/// Requested by a client.
 const FROM_NB: u8 = 1;
-/// The system has it without us.
+/// Present in the system by itself.
 const FROM_SB: u8 = 2;
 
 fn index(introspect: &Introspect) -> Json_ {
@@ -121,7 +121,7 @@ fn index(introspect: &Introspect) -> Json_ {
     json!({"Descriptors": names, "KeyPrefixes": prefixes, "Views": VIEWS})
 }
 
-/// One plane of a value. What the engine goes by is what was applied, else what is there without us.
+/// One plane of a value. The engine's own view is the applied value, else one that the system has by itself.
 fn plane<'s>(status: &'s Status, view: &str) -> Option<&'s SharedValue> {
     match view {
         "NB" => status.intended.as_ref(),
@@ -175,7 +175,7 @@ pub(super) async fn stats(
     Ok(Json(document.await?).into_response())
 }
 
-/// With times in nanoseconds.
+/// A row with times in nanoseconds.
 fn method(name: &str, tally: Tally) -> Json_ {
     let average = tally.total_ns.checked_div(tally.count).unwrap_or_default();
     json!({
@@ -184,7 +184,7 @@ fn method(name: &str, tally: Tally) -> Json_ {
     })
 }
 
-/// The engine has no clock: what happens inside of it is only counted.
+/// A row without times, because the engine has no clock.
 fn counted(name: &str, tally: Tally) -> Json_ {
     json!({"Name": name, "Count": tally.count, "Failed": tally.failed})
 }

@@ -1,9 +1,9 @@
-//! The same paths on TCP, for browsers and collectors on the box itself.
+//! Introspection over TCP, for browsers and collectors on the box itself.
 //!
-//! Everybody on the box can connect, so reading is all that goes without the token, which stands in a file that only
-//! the agent's user reads, and not even that when the operator says so. How many may read at a time is bounded, so that
-//! they leave file descriptors for clients of the network. A page from elsewhere gets nothing: no answer carries a CORS header, and a name that somebody
-//! points at this address is refused by the `Host` header.
+//! Every local process can connect. Without the token, which is in a file that only the agent's user can read,
+//! requests may only read, or nothing at all if the operator wants that. The number of connections is bounded, so
+//! that they leave file descriptors for clients from the network. Pages of other sites get no access: no response
+//! has a CORS header, and the `Host` header must have a local name, which defeats DNS rebinding.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,19 +30,19 @@ use crate::http1;
 use crate::settings::IntrospectToken;
 use crate::store::{StoreError, write_private_file};
 
-/// The file with the token, in the state folder.
+/// File of the token, in the state folder.
 const TOKEN_FILE: &str = "introspect.token";
 const TOKEN_OCTETS: usize = 32;
-/// Names of this box that a browser on it may use.
+/// Host names of this box that a local browser may use.
 const LOCAL_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
-/// Connections at one time: a few browsers, each with six, and collectors.
+/// Connections at one time: a few browsers with six each, and collectors.
 const MAX_CONNECTIONS: usize = 64;
-/// Of these, readers of events, who stay: the rest is for those who ask and go.
+/// Readers of events among these, which stay connected; the others are for short requests.
 const MAX_EVENT_STREAMS: usize = 16;
-/// How long a client may take none of an answer. Readers of events are sent something every 15 s.
+/// Time limit for a client that reads nothing of a response. Readers of events get data every 15 s.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why the paths are not on TCP.
+/// Reason why introspection is not served over TCP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TcpError {
@@ -56,7 +56,7 @@ pub enum TcpError {
     Empty { path: PathBuf },
 }
 
-/// The serving task; dropping it ends it.
+/// The serving task, which ends on drop.
 #[derive(Debug)]
 pub(crate) struct Tcp {
     _task: AbortOnDropHandle<()>,
@@ -68,10 +68,10 @@ struct Guard {
     asked_for: IntrospectToken,
 }
 
-/// Serves `routes` on an address of the loopback device.
+/// Serves `routes` on a loopback address.
 ///
 /// # Errors
-/// When the address cannot be used, or the token cannot be read or made.
+/// When the address cannot be used, or the token cannot be read or created.
 pub(crate) async fn start(
     address: SocketAddr,
     asked_for: IntrospectToken,
@@ -93,7 +93,7 @@ fn guarded(routes: Router, token: Zeroizing<String>, asked_for: IntrospectToken)
     routes.layer(Extension(streams)).layer(from_fn_with_state(guard, admit))
 }
 
-/// The token in the state folder, made when there is none.
+/// The token in the state folder, created when missing.
 fn token(state: &Path) -> Result<Zeroizing<String>, TcpError> {
     let path = state.join(TOKEN_FILE);
     match std::fs::read_to_string(&path) {
@@ -126,7 +126,7 @@ async fn admit(Shared(guard): Shared<Guard>, request: Request, next: Next) -> Re
     if reading && guard.asked_for == IntrospectToken::All && !guard.knows_reader(request.headers())
     {
         let why = "this agent is read with the token: Authorization: Bearer ...";
-        // Browsers ask for it, and send it with the page's own requests.
+        // Browsers prompt for it, and send it with the page's requests.
         let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"holdfast\"")];
         return (challenge, refused(StatusCode::UNAUTHORIZED, why)).into_response();
     }
@@ -153,8 +153,8 @@ impl Guard {
         authorization(headers, "Bearer ").is_some_and(|given| self.is_token(given.as_bytes()))
     }
 
-    /// Reading is also done with the token as a password, whatever the name. Nothing is changed so: browsers add a
-    /// password that they know to requests of pages from elsewhere.
+    /// Reading also accepts the token as a password, with any user name. Changes do not, because browsers add a
+    /// known password to requests from other sites.
     fn knows_reader(&self, headers: &HeaderMap) -> bool {
         let password = |given: &str| {
             let given = Zeroizing::new(BASE64.decode(given).ok()?);
@@ -199,7 +199,8 @@ mod tests {
         let password = basic(format!("anybody:{}", *first));
         let wrong_password = basic(format!("anybody:{}x", *first));
         let bare = basic((*first).clone());
-        // method and path, host, authorization, status when changes alone need the token, when all does
+        // method and path, host, authorization, status when only changes need the token, status when all requests
+        // do
         for (request, host, authorization, changes, all) in [
             ("GET /read", Some("127.0.0.1:9190"), None, 200, 401),
             ("GET /read", Some("localhost"), None, 200, 401),

@@ -1,7 +1,7 @@
-//! What became of values: `key-timeline`, `graph-snapshot` and `flag-stats`.
+//! The history of values: `key-timeline`, `graph-snapshot` and `flag-stats`.
 //!
-//! Revisions are worked out from the transactions that touch a key; what the system did by itself since shows in the
-//! last one, which is what the engine holds now.
+//! Revisions are computed from the transactions that affect a key. Changes of the system itself show in the last
+//! revision only, which is the present state in the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use super::failure::Failure;
 use super::{Introspect, names, page};
 use crate::core::Inside;
 
-/// Values that meet one dependency, as far as they are named.
+/// Most values that are listed for one dependency.
 const MATCHES_SHOWN: usize = 16;
 
-/// One value during one stretch of time.
+/// A value during one period.
 #[derive(Clone, Debug)]
 pub(super) struct Revision {
     pub(super) since_ns: u64,
-    /// None while it lasts.
+    /// `None` for the present revision.
     pub(super) until_ns: Option<u64>,
     pub(super) txn: Option<TxnId>,
     pub(super) state: State,
     pub(super) value: Option<SharedValue>,
 }
 
-/// Everything about one key that revisions are made from.
+/// Everything about a key from which its revisions are computed.
 #[derive(Debug)]
 pub(super) struct Past {
     pub(super) key: Key,
@@ -60,7 +60,8 @@ impl Past {
         self
     }
 
-    /// The revisions, oldest first. `began_ns` is when this run began: what no transaction made was there then.
+    /// The revisions, oldest first. `began_ns` is the start of this run, from which values without a transaction
+    /// exist.
     pub(super) fn revisions(&self, began_ns: u64, now_ns: u64) -> Vec<Revision> {
         let mut revisions: Vec<Revision> = Vec::new();
         for record in &self.records {
@@ -77,7 +78,7 @@ impl Past {
         revisions
     }
 
-    /// What a transaction left of the value; nothing when it did not change it.
+    /// State and value after a transaction; `None` when it did not change the value.
     fn after(
         &self,
         record: &Record,
@@ -110,7 +111,7 @@ impl Past {
     }
 }
 
-/// Ends the last revision and begins another one, unless the value is gone.
+/// Ends the last revision and starts another one, unless the value is gone.
 fn put(
     revisions: &mut Vec<Revision>,
     since_ns: u64,
@@ -126,7 +127,7 @@ fn put(
     }
 }
 
-/// The plane that stands for a value.
+/// The plane to show for a value.
 fn shown(status: &Status) -> Option<SharedValue> {
     status.intended.clone().or_else(|| status.applied.clone()).or_else(|| status.observed.clone())
 }
@@ -181,7 +182,7 @@ impl Revision {
     }
 }
 
-/// The key that is waited for, or what its keys start with.
+/// The missing key, or the prefix of missing keys.
 pub(super) fn expected(render: &Renderer, target: &Target) -> Option<String> {
     match target {
         Target::Exact(key) | Target::Whole(key) => Some(render.key(key)),
@@ -208,7 +209,7 @@ pub(super) async fn of_key(
     Ok(if text == "text" { page::text(timeline_text(&all), None) } else { page::list(&all, None) })
 }
 
-/// True when a revision, as it is shown, was the valid one at a time.
+/// True when a revision in its output form was valid at a time.
 fn was_valid(revision: &Json_, time_ns: u64) -> bool {
     let at = |name: &str| revision[name].as_str().and_then(time_of);
     at("Since").is_some_and(|since| since <= time_ns) && at("Until").is_none_or(|it| it > time_ns)
@@ -288,11 +289,11 @@ pub(super) async fn flags(
     Ok(Json(json!({"TotalCount": total, "PerValueCount": counts})).into_response())
 }
 
-/// Keys of which the past is asked for at a time: the core goes on in between.
+/// Keys whose history is read in one step; between steps the core handles other events.
 const PASTS_AT_ONCE: usize = 500;
 
 impl Introspect {
-    /// All revisions of one value, oldest first, those of earlier runs among them.
+    /// All revisions of one value, oldest first, including those of earlier runs.
     async fn timeline(&self, key: String) -> Result<Vec<Json_>, Failure> {
         let text = key.clone();
         let look = move |inside: &Inside<'_>| {

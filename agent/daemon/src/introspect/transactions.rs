@@ -1,4 +1,4 @@
-//! What was done: `txn-history`, and `downstream-resync`, which does something.
+//! Transactions: `txn-history`, and the action `downstream-resync`.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) async fn history(
     })
 }
 
-/// Adds the number of the last transaction as tag; nothing new for who has it.
+/// Adds the number of the last transaction as an entity tag; answers 304 when the client has it already.
 fn tagged(headers: &HeaderMap, number: u64, mut response: Response) -> Response {
     let tag = format!("\"{number}\"");
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
@@ -60,12 +60,12 @@ fn tagged(headers: &HeaderMap, number: u64, mut response: Response) -> Response 
     response
 }
 
-/// Which transactions are asked for.
+/// Selection of transactions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// Those that ended at or after this moment, nanoseconds since 1970.
+    /// Earliest end, in nanoseconds since 1970.
     pub(super) since: u64,
-    /// Those that began at or before this one.
+    /// Latest start, in nanoseconds since 1970.
     pub(super) until: u64,
     pub(super) after: u64,
     pub(super) most: usize,
@@ -78,7 +78,7 @@ impl Window {
 }
 
 impl Introspect {
-    /// One transaction by its number.
+    /// The transaction with this number.
     pub(super) async fn transaction(&self, number: u64) -> Result<Transaction, Failure> {
         let look = move |inside: &crate::core::Inside<'_>| {
             inside.engine.history().record(TxnId(number)).cloned()
@@ -106,10 +106,10 @@ impl Introspect {
     }
 }
 
-/// `POST downstream-resync`: `retry`, `verbose`. Reads the whole box and repairs what differs. Answers the
-/// transactions that it took; 500 when an operation failed.
+/// `POST downstream-resync`: `retry`, `verbose`. Reads the whole box and repairs what differs. Returns the
+/// resulting transactions, with status 500 when an operation failed.
 ///
-/// Failed operations are always tried again: `retry` may be left out or true, and false is refused.
+/// Failed operations are always retried: `retry` may be absent or true, and false is refused.
 pub(super) async fn resync(
     State(introspect): State<Introspect>,
     arguments: Arguments,

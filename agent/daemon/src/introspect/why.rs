@@ -1,5 +1,5 @@
-//! `why`: from a value up to the configuration leaf and its owner, and along what it waits for to the root of the
-//! trouble; from a path of the configuration down to the values it came to.
+//! The request `why`: from a value up to its configuration leaf and owner, and along its dependencies to the root
+//! cause; or from a configuration path down to its values.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,9 +19,9 @@ use super::failure::Failure;
 use super::{Introspect, names, page};
 use crate::core::Inside;
 
-/// Values looked at while following what waits for what.
+/// Values visited while following dependencies.
 const CHAIN_SEARCHED: usize = 1000;
-/// Values that a path is followed to, and leaves that are shown of a value.
+/// Largest number of values for a path, and of leaves for a value.
 const SHOWN: usize = 1000;
 
 /// `GET why`: `key`, or `path` with `origin`; `format`.
@@ -86,7 +86,7 @@ impl Introspect {
     }
 }
 
-/// Answers why from inside of the core.
+/// Computes answers within the core.
 struct Reason<'a> {
     inside: &'a Inside<'a>,
     render: &'a Renderer,
@@ -126,13 +126,13 @@ impl Reason<'_> {
         })
     }
 
-    /// The parts of a value; not its properties, which have no state but the value's.
+    /// Parts of a value. Properties are left out, as their state is that of the value.
     fn parts(&self, status: &Status) -> Vec<Json_> {
         let known = |key: &&Key| self.inside.engine.status(key).is_some();
         status.parts.iter().filter(known).map(|key| self.short(key)).collect()
     }
 
-    /// The value and everything it is a part of, itself first.
+    /// The value and all values that it is a part of, itself first.
     fn bases(&self, status: &Status) -> Vec<Key> {
         let mut bases = vec![status.key.clone()];
         let mut at = 0;
@@ -148,7 +148,7 @@ impl Reason<'_> {
         bases
     }
 
-    /// In words, why a value is in its state.
+    /// Text for the reason of a value's state.
     fn because(&self, status: &Status) -> String {
         let unmet = || status.detail.unmet.join(", ");
         let waits = || format!("it waits for: {}", unmet());
@@ -157,7 +157,7 @@ impl Reason<'_> {
                 format!("the system has what can be had of it without: {}", unmet())
             }
             State::Configured => "the system has what is intended".to_owned(),
-            State::Obtained => "the system has it, nobody asked for it".to_owned(),
+            State::Obtained => "the system has it, and it is not configured".to_owned(),
             State::InProgress => "an operation on it is under way".to_owned(),
             State::Cyclic => {
                 let circle = status.detail.cycle.iter().map(|key| self.inside.engine.label(key));
@@ -178,7 +178,7 @@ impl Reason<'_> {
         }
     }
 
-    /// The shortest way from a value that waits to something that others do not explain any further.
+    /// Shortest path of dependencies from a waiting value to one without a further explanation.
     fn chain(&self, start: &Key) -> Vec<Json_> {
         let engine = self.inside.engine;
         let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
@@ -231,7 +231,7 @@ impl Reason<'_> {
         links
     }
 
-    /// The last transaction in which somebody asked for the value, or what it is a part of.
+    /// The last transaction in which a client requested the value, or one that it is a part of.
     fn asked_by(&self, bases: &[Key]) -> Json_ {
         let history = self.inside.engine.history();
         let of = |key: &Key| {
@@ -251,7 +251,7 @@ impl Reason<'_> {
         })
     }
 
-    /// The configuration that the value comes from, leaf by leaf, with who owns each.
+    /// Configuration leaves of the value, with the owners of each.
     fn leaves(&self, bases: &[Key]) -> Vec<Json_> {
         let entries: BTreeSet<InstancePath> =
             bases.iter().filter_map(|key| self.entry(key)).collect();
@@ -262,7 +262,7 @@ impl Reason<'_> {
             let depth = entry.0.len();
             let mut path = entry;
             Found::Branch(branch).walk(&mut path, &mut |path, leaf| {
-                // What stands in lists below belongs to other values.
+                // Leaves of lists below belong to other values.
                 if leaves.len() < SHOWN && path.0[depth..].iter().all(|step| step.keys.is_none()) {
                     leaves.push(self.leaf(path, leaf));
                 }
@@ -275,7 +275,7 @@ impl Reason<'_> {
         let models = self.inside.models();
         let mut above = models.map.up_path(path);
         if above.is_empty() {
-            // A key has no leaf of its own there: the entry says it.
+            // A key has no counterpart of its own: the entry has one.
             above = models.map.up_path(&InstancePath(path.0[..path.0.len() - 1].to_vec()));
         }
         let shown = |path: &InstancePath, schema: &Schema| path.to_path(schema).to_string();
@@ -296,7 +296,7 @@ impl Reason<'_> {
         })
     }
 
-    /// The entry of the native tree that a value stands for.
+    /// Entry of the native tree that a value stands for.
     fn entry(&self, key: &Key) -> Option<InstancePath> {
         let planes = self.inside.engine.planes(key);
         let value: &SharedValue = planes.into_iter().flatten().next()?;
@@ -305,7 +305,7 @@ impl Reason<'_> {
         Some(self.inside.objects().state(key, planes)?.path)
     }
 
-    /// The values that the configuration at and below a path comes to.
+    /// Values from the configuration at and below a path.
     fn objects(&self, origin: Origin, path: &InstancePath) -> Vec<Key> {
         let natives = match origin {
             Origin::Native => below(self.inside.configuration.effective(), path),
@@ -319,7 +319,7 @@ impl Reason<'_> {
         keys.into_iter().collect()
     }
 
-    /// The object that a native path leads into.
+    /// Object that contains a native path.
     fn object_at(&self, path: &InstancePath) -> Option<Key> {
         let above = (1..=path.0.len()).rev().map(|end| InstancePath(path.0[..end].to_vec()));
         above.into_iter().find_map(|path| self.inside.objects().key(&path).ok())
@@ -334,7 +334,7 @@ impl Reason<'_> {
     }
 }
 
-/// The leaves at and below a path; the path itself when there are none.
+/// Leaves at and below a path; the path itself when there are none.
 fn below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
     let mut leaves = Vec::new();
     if let Some(found) = tree.get(path) {

@@ -1,14 +1,14 @@
-//! A picture in the language of Graphviz, for those who lay out and draw it themselves.
+//! Drawing in the language of Graphviz, for use with its own tools.
 
 use std::fmt::{self, Write as _};
 
 use super::layout::Layout;
 use super::picture::{Picture, Tie};
 
-/// Points of the inch that Graphviz counts in, and our pixels are points.
+/// Points per inch in Graphviz; our pixels count as points.
 const POINTS: f64 = 72.0;
 
-/// With places when there are some.
+/// Writes the picture, with positions if there is a layout.
 pub(super) fn write(picture: &Picture, layout: Option<&Layout>) -> String {
     let mut out = String::from("digraph values {\n  rankdir=LR;\n  node [shape=box];\n");
     // Writing to a string never fails.
@@ -72,7 +72,7 @@ fn edges(out: &mut String, picture: &Picture) -> fmt::Result {
     Ok(())
 }
 
-/// A quoted string of the language.
+/// A quoted string in the language.
 struct Quoted<'t>(&'t str);
 
 impl fmt::Display for Quoted<'_> {

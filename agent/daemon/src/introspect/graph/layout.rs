@@ -1,30 +1,31 @@
-//! Where everything is drawn: a column for each rank of kinds, a box for each kind, rows within.
+//! Layout of a drawing: a column for each rank of kinds, a box for each kind, rows within it.
 //!
-//! Values of one kind depend on values of the same few kinds, so ranking the kinds instead of the values keeps columns
+//! Values of one kind depend on values of the same few kinds. Ranking kinds instead of values keeps columns short
+//! and boxes whole. Values are to the left of their dependencies, except in cycles.
 //! short and boxes whole. What depends stands left of what it depends on, as far as there are no circles.
 
 use std::collections::BTreeMap;
 
 use super::picture::Picture;
 
-/// Pixels of a character of the labels' font, rounded up.
+/// Width of a character in the font of labels, in pixels, rounded up.
 const CHARACTER: f64 = 7.0;
 const NODE_HEIGHT: f64 = 26.0;
 const NODE_WIDTH_LEAST: f64 = 60.0;
 pub(super) const LABEL_MOST: usize = 36;
-/// Between nodes, inside of boxes around them, and between boxes.
+/// Pixels between nodes, from a node to its box, and between boxes.
 const GAP: f64 = 12.0;
-/// Between columns: room for edges to turn.
+/// Pixels between columns, for the curves of edges.
 const COLUMN_GAP: f64 = 90.0;
 const TITLE_HEIGHT: f64 = 20.0;
-/// Nodes of a box below one another; more of them stand side by side.
+/// Nodes in one column of a box; more of them start further columns.
 const ROWS: usize = 24;
-/// Pixels of a column from which on boxes stand beside it: about what a screen shows.
+/// Height in pixels from which the boxes of a column are placed side by side: about that of a screen.
 const COLUMN_MOST: f64 = 900.0;
-/// How often nodes are moved towards those they are tied to.
+/// Number of passes that move nodes towards their neighbours.
 const SWEEPS: usize = 4;
 
-/// A rectangle, in pixels from the upper left corner.
+/// A rectangle in pixels, relative to the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Place {
     pub(super) x: f64,
@@ -33,18 +34,18 @@ pub(super) struct Place {
     pub(super) height: f64,
 }
 
-/// All places of a picture.
+/// Positions of all parts of a picture.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// In the order of the nodes.
+    /// Positions in the order of the nodes.
     pub(super) nodes: Vec<Place>,
-    /// The boxes with their titles.
+    /// Boxes with their titles.
     pub(super) boxes: Vec<(String, Place)>,
 }
 
-/// The nodes of one kind.
+/// Nodes of one kind.
 #[derive(Debug)]
 struct Cluster {
     kind: String,
@@ -61,7 +62,7 @@ pub(super) fn layout(picture: &Picture) -> Layout {
     place(picture, &clusters)
 }
 
-/// The label as it fits into its node.
+/// The label, shortened to fit its node.
 pub(super) fn shortened(label: &str) -> String {
     match label.char_indices().nth(LABEL_MOST) {
         None => label.to_owned(),
@@ -98,11 +99,11 @@ fn clusters(picture: &Picture) -> Vec<Cluster> {
     clusters
 }
 
-/// How many kinds follow a kind, one depending on the other.
+/// Computes the rank of each kind: the length of the longest chain of dependencies.
 struct Ranks {
     ties: Vec<Vec<usize>>,
     ranks: Vec<Option<usize>>,
-    /// The way to where the walk is: an edge back into it closes a circle and does not count.
+    /// Kinds on the current path. An edge back to one of them closes a cycle, and is ignored.
     open: Vec<usize>,
 }
 
@@ -124,7 +125,7 @@ impl Ranks {
     }
 }
 
-/// Moves nodes, and boxes in their column, towards the middle of what they are tied to.
+/// Moves nodes, and boxes within their column, towards the middle of their neighbours.
 fn settle(picture: &Picture, clusters: &mut [Cluster], order: &mut [f64]) {
     let mut sums = vec![(0.0, 0.0); picture.nodes.len()];
     for edge in &picture.edges {
@@ -192,7 +193,7 @@ fn height(cluster: &Cluster) -> f64 {
     TITLE_HEIGHT + GAP + cluster.nodes.len().min(ROWS) as f64 * (NODE_HEIGHT + GAP)
 }
 
-/// Puts the nodes of one box and gives its place.
+/// Positions the nodes of one box and returns its rectangle.
 fn put(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &mut [Place]) -> Place {
     let width = |node: usize| {
         let characters = shortened(&picture.nodes[node].label).chars().count() + 3;

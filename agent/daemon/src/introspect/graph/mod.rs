@@ -1,6 +1,6 @@
-//! `graph`: values and what ties them together, drawn by ourselves.
+//! The request `graph`: a drawing of values and their dependencies, without external tools.
 //!
-//! [`picture`] says what is drawn, [`layout`] where, [`svg`] and [`dot`] write it down.
+//! [`picture`] selects the content, [`layout`] its positions; [`svg`] and [`dot`] are the output formats.
 
 mod dot;
 mod layout;
@@ -19,15 +19,15 @@ use super::failure::Failure;
 use super::timeline::Past;
 use super::{Introspect, names};
 
-/// Values that are drawn when no `limit` is given: what a screen can show.
+/// Default number of values in a drawing: as many as a screen can show.
 const NODES: usize = 200;
-/// Values that are drawn at most: what a browser can show.
+/// Largest number of values in a drawing: as many as a browser can show.
 const NODES_MOST: usize = 2000;
-/// Steps from the value in the middle.
+/// Default number of steps from the central value.
 const DEPTH: usize = 2;
 const DEPTH_MOST: usize = 8;
 
-/// `GET graph`: `key` with `depth`, or `txn`, or neither for everything; `limit`, `format`.
+/// `GET graph`: `key` with `depth`, or `txn`, or neither for all values; `limit`, `format`.
 pub(super) async fn graph(
     Shared(introspect): Shared<Introspect>,
     arguments: Arguments,
@@ -48,7 +48,7 @@ pub(super) async fn graph(
     Ok(rendered(&picture, format))
 }
 
-/// The values around some, as far as a drawing goes.
+/// Values in the neighbourhood of some, up to the limits of a drawing.
 pub(super) fn neighbourhood(engine: &Engine, start: Vec<Key>) -> Vec<Key> {
     Drawn::around(engine, start, DEPTH_MOST, NODES_MOST).into_keys()
 }
@@ -88,7 +88,7 @@ impl Introspect {
         Ok(self.core.look(look).await?)
     }
 
-    /// What a transaction touched and what is next to it, in the states in which it left them.
+    /// Values of a transaction with their neighbours, in the states after it.
     async fn after_transaction(&self, number: u64, limit: usize) -> Result<Picture, Failure> {
         let (render, began) = (self.render.clone(), self.started_ns);
         let look = move |inside: &crate::core::Inside<'_>| {

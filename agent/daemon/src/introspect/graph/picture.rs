@@ -1,4 +1,4 @@
-//! What is drawn: values, what they depend on, what they consist of.
+//! Content of a drawing: values, their dependencies, and their parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use serde_json::{Value as Json, json};
 
 use super::super::document::Renderer;
 
-/// Targets that one step of the search follows by looking at every value; exact ones are always followed.
+/// Targets that one step of the search resolves by a scan of all values; exact ones are always resolved.
 const TARGETS_FOLLOWED: usize = 16;
 /// Values followed from one, in one direction: a link with a thousand addresses is drawn with some of them.
 const NEIGHBOURS: usize = 64;
 /// Octets of a value in the tooltip of its node.
 const TOOLTIP_OCTETS: usize = 600;
 
-/// The values of a drawing, before their ties are looked up.
+/// Values of a drawing, before their edges are known.
 #[derive(Debug)]
 pub(super) struct Drawn {
     keys: BTreeSet<Key>,
-    /// Values that found no place.
+    /// Number of values beyond the limit.
     left_out: usize,
 }
 
-/// A drawing without places.
+/// A drawing without positions.
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) nodes: Vec<Node>,
@@ -32,22 +32,22 @@ pub(super) struct Picture {
 
 #[derive(Debug)]
 pub(super) struct Node {
-    /// None for what is waited for and cannot be named by a key.
+    /// `None` for a dependency without an exact key.
     pub(super) key: Option<Key>,
     pub(super) name: String,
     pub(super) label: String,
     pub(super) kind: String,
     pub(super) state: State,
-    /// It does not exist, somebody waits for it.
+    /// True for a missing value that others wait for.
     pub(super) ghost: bool,
-    /// A part of another value.
+    /// True for a part of another value.
     pub(super) derived: bool,
-    /// The transaction in question worked on it.
+    /// True when the transaction in question affected it.
     pub(super) touched: bool,
     pub(super) tooltip: String,
 }
 
-/// A tie between two nodes, by their places in the list.
+/// An edge between two nodes, by their indices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -59,7 +59,7 @@ pub(super) struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tie {
     DependsOn,
-    /// It depends on what is not there.
+    /// A dependency that is not met.
     Unmet,
     Derives,
 }
@@ -85,7 +85,7 @@ impl Drawn {
         drawn
     }
 
-    /// Everything: what is intended first, then what the system has without us.
+    /// All values: intended ones first, then those that the system has by itself.
     pub(super) fn whole(engine: &Engine, most: usize) -> Self {
         let mut keys = engine.keys(|_| true);
         keys.sort_by_cached_key(|key| (engine.state(key) == State::Obtained, key.clone()));
@@ -94,7 +94,7 @@ impl Drawn {
         drawn
     }
 
-    /// Those that are new and find a place.
+    /// Adds keys up to the limit; returns the new ones.
     fn add(&mut self, keys: Vec<Key>, most: usize) -> Vec<Key> {
         let mut added = Vec::new();
         for key in keys {
@@ -151,7 +151,7 @@ impl Edge {
     }
 }
 
-/// What some values depend on, consist of and are needed by.
+/// Dependencies, parts and dependants of some values.
 fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
     let mut found = Vec::new();
     let mut targets = Vec::new();
@@ -171,7 +171,7 @@ fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
     let providers = engine.providers(&exact, NEIGHBOURS).into_iter();
     found.extend(providers.chain(engine.providers(some, NEIGHBOURS)).flatten());
     let known = |key: &Key| engine.state(key) != State::Nonexistent;
-    // A ghost is drawn by those who wait for it.
+    // A missing value is drawn by the edges of its dependants.
     found.into_iter().filter(known).collect()
 }
 
@@ -212,7 +212,7 @@ impl Node {
         }
     }
 
-    /// Shows it as it was; as absent when it was not there.
+    /// Shows the node in an earlier state; as absent without one.
     pub(super) fn show(&mut self, render: &Renderer, then: Option<(State, Option<SharedValue>)>) {
         let (state, value) = then.unwrap_or((State::Nonexistent, None));
         self.state = state;
@@ -227,7 +227,7 @@ impl Node {
         self.tooltip = format!("{}\n{}\n{}", self.label, self.state, &data[..end]);
     }
 
-    /// Drawn dashed: it is not in the system.
+    /// True for a node that is drawn dashed, because the system lacks it.
     pub(super) fn is_absent(&self) -> bool {
         let absent = [
             State::Nonexistent,

@@ -1,4 +1,5 @@
-//! A picture as SVG: no outside fonts, no scripts, no inline styles, so that it is shown under any policy.
+//! Drawing as SVG without external fonts, scripts and inline styles, so that any content security policy permits
+//! it.
 
 use std::fmt::{self, Write as _};
 
@@ -8,7 +9,7 @@ use super::layout::{Layout, Place, shortened};
 use super::picture::{Edge, Node, Picture, Tie};
 use crate::introspect::address::Query;
 
-/// What lies behind the names of states.
+/// Background color of a state.
 fn fill(state: State) -> &'static str {
     match state {
         State::Configured => "#cdebd3",
@@ -76,7 +77,7 @@ fn edge(out: &mut String, edge: &Edge, nodes: &[Place]) -> fmt::Result {
     let (from, to) = (nodes[edge.from], nodes[edge.to]);
     let (start, end) = ((from.x + from.width, middle(&from)), (to.x, middle(&to)));
     let ahead = start.0 < end.0;
-    // Backwards and within a column it leaves and arrives on the right.
+    // An edge backwards or within a column starts and ends on the right.
     let end = if ahead { end } else { (to.x + to.width, end.1) };
     let bend = if ahead { (end.0 - start.0) / 2.0 } else { 50.0 };
     let turn = if ahead { end.0 - bend } else { end.0 + bend };
@@ -134,7 +135,7 @@ fn node(out: &mut String, node: &Node, place: &Place) -> fmt::Result {
     Ok(())
 }
 
-/// Text as it may stand in XML.
+/// Text escaped for XML.
 struct Escaped<'t>(&'t str);
 
 impl fmt::Display for Escaped<'_> {

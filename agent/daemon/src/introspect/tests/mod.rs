@@ -1,4 +1,4 @@
-//! The calls below `/scheduler/`, asked of a core on the simulated kernel.
+//! Requests below `/scheduler/` to a core on the simulated kernel.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::store::{Journal, Loaded, Store, StoreError};
 
 use holdfast_telemetry::view::now_ns;
 
-/// A port with an address, a route through it, and a bridge that waits for nothing.
+/// A port with an address, a route through it, and a bridge without dependencies.
 pub(super) const BOX: &str = r#"{
     "openconfig-interfaces:interfaces": {"interface": [{
         "name": "eth0", "config": {"name": "eth0", "mtu": 1414},
@@ -55,7 +55,7 @@ pub(super) struct Asked {
     folder: TempDir,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -70,7 +70,7 @@ impl Asked {
 
     async fn run(kernel: SimulatedKernel, folder: TempDir) -> Self {
         let journal = loop {
-            // That of an earlier run writes its last entries.
+            // The journal of an earlier run may still be writing its last entries.
             match Journal::open(folder.path()) {
                 Err(StoreError::Locked { .. }) => tokio::task::yield_now().await,
                 opened => break opened.unwrap(),
@@ -118,7 +118,7 @@ impl Asked {
             source: Source::Local { uid: 0 },
             peer: None,
         };
-        // A failing change is what some tests want.
+        // Some tests want a change that fails.
         let _ = self.core.handle().commit(&caller, edit, CommitOptions::default()).await;
     }
 
@@ -163,7 +163,7 @@ impl Asked {
         self.store.close().await.unwrap();
     }
 
-    /// Another run on the same box.
+    /// Restarts the agent on the same box.
     async fn restart(self) -> Self {
         let Self { kernel, core, routes, store, folder } = self;
         core.shutdown().await;
@@ -188,12 +188,12 @@ async fn what_is_wrong_with_a_question_is_said() {
         ("txn-history?format=xml", 400, "`format=xml` is not one of json, text"),
         ("txn-history?sequence=1", 400, "there is no argument `sequence` here"),
         ("key-timeline", 400, "argument `key` is missing"),
-        ("key-timeline?key=link/eth9", 404, "nobody has heard of a value `link/eth9`"),
+        ("key-timeline?key=link/eth9", 404, "there is no value `link/eth9`"),
         ("graph-snapshot?time=never", 400, "`time=never` is no time"),
         ("flag-stats", 400, "argument `flag` is missing"),
         ("flag-stats?flag=color", 400, "`flag=color` is not one of"),
         ("flag-stats?flag=descriptor&prefix=nothing/", 404, "no keys start with `nothing/`"),
-        ("status?key=link/eth9", 404, "nobody has heard of a value `link/eth9`"),
+        ("status?key=link/eth9", 404, "there is no value `link/eth9`"),
         ("status?descriptor=nothing", 404, "there is no descriptor `nothing`"),
         ("status?limit=0", 400, "`limit=0` is not from 1 to"),
         ("status?after=zz", 400, "`after=zz` is no place that a page ended at"),
@@ -224,7 +224,7 @@ async fn flags_are_counted_over_revisions() {
     agent.delete("/network-instances").await;
     let stats =
         agent.read("/scheduler/flag-stats?flag=value-state&prefix=route/&prefix=address/").await;
-    // The route is gone by now, and was configured once.
+    // The route was configured once, and is gone.
     assert_eq!(stats, json!({"TotalCount": 2, "PerValueCount": {"CONFIGURED": 2}}));
     let stats = agent.read("/scheduler/flag-stats?flag=descriptor&prefix=route/254").await;
     assert_eq!(stats, json!({"TotalCount": 1, "PerValueCount": {"route": 1}}));
@@ -262,7 +262,7 @@ async fn a_resync_repairs_and_tells_what_it_did() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text);
     }
 
-    // Somebody takes the address away, and the kernel refuses to take it back at first.
+    // A foreign program removes the address, and the kernel at first refuses to add it again.
     let ip = "192.0.2.1".parse().unwrap();
     agent.kernel.fault_at(1, Fault::Fail(22));
     agent.kernel.delete_address("eth0", ip, 24);
@@ -360,7 +360,7 @@ async fn why_leads_to_the_leaf_and_to_the_root_of_the_trouble() {
     let text = agent.get("/scheduler/why?key=link/eth0&format=text").await.text;
     assert!(text.contains("link eth0: PENDING") && text.contains("needed by"), "{text}");
 
-    // Down from the configuration.
+    // From the configuration down to values.
     for (path, want) in [
         ("/interfaces/interface[name=eth0]/config/mtu", vec!["link/eth0"]),
         ("/interfaces", vec!["link/eth0", "address/eth0/192.0.2.1"]),
@@ -396,7 +396,7 @@ async fn the_graph_is_drawn() {
     assert_eq!(svg.headers[header::CONTENT_TYPE], "image/svg+xml");
     let drawn = svg.text;
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
-    // A box for each kind, dashes for what waits, red for what it waits for, a value behind a node.
+    // A box for each kind, dashes for waiting values, red for missing ones, a value as tooltip.
     for part in
         ["static-route", "stroke-dasharray=\"5 3\"", "#cf222e", "PENDING", "data-key=\"link/eth0\""]
     {
@@ -411,7 +411,7 @@ async fn the_graph_is_drawn() {
     let dot = agent.get("/scheduler/graph?format=dot").await.text;
     assert!(dot.contains("pos="), "{dot}");
 
-    // A neighbourhood, and how far it goes.
+    // A neighbourhood, and its extent.
     let near = agent.read("/scheduler/graph?key=address/eth0/192.0.2.1&depth=1&format=json").await;
     let (nodes, all) =
         (names(&near["Nodes"], "Key"), agent.read("/scheduler/graph?format=json").await);
@@ -420,7 +420,7 @@ async fn the_graph_is_drawn() {
     let some = agent.read("/scheduler/graph?limit=2&format=json").await;
     assert!(some["LeftOut"].as_u64().unwrap() > 0);
 
-    // Right after a transaction: what it touched has a golden border.
+    // After a transaction, its values have a golden border.
     let mut revisions = agent.core.handle().watch();
     agent.kernel.plug("eth0");
     while agent.read("/scheduler/status?key=link/eth0").await["value"]["state"] != "CONFIGURED" {
@@ -480,7 +480,7 @@ async fn metrics_health_and_the_page_are_served() {
     ] {
         assert!(metrics.text.contains(line), "{line}{}", metrics.text);
     }
-    // A collector refuses a page in which a metric is declared twice.
+    // Collectors refuse a page that declares a metric twice.
     let mut declared: Vec<_> = metrics.text.lines().filter(|it| it.starts_with("# TYPE")).collect();
     let count = declared.len();
     declared.sort_unstable();

@@ -1,4 +1,4 @@
-//! Transactions and timelines: what was done, and what is known of it after a restart.
+//! Transactions and timelines, also across restarts.
 
 use super::*;
 
@@ -76,7 +76,7 @@ async fn values_have_a_past() {
         assert_eq!(found.and_then(|it| it["Flags"]["value-state"].as_str()), want, "{time}");
     }
 
-    // Now: the address is there, with what it depends on, and pages come one after the other.
+    // At present the address exists with its dependencies, and there are several pages.
     let now = agent.read("/scheduler/graph-snapshot").await;
     let address =
         now.as_array().unwrap().iter().find(|it| it["Key"] == "address/eth0/192.0.2.1").unwrap();
@@ -116,7 +116,7 @@ async fn what_was_done_is_known_after_a_restart() {
     assert_eq!(numbers, (1..=count).collect::<Vec<_>>(), "numbers go on");
     assert_eq!(all[numbers.len() - 1]["Client"], json!("ada"));
 
-    // The route was there, was gone, and is back.
+    // The route existed, was removed, and exists again.
     let route = "/scheduler/key-timeline?key=route/254/198.51.100.0/24/0";
     let timeline = agent.read(route).await;
     let txns: Vec<_> =
@@ -124,7 +124,7 @@ async fn what_was_done_is_known_after_a_restart() {
     assert_eq!(txns, ["TXN-1".to_owned(), format!("TXN-{count}")], "{timeline:#}");
     assert_eq!(timeline[0]["Until"], before[1]["Stop"]);
 
-    // A time of the earlier run.
+    // A time in the earlier run.
     let then = before[0]["StopNs"].as_u64().unwrap();
     let at = agent.read(&format!("{route}&time={then}")).await;
     assert_eq!(at["Flags"]["last-update"], json!("TXN-1"), "{at:#}");
@@ -134,7 +134,7 @@ async fn what_was_done_is_known_after_a_restart() {
     let touched = agent.get("/scheduler/graph?txn=1").await;
     assert!(touched.text.contains("not recorded in this run"), "{}", touched.text);
 
-    // A value that only an earlier run knew.
+    // A value that only an earlier run had.
     agent.delete("/network-instances").await;
     let agent = agent.restart().await;
     let timeline = agent.read(route).await;

@@ -1,4 +1,4 @@
-//! The page: three files of our own that are part of the binary, under a policy that admits nothing else.
+//! The web page: three files in the binary, served with a strict content security policy.
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -6,7 +6,7 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 
-/// Scripts, styles and data from here, nothing from elsewhere, nothing inline; nobody frames it.
+/// Content security policy: everything from this origin, nothing inline, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -28,7 +28,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .layer(map_response(guarded))
 }
 
-/// Adds to an answer how it may be used.
+/// Adds the security headers to a response.
 pub(super) async fn guarded(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, value);
