@@ -254,7 +254,7 @@ function transaction(it, open) {
       "details",
       { "data-seq": it.SeqNum, open: open ? "" : null },
       make("summary", {}, line, badge(failed ? "failed" : "verified")),
-      failed ? make("p", {}, `${it.Error}${it.Undone ? " (taken back)" : ""}`) : null,
+      failed ? make("p", {}, `${it.Error}${it.Undone ? " (rolled back)" : ""}`) : null,
       operations("Planned", it.Planned),
       operations("Executed", it.Executed),
       make("p", { class: "quiet" }, `${it.TxnType}, trace ${it.Trace ?? "none"}${it.Pending.length ? `, waits: ${it.Pending.join(", ")}` : ""}`),
