@@ -71,7 +71,7 @@ pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
 /// which are joined first (RFC 3396).
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
     let mut list = Vec::new();
     while let Some(([_, length], rest)) = options.split_first_chunk::<HEADER_V4>() {
@@ -89,7 +89,7 @@ pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
 /// Parses [`OPTION_V6`] with its code and length.
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn read_v6(option: &[u8]) -> Result<Offer, OptionError> {
     match option.split_at_checked(HEADER_V6) {
         Some((_, list)) => read(list),

@@ -73,7 +73,7 @@ impl Configuration {
     /// Computes the configuration after a change of the boot configuration.
     ///
     /// # Errors
-    /// Those of [`Configuration::booted`]. During a trial, only its end is accepted.
+    /// The errors of [`Configuration::booted`]. During a trial, only its end is accepted.
     pub fn boot_changed(&self, change: &BootChange) -> Result<Self, EditErrors> {
         let tried = &self.layers().boot_before;
         match (change, tried) {

@@ -68,7 +68,7 @@ impl Progress {
     /// Checks the limit and for cancellation.
     ///
     /// # Errors
-    /// Those of [`Progress::count_entries`].
+    /// The errors of [`Progress::count_entries`].
     pub fn check(&self) -> Result<(), Stop> {
         self.count_entries(0)
     }

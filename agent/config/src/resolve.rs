@@ -180,7 +180,7 @@ impl Schema {
     /// Looks up a path to delete. The rules are those of a read, including wildcards and omitted keys.
     ///
     /// # Errors
-    /// Those of [`Schema::resolve_read`].
+    /// The errors of [`Schema::resolve_read`].
     pub fn resolve_delete(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
         self.resolve_read(path)
     }
@@ -188,7 +188,7 @@ impl Schema {
     /// Looks up the node that an update or replace names.
     ///
     /// # Errors
-    /// Those of [`Schema::resolve_read`]; and when there is a wildcard, or a list entry lacks a key.
+    /// The errors of [`Schema::resolve_read`]; and when there is a wildcard, or a list entry lacks a key.
     pub fn resolve_write(&self, path: &Path) -> Result<InstancePath, PathError> {
         let mut steps = Vec::with_capacity(path.elems.len());
         let mut node = self.root();

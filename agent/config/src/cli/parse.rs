@@ -29,7 +29,7 @@ pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError
 /// entry counts against the limit of the request.
 ///
 /// # Errors
-/// Those of [`parse`]. Parsing stops when the text is too large, or the request is cancelled.
+/// The errors of [`parse`]. Parsing stops when the text is too large, or the request is cancelled.
 pub fn parse_counted(
     schema: &Schema,
     text: &str,

@@ -88,7 +88,7 @@ pub fn parse<M: Clone + Send + Sync>(
 /// Parses one of several documents that share their limits, unless the request is cancelled meanwhile.
 ///
 /// # Errors
-/// Those of [`parse`]; and when all documents together exceed the limits of a configuration, or the request was
+/// The errors of [`parse`]; and when all documents together exceed the limits of a configuration, or the request was
 /// cancelled.
 pub fn parse_counted<M: Clone + Send + Sync>(
     schema: &Schema,

@@ -151,7 +151,7 @@ impl Database {
     /// Prepares the rows of a transaction, and writes them if it is still `wanted` afterwards.
     ///
     /// # Errors
-    /// Those of [`Self::prepare`]; and when the transaction is not wanted.
+    /// The errors of [`Self::prepare`]; and when the transaction is not wanted.
     pub fn prepare_if(
         &mut self,
         transaction: u64,
@@ -193,7 +193,7 @@ impl Database {
     /// Makes the prepared transaction final, and writes gNSI artefacts in the same durable write.
     ///
     /// # Errors
-    /// Those of [`Self::commit`]; no artefact is written then.
+    /// The errors of [`Self::commit`]; no artefact is written then.
     pub fn commit_with(
         &mut self,
         transaction: u64,

@@ -129,7 +129,7 @@ impl Known {
     }
 }
 
-/// The place of one connection, and the time in which somebody has to be identified on it.
+/// Place of one connection, and the deadline for identifying its caller.
 #[derive(Debug)]
 pub(super) struct Probation {
     permit: Arc<Permit>,

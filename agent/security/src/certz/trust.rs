@@ -48,7 +48,7 @@ impl TrustBundle {
     /// Makes a bundle from one PKCS#7 block in PEM.
     ///
     /// # Errors
-    /// Those of [`Self::new`], and a malformed block.
+    /// The errors of [`Self::new`], and a malformed block.
     pub fn from_pkcs7(what: &str, text: &str) -> Result<Self, CertzError> {
         Self::new(what, pkcs7::certificates(what, text)?)
     }

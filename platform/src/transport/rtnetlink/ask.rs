@@ -117,7 +117,7 @@ impl Asker {
     /// support.
     ///
     /// # Errors
-    /// Those of [`Asker::list`].
+    /// The errors of [`Asker::list`].
     pub(crate) fn list_forwarding(
         &mut self,
         family: Family,

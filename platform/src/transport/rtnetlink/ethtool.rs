@@ -96,7 +96,7 @@ impl Ethtool {
     /// Settings of all links that have any.
     ///
     /// # Errors
-    /// Those of a listing.
+    /// The errors of a listing.
     pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, AskError> {
         let (family, header, mut found) = (self.family, header(&[]), Vec::new());
         self.asker.repeat(

@@ -2,7 +2,6 @@
 //!
 //! Values of one kind depend on values of the same few kinds. Ranking kinds instead of values keeps columns short
 //! and boxes whole. Values are to the left of their dependencies, except in cycles.
-//! short and boxes whole. What depends stands left of what it depends on, as far as there are no circles.
 
 use std::collections::BTreeMap;
 

@@ -73,7 +73,7 @@ impl Authority {
         };
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(2026, 1, day),
-            next_update: date_time_ymd(2026, 2, day), // past by now: a list that is out of date counts
+            next_update: date_time_ymd(2026, 2, day), // in the past: an outdated list still counts
             crl_number: SerialNumber::from(u64::from(day)),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),
