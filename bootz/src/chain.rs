@@ -19,7 +19,7 @@ pub enum ChainError {
     #[error("the trusted certificate is not valid at this time")]
     Expired,
     /// The voucher asks for a revocation check, and the server sent no revocation list.
-    #[error("revocation has to be checked, and no revocation list came along")]
+    #[error("revocation has to be checked, but there is no revocation list")]
     NoRevocationList,
 }
 

@@ -131,7 +131,7 @@ fn check_profiles(profiles: &CertzProfiles) -> Result<(), PayloadError> {
             return refused(format!("`{DEFAULT_PROFILE}` belongs to the box"));
         }
         if !seen.insert(id) {
-            return refused(format!("`{id}` stands there twice"));
+            return refused(format!("`{id}` occurs twice"));
         }
     }
     Ok(())

@@ -168,11 +168,7 @@ impl Leaves {
         let leaf = |name: &str| {
             let mut found = root.children().filter(|child| child.tag_name().name() == name);
             let text = found.next().map(|child| child.text().unwrap_or_default().trim().to_owned());
-            if found.next().is_some() {
-                Err(format!("`{name}` stands there twice"))
-            } else {
-                Ok(text)
-            }
+            if found.next().is_some() { Err(format!("`{name}` occurs twice")) } else { Ok(text) }
         };
         let needed = |name: &str| leaf(name)?.ok_or_else(|| format!("`{name}` is missing"));
         let checks = match leaf("domain-cert-revocation-checks")?.as_deref() {

@@ -47,7 +47,7 @@ pub enum PathError {
     BadKey { path: String, at: String, key: String, reason: ValueError },
     #[error("path `{path}`: `{at}` lacks key `{key}`")]
     MissingKey { path: String, at: String, key: String },
-    #[error("path `{path}`: no wildcard may stand at `{at}` here")]
+    #[error("path `{path}`: no wildcard is permitted at `{at}` here")]
     Wildcard { path: String, at: String },
     #[error(transparent)]
     TooLarge(LimitExceeded),
@@ -415,7 +415,7 @@ mod tests {
             "/network-instances/network-instance[name=a]/protocols/protocol[identifier=STATIC]";
         check_write(protocol, &format!("`{protocol}`: `{protocol}` lacks key `name`"));
         for path in ["/interfaces/interface[name=*]", "/interfaces/*", "/interfaces/..."] {
-            check_write(path, &format!("`{path}`: no wildcard may stand at `{path}` here"));
+            check_write(path, &format!("`{path}`: no wildcard is permitted at `{path}` here"));
         }
         check_write("/bogus", "`/bogus`: the model has no `/bogus`");
     }

@@ -64,7 +64,7 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Incompatible => "is for another box",
-            Self::NoImage => "is none that it can read",
+            Self::NoImage => "cannot be read",
             Self::Broken => "is damaged",
             Self::TooLarge => "is too large",
         })
@@ -183,7 +183,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     let versions: Vec<String> =
         text.lines().map(|line| line.trim().to_owned()).filter(|it| !it.is_empty()).collect();
     match versions.iter().find_map(|version| check_version(version).err()) {
-        None if versions.is_empty() => Err(unreadable("it says nothing".to_owned())),
+        None if versions.is_empty() => Err(unreadable("it prints nothing".to_owned())),
         None => Ok(versions),
         Some(wrong) => Err(unreadable(wrong)),
     }
@@ -219,7 +219,7 @@ pub(crate) mod tests {
             (0, "", Ok(Runs::Now)),
             (100, "ended with exit status: 100", Ok(Runs::AfterReboot)),
             (101, "is for another box", Err("status: 101")),
-            (102, "is none that it can read", Err("status: 102")),
+            (102, "cannot be read", Err("status: 102")),
             (103, "is damaged", Err("status: 103")),
             (104, "is too large", Err("status: 104")),
             (7, "ended with exit status: 7", Err("status: 7")),
@@ -246,7 +246,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (does, want) in [
             ("echo 1; echo ' 2.0 b '; echo", Ok(vec!["1", "2.0 b"])),
-            ("true", Err("it says nothing")),
+            ("true", Err("it prints nothing")),
             ("echo 1; exit 3", Err("exit status: 3")),
             ("echo --force", Err("begins with `-`")),
             ("printf 'a\\001b\\n'", Err("is not one line")),

@@ -112,7 +112,7 @@ fn a_payload_is_for_this_box_and_complete() {
         (|data| data.responses[0].server_trust_cert.clear(), "server_trust_cert: it is missing"),
         (|data| data.responses[0].server_trust_cert = "QUJD".to_owned(), "no certificate"),
         (|data| data.responses[0].certz_profiles = profiles(&["a", "b"]), ""),
-        (|data| data.responses[0].certz_profiles = profiles(&["a", "a"]), "`a` stands there twice"),
+        (|data| data.responses[0].certz_profiles = profiles(&["a", "a"]), "`a` occurs twice"),
         (
             |data| data.responses[0].certz_profiles = profiles(&["system_default_profile"]),
             "belongs to the box",

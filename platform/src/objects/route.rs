@@ -99,7 +99,7 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
     let ip: IpAddr = text.parse().map_err(|error| format!("`{text}`: {error}"))?;
     match (prefix, ip) {
         (IpNet::V6(_), IpAddr::V4(_)) => {
-            Err(format!("the kernel takes no IPv4 gateway for the IPv6 prefix {prefix}"))
+            Err(format!("the kernel supports no IPv4 gateway for the IPv6 prefix {prefix}"))
         }
         _ if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() => {
             Err(format!("{ip} is no gateway"))

@@ -138,7 +138,9 @@ impl<'a> Reader<'a> {
             let block = match last {
                 Below::Block(block) => Some(block),
                 Below::Skipped => None,
-                Below::Nothing(what) => return Err(format!("nothing can stand below {what}")),
+                Below::Nothing(what) => {
+                    return Err(format!("no line may be indented below {what}"));
+                }
             };
             self.levels.push(Level { indent: Some(indent), block });
             return Ok(());
@@ -261,7 +263,7 @@ impl<'a> Reader<'a> {
             (_, []) if takes_nothing(&ty.base) => ty.empty().map_err(text),
             (_, []) => Err(format!("the value is missing: {ty}")),
             (_, [_, extra, ..]) => Err(format!(
-                "one value is expected, `{}` is too much; text with blanks stands in quotes",
+                "one value is expected, `{}` is too much; text with blanks needs quotes",
                 extra.text
             )),
         }
@@ -271,7 +273,7 @@ impl<'a> Reader<'a> {
         let schema = self.grammar.schema();
         if let Some(known) = schema.child(at, None, word) {
             return match schema.is_list_key(known) {
-                true => format!("`{word}` is a key and stands behind the name of its list"),
+                true => format!("`{word}` is a key, which follows the name of its list"),
                 false => format!("`{word}` is state, which cannot be written"),
             };
         }
@@ -281,7 +283,7 @@ impl<'a> Reader<'a> {
         };
         let inside = match self.statements.last() {
             Some(above) if near.is_empty() && self.is_below(above, word) => {
-                "; to stand below the line above, it must be indented deeper"
+                "; to belong to the line above, it must be indented deeper"
             }
             _ => "",
         };
@@ -301,8 +303,8 @@ impl<'a> Reader<'a> {
             .map(|word| format!("`{}`", self.grammar.form(word)))
             .collect();
         match words.is_empty() {
-            true => "nothing more can stand here".to_owned(),
-            false => format!("here can stand {}", words.join(", ")),
+            true => "nothing more is valid here".to_owned(),
+            false => format!("valid here: {}", words.join(", ")),
         }
     }
 

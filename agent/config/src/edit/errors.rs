@@ -84,7 +84,7 @@ pub enum Cause {
     /// A mandatory leaf is missing.
     #[error("it is needed, and missing")]
     Incomplete,
-    #[error("it means nothing without `{0}`")]
+    #[error("it requires `{0}`")]
     NoneOf(String),
     /// A limit on requests or configurations is exceeded.
     #[error(transparent)]

@@ -11,7 +11,7 @@ impl Node {
     /// When the value does not fit the leaf, or the node is not a leaf.
     pub fn parse_scalar(&self, scalar: &Scalar) -> Result<Value, ValueError> {
         let Some(leaf) = &self.leaf else {
-            return Err(ValueError("a container or list takes no single value".into()));
+            return Err(ValueError("a container or list has no value of its own".into()));
         };
         match (&self.kind, scalar) {
             (NodeKind::LeafList, Scalar::List(items)) => self.leaf_list(
@@ -166,7 +166,7 @@ mod tests {
             &Scalar::List(vec![]),
             "a list of values is not a string",
         );
-        check("/system/config", &text("x"), "a container or list takes no single value");
+        check("/system/config", &text("x"), "a container or list has no value of its own");
     }
 
     // proves 1.39

@@ -63,7 +63,7 @@ pub enum BootzError {
     Store(#[from] StoreError),
     #[error("cannot begin to ask DHCP servers")]
     Dhcp(#[source] io::Error),
-    #[error("`{}` cannot be understood", path.display())]
+    #[error("cannot parse `{}`", path.display())]
     Record { path: PathBuf, source: serde_json::Error },
 }
 

@@ -19,7 +19,7 @@ pub enum HostKeyError {
     Make(#[from] Unspecified),
     #[error("the new key is not of the form that is expected")]
     Form,
-    #[error("the new key is not taken")]
+    #[error("the new key was not accepted")]
     Key(#[from] KeyError),
 }
 

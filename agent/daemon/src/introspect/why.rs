@@ -154,7 +154,7 @@ impl Reason<'_> {
         let waits = || format!("it waits for: {}", unmet());
         match status.state {
             State::Configured if !status.detail.unmet.is_empty() => {
-                format!("the system has what can be had of it without: {}", unmet())
+                format!("the system has as much of it as is possible without: {}", unmet())
             }
             State::Configured => "the system has what is intended".to_owned(),
             State::Obtained => "the system has it, and it is not configured".to_owned(),

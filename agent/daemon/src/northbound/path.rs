@@ -94,7 +94,7 @@ impl Prefix {
     pub(super) fn check_shared(&self, joined: &[Joined]) -> Result<(), Refusal> {
         let several = joined.windows(2).any(|pair| pair[0].origin_name() != pair[1].origin_name());
         if several && !self.path.elems.is_empty() {
-            let reason = "a prefix with elements cannot stand before paths of several origins";
+            let reason = "a prefix with elements cannot apply to paths of several origins";
             return Err(Refusal::malformed(excerpt(&self.path), reason));
         }
         Ok(())

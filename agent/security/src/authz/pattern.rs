@@ -14,7 +14,7 @@ pub(super) enum Pattern {
 
 /// A pattern that can never match as its author intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a `*` stands alone, at the beginning or at the end, and once")]
+#[error("a `*` may occur once: alone, at the beginning or at the end")]
 pub struct PatternError;
 
 impl Pattern {

@@ -79,7 +79,7 @@ impl Certificate {
             rest.string()?;
         }
         if !rest.0.is_empty() {
-            return Some(Err(malformed("something stands behind its end")));
+            return Some(Err(malformed("octets follow its end")));
         }
         let octets = octets.to_vec();
         let key = PublicKey::parse(&key, None);

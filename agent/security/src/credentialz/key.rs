@@ -38,7 +38,7 @@ pub enum KeyError {
     Kind { declared: KeyKind, found: String },
     #[error("it is an RSA key of {0} bits; {MIN_RSA_BITS} are the fewest")]
     Weak(usize),
-    #[error("DSA keys are not taken")]
+    #[error("DSA keys are not accepted")]
     Dsa,
     #[error("it is a certificate, not a key")]
     IsCertificate,

@@ -141,7 +141,7 @@ pub enum Refusal {
     Password { account: SmolStr, source: CryptError },
     #[error("artefact {number} has neither a private key nor a certificate")]
     EmptyArtefact { number: usize },
-    #[error("certificate {number} is for another key than the private key beside it")]
+    #[error("certificate {number} does not match the private key that came with it")]
     OtherKey { number: usize },
     #[error("certificate {number} is for none of the host keys of this box")]
     NoSuchHostKey { number: usize },

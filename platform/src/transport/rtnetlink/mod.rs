@@ -178,7 +178,7 @@ fn keep_secondaries() {
         Err(error) => Err(error),
     };
     if let Err(error) = kept {
-        warn!(%error, "addresses that go with the first one of their prefix come back a moment later only");
+        warn!(%error, "the kernel will remove all addresses of a prefix with the first one; they return after a moment");
     }
 }
 
@@ -224,7 +224,7 @@ impl Task {
         let asker = Asker::new().map_err(RtnetlinkError::Open)?;
         let mut buffer = vec![0; DATAGRAM_SIZE];
         let ethtool = Ethtool::open(&mut buffer)
-            .inspect_err(|error| warn!(%error, "speeds of links cannot be told"))
+            .inspect_err(|error| warn!(%error, "speeds of links are not available"))
             .ok();
         let window = Window::new(requests.receive_buffer().min(listener.receive_buffer()));
         let mut task = Self {

@@ -233,7 +233,7 @@ impl Task {
             }
         }
         if let Err(error) = self.window.exchange(&self.requests, &mut self.buffer) {
-            warn!(key = %created.key, %error, "cannot take back what was created by half");
+            warn!(key = %created.key, %error, "cannot remove a partly created object");
         }
     }
 

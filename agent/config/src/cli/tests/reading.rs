@@ -89,7 +89,7 @@ fn words_stand_in_quotes_where_they_must() {
         ("\"a\"b", "a blank is missing after a closing quote"),
         (
             "to the core",
-            "`description`: one value is expected, `the` is too much; text with blanks stands in quotes",
+            "`description`: one value is expected, `the` is too much; text with blanks needs quotes",
         ),
         ("", "`description`: the value is missing: a string of 0..255 characters"),
     ] {
@@ -130,14 +130,13 @@ fn every_type_and_shape_has_a_text() {
 
 #[test]
 fn every_bad_line_is_named_with_what_is_right_there() {
-    let root =
-        "here can stand `system`, `reconciliation`, `interface NAME`, `network-instance NAME`";
+    let root = "valid here: `system`, `reconciliation`, `interface NAME`, `network-instance NAME`";
     refused(
         native(),
         "system hostname a b\ninterfce eth0\n  mtu 1\n  nonsense\ninterface eth0\n  mtu 67\n  ipv4 address\n  \
          ipv4 address 10.0.0.300\n  ipv4 state\n  name eth0\nbogus\nno\nno system hostname box\n",
         &[
-            "line 1: `system hostname a b`: `hostname`: one value is expected, `b` is too much; text with blanks stands in quotes",
+            "line 1: `system hostname a b`: `hostname`: one value is expected, `b` is too much; text with blanks needs quotes",
             &format!(
                 "line 2: `interfce eth0`: unknown word `interfce`: {root}; is `interface` meant?"
             ),
@@ -151,19 +150,19 @@ fn every_bad_line_is_named_with_what_is_right_there() {
                     .parse_text("10.0.0.300")
                     .unwrap_err()
             ),
-            "line 9: `ipv4 state`: unknown word `state`: here can stand `enabled VALUE`, `mtu VALUE`, `forwarding VALUE`, `address IP`, `neighbor IP`",
-            "line 10: `name eth0`: `name` is a key and stands behind the name of its list",
+            "line 9: `ipv4 state`: unknown word `state`: valid here: `enabled VALUE`, `mtu VALUE`, `forwarding VALUE`, `address IP`, `neighbor IP`",
+            "line 10: `name eth0`: `name` is a key, which follows the name of its list",
             &format!("line 11: `bogus`: unknown word `bogus`: {root}"),
             &format!("line 12: `no`: `no` needs to know what: {root}"),
             "line 13: `no system hostname box`: `no hostname` takes no value: `box` is too much",
         ],
     );
-    let below = "here can stand `type VALUE`, `enabled VALUE`";
+    let below = "valid here: `type VALUE`, `enabled VALUE`";
     let errors = parse(native(), "interface eth0 state\ninterface eth0 mut 9").unwrap_err();
     assert_eq!(errors[0].reason, "`state` is state, which cannot be written");
     assert!(errors[1].reason.contains(below) && errors[1].reason.ends_with("is `mtu` meant?"));
     let errors = parse(native(), "interface eth0\nmtu 1400").unwrap_err();
-    let hint = "to stand below the line above, it must be indented deeper";
+    let hint = "to belong to the line above, it must be indented deeper";
     assert!(errors[0].reason.ends_with(hint), "{}", errors[0]);
     let errors = parse(native(), &"x\n".repeat(1000)).unwrap_err();
     assert_eq!(errors.len(), 100, "an answer has room for so many");
@@ -175,11 +174,11 @@ fn indentation_must_fit() {
         native(),
         "system\n  hostname box\n    domain-name x\n interface eth0\n   mtu x\n  interface eth1\nsystem bogus x\nno system\n  hostname y",
         &[
-            "line 3: `domain-name x`: nothing can stand below the value of `hostname`",
+            "line 3: `domain-name x`: no line may be indented below the value of `hostname`",
             "line 4: `interface eth0`: its indentation is that of no block above",
-            "line 7: `system bogus x`: unknown word `bogus`: here can stand `hostname VALUE`, `domain-name VALUE`, \
+            "line 7: `system bogus x`: unknown word `bogus`: valid here: `hostname VALUE`, `domain-name VALUE`, \
              `search-domain VALUE...`, `login-banner VALUE`, `motd-banner VALUE`, `user USERNAME`, `grpc-server NAME`",
-            "line 9: `hostname y`: nothing can stand below a line with `no`",
+            "line 9: `hostname y`: no line may be indented below a line with `no`",
         ],
     );
     refused(

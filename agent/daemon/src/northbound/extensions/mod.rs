@@ -177,7 +177,7 @@ fn confirmation(commit: &gnmi_ext::Commit) -> Result<Confirmation, Refusal> {
             let missing = || Refusal::invalid("a new rollback_duration must be greater than zero");
             ConfirmAction::Extend { rollback_after: given.ok_or_else(missing)? }
         }
-        None => return Err(Refusal::invalid("the extension `commit` says nothing to do")),
+        None => return Err(Refusal::invalid("the extension `commit` has no action")),
     };
     if commit.id.is_empty() {
         return Err(Refusal::invalid("the extension `commit` must have an id"));

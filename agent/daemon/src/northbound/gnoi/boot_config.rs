@@ -236,10 +236,10 @@ impl End {
             Self::Finalized | Self::RolledBack(_) | Self::Cut => {
                 Refusal::aborted("the trial ended without finalize: all is as it was")
             }
-            Self::Late => {
-                Refusal::late(format!("nothing was said within {TRIAL:?}: it is taken back"))
-            }
-            Self::Wrong => Refusal::invalid("`set` may come once: it is taken back"),
+            Self::Late => Refusal::late(format!(
+                "the client was silent for {TRIAL:?}: the trial is rolled back"
+            )),
+            Self::Wrong => Refusal::invalid("`set` may be sent once: the trial is rolled back"),
             Self::Denied(refusal) => refusal.clone(),
             Self::Stopping => Refusal::stopping(),
         }

@@ -80,7 +80,10 @@ async fn contents(
     loop {
         match next(requests).await? {
             Some(Part::Contents(_)) if is_remote => {
-                return Err(Refusal::invalid("`contents` beside `remote_download`").into());
+                return Err(Refusal::invalid(
+                    "`contents` and `remote_download` exclude each other",
+                )
+                .into());
             }
             Some(Part::Contents(octets)) if octets.len() > MAX_CHUNK => {
                 let length = octets.len();

@@ -279,9 +279,9 @@ impl Gone {
             Self::Closed | Self::Broken => {
                 Refusal::aborted("the stream ended without finalize: all is as it was")
             }
-            Self::Silent(idle) => {
-                Refusal::late(format!("nothing was said for {idle:?}: all is as it was"))
-            }
+            Self::Silent(idle) => Refusal::late(format!(
+                "the client was silent for {idle:?}: the rotation is rolled back"
+            )),
             Self::Stopping => Refusal::stopping(),
         }
     }

@@ -83,10 +83,7 @@ fn certificate_chain(chain: wire::CertificateChain) -> Result<Content, CertzErro
     let source = match &leaf.certificate_type {
         Some(Shown::CertSource(source)) => {
             if !parents.is_empty() {
-                return Err(CertzError::invalid(
-                    WHAT,
-                    "cert_source stands alone, without a parent",
-                ));
+                return Err(CertzError::invalid(WHAT, "cert_source cannot have a parent"));
             }
             cert_source(WHAT, *source)?
         }
@@ -106,7 +103,7 @@ fn cert_source(what: &str, source: i32) -> Result<ChainSource, CertzError> {
         Ok(CertSource::Idevid) => Ok(ChainSource::Idevid),
         Ok(CertSource::Oidevid) => Ok(ChainSource::Oidevid),
         Ok(CertSource::Selfsigned) => Ok(ChainSource::SelfSigned),
-        _ => Err(CertzError::invalid(what, format!("cert_source {source} is none"))),
+        _ => Err(CertzError::invalid(what, format!("cert_source {source} is unknown"))),
     }
 }
 
@@ -120,7 +117,7 @@ fn key_source(what: &str, leaf: &wire::Certificate) -> Result<KeySource, CertzEr
             Ok(WireKeySource::Generated) => Ok(KeySource::Generated),
             Ok(WireKeySource::IdevidTpm) => Ok(KeySource::IdevidTpm),
             Ok(WireKeySource::Selfsigned) => Ok(KeySource::SelfSigned),
-            Err(_) => Err(CertzError::invalid(what, format!("key_source {source} is none"))),
+            Err(_) => Err(CertzError::invalid(what, format!("key_source {source} is unknown"))),
         },
         None if !leaf.private_key.is_empty() => given(&leaf.private_key),
         None => Ok(KeySource::Unspecified),
@@ -137,7 +134,7 @@ fn given(
         Some(Shown::RawCertificate(octets)) => octets,
         None => &message.certificate,
         Some(Shown::CertSource(_)) => {
-            return Err(CertzError::invalid(what, "cert_source stands for a leaf alone"));
+            return Err(CertzError::invalid(what, "cert_source is possible for a leaf only"));
         }
     };
     certificates(what, encoding(what, message)?, octets)
