@@ -1,4 +1,4 @@
-//! What may be linked, after `deny.toml`: licenses, banned crates, registries.
+//! Rules for linked crates from `deny.toml`: licenses, banned crates, registries.
 //!
 //! `cargo deny check bans licenses sources` reads the same file and says more, but takes minutes to compile; this
 //! takes a moment and runs always.
@@ -53,7 +53,7 @@ fn license_expressions_are_understood() {
     }
 }
 
-/// What `deny.toml` says, as far as it is read here.
+/// The parts of `deny.toml` that are checked here.
 struct Policy {
     licenses: Vec<String>,
     banned: Vec<String>,

@@ -62,7 +62,7 @@ const ENGINES: u32 = 21;
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) took: Duration,
-    /// What the original takes.
+    /// Time that the original takes.
     pub(crate) original: Duration,
     pub(crate) target: Duration,
 }

@@ -47,7 +47,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// What ends within minutes on two processors, for every change.
+    /// Sizes for every change: ends within minutes on two processors.
     const USUAL: Self = Self {
         routes: 100_000,
         sets: 300,

@@ -1,4 +1,4 @@
-//! What the same work takes without an agent.
+//! The same work without an agent, for comparison.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub(crate) fn destination(number: u32) -> Ipv4Addr {
 /// How often what a ratio is taken of is measured: one run alone is as much as a fifth off.
 const OFTEN: usize = 5;
 
-/// What it takes to add so many routes by raw netlink: the median of several times.
+/// Time to add `count` routes by raw netlink: the median of several runs.
 pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {
     let mut times = (0..OFTEN).map(|_| routes_once(net, count)).collect::<Result<Vec<_>>>()?;
     times.sort();
@@ -81,7 +81,7 @@ pub(crate) fn cables(count: u32) -> Result<Duration> {
     Ok(took)
 }
 
-/// What one `ip -batch` takes that has these lines for each number.
+/// Time for one `ip -batch` with these lines for each number.
 fn batch(count: u32, lines: impl Fn(u32) -> String) -> Result<Duration> {
     let mut file = tempfile::NamedTempFile::new()?;
     for number in 0..count {
@@ -143,7 +143,7 @@ fn acknowledged(socket: &Socket) -> Result<()> {
     }
 }
 
-/// The same small write and sync that a commit cannot do without; the median.
+/// Time for a small synced write, the least that a commit needs; the median.
 pub(crate) fn synced_write() -> Result<Duration> {
     let mut file = tempfile::tempfile_in(std::env::temp_dir())?;
     let mut times: Vec<Duration> = Vec::new();

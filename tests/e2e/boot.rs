@@ -1,4 +1,4 @@
-//! What the box boots with: in force at once, kept through power cuts, taken back when only tried.
+//! Boot configurations: in force at once, kept through power cuts, rolled back when only tried.
 
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::SubscriptionMode;

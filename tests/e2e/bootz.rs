@@ -229,7 +229,7 @@ async fn a_server_that_means_no_good_costs_little_and_ends() {
     }
 }
 
-/// What becomes of an image: which server has it, by which URL and with which digest.
+/// Installation of an image, by its server, its URL and its digest.
 // proves 4.49, 4.50, 4.51
 #[tokio::test]
 async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {

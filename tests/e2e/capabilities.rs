@@ -1,4 +1,4 @@
-//! What the box says of itself: Capabilities, reflection, health.
+//! Self-description of the box: Capabilities, reflection, health.
 
 use std::collections::BTreeSet;
 

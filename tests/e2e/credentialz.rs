@@ -78,7 +78,7 @@ pub(crate) fn of_account(request: Account) -> wire::RotateAccountCredentialsRequ
     wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
 }
 
-/// What both rotations are asked, one answer for each request.
+/// Requests of both rotations, with one answer for each.
 pub(crate) trait Asked {
     type Request;
     type Answer;

@@ -1,4 +1,4 @@
-//! What others do to the kernel: ours is repaired, theirs is left alone.
+//! Foreign changes of the kernel: our objects are repaired, others are left alone.
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;

@@ -1,4 +1,4 @@
-//! What the box was delivered with: taken once, and what a reset leaves.
+//! Factory configuration: applied once, and restored by a reset.
 
 use std::fs;
 

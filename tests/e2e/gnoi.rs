@@ -56,7 +56,7 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
     assert!(config.to_string().contains("1414"), "{config}");
 }
 
-/// What a server of images serves, and its SHA-256.
+/// Image on the image server, and its SHA-256.
 const IMAGE: &[u8] = b"an image";
 const IMAGE_SHA256: [u8; 32] = [
     0xa5, 0xdf, 0x3f, 0xde, 0x7b, 0x20, 0x0c, 0x3f, 0xa2, 0x79, 0x11, 0x44, 0xc7, 0xe0, 0x5c, 0x5c,

@@ -1,4 +1,4 @@
-//! What the box leased, beside what is configured.
+//! Leases, alongside configured addresses.
 
 use holdfast_proto::gnmi::Update;
 use holdfast_tests::agent::AgentProcess;

@@ -1,4 +1,4 @@
-//! Who may read and write which path: a policy that is rotated in, and a client that it keeps out.
+//! Permissions on paths: a policy that is rotated in, and a client that it keeps out.
 
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;

@@ -1,4 +1,4 @@
-//! What a newcomer sees first: `make try`.
+//! A newcomer's first steps: `make try`.
 
 use std::process::Stdio;
 use std::time::Duration;

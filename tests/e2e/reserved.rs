@@ -1,4 +1,4 @@
-//! What belongs to boot and gNSI: clients name it in vain, and switches give it back to them.
+//! Items reserved for boot and gNSI: clients cannot change them, and switches give them back.
 
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};

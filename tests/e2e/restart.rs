@@ -1,4 +1,4 @@
-//! What was answered with OK outlives the process, and a restart changes only what differs.
+//! Durability: a Set that was answered with OK outlives the process, and a restart changes only differences.
 
 use std::net::Ipv4Addr;
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::documents::port_with_route;
 
-/// What a command prints, or says when it fails.
+/// Output of a command, or its error message.
 fn shown(agent: &AgentProcess, words: &str) -> Result<String, String> {
     let output = agent.command("show").args(words.split_whitespace()).output().unwrap();
     match output.status.success() {

@@ -372,7 +372,7 @@ async fn a_negation_beside_openconfig_is_refused() {
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "edge");
 }
 
-/// What may not come together, and each way in which an entry can be wrong.
+/// Invalid combinations, and each way in which an entry can be invalid.
 // proves 2.1, 2.3, 2.10, 2.11, 2.12, 2.13, 2.23, 2.47, 2.52, 2.53
 #[tokio::test]
 async fn bad_unions_have_their_codes_and_change_nothing() {
@@ -464,7 +464,7 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
     assert_eq!(details(&refusal), ["union_replace[0]", "union_replace[2]"]);
 }
 
-/// What the kernel refuses is taken back, whole.
+/// A change that the kernel refuses is rolled back as a whole.
 // proves 2.22, 2.44
 #[tokio::test]
 async fn what_the_kernel_refuses_is_taken_back() {

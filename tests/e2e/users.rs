@@ -1,4 +1,4 @@
-//! Who may do what, over which connection.
+//! Permissions of users, by kind of connection.
 
 use std::process::Output;
 

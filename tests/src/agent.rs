@@ -56,7 +56,7 @@ impl AgentProcess {
         Self::start_with(net, &[]).await
     }
 
-    /// The same with more options.
+    /// Starts an agent with additional options.
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
@@ -223,7 +223,7 @@ impl AgentProcess {
         self.run().await;
     }
 
-    /// It has these options when it is started again.
+    /// Sets the options for the next start.
     pub fn set_options(&mut self, options: &[String]) {
         self.options = options.to_vec();
     }
@@ -245,10 +245,10 @@ impl AgentProcess {
         (status.expect("it ended"), asked.elapsed())
     }
 
-    /// What its local socket answers to GET.
+    /// Answer of the local socket to a GET.
     ///
     /// # Panics
-    /// When it does not.
+    /// When the request fails.
     pub fn look(&self, path: &str) -> String {
         let socket = self.state_dir().join("holdfast.sock");
         let mut stream = UnixStream::connect(socket).expect("the agent listens on its socket");

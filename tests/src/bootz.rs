@@ -29,10 +29,10 @@ pub const SERVER_V6: &str = "[2001:db8::1]:15006";
 /// The image that [`Bootstrap::faulty`] serves, and its SHA-256 as sha256sum(1) prints it.
 pub const IMAGE: &str = "https://192.0.2.1:8443/image";
 pub const IMAGE_SHA256: &str = "a5df3fde7b200c3fa2791144c7e05c5c2bced4c6ad863d3a4cf76c972c1712f9";
-/// What servers of DHCP give to the box, and by which gateway it leaves.
+/// Address and gateway from the DHCP servers.
 pub const LEASED: &str = "192.0.2.9/24";
 pub const GATEWAY: &str = "192.0.2.1";
-/// The same for IPv6; routers announce the prefix.
+/// IPv6 address from the DHCP servers; routers announce the prefix.
 pub const LEASED_V6: &str = "2001:db8::9/128";
 
 /// A cable between a box and a server, and the files of both.
@@ -45,12 +45,12 @@ pub struct Bootstrap {
     address: &'static str,
 }
 
-/// What the server gives to the box.
+/// Bootstrap data from the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given<'a> {
-    /// Whether the server is reached by IPv6.
+    /// Uses IPv6 to reach the server.
     pub v6: bool,
-    /// Whether the server has a stream for the box.
+    /// Gives the server a stream for the box.
     pub streaming: bool,
     /// `oc_config`.
     pub openconfig: &'a str,
@@ -76,7 +76,7 @@ impl Bootstrap {
         bootstrap
     }
 
-    /// The same with a port that nobody has configured.
+    /// Prepares a bootstrap of a factory-new box, whose port has no configuration.
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.

@@ -117,7 +117,7 @@ impl Browser {
         eventually_async(&format!("`{selector}` shows `{text}`"), seen).await;
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     ///
     /// # Errors
     /// When it throws.

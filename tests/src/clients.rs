@@ -30,7 +30,7 @@ impl Gnmic {
         Self::of(agent, ADMIN, PASSWORD)
     }
 
-    /// The same for another user than the administrator.
+    /// A client for another user than the administrator.
     pub fn of(agent: &AgentProcess, user: &str, password: &str) -> Self {
         let ca = agent.ca_file().display().to_string();
         let address = agent.address().to_string();
@@ -49,7 +49,7 @@ impl Gnmic {
         Self { options: options.map(ToOwned::to_owned).into() }
     }
 
-    /// The same without a user: who it is says the certificate, in files.
+    /// A client without a user name, identified by a certificate from files.
     pub fn with_certificate(
         agent: &AgentProcess,
         ca: &Path,

@@ -81,10 +81,10 @@ impl GnmiClient {
         self.read_as(path, gnmi::get_request::DataType::All).await
     }
 
-    /// What is at a path, of one type of data, as `JSON_IETF`.
+    /// Reads one type of data at a path, as `JSON_IETF`.
     ///
     /// # Errors
-    /// What the server answers.
+    /// With the status of the server.
     pub async fn read_as(
         &self,
         path: &str,

@@ -1,4 +1,4 @@
-//! What the kernel tells of changes, for tests of what must not happen.
+//! Kernel notifications, for tests that nothing changes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

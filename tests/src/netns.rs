@@ -20,7 +20,7 @@ pub struct Netns {
     keeper: Option<mpsc::SyncSender<()>>,
 }
 
-/// What `ip link` tells of one link.
+/// A link as `ip link` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub index: u32,
@@ -146,8 +146,8 @@ impl Netns {
         })
     }
 
-    /// Whether the operational state of every cable is that of its ends: the kernel derives it, and tells of it, some
-    /// time after it answered to what changed them.
+    /// True when the operational state of every cable follows the state of its ends. The kernel computes it, and
+    /// announces it, some time after it has answered the request that changed them.
     pub fn has_settled(&self) -> bool {
         let follows = |link: &Value| {
             let has =

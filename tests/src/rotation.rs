@@ -25,7 +25,7 @@ impl Cut {
     pub const ALL: [Self; 5] =
         [Self::Opened, Self::Uploading, Self::Tried, Self::Finalizing, Self::Finalized];
 
-    /// Whether the state of before, or the new one, may be found after a power cut at this moment.
+    /// True when the old state, or with `new` the new one, may be found after a power cut at this moment.
     pub fn may_leave(self, new: bool) -> bool {
         match self {
             Self::Opened | Self::Uploading | Self::Tried => !new,

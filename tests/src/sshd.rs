@@ -22,7 +22,7 @@ const UID: u32 = 1000;
 pub const SHADOW_GROUP: u32 = 42;
 /// The hash of the account's own password, which is [`OWN_PASSWORD`].
 const OWN_HASH: &str = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
-/// What [`ACCOUNT`] logs in with before anybody changes it.
+/// Original password of [`ACCOUNT`].
 pub const OWN_PASSWORD: &str = "correct horse";
 
 /// The folders of a box, and its server while it runs.
@@ -89,15 +89,15 @@ impl SshBox {
         fs::write(self.place(path), text).expect("a file in our own folder");
     }
 
-    /// What a file of the box holds.
+    /// Content of a file of the box.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the file does not exist.
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.place(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// What to put in front of a command that is to run on the box.
+    /// Prefix for a command that is to run on the box.
     pub fn command(&self) -> Vec<String> {
         let mounts = ["etc", "run"]
             .map(|name| format!("mount --bind '{}' /{name}", self.place(name).display()));
@@ -126,7 +126,7 @@ impl SshBox {
         eventually("the SSH server listens", || pid.exists()).await;
     }
 
-    /// Whether a client gets in.
+    /// True when a client can log in.
     pub fn lets_in(&self, proof: Proof<'_>) -> bool {
         self.log_in(proof, &["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"])
             .status

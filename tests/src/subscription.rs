@@ -155,7 +155,7 @@ impl Subscription {
         }
     }
 
-    /// What is told within a while in which nothing should change.
+    /// Updates within a period in which nothing should change.
     pub async fn told_within(&mut self, while_waiting: std::time::Duration) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(Some(Ok(message))) = timeout(while_waiting, self.responses.next()).await {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// What stands between the comment mark and the ids.
+/// Text between the comment mark and the ids.
 const TAG: &str = "proves ";
 
 /// Scenarios of other engines that ours has no place for: tables whose rows are `| id | why | instead |`.
