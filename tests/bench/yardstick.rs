@@ -1,4 +1,4 @@
-//! The same work without an agent, for comparison.
+//! Times for equal work without an agent, for comparison.
 
 use std::fs::File;
 use std::io::{self, Write};
