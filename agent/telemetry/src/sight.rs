@@ -4,7 +4,6 @@ use holdfast_config::Step;
 use holdfast_security::pathz::nodes::{NodeView, step};
 use holdfast_security::pathz::{Action, Position};
 
-
 /// Visibility of a subtree for one reader. A completely hidden subtree has none.
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
