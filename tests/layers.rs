@@ -14,20 +14,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "holdfast",
         &[
+            "holdfast-base",
             "holdfast-bootz",
             "holdfast-config",
             "holdfast-platform",
             "holdfast-proto",
             "holdfast-scheduler",
             "holdfast-security",
+            "holdfast-store",
+            "holdfast-telemetry",
         ],
     ),
+    ("holdfast-base", &["holdfast-config"]),
     ("holdfast-bootz", &["holdfast-proto"]),
     ("holdfast-config", &[]),
     ("holdfast-platform", &["holdfast-config", "holdfast-scheduler", "holdfast-security"]),
     ("holdfast-proto", &[]),
     ("holdfast-scheduler", &[]),
     ("holdfast-security", &["holdfast-config"]),
+    ("holdfast-store", &["holdfast-base", "holdfast-config", "holdfast-security"]),
+    ("holdfast-telemetry", &["holdfast-config", "holdfast-security"]),
 ];
 
 /// Outside crates that only some of ours may depend on.
@@ -37,10 +43,20 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("netlink-sys", &["holdfast-platform"]),
     ("prost", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
     ("prost-types", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
-    ("redb", &["holdfast"]),
+    ("redb", &["holdfast-store"]),
     ("rtnetlink", &["holdfast-platform"]),
-    ("tokio", &["holdfast", "holdfast-bootz", "holdfast-platform"]),
-    ("tonic", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
+    (
+        "tokio",
+        &[
+            "holdfast",
+            "holdfast-base",
+            "holdfast-bootz",
+            "holdfast-platform",
+            "holdfast-store",
+            "holdfast-telemetry",
+        ],
+    ),
+    ("tonic", &["holdfast", "holdfast-base", "holdfast-bootz", "holdfast-proto"]),
     ("yang5", &["holdfast-config"]),
 ];
 

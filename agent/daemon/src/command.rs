@@ -9,16 +9,17 @@ use std::{
     process::ExitCode,
 };
 
+use holdfast_base::Role;
+use holdfast_store::{Database, FILE_NAME, StoreError, User};
+
 use crate::{
     auth::{Password, PasswordError, UserError, check_name},
-    caller::Role,
     local::{Client, ClientError},
     prompt::{self, PromptError},
     settings::{
         BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ShowSettings, StateDir,
         SwitchSettings, UserAction, UserSettings,
     },
-    store::{Database, FILE_NAME, StoreError, User},
 };
 
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.

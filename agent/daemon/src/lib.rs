@@ -1,7 +1,7 @@
 //! The agent of one network box: it holds the configuration it was given and makes the box match it.
 //!
 //! Start at `main.rs` for the command line and at [`settings`] for what can be set from outside. A request comes in
-//! through TLS, is tied to a [`caller::Caller`], and reaches the core task, which owns layers and engine.
+//! through TLS, is tied to a [`holdfast_base::Caller`], and reaches the core task, which owns layers and engine.
 //!
 //! Absent on purpose: a cleartext listener, a default password, and any decision about configuration outside the core.
 //! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
@@ -10,9 +10,7 @@
 pub mod access;
 pub mod accounting;
 pub mod auth;
-mod blocking;
 pub mod bootz;
-pub mod caller;
 pub mod command;
 pub mod core;
 pub mod device;
@@ -37,6 +35,5 @@ pub mod server;
 pub mod settings;
 pub mod slots;
 pub mod software;
-pub mod store;
 pub mod tls;
 mod watchdog;

@@ -1,8 +1,7 @@
 //! Log lines: fields first, then a short message, as text or as JSON on standard error.
 
-use std::{backtrace::Backtrace, error::Error, fmt, io, panic};
+use std::{backtrace::Backtrace, io, panic};
 
-use holdfast_config::limits::error_text;
 use tracing::error;
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, util::SubscriberInitExt};
 
@@ -43,67 +42,4 @@ fn log_panics() {
             "panic: {message}"
         );
     }));
-}
-
-/// Prints an error and all its causes, once: `what failed: why: why that`.
-#[derive(Debug, Clone, Copy)]
-pub struct Chain<'e>(pub &'e (dyn Error + 'e));
-
-/// At most as long as an error text, because causes repeat client input.
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&error_text(&Whole(self.0)))
-    }
-}
-
-struct Whole<'e>(&'e (dyn Error + 'e));
-
-impl fmt::Display for Whole<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = error_text(self.0);
-        f.write_str(&said)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            let text = error_text(error);
-            if !said.ends_with(&text) {
-                write!(f, ": {text}")?;
-            }
-            said = text;
-            cause = error.source();
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use holdfast_config::limits::{CUT_MARK, ERROR_TEXT};
-
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Failure {
-        text: &'static str,
-        source: Option<Box<Failure>>,
-    }
-
-    #[test]
-    fn a_chain_names_each_cause_once() {
-        let failure =
-            |text, source: Option<Failure>| Failure { text, source: source.map(Box::new) };
-        let deep = failure(
-            "cannot open a.pem",
-            Some(failure("io error", Some(failure("io error", None)))),
-        );
-        assert_eq!(Chain(&deep).to_string(), "cannot open a.pem: io error");
-        assert_eq!(Chain(&failure("alone", None)).to_string(), "alone");
-        let long = "x".repeat(3000).leak();
-        let text =
-            Chain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
-        assert!(text.starts_with("why: xxx") && text.ends_with("x: y"), "{text}");
-        let twice = failure(long, Some(failure("then", Some(failure(long, None)))));
-        let text = Chain(&twice).to_string();
-        assert!(text.len() <= ERROR_TEXT.figure && text.ends_with(CUT_MARK), "{text}");
-    }
 }

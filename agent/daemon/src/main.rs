@@ -4,13 +4,12 @@ use std::{error::Error, io::Write, process::ExitCode};
 
 use clap::Parser;
 use holdfast::{
-    command,
-    logging::Chain,
-    privileges, process,
+    command, privileges, process,
     reboot::Extent,
     run::{self, End},
     settings::{Command, CommandLine},
 };
+use holdfast_base::Chain;
 use holdfast_platform::hostname::HostnameWriter;
 
 /// Beside the C library's allocator it takes a quarter off the time of 100 000 routes in one Set and off the memory they

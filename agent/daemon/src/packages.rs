@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use holdfast_store::{PACKAGES_FOLDER, StoreError, create_private_folder};
 use nix::{errno::Errno, sys::statvfs::fstatvfs};
 use tempfile::{Builder, NamedTempFile};
 use tokio::{
@@ -21,7 +22,6 @@ use crate::{
     image::{self, Digest, ImageError, MAX_IMAGE, Source},
     slots::{SlotError, Slots},
     software::ActivateError,
-    store::{PACKAGES_FOLDER, StoreError, create_private_folder},
 };
 
 /// How files begin that are not whole yet; no package is named so.

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
+use holdfast_base::Chain;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info};
 
-use crate::logging::Chain;
-use crate::store::{Change, LAST_REBOOT, Row, Store};
+use holdfast_store::{Change, LAST_REBOOT, Row, Store};
 
 /// The longest delay that is kept track of: a longer one is a mistake in the unit (nanoseconds).
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);

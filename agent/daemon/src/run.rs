@@ -14,18 +14,20 @@ use std::{
 };
 
 use axum::Router;
+use holdfast_base::{Chain, now_ns};
 use holdfast_config::{Models, ModelsError, Service};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
+use holdfast_store::accounts::Accounts;
+use holdfast_store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError};
 use tokio::{runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
-    accounting::Accounts,
     auth::{Authenticator, CertificateTrust, Password, PasswordError, SpeaksFor, UserError, Users},
     bootz::{self, BootzError},
     core::{Core, CoreHandle, Parts, StartError},
@@ -33,8 +35,7 @@ use crate::{
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, Local, LocalError},
-    logging::{self, Chain},
-    northbound,
+    logging, northbound,
     packages::{PackageError, Packages},
     privileges,
     process::{self, Signals, Told},
@@ -43,11 +44,9 @@ use crate::{
     settings::{RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
-    store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError},
     tls::{Listener, TlsError},
     watchdog,
 };
-use holdfast_telemetry::view::now_ns;
 
 /// How long the first changes to the box may hold up the word that the agent is ready: half of what service managers
 /// wait for it when nothing else is said (systemd: 90 s).
@@ -430,10 +429,8 @@ mod tests {
     use holdfast_platform::transport::SimulatedKernel;
 
     use super::*;
-    use crate::{
-        core::tests::{Agent, BOX},
-        store::tests::Fault,
-    };
+    use crate::core::tests::{Agent, BOX};
+    use holdfast_store::faults::Fault;
 
     async fn agent(folder: &Path) -> Agent {
         Agent::start(&SimulatedKernel::new(&["eth0"]), folder).await

@@ -8,12 +8,12 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use holdfast_base::Role;
 use holdfast_config::layer::Service;
+use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
 
-use crate::accounting::{DEFAULT_HISTORY, MIN_HISTORY};
 use crate::auth::SpeaksFor;
-use crate::caller::Role;
 use crate::privileges;
 use crate::reboot::Extent;
 

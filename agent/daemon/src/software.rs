@@ -10,15 +10,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use holdfast_base::Chain;
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 use zeroize::Zeroizing;
 
 use crate::{
-    logging::Chain,
     reboot::{Extent, Reboots},
     slots::{Runs, SlotError, Slots},
-    store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError},
 };
 
 /// Version of a box without any information: that of the agent.

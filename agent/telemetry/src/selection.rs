@@ -149,7 +149,6 @@ impl Leaves {
 }
 
 impl Selection {
-    #[cfg(test)]
     pub fn new(
         schema: &Schema,
         patterns: impl Into<Arc<[Pattern]>>,

@@ -1,18 +1,10 @@
 //! A revision combined with polled leaves.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Child, Leaf, Tree};
 use holdfast_config::{InstancePath, Value};
 
 use super::revision::Stamp;
-
-/// Nanoseconds since 1970, as gNMI counts time.
-pub fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// The tree with `polled` leaves added, as they were at `time_ns`.
 ///

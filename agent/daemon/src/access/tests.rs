@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_base::Role;
 use holdfast_config::Models;
 use holdfast_security::authz::{Installed, Upload};
 use holdfast_security::credentialz::CryptHash;
+use holdfast_store::Store;
 use http::HeaderMap;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -26,10 +28,8 @@ use super::body::RequestBody;
 use super::right::Call;
 use super::{Clock, Right};
 use crate::auth::{Authenticator, CertificateTrust, Credentials, Password, SpeaksFor, Users};
-use crate::caller::Role;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::tests::certz::rig::Authority;
-use crate::store::Store;
 use crate::tls::{Peer, PeerCertificate};
 
 const SUBSCRIBE: &str = "/gnmi.gNMI/Subscribe";

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use holdfast_base::Caller;
 use holdfast_security::acctz::{
     Account, Authn, AuthnOutcome, Authz, AuthzOutcome, Deed, Payload, Rpc, Session, Stage, Text,
     User,
@@ -9,9 +10,10 @@ use holdfast_security::acctz::{
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use super::{Accounts, Refused, authn, given_up, refused, user};
+use holdfast_store::accounts::{Accounts, Refused};
+
+use super::{authn, given_up, refused, user};
 use crate::auth::{Refusal, source_of};
-use crate::caller::Caller;
 use crate::northbound::{MAX_PAYLOAD, Method, Methods};
 use crate::tls::Peer;
 

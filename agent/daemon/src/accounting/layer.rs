@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use holdfast_store::accounts::Accounts;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::Accounts;
 use super::call::Call;
 use crate::northbound::Methods;
 use crate::tls::Peer;

@@ -4,8 +4,8 @@ use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Value};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
+use holdfast_store::accounts::{Accounts, SOURCES, Served, SourceKind};
 
-use super::{Accounts, SOURCES, Served, SourceKind};
 use crate::core::{Polled, ServiceState};
 use crate::gnsi::{ModelError, native_path};
 

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use holdfast_base::{Caller, Source};
 use rustls_pki_types::UnixTime;
 use tonic::Status;
 
 use super::layer::require_role;
 use super::users::UserEntry;
 use super::{Authenticator, Credentials, Refusal};
-use crate::caller::{Caller, Source};
 use crate::tls::{Peer, Standing};
 
 /// The login of a call, with enough to ask again. The authentication layer puts it into the extensions of each request.

@@ -7,13 +7,14 @@ use std::{
     task::{Context, Poll},
 };
 
+use holdfast_base::Caller;
 use http::{HeaderMap, Request, Response};
 use smol_str::SmolStr;
 use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::{Admission, Authenticator, Credentials, Password, Refusal, check_name};
-use crate::{accounting::Login, caller::Caller, messages, tls::Peer};
+use crate::{accounting::Login, messages, tls::Peer};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
 const USERNAME: &str = "username";

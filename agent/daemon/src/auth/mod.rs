@@ -26,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_base::{Caller, Role, Source};
 use holdfast_security::certz::Rejection;
 use smol_str::SmolStr;
 use tracing::{info, warn};
@@ -43,11 +44,7 @@ use self::{
     password::Tag,
     users::UserEntry,
 };
-use crate::{
-    caller::{Caller, Role, Source},
-    gnsi::Gnsi,
-    tls::Peer,
-};
+use crate::{gnsi::Gnsi, tls::Peer};
 
 /// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
 const MAX_HASHES: usize = 2;

@@ -11,7 +11,7 @@ use holdfast_security::credentialz::CryptHash;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::store::StoreError;
+use holdfast_store::StoreError;
 
 /// Longest password, in octets. Hashing time grows with it, and clients choose it.
 const MAX_PASSWORD_BYTES: usize = 1024;

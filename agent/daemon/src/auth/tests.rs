@@ -10,16 +10,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::join_all;
+use holdfast_base::{Caller, Role};
 use holdfast_config::Models;
+use holdfast_store::Store;
 use rustls_pki_types::CertificateDer;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use super::{Authenticator, CertificateTrust, Credentials, Password, Refusal, SpeaksFor, Users};
-use crate::caller::{Caller, Role};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::settings::TlsSettings;
-use crate::store::Store;
 use crate::tls::{LastStanding, Peer, PeerCertificate};
 
 /// Attempts that are compared before one has to wait: five for nothing, and the one that costs the first wait.

@@ -5,18 +5,15 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
+use holdfast_base::Role;
 use holdfast_security::credentialz::CryptHash;
+use holdfast_store::{Store, StoreError, User};
 use smol_str::SmolStr;
 use tracing::info;
 use zeroize::Zeroizing;
 
 use super::password::{self, Password, PasswordError, Tag, Tagger};
-use crate::{
-    access::AccessEpoch,
-    caller::Role,
-    gnsi::Switch,
-    store::{Store, StoreError, User},
-};
+use crate::{access::AccessEpoch, gnsi::Switch};
 
 /// Longest user name, in octets: room for a SPIFFE id, which a certificate's role may be tied to.
 const MAX_NAME_BYTES: usize = 2048;

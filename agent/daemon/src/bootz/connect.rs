@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
+use holdfast_base::Chain as Causes;
 use holdfast_bootz::{client::Connect, identity::Chain, uri::Host, wire::Connection};
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -17,7 +18,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem:
 use tokio_rustls::TlsConnector;
 use tonic::transport::Endpoint;
 
-use crate::logging::Chain as Causes;
 use crate::network::{Network, NetworkError, Stream, Way};
 
 /// ALPN name of HTTP/2, the only protocol of bootstrap servers.

@@ -3,6 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::rand;
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Role, Source};
 use holdfast_bootz::{
     client::{Action, Client, Command, Connect, Event, Install, Outcome, Surroundings, Task, Work},
     payload::Payload,
@@ -23,10 +25,8 @@ use tracing::{error, info, warn};
 
 use super::{Ask, Equipment, NAME, Shown, connect, image, keep};
 use crate::{
-    caller::{Caller, Role, Source},
     gnsi::Gnsi,
     local::reset_to_factory,
-    logging::Chain,
     northbound::{self, Datastore},
     reboot::Reboots,
 };

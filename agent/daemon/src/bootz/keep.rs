@@ -6,10 +6,10 @@ use std::{
 };
 
 use holdfast_bootz::client::{Parameters, Record, Telemetry};
+use holdfast_store::{BOOTZ_FOLDER, StoreError, create_private_folder, write_private_file};
 use serde::de::DeserializeOwned;
 
 use super::BootzError;
-use crate::store::{BOOTZ_FOLDER, StoreError, create_private_folder, write_private_file};
 
 /// File of the bootstrap in progress, which exists only while there is one.
 const PARAMETERS: &str = "parameters.json";

@@ -22,6 +22,7 @@ use holdfast_bootz::{
     retry::Backoff,
 };
 use holdfast_platform::netns::Netns;
+use holdfast_store::StoreError;
 use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -35,7 +36,6 @@ use crate::{
     northbound::Datastore,
     settings::{BootzRpc, BootzSettings},
     software::Software,
-    store::StoreError,
 };
 
 /// Author name of the configuration that a bootstrap sets.

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use holdfast_base::now_ns;
 use holdfast_config::Layers;
+use holdfast_store::StoreError;
 use smol_str::SmolStr;
 
 use super::intent::Intent;
@@ -13,8 +15,6 @@ use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::task::{CoreTask, Work};
 use super::transaction::{Stage, Ticket, Transaction};
 use super::{Answer, CommitError, CommitRequest, Committed};
-use crate::store::StoreError;
-use holdfast_telemetry::view::now_ns;
 
 /// How soon a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);

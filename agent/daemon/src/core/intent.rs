@@ -6,7 +6,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, Cancel, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
 
-use crate::store::{ArtefactChange, Change};
+use holdfast_store::{ArtefactChange, Change};
 
 /// Values that differ; `None`: it is not to be any more.
 pub type Values = Vec<(Key, Option<SharedValue>)>;

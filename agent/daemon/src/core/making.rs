@@ -9,11 +9,11 @@ use std::thread;
 
 use holdfast_config::Configuration;
 use holdfast_scheduler::{Key, SharedValue};
+use holdfast_telemetry::Revision;
 use imbl::OrdMap;
 
 use super::publish::{Shown, Update, follow, look_at};
 use super::startup::Objects;
-use holdfast_telemetry::Revision;
 
 /// Objects that are shown at a time: what is in between stays in the processor's caches.
 const PORTION: usize = 256;

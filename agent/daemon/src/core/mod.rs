@@ -32,23 +32,23 @@ mod waiting;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Models, Service, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
 use holdfast_scheduler::{Record, Status};
+use holdfast_store::StoreError;
+use holdfast_telemetry::{Boundaries, BoundarySender, Revision};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::abandon::CancelOnDrop;
-use crate::caller::Caller;
 use crate::local::Statuses;
 use crate::northbound::Datastore;
-use crate::store::StoreError;
-use holdfast_telemetry::{Boundaries, BoundarySender, Revision};
 
 pub use access::AccessChanges;
 pub use binding::CertificateId;

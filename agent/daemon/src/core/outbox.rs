@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use holdfast_base::Chain;
 use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
+use holdfast_store::StoreError;
 
 use super::startup::Objects;
 use super::task::{CoreTask, Work};
-use crate::logging::Chain;
-use crate::store::StoreError;
 
 /// What the transports are yet to be told.
 #[derive(Debug, Default)]

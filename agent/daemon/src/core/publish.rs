@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Layers, Map, NodeId, Step, Value, parallel};
 use holdfast_platform::Collector;
@@ -13,6 +14,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue, sort_keys};
+use holdfast_telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
@@ -20,8 +22,6 @@ use super::ServiceState;
 use super::making::{Made, Told};
 use super::startup::Objects;
 use super::transaction::{Changed, Held, Withheld};
-use holdfast_telemetry::view::now_ns;
-use holdfast_telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
 
 /// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
 pub(super) const SHOWN_AS_APPLIED: [KindId; 5] = [

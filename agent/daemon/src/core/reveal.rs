@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::{Configuration, parallel};
+use holdfast_telemetry::Boundary;
 use tokio::task::spawn_blocking;
 
 use super::Committed;
 use super::making::Made;
 use super::task::{CoreTask, Work};
 use super::transaction::{Commit, Stage, Transaction};
-use holdfast_telemetry::Boundary;
-use holdfast_telemetry::view::now_ns;
 
 impl CoreTask {
     /// A commit was answered, and is not shown yet.

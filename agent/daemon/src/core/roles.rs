@@ -1,11 +1,11 @@
 //! The roles of users, as the configuration in force has them.
 
+use holdfast_base::Role;
 use holdfast_config::schema::NodeId;
 use holdfast_config::{Configuration, InstancePath, Keys, Models, Step, Value};
 use tokio::sync::watch;
 
 use crate::auth::ConfiguredRoles;
-use crate::caller::Role;
 
 /// Looks users up in the newest configuration: a change of role counts for the next request.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use holdfast_base::Chain;
 use holdfast_config::changes::changed_objects;
 use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
@@ -16,6 +17,8 @@ use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, PlanError, Registry as Kinds, SharedValue, TxnId};
+use holdfast_store::{Loaded, Store, StoreError};
+use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -31,9 +34,6 @@ use super::transaction::{Candidate, Changed};
 use super::{
     BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
 };
-use crate::logging::Chain;
-use crate::store::{self, Loaded, Store, StoreError};
-use holdfast_telemetry::BoundarySender;
 
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;
@@ -103,7 +103,7 @@ impl Core {
         let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
             // Nothing is carried out that the next start would not know of.
-            store.write(rows.into_iter().map(store::Change::from).collect()).await?;
+            store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
         let mut intent = objects.values(&configuration);
         let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
@@ -204,7 +204,7 @@ impl Objects {
     }
 
     /// The layers as they were stored.
-    fn read(&self, rows: Vec<store::Row>) -> Result<Layers, StartError> {
+    fn read(&self, rows: Vec<holdfast_store::Row>) -> Result<Layers, StartError> {
         let (layers, unknown) = Layers::from_rows(&self.models, rows)?;
         if unknown > 0 {
             tracing::warn!(
@@ -223,7 +223,7 @@ impl Objects {
         let kept = loaded.layers.iter().filter(|(key, _)| !loaded.taken_back.contains_key(key));
         let taken = loaded.taken_back.iter();
         let taken = taken.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-        let mut rows: Vec<store::Row> = kept.cloned().chain(taken).collect();
+        let mut rows: Vec<holdfast_store::Row> = kept.cloned().chain(taken).collect();
         rows.sort();
         self.read(rows).map(Some)
     }
@@ -292,7 +292,8 @@ impl Objects {
         );
         let changes = changes.ok_or(CommitError::Abandoned)?;
         let changes = changes.map_err(|error| self.refused(&error, intent.origin()))?;
-        let rows = rows.into_iter().map(store::Change::from).chain(intent.rows()).collect();
+        let rows =
+            rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
         Ok(Candidate { configuration, changes, rows, differences })
     }
@@ -379,10 +380,10 @@ impl Objects {
     /// Rows that keep, or forget, what adopted objects were before us.
     pub(super) fn restore_rows(
         restores: &BTreeMap<Key, Option<SharedValue>>,
-    ) -> Vec<store::Change> {
+    ) -> Vec<holdfast_store::Change> {
         let row = |(key, value): (&Key, &Option<SharedValue>)| {
             let octets = value.as_ref().and_then(|value| stored::to_bytes(&**value));
-            store::Change::restore(key.as_bytes().to_vec(), octets)
+            holdfast_store::Change::restore(key.as_bytes().to_vec(), octets)
         };
         restores.iter().map(row).collect()
     }

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use holdfast_base::Chain;
+use holdfast_base::beside_others;
+use holdfast_base::now_ns;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, parallel};
@@ -15,6 +18,8 @@ use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Delta, Engine, Key, Now, Outcome, Plan, PlanError, Scope, SharedValue, Step,
 };
+use holdfast_store::{Store, StoreError};
+use holdfast_telemetry::{BoundarySender, Revision};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
@@ -31,11 +36,6 @@ use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
-use crate::blocking::beside_others;
-use crate::logging::Chain;
-use crate::store::{Store, StoreError};
-use holdfast_telemetry::view::now_ns;
-use holdfast_telemetry::{BoundarySender, Revision};
 
 /// One thing that wakes the loop.
 #[derive(Debug)]

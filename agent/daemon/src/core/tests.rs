@@ -4,6 +4,7 @@ use std::path::Path as Folder;
 use std::pin::pin;
 use std::time::Duration;
 
+use holdfast_base::{Role, Source};
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, json, parallel};
@@ -11,12 +12,12 @@ use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, State};
+use holdfast_store::{ArtefactTable, Store, faults as disk};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::auth::Users;
-use crate::caller::{Role, Source};
 use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::begin_software;
@@ -24,7 +25,6 @@ use crate::packages::Packages;
 use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;
 use crate::software::{Running, Software, this_boot};
-use crate::store::{ArtefactTable, Store, tests as disk};
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use holdfast_base::Chain;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Cancel, Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, Outcome, SharedValue, TxnId, sort_keys};
 use holdfast_security::acctz::secrets;
+use holdfast_store::{ArtefactChange, StoreError, Unconfirmed};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
@@ -15,8 +17,6 @@ use super::making::Told;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
-use crate::logging::Chain;
-use crate::store::{ArtefactChange, StoreError, Unconfirmed};
 
 /// The answer channel of a request, and what logs call it.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Ticket {
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
     pub(super) changes: Vec<Changed>,
-    pub(super) rows: Vec<crate::store::Change>,
+    pub(super) rows: Vec<holdfast_store::Change>,
     /// For a dry run: in what clients would see another configuration.
     pub(super) differences: Option<Listed<ConfigChange>>,
 }

@@ -1,4 +1,4 @@
-//! What servers gave: pure values, and the file that outlives the process.
+//! Leases of DHCP servers: pure values, and the file that keeps them over a restart of the process.
 
 use std::{
     fmt, fs, io,
@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use crate::store::{StoreError, write_private_file};
+use holdfast_store::{StoreError, write_private_file};
 
-/// The file, in the folder of the bootstrap: it goes with a factory reset.
+/// File in the folder of the bootstrap, which a factory reset deletes.
 const FILE: &str = "lease.json";
-/// A DHCPv6 server says nothing of the prefix on the link: routers do.
+/// Prefix length of an IPv6 address, in bits: DHCPv6 says nothing about the prefix on the link, routers do.
 const HOST_PREFIX: u8 = 128;
 
 /// One lease of either family.
@@ -28,25 +28,25 @@ pub(super) struct Lease {
     pub address: IpNet,
     /// Prefixes with their gateways; without one, the prefix is on the link.
     pub routes: Vec<(IpNet, Option<IpAddr>)>,
-    /// How long it lasts, in seconds.
+    /// Lifetime, in seconds.
     pub seconds: u32,
-    /// When it was given, in seconds since 1970.
+    /// Time of the grant, in seconds since 1970.
     pub granted: u64,
-    /// The bootstrap servers that came with it. They are asked for anew in each attempt.
+    /// Bootstrap servers that came with the lease. Not kept in the file: each attempt asks for them again.
     #[serde(skip)]
     pub servers: Vec<Server>,
-    /// Why some are missing.
+    /// Reasons for which servers of the option are missing from `servers`.
     #[serde(skip)]
     pub ignored: Vec<String>,
 }
 
-/// The shortest prefix that a lease may put on the link, in bits: behind a shorter one of a server that means no good,
-/// what belongs to others would be looked for there.
+/// The shortest prefix that a lease may put on the link, in bits: with a shorter one, a malicious server would
+/// make the box look on the link for addresses of foreign networks.
 const SHORTEST_PREFIX: u8 = 8;
-/// Routes that are taken from one lease: one message has room for three hundred.
+/// Most routes taken from one lease: one message has room for three hundred.
 const MOST_ROUTES: usize = 64;
 
-/// The address, if a port can have it.
+/// Checks that a port can have this address.
 fn usable(address: IpNet) -> Result<IpNet, String> {
     let ip = address.addr();
     let is_host = match ip {
@@ -108,7 +108,7 @@ impl Lease {
         }
     }
 
-    /// How much of it is left; nothing when it is over. A clock that was set back does not make it longer.
+    /// The lifetime that is left; none when it is over. A clock that was set back does not make it longer.
     fn left(&self, now: u64) -> Option<Duration> {
         let age = now.saturating_sub(self.granted);
         let left = u64::from(self.seconds).checked_sub(age)?;
@@ -116,7 +116,8 @@ impl Lease {
     }
 }
 
-/// Classless static routes stand in the place of the routers (RFC 3442).
+/// Reads the routes of a lease: the classless static routes if there are any, else one by the first router (RFC
+/// 3442).
 fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
     if let Some(routes) = &given.classless_routes {
         return routes
@@ -133,7 +134,7 @@ fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
     router.map(|router| (Ipv4Net::default().into(), Some((*router).into()))).into_iter().collect()
 }
 
-/// All that one port has.
+/// The leases of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     port: SmolStr,
@@ -146,7 +147,7 @@ impl Held {
         Self { port, v4: None, v6: None }
     }
 
-    /// In the place of what was given before in its family.
+    /// Replaces the lease of the same family.
     pub(super) fn put(&mut self, lease: Lease) {
         let ends = Instant::now() + Duration::from_secs(lease.seconds.into());
         match lease.address {
@@ -163,19 +164,19 @@ impl Held {
         self.each().next().is_none()
     }
 
-    /// They are asked for anew.
+    /// Drops the servers of both leases, before the clients ask for them again.
     pub(super) fn forget_servers(&mut self) {
         for (lease, _) in self.v4.iter_mut().chain(&mut self.v6) {
             lease.servers.clear();
         }
     }
 
-    /// When the next lease ends.
+    /// End of the lease that ends first.
     pub(super) fn ends(&self) -> Option<Instant> {
         self.each().map(|(_, ends)| *ends).min()
     }
 
-    /// Drops what has ended.
+    /// Drops the leases that have ended.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         for lease in [&mut self.v4, &mut self.v6] {
@@ -183,7 +184,7 @@ impl Held {
         }
     }
 
-    /// The bootstrap servers, each once.
+    /// The bootstrap servers of both leases, each once.
     pub(super) fn servers(&self) -> Vec<Server> {
         let mut servers: Vec<Server> = Vec::new();
         for server in self.each().flat_map(|(lease, _)| &lease.servers) {
@@ -194,7 +195,7 @@ impl Held {
         servers
     }
 
-    /// What the lease layer is to hold.
+    /// Content of the lease layer for these leases.
     pub(super) fn port(&self) -> LeasedPort {
         let routes = self.each().flat_map(|(lease, _)| &lease.routes);
         LeasedPort {
@@ -215,7 +216,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     port: SmolStr,
@@ -226,8 +227,8 @@ pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// What was leased for this port before the process ended, and lasts. A file that cannot be read is as good as none: the
-/// servers are asked again.
+/// Reads the leases that this port had before the process ended and that are still valid. A file that cannot be
+/// read counts as empty: the servers are asked again.
 pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> Held {
     let mut held = Held::nothing(port.clone());
     let kept = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());

@@ -1,10 +1,11 @@
-//! What DHCP servers give to the bootstrap port, in the lease layer of the configuration.
+//! DHCP clients of the bootstrap port, whose leases are the lease layer of the configuration.
 //!
-//! Start at [`start`]: one thread, in the namespace of the port, asks for ever in both families once it was asked to; what
-//! it is given goes into the lease layer, from there through the union like everything else, and out of it when the
-//! lease ends. [`lease`] says what a lease comes to, [`port`] has the sockets.
+//! Start at [`start`]: one thread, in the namespace of the port, asks in both families without end once a
+//! bootstrap has asked for servers. Each lease goes into the lease layer, from there through the union like every
+//! other layer, and leaves it when it ends. [`lease`] has the leases as values and as a file, [`port`] has the
+//! sockets.
 //!
-//! Absent on purpose: name servers and the like, for which the models have no place; a second port.
+//! Absent on purpose: options such as name servers, for which the models have no node; a second port.
 
 mod lease;
 mod port;
@@ -19,6 +20,8 @@ use std::{
     time::Duration,
 };
 
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Role, Source};
 use holdfast_bootz::uri::Server;
 use holdfast_config::{LayerKey, LeasedPort};
 use holdfast_platform::netns::Netns;
@@ -33,19 +36,14 @@ use tracing::{error, warn};
 
 pub use self::lease::Held;
 use self::lease::Lease;
-use crate::{
-    caller::{Caller, Role, Source},
-    core::Intent,
-    logging::Chain,
-    northbound::Datastore,
-};
+use crate::{core::Intent, northbound::Datastore};
 
-/// Who asks comes one after the other: there is one bootstrap.
+/// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
 const ASK_QUEUE_DEPTH: usize = 1;
-/// Leases that wait for the loop to come round: one of each family.
+/// Leases that wait for the loop: one of each family.
 const LEASE_QUEUE_DEPTH: usize = 2;
-/// How long the other family may take when a lease of one names no bootstrap server: an IPv6 port is usable some seconds
-/// after an IPv4 one, because it first looks whether its address is free.
+/// Time for the other family when a lease of one names no bootstrap server: an IPv6 port is usable some seconds
+/// after an IPv4 one, because the kernel first checks that its address is not in use.
 const OTHER_FAMILY: Duration = Duration::from_secs(10);
 
 /// The servers that the leases name, or why there is no lease.
@@ -59,11 +57,12 @@ pub struct Dhcp {
 }
 
 impl Dhcp {
-    /// Asks the DHCP servers anew; the port keeps what it has until they give something else. Waits as long as nobody
-    /// answers.
+    /// Asks the DHCP servers again; the port keeps its leases until new ones replace them. Waits without a limit
+    /// while no server answers.
     ///
     /// # Errors
-    /// When what they gave cannot be brought into force.
+    ///
+    /// When the leases cannot be brought into force.
     pub async fn servers(&self) -> Answer {
         let (answer, answered) = oneshot::channel();
         let stopped = || "the DHCP client has stopped".to_owned();
@@ -71,16 +70,18 @@ impl Dhcp {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// What the port has, whenever that changes.
+    /// The leases of the port, with a notice of each change.
     pub fn held(&self) -> watch::Receiver<Held> {
         self.held_rx.clone()
     }
 }
 
-/// Starts the clients of this port. They ask when they are asked to, and go on when the port had a lease before.
+/// Starts the clients of this port. They begin at the first call of [`Dhcp::servers`], or at once when a lease of
+/// the port is still valid from before a restart.
 ///
 /// # Errors
-/// When there is no thread for them.
+///
+/// When the operating system gives no thread or runtime.
 pub fn start(
     port: &str,
     netns: Arc<Netns>,
@@ -105,14 +106,14 @@ pub fn start(
     Ok(dhcp)
 }
 
-/// Takes back what was leased before: nobody renews it any more.
+/// Empties the lease layer: no client renews those leases any longer.
 pub async fn withdraw(core: &impl Datastore) {
     if let Err(error) = bring(core, Vec::new()).await {
         error!(error, "cannot take back what was leased");
     }
 }
 
-/// The loop that owns leases.
+/// The loop that owns the leases.
 struct Leasing<D, B> {
     held: Held,
     file: PathBuf,
@@ -127,12 +128,12 @@ struct Leasing<D, B> {
     asked: Option<Asked>,
 }
 
-/// Who waits for servers.
+/// The call of [`Dhcp::servers`] that is waiting.
 struct Asked {
     answer: oneshot::Sender<Answer>,
-    /// Families of which there has been a lease since: IPv4, IPv6.
+    /// Families that have got a lease since the call: IPv4, IPv6.
     told: [bool; 2],
-    /// When it waits no longer for the other one.
+    /// End of the wait for the other family.
     until: Option<Instant>,
 }
 
@@ -149,7 +150,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
 
     async fn run(mut self) {
         match self.held.is_nothing() {
-            true => withdraw(&self.core).await, // its time may have ended while nobody looked
+            true => withdraw(&self.core).await, // a lease may have ended while the agent was down
             false => {
                 if let Err(error) = self.told().await {
                     error!(error, "cannot bring what was leased into force");
@@ -171,7 +172,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
         }
     }
 
-    /// The port comes up first: a box that has just left the factory may have shut it.
+    /// Starts the clients again, after the port is up: a box fresh from the factory may have it shut down.
     async fn ask(&mut self, answer: oneshot::Sender<Answer>) {
         self.asked = Some(Asked { answer, told: [false; 2], until: None });
         self.held.forget_servers();
@@ -179,13 +180,13 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
         if let Err(why) = bring(&self.core, vec![self.held.port()]).await {
             return self.answer(Err(why));
         }
-        while self.lease_rx.try_recv().is_ok() {} // of the clients that were there before
+        while self.lease_rx.try_recv().is_ok() {} // drops leases of the clients that were aborted
         self.clients = (self.begin)(self.lease_tx.clone());
     }
 
     async fn take(&mut self, lease: Lease) {
         for ignored in &lease.ignored {
-            warn!(ignored, "DHCP names something that is no bootstrap server");
+            warn!(ignored, "DHCP names a bootstrap server that is not usable");
         }
         let family = usize::from(lease.address.addr().is_ipv6());
         self.held.put(lease);
@@ -209,7 +210,8 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
         }
     }
 
-    /// Everybody learns what the port has now. The file comes first: what is in the layer has an end.
+    /// Publishes the leases: to the file, to the watchers, to the lease layer. The file is first, so that a
+    /// restart still knows when the leases in the layer end.
     async fn told(&mut self) -> Result<(), String> {
         if let Err(error) = lease::write(&self.file, &self.held) {
             error!(error = %Chain(&error), "cannot keep what was leased");
@@ -225,7 +227,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
     }
 }
 
-/// Brings the lease layer into force, if that changes anything.
+/// Brings the lease layer into force, unless it is in force already.
 async fn bring(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), String> {
     let now = core.configuration();
     let next = now.leased(&ports).map_err(|error| Chain(&error).to_string())?;
@@ -237,7 +239,7 @@ async fn bring(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), Stri
     brought.map(drop).map_err(|error| Chain(&error).to_string())
 }
 
-/// Waits for this moment; for ever without one.
+/// Waits for this moment; without one, never resolves.
 async fn reached(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
@@ -245,7 +247,7 @@ async fn reached(moment: Option<Instant>) {
     }
 }
 
-/// In whose name leases change the box.
+/// The identity under which leases change the box.
 fn caller() -> Caller {
     Caller {
         name: SmolStr::new_static("dhcp"),

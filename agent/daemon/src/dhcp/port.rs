@@ -1,4 +1,4 @@
-//! The clients of one port. Everything here runs on a thread that is in the namespace of the port.
+//! DHCP clients of one port. They run on a thread that is in the namespace of the port.
 
 use std::{
     net::Ipv6Addr,
@@ -20,14 +20,16 @@ use tracing::{info, warn};
 
 use super::lease::Lease;
 
-/// Before a client that has failed begins again: what it lacks, as a free UDP port, is not there at once.
+/// Wait before a client that has failed begins again: the cause, such as a UDP port in use, does not go away at
+/// once.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long the client rests after a lease: one that lasts no time is asked for anew at once, and is written to disk.
+/// Wait after a lease: without it, a server that grants a lifetime of zero would make the client ask, and write to
+/// disk, in a tight loop.
 const REST: Duration = Duration::from_secs(1);
-/// Octets of an Ethernet address; leases of other links are not asked for.
+/// Octets of an Ethernet address; the clients support no other kind of link.
 const ETHERNET: usize = 6;
 
-/// A port as the kernel has it.
+/// A port as the kernel shows it.
 struct Nic {
     index: u32,
     mac: [u8; ETHERNET],
@@ -35,7 +37,7 @@ struct Nic {
 }
 
 impl Nic {
-    /// Nothing while there is no Ethernet port of this name.
+    /// Finds the Ethernet port of this name; none when there is no such port.
     fn find(name: &str) -> Option<Self> {
         let index = if_nametoindex(name).ok()?;
         let (mut mac, mut link_local) = (None, None);
@@ -52,7 +54,8 @@ impl Nic {
     }
 }
 
-/// Finds something about the port: now, or when something has changed in the box.
+/// Waits until `find` finds something: tries at once, then after each change of the box. Gives up when no more
+/// changes can come.
 async fn found<T, R>(changes: &mut watch::Receiver<R>, find: impl Fn() -> Option<T>) -> Option<T> {
     loop {
         changes.mark_unchanged();
@@ -63,7 +66,8 @@ async fn found<T, R>(changes: &mut watch::Receiver<R>, find: impl Fn() -> Option
     }
 }
 
-/// Asks for an IPv4 address for ever. Servers know the box by its link-layer address, and give the same again.
+/// Asks for an IPv4 address without end. The link-layer address is the client identifier, so that a server gives
+/// the same address again.
 pub(super) async fn ask_v4<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,
@@ -100,7 +104,7 @@ pub(super) async fn ask_v4<R>(
     }
 }
 
-/// The same for an IPv6 address.
+/// Asks for an IPv6 address without end, once the port has a link-local address to ask from.
 pub(super) async fn ask_v6<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,

@@ -1,5 +1,5 @@
-//! Leases that come, are renewed, replaced, end, and outlive the process: on the simulated kernel, with servers that are
-//! the test.
+//! Leases that come, are renewed, are replaced, end, and outlive the process: on the simulated kernel, with DHCP
+//! servers that the test plays.
 
 use std::path::Path as Folder;
 
@@ -17,13 +17,13 @@ const FIRST: &str = "192.0.2.9/24";
 const LINK: [&str; 2] = ["link eth0", "link lo"];
 const SERVER: &str = "bootz://192.0.2.1:15006";
 
-/// A box, its leasing, and the other end of its clients.
+/// A box, its lease loop, and the server side of its clients.
 struct Rig {
     agent: Agent,
     kernel: SimulatedKernel,
     folder: TempDir,
     dhcp: Dhcp,
-    /// A sender for each time that clients were started.
+    /// A sender of leases for each start of the clients.
     begun: UnboundedReceiver<mpsc::Sender<Lease>>,
     task: JoinHandle<()>,
 }
@@ -68,7 +68,7 @@ impl Rig {
         Self { agent, kernel, folder, dhcp, begun, task }
     }
 
-    /// Asks, and gives this.
+    /// Asks for servers, and delivers these leases to the waiting call.
     async fn asked(&mut self, given: &[Lease]) -> Answer {
         let dhcp = self.dhcp.clone();
         let asked = tokio::spawn(async move { dhcp.servers().await });
@@ -89,7 +89,7 @@ impl Rig {
         }
     }
 
-    /// The process ends, and another one begins.
+    /// Ends the process and starts another on the same folder.
     async fn restart(self) -> Self {
         let Self { agent, kernel, folder, dhcp, task, .. } = self;
         drop(dhcp);
@@ -114,7 +114,10 @@ async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
     let servers = rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     assert_eq!(servers, [SERVER.parse().unwrap()]);
     assert_eq!(rig.kernel.describe(), with(FIRST));
-    assert!(rig.agent.handle.configuration().is_factory_new(), "a lease is nobody's configuration");
+    assert!(
+        rig.agent.handle.configuration().is_factory_new(),
+        "a lease is no configuration of an operator"
+    );
 }
 
 #[tokio::test]
@@ -157,10 +160,10 @@ async fn a_lease_without_servers_waits_for_the_other_family() {
     let servers = rig.asked(&[lease(FIRST, 3600, &[]), six]).await.unwrap();
     assert_eq!(servers, [SERVER.parse().unwrap()]);
 
-    // Both have told, and there is none.
+    // Both families have a lease, and neither names a server.
     let none = [lease(FIRST, 3600, &[]), lease("2001:db8::9/128", 3600, &[])];
     assert_eq!(rig.asked(&none).await.unwrap(), []);
-    // One has told, and the other keeps silent.
+    // One family has a lease, the other gets no answer.
     tokio::time::pause();
     assert_eq!(rig.asked(&none[..1]).await.unwrap(), []);
 }
@@ -170,10 +173,10 @@ async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
     let mut rig = Rig::new().await;
     rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     let mut rig = rig.restart().await;
-    rig.begun.recv().await.unwrap(); // it is asked for again
+    rig.begun.recv().await.unwrap(); // the clients ask again
     assert_eq!(rig.kernel.describe(), with(FIRST));
 
-    // While nobody looked, its time has ended.
+    // The lease ends while the agent is down.
     let file = lease::file(rig.folder.path());
     let over = Lease { granted: port::now() - 61, ..lease(FIRST, 60, &[]) };
     let mut held = Held::nothing(PORT.into());

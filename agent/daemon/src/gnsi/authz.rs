@@ -5,22 +5,22 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Source};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Step, Value};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use http::HeaderMap;
 use tonic::Status;
 use tracing::error;
 
 use super::{ModelError, Switch, Turn, native_path};
 use crate::access::AccessEpoch;
-use crate::caller::{Caller, Source};
 use crate::core::{Polled, ServiceState};
-use crate::logging::Chain;
 use crate::northbound;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use crate::tls::Peer;
 
 /// Name of the service's only artefact.

@@ -11,12 +11,15 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use holdfast_base::Chain;
+use holdfast_base::now_ns;
 use holdfast_config::Schema;
 use holdfast_platform::objects::Profiles as ProfileNames;
 use holdfast_security::certz::{
     BoxIdentity, CertzError, Encoding, EntityKind, Freshness, OfBox, PrivateKey, Profile, Profiles,
     SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 use rustls::{ServerConfig, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
@@ -25,12 +28,9 @@ use tracing::{error, info};
 use super::{ModelError, ServerState, Turn};
 use crate::{
     access::{AccessEpoch, Clock},
-    logging::Chain,
     settings::TlsSettings,
-    store::{Artefact, ArtefactChange, ArtefactTable, Store},
     tls::{self, Filed, PeerCertificate, Standing, TlsError},
 };
-use holdfast_telemetry::view::now_ns;
 
 /// The configured profile of the server.
 pub trait Binding: std::fmt::Debug + Send + Sync {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::Either;
+use holdfast_base::Caller;
+use holdfast_base::now_ns;
 use holdfast_config::limits::error_text;
 use http::{Request, Response};
 use tonic::Status;
@@ -18,10 +20,8 @@ use tower::Service;
 use tracing::info;
 
 use super::{Authz, Gnsi};
-use crate::caller::Caller;
 use crate::messages;
 use crate::tls::Peer;
-use holdfast_telemetry::view::now_ns;
 
 /// Adds [`Authorized`] to a service.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::{
     BoxKey, Credentials, CryptHash, Digest, GLOME_FILE, PublicKey, Rendered,
 };
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use smol_str::SmolStr;
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
@@ -19,7 +20,6 @@ use zeroize::Zeroizing;
 use super::{Turn, vault::LoginVault};
 use crate::auth::Users;
 use crate::core::Values;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
 /// Permissions of files for root only.
 const SECRET: u32 = 0o600;

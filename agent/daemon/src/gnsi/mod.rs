@@ -20,10 +20,13 @@ mod vault;
 use std::path::Path as Folder;
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
+use holdfast_store::accounts::{Accounts, DEFAULT_HISTORY};
+use holdfast_store::{Artefacts, Store};
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
@@ -38,12 +41,10 @@ pub use self::rotations::{Held, Rotations, Turn};
 pub(crate) use self::server_state::ServerState;
 pub use self::switch::Switch;
 use crate::access::AccessEpoch;
-use crate::accounting::{Accounts, Counted, DEFAULT_HISTORY};
+use crate::accounting::Counted;
 use crate::auth::Users;
 use crate::core::{AccessChanges, CertificateId, Polled};
 use crate::northbound::Datastore;
-use crate::store::{Artefacts, Store};
-use holdfast_telemetry::view::now_ns;
 
 /// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use holdfast_security::credentialz::{Digest, Rendered};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Store};
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 
 /// Prefix in the table of credentialz for the original secrets of the box, by digest.
 const KEPT: &str = "kept/";

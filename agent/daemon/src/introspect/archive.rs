@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Chain;
 use holdfast_scheduler::{Record, TxnId};
+use holdfast_store::Journal;
 use serde_json::{Value as Json, json};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -11,8 +13,6 @@ use super::arguments::time_text;
 use super::document::{Operation, Transaction};
 use super::failure::Failure;
 use super::transactions::Window;
-use crate::logging::Chain;
-use crate::store::Journal;
 
 /// Operations stored of one transaction; the others of larger ones are only counted.
 const OPERATIONS_STORED: usize = 256;

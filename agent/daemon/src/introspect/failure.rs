@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use holdfast_base::Chain;
 use serde_json::json;
 
 use crate::core::CommitError;
-use crate::logging::Chain;
 
 /// An error response.
 #[derive(Debug)]

@@ -33,9 +33,9 @@ mod why;
 
 use axum::Router;
 use axum::routing::{get, post};
+use holdfast_store::Journal;
 
 use crate::core::CoreHandle;
-use crate::store::Journal;
 
 /// Default number of entries on a page.
 const PAGE: usize = 1000;

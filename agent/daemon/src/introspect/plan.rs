@@ -4,6 +4,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
+use holdfast_base::{Caller, Role, Source};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, Path, Payload, Target};
 use holdfast_scheduler::{Key, Plan};
@@ -16,7 +17,6 @@ use super::failure::Failure;
 use super::{Introspect, PAGE_MOST, names, page};
 use smol_str::SmolStr;
 
-use crate::caller::{Caller, Role, Source};
 use crate::core::{CommitOptions, Inside, ObjectEffect, Preview};
 use crate::northbound::Datastore;
 

@@ -39,7 +39,7 @@ impl Replay {
     }
 
     fn now(&self) -> Now {
-        Now { monotonic: self.started.elapsed(), unix_ns: holdfast_telemetry::view::now_ns() }
+        Now { monotonic: self.started.elapsed(), unix_ns: holdfast_base::now_ns() }
     }
 
     /// Runs until there are no more events.

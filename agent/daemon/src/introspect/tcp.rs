@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use holdfast_store::{StoreError, write_private_file};
 use rand::Rng as _;
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
@@ -28,7 +29,6 @@ use super::events::EventStreams;
 use super::failure::Failure;
 use crate::http1;
 use crate::settings::IntrospectToken;
-use crate::store::{StoreError, write_private_file};
 
 /// File of the token, in the state folder.
 const TOKEN_FILE: &str = "introspect.token";

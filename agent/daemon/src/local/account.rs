@@ -5,14 +5,15 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
+use holdfast_base::Caller;
 use holdfast_security::acctz::{
     Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
     Session, Stage, Text, User, secrets,
 };
+use holdfast_store::accounts::Accounts;
 
 use super::{LocalPeer, failure};
-use crate::accounting::{self, Accounts};
-use crate::caller::Caller;
+use crate::accounting;
 
 /// Largest body of a request, in octets; the largest is a user with a password.
 const MAX_BODY: usize = 64 * 1024;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use holdfast_base::Role;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
@@ -16,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::maintain::ResetToFactory;
 use super::{BootzStart, Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
-use crate::{auth::Password, caller::Role};
+use crate::auth::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt::Write as _};
 
+use holdfast_base::now_ns;
 use holdfast_config::{
     json::{Flavour, print},
     schema::{Node, NodeKind, Origin, Schema},
@@ -9,10 +10,10 @@ use holdfast_config::{
 };
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
+use holdfast_telemetry::view::overlaid;
 use serde_json::{Map, Value};
 
 use crate::{northbound::Datastore, settings::Shown};
-use holdfast_telemetry::view::{now_ns, overlaid};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

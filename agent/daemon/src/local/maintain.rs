@@ -9,14 +9,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use holdfast_base::Caller;
+use holdfast_base::Chain;
 use holdfast_config::layer::Service;
 use serde::{Deserialize, Serialize};
 
 use super::failure;
 use crate::{
-    caller::Caller,
     core::{CommitError, Intent},
-    logging::Chain,
     northbound::Datastore,
     reboot::Reboots,
 };

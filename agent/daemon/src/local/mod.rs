@@ -27,6 +27,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Role, Source};
+use holdfast_store::accounts::Accounts;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::net::{UnixListener, UnixStream};
@@ -38,11 +41,8 @@ pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector, Statuses};
 pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
 use crate::{
-    accounting::Accounts,
     auth::{Password, UserError, Users},
-    caller::{Caller, Role, Source},
     http1,
-    logging::Chain,
     settings::Shown,
 };
 
@@ -279,7 +279,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::store::Store;
+    use holdfast_store::Store;
 
     struct Toy;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_bootz::payload::Payload;
 use holdfast_config::{Boot, BootChange, Seeds};
 
@@ -9,7 +10,6 @@ use super::Datastore;
 use super::gnoi::{SetBoot, boot_of, set_boot};
 use super::gnsi::Artefacts;
 use super::status::Refusal;
-use crate::caller::Caller;
 use crate::gnsi::Gnsi;
 
 /// Brings all of it into force, or nothing; returns what has to be reported as left undone.

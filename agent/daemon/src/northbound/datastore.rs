@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Value};
+use holdfast_telemetry::{Boundaries, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
-use holdfast_telemetry::{Boundaries, Revision};
 
 /// Reads snapshots and hands over changes.
 pub trait Datastore: Clone + Send + Sync + 'static {

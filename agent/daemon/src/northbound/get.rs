@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::edit::ANNOTATION;
 use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
@@ -14,6 +15,8 @@ use holdfast_config::tree::{Child, Found, Selecting, Tree};
 use holdfast_config::{InstancePath, Path, Value, json};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_telemetry::view::overlaid;
+use holdfast_telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
 use prost::Message;
 use smol_str::SmolStr;
 
@@ -26,8 +29,6 @@ use super::request::{AdmittedPath, ReadPath, Reader};
 use super::show;
 use super::status::Refusal;
 use crate::gnsi::pathz::{Rights, visible_while};
-use holdfast_telemetry::view::{now_ns, overlaid};
-use holdfast_telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_proto::gnmi::g_nmi_server::GNmi;
 use holdfast_proto::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, SetRequest, SetResponse,
@@ -14,7 +15,6 @@ use super::reads::Reads;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, Subscribing, Updates};
 use super::{capabilities, get, set};
-use crate::caller::Caller;
 use crate::gnsi::pathz::{Pathz, Rights};
 
 /// Serves gNMI from a datastore.

@@ -32,6 +32,7 @@ pub use accounting::{MAX_PAYLOAD, Method, Methods};
 pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;
+use holdfast_store::StoreError;
 
 use holdfast_config::limits;
 use holdfast_proto::FILE_DESCRIPTOR_SET;
@@ -60,7 +61,6 @@ use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, P
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::software::Software;
-use crate::store::StoreError;
 
 /// The largest message either way, in octets.
 pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;

@@ -14,6 +14,7 @@ use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Elem, Path, PathError, Pattern};
 use holdfast_proto::gnmi;
 use holdfast_security::pathz::NodeView;
+use holdfast_telemetry::{Class, Filter, Kind, LeavesCache, Selection};
 use tokio::task::yield_now;
 
 use super::capabilities;
@@ -22,7 +23,6 @@ use super::path::{Access, Joined, Prefix};
 use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;
 use crate::gnsi::pathz::{ReadSight, Rights};
-use holdfast_telemetry::{Class, Filter, Kind, LeavesCache, Selection};
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use holdfast_base::Caller;
+use holdfast_base::beside_others;
+use holdfast_base::now_ns;
 use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
@@ -14,11 +17,8 @@ use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
-use crate::blocking::beside_others;
-use crate::caller::Caller;
 use crate::core::CommitError;
 use crate::gnsi::pathz::{Rights, Scope};
-use holdfast_telemetry::view::now_ns;
 
 pub(super) async fn set(
     core: &impl Datastore,

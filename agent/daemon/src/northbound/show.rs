@@ -1,18 +1,18 @@
 //! Get of the command line's origin: the elements of a path are the words of a `show` command.
 
+use holdfast_base::now_ns;
 use holdfast_config::Path;
 use holdfast_config::cli;
 use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
+use holdfast_telemetry::Kind;
 
 use super::datastore::Datastore;
 use super::path::{Joined, Prefix, elems_to_wire};
 use super::reads::{Reads, Work};
 use super::request::Reader;
 use super::status::Refusal;
-use holdfast_telemetry::Kind;
-use holdfast_telemetry::view::now_ns;
 
 /// Answers a Get that asks for command texts, one notification for each. Each is about the whole configuration.
 pub(super) async fn get<D: Datastore>(

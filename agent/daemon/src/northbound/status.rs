@@ -6,19 +6,19 @@
 
 use std::fmt;
 
+use holdfast_base::Chain;
 use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
 use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
 use holdfast_config::{LimitExceeded, Path, PathError};
 use holdfast_proto::google::rpc;
 use holdfast_security::certz::{CertzError, Kind};
+use holdfast_store::StoreError;
 use prost::Message;
 use tonic::{Code, Status};
 
 use super::path::Access;
 use crate::core::{CommitError, ConfirmError, ElectionError};
-use crate::logging::Chain;
-use crate::store::StoreError;
 
 /// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
 /// clients refuse long ones (8 KiB is the default of grpc-go and others).

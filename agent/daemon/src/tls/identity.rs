@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use holdfast_store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
@@ -20,7 +21,6 @@ use x509_parser::extensions::GeneralName;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{TlsError, parse};
-use crate::store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 
 /// Certificate of the authority, which clients trust, within the folder of the identity.
 const CA_FILE: &str = "ca.pem";
@@ -49,7 +49,7 @@ pub(super) fn own(
         Ok(certified) if names.are_in(&certified) => return Ok(certified),
         Ok(_) => info!("this box has a new name or address: making its certificate again"),
         Err(error) if folder.exists() => {
-            warn!(error = %crate::logging::Chain(&error), "the identity cannot be used: making it again");
+            warn!(error = %holdfast_base::Chain(&error), "the identity cannot be used: making it again");
         }
         Err(_) => info!("first start: making an identity"),
     }

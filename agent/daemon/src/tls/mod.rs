@@ -22,7 +22,9 @@ use std::{
     sync::Arc,
 };
 
+use holdfast_base::Chain;
 use holdfast_security::certz::{CertzError, Clients, TrustBundle};
+use holdfast_store::StoreError;
 use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, aws_lc_rs},
@@ -44,7 +46,7 @@ pub(crate) use self::standing::{LastStanding, Standing, judge};
 use self::verifier::ClientVerifier;
 #[cfg(doc)]
 use crate::gnsi::TlsProfiles;
-use crate::{logging::Chain, settings::TlsSettings, store::StoreError};
+use crate::settings::TlsSettings;
 
 /// ALPN name of HTTP/2, the only protocol offered (RFC 7540 section 3.3).
 const ALPN: &[u8] = b"h2";

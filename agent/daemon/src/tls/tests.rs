@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_base::Chain;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, HandshakeKind, RootCertStore,
@@ -15,7 +16,6 @@ use tempfile::TempDir;
 use x509_parser::extensions::GeneralName;
 
 use super::*;
-use crate::logging::Chain;
 
 /// Error for these files as text; `None` when they are valid.
 fn complaint(

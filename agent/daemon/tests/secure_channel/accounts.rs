@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use holdfast::accounting::Reader;
 use holdfast::auth::SpeaksFor;
-use holdfast::caller::Role;
+use holdfast_base::Role;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::{
     GetRequest, SubscribeRequest, Subscription, SubscriptionList, SubscriptionMode,
     subscribe_request,
 };
 use holdfast_security::acctz::{Deed, Record, Rpc};
+use holdfast_store::accounts::Reader;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::timeout;

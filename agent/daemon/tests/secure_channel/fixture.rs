@@ -3,15 +3,13 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 
 use holdfast::{
-    accounting::Accounts,
     auth::{Authenticator, CertificateTrust, Password, SpeaksFor, Users},
-    caller::{Caller, Role},
     gnsi::{Gnsi, TlsProfiles},
     server,
     settings::TlsSettings,
-    store::{Artefact, ArtefactTable, Store},
     tls::{self, Listener},
 };
+use holdfast_base::{Caller, Role};
 use holdfast_config::Models;
 use holdfast_proto::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, Notification, Path, SetRequest,
@@ -20,6 +18,8 @@ use holdfast_proto::gnmi::{
     g_nmi_server::{GNmi, GNmiServer},
 };
 use holdfast_proto::gnoi::system::{PingRequest, system_client::SystemClient};
+use holdfast_store::accounts::Accounts;
+use holdfast_store::{Artefact, ArtefactTable, Store};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
 use tokio_stream::Stream;

@@ -8,7 +8,7 @@ mod fixture;
 use std::time::Duration;
 
 use holdfast::auth::SpeaksFor;
-use holdfast::caller::Role;
+use holdfast_base::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Schema;
 use holdfast_config::{Models, NodeId};
 use holdfast_security::pathz::Mode;
 use smol_str::SmolStr;
 
 use super::Scope;
-use holdfast_telemetry::view::now_ns;
 
 /// Decisions about one schema path since the start of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,8 +16,10 @@ pub(crate) mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use holdfast_base::Chain;
 use holdfast_config::{InstancePath, Models, Value};
 use holdfast_security::pathz::{Draft, Policy};
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use tokio::sync::watch;
 use tracing::error;
 
@@ -31,9 +33,7 @@ pub use self::rights::{ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
 use super::{ModelError, Switch, Turn};
 use crate::core::{Polled, ServiceState};
-use crate::logging::Chain;
 use crate::northbound;
-use crate::store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 
 /// Name of the service's only artefact.
 const POLICY: &str = "policy";

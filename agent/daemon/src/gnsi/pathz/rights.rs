@@ -8,7 +8,7 @@ use holdfast_config::resolve::Sight;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Change, Found, Leaf, Tree};
 use holdfast_config::{
-    Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step, Value,
+    Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step,
 };
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Mode, Position};

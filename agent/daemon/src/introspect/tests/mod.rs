@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use holdfast_store::{Journal, Loaded, Store, StoreError};
 use http_body_util::BodyExt;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -18,12 +20,10 @@ use tower::ServiceExt;
 mod past;
 
 use super::*;
-use crate::caller::{Caller, Role, Source};
 use crate::core::{CommitOptions, Core, Parts};
 use crate::northbound::Datastore;
-use crate::store::{Journal, Loaded, Store, StoreError};
 
-use holdfast_telemetry::view::now_ns;
+use holdfast_base::now_ns;
 
 /// A port with an address, a route through it, and a bridge without dependencies.
 pub(super) const BOX: &str = r#"{

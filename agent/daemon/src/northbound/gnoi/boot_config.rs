@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
+use holdfast_base::Caller;
 use holdfast_config::{Boot, BootChange};
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfig;
@@ -13,6 +14,7 @@ use holdfast_proto::gnoi::bootconfig::{
     GetBootConfigRequest, GetBootConfigResponse, SetBootConfigRequest, SetBootConfigResponse,
     SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse,
 };
+use holdfast_store::ArtefactChange;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -21,13 +23,11 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::access::Right;
-use crate::caller::Caller;
 use crate::core::Intent;
 use crate::gnsi::{Gnsi, Rotations};
 use crate::northbound::Datastore;
 use crate::northbound::gnsi::{Artefacts, Seeds, may_finalize};
 use crate::northbound::status::Refusal;
-use crate::store::ArtefactChange;
 
 /// How long a boot configuration may be tried before it is taken back: a person who looks whether the box is still
 /// there needs minutes, and nobody else can change what the box boots with in the meantime.

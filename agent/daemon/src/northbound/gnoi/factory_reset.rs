@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use holdfast_base::Caller;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
 use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;
 use holdfast_proto::gnoi::factory_reset::{ResetError, ResetSuccess, StartRequest, StartResponse};
 use tonic::{Request, Response, Status};
 
-use crate::caller::Caller;
 use crate::core::Intent;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use holdfast_base::Caller;
+use holdfast_base::Chain;
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::set_package_request::Request as Part;
@@ -12,9 +14,7 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 use tracing::info;
 
-use crate::caller::Caller;
 use crate::image::{Digest, Method};
-use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::check_version;

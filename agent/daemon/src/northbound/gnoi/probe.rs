@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
+use holdfast_base::Chain;
 use holdfast_platform::objects::DEFAULT_INSTANCE;
 use holdfast_platform::probe::{
     By, Echoed, HopAnswer, Interval, MIN_INTERVAL, Outcome, PingSettings, ProbeError, Probes,
@@ -25,7 +26,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 
 /// Pings and traces at the same time: each holds sockets, and each sends.

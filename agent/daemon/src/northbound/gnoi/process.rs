@@ -1,11 +1,11 @@
 //! KillProcess: which process, by which signal.
 
+use holdfast_base::Caller;
+use holdfast_base::Chain;
 use holdfast_proto::gnoi::system::KillProcessRequest;
 use holdfast_proto::gnoi::system::kill_process_request::Signal as Wire;
 use tracing::info;
 
-use crate::caller::Caller;
-use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 use crate::processes::{Deed, KillError, Signal, Wanted, signal};
 use crate::reboot::Reboots;

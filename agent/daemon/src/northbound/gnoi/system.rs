@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use holdfast_base::Caller;
+use holdfast_base::now_ns;
 use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::system_server::System;
 use holdfast_proto::gnoi::system::{
@@ -17,13 +19,11 @@ use tonic::{Request, Response, Status, Streaming};
 use super::component::require_processor;
 use super::probe::{Answers, Prober};
 use super::{package, process};
-use crate::caller::Caller;
 use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
 use crate::software::Software;
-use holdfast_telemetry::view::now_ns;
 
 /// Serves gnoi.system.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use holdfast_security::acctz::{
     Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed, Family, Rpc,
     Session, Stage, Text, Told, User,
 };
+use holdfast_store::accounts::{Accounts, Reader};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 use super::admin;
-use crate::accounting::{Accounts, Reader};
 use crate::northbound::Datastore;
 use crate::northbound::outlet::{self, End, Messages, Outlet};
 use crate::northbound::status::Refusal;

@@ -7,6 +7,7 @@ use holdfast_proto::gnsi::authz::v1::authz_server::Authz as Service;
 use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
 use holdfast_proto::gnsi::authz::v1::rotate_authz_response::RotateResponse as Told;
 use holdfast_security::authz::{Rules, Upload};
+use holdfast_store::{ArtefactChange, Store};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::rotate::{self, Answers, Command, Messages, Rotated, State};
@@ -14,7 +15,6 @@ use super::{admin, reader};
 use crate::gnsi::{Authz, Gnsi, Rotations, Turn};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
-use crate::store::{ArtefactChange, Store};
 
 /// Serves gnsi.authz.
 #[derive(Debug)]

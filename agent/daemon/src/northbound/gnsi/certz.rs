@@ -7,12 +7,14 @@ mod wire_entities;
 
 use std::sync::Arc;
 
+use holdfast_base::Chain;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
 use holdfast_proto::gnsi::certz::v1 as wire;
 use holdfast_proto::gnsi::certz::v1::certz_server::Certz as Service;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
 use holdfast_security::certz::{CertzError, Change, Profiles, Reply, Rules, Upload};
+use holdfast_store::{ArtefactChange, Store};
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
@@ -23,10 +25,8 @@ use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::certz::differences;
 use crate::gnsi::{Certz, Gnsi, Held, Rotations, TlsProfiles, Turn};
-use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
-use crate::store::{ArtefactChange, Store};
 
 /// Serves gnsi.certz.
 #[derive(Debug)]

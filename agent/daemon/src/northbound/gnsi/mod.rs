@@ -11,6 +11,7 @@ mod pathz;
 pub(super) mod rotate;
 mod seed;
 
+use holdfast_base::Caller;
 use holdfast_config::layer;
 
 pub(super) use self::acctz::AcctzService;
@@ -24,7 +25,6 @@ use tonic::{Request, Status};
 
 use super::datastore::Datastore;
 use super::status::Refusal;
-use crate::caller::Caller;
 
 /// Who asks, where gNSI answers.
 fn reader<T>(core: &impl Datastore, request: &Request<T>) -> Result<Caller, Status> {

@@ -9,6 +9,7 @@ use holdfast_proto::gnsi::pathz::v1::pathz_server::Pathz as Service;
 use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
 use holdfast_proto::gnsi::pathz::v1::rotate_response::Response as Told;
 use holdfast_security::pathz::{Action, Draft, DraftRule, Elem, Group, Mode, Path, Principal};
+use holdfast_store::{ArtefactChange, Store};
 use prost::Message;
 use smol_str::SmolStr;
 use tonic::{Request, Response, Status, Streaming};
@@ -20,7 +21,6 @@ use crate::gnsi::{Gnsi, Rotations, Turn};
 use crate::northbound::Datastore;
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
-use crate::store::{ArtefactChange, Store};
 
 /// Serves gnsi.pathz.
 #[derive(Debug)]

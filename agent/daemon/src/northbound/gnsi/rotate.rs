@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use holdfast_base::Caller;
+use holdfast_base::Chain;
 use holdfast_security::rotation::{Broken, Finalizing, Reason, RollBack, Rotating, Rotation};
+use holdfast_store::{ArtefactChange, Store};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,11 +24,8 @@ use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::access::Right;
-use crate::caller::Caller;
 use crate::gnsi::{Held, Rotations, Turn};
-use crate::logging::Chain;
 use crate::northbound::status::Refusal;
-use crate::store::{ArtefactChange, Store};
 
 /// Answers that wait for the client to read: each message has one at most.
 const ANSWERS: usize = 4;

@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_config::{BootChange, Configuration, Value};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::authz::v1 as authz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
+use holdfast_store::ArtefactChange;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
@@ -19,12 +21,10 @@ use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
 use super::switched_on;
 use super::{authz as authz_face, certz as certz_face};
 use super::{credentialz as credentialz_face, pathz as pathz_face};
-use crate::caller::Caller;
 use crate::core::CommitError;
 use crate::gnsi::{Gnsi, Promise, native_path};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
-use crate::store::ArtefactChange;
 
 /// What somebody brings for the services of gNSI; nothing for those that stay as they are.
 #[derive(Debug, Default)]

@@ -14,8 +14,10 @@ mod stream;
 
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::{SubscribeRequest, subscription_list};
+use holdfast_telemetry::Revision;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
@@ -33,10 +35,8 @@ use super::dscp::Dscp;
 use super::outlet::{End, channel};
 use super::reads::Reads;
 use super::status::Refusal;
-use crate::caller::Caller;
 use crate::gnsi::pathz::Policies;
 use crate::tls::Peer;
-use holdfast_telemetry::Revision;
 
 /// Polls of one RPC that wait for the one being answered. A client that polls faster than it
 /// reads is held back by the transport.

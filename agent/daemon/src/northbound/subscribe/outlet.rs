@@ -7,13 +7,13 @@ use holdfast_proto::gnmi::{self, SubscribeResponse};
 use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{ConfigSubscription, ConfigSubscriptionSyncDone, Extension};
+use holdfast_telemetry::{Boundary, Item, Progress, Walk};
 use prost::Message;
 
 use super::super::encoding::Encoding;
 use super::super::outlet::{self, End};
 use super::super::path::to_wire;
 use super::super::reads::Portions;
-use holdfast_telemetry::{Boundary, Item, Progress, Walk};
 
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.

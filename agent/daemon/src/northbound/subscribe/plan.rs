@@ -8,6 +8,7 @@ use holdfast_config::limits::SUBSCRIPTIONS;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
 
 use super::super::datastore::Datastore;
 use super::super::encoding::Encoding;
@@ -17,7 +18,6 @@ use super::super::reads::{Reads, Stop, Work};
 use super::super::request::{AdmittedPath, ReadPath, Reader};
 use super::super::status::Refusal;
 use crate::gnsi::pathz::Rights;
-use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
 /// of a box takes milliseconds, and a client that needs more than this wants a packet capture.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Tree;
+use holdfast_telemetry::view::overlaid;
+use holdfast_telemetry::{Revision, Stamp};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::super::datastore::Datastore;
-use holdfast_telemetry::view::{now_ns, overlaid};
-use holdfast_telemetry::{Revision, Stamp};
 
 /// Far enough that nobody will see it, near enough that an `Instant` can hold it.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_telemetry::commits::MAX_BOUNDARIES;
+use holdfast_telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -15,9 +18,6 @@ use super::super::status::Refusal;
 use super::outlet::{Outlet, Tell, Teller, Time};
 use super::plan::{Pace, Part, Plan};
 use super::sampler::{Sample, Sampler};
-use holdfast_telemetry::commits::MAX_BOUNDARIES;
-use holdfast_telemetry::view::now_ns;
-use holdfast_telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]

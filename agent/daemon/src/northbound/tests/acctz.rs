@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use holdfast_base::Role;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
 use holdfast_proto::gnsi::acctz::v1::grpc_service::Payload as Sent;
@@ -12,6 +13,7 @@ use holdfast_security::acctz::{
     Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
     Family, History, Payload, Rpc, Session, Stage, User,
 };
+use holdfast_store::accounts::{Accounts, MIN_HISTORY, SOURCES, Served, SourceKind};
 use prost_types::Timestamp;
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -19,8 +21,6 @@ use tonic::{Code, Streaming};
 
 use super::fake::Fake;
 use super::harness::{self, channel};
-use crate::accounting::{Accounts, MIN_HISTORY, SOURCES, Served, SourceKind};
-use crate::caller::Role;
 use crate::core::tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;

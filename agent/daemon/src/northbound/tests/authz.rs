@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::Role;
 use holdfast_config::layer::Service;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
@@ -32,7 +33,6 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
 use super::fake::Fake;
 use super::harness::*;
-use crate::caller::Role;
 use crate::core::tests::Agent;
 use crate::core::{CommitError, Intent};
 use crate::northbound::Datastore;
@@ -471,7 +471,7 @@ async fn what_the_policy_decides_is_counted_for_each_rpc() {
     ] {
         assert_eq!(leaf(&mut gnmi, &counter(rpc, name)).await, want, "{rpc} {name}");
     }
-    let now = holdfast_telemetry::view::now_ns();
+    let now = holdfast_base::now_ns();
     for name in ["last-access-accept", "last-access-reject"] {
         let last = leaf(&mut gnmi, &counter(time, name)).await;
         let last: u64 = last.trim_matches('"').parse().unwrap();

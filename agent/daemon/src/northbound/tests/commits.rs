@@ -9,6 +9,8 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Layers, Models};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
+use holdfast_store::{Change, Store};
+use holdfast_telemetry::commits::MAX_BOUNDARIES;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tempfile::TempDir;
@@ -19,8 +21,6 @@ use super::harness::*;
 use crate::core::Intent;
 use crate::core::tests::{Agent, BOX, caller};
 use crate::northbound::Datastore;
-use crate::store::{Change, Store};
-use holdfast_telemetry::commits::MAX_BOUNDARIES;
 
 pub(super) const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 

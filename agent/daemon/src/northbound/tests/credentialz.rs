@@ -1,5 +1,6 @@
 //! gNSI credentialz through a real channel, over the core and the simulated box.
 
+use holdfast_base::Role;
 use holdfast_config::layer::Service;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
@@ -14,7 +15,6 @@ use tonic::{Code, Status, Streaming};
 
 use super::harness::*;
 use crate::auth::Password;
-use crate::caller::Role;
 use crate::core::Intent;
 use crate::core::tests::Agent;
 use crate::local::Statuses;

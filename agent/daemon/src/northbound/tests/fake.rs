@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
+use holdfast_base::Caller;
+use holdfast_base::now_ns;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use holdfast_platform::probe::Probes;
+use holdfast_store::Store;
+use holdfast_telemetry::{
+    Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
+};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::auth::Users;
-use crate::caller::Caller;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
@@ -21,11 +26,6 @@ use crate::packages::Packages;
 use crate::reboot::Reboots;
 use crate::slots::Slots;
 use crate::software::{Running, Software};
-use crate::store::Store;
-use holdfast_telemetry::view::now_ns;
-use holdfast_telemetry::{
-    Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
-};
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 

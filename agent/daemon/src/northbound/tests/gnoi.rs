@@ -3,6 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use holdfast_base::Role;
+use holdfast_base::now_ns;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, get_request::DataType};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
@@ -34,10 +36,8 @@ use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
 use super::harness::{channel, client, get_request, set_request, value};
-use crate::caller::Role;
 use crate::northbound::Datastore;
 use crate::reboot::Extent;
-use holdfast_telemetry::view::now_ns;
 
 type Boots = BootConfigClient<Channel>;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Path;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
@@ -20,7 +21,6 @@ use tonic::{Request, Status, Streaming};
 
 use super::fake::Fake;
 use crate::access::Right;
-use crate::caller::{Caller, Role, Source};
 use crate::core::CoreHandle;
 use crate::core::tests::Agent;
 use crate::device::Device;

@@ -1,5 +1,6 @@
 //! Limits of a request, and the order in which its mistakes are told.
 
+use holdfast_base::Role;
 use holdfast_config::Limit;
 use holdfast_config::limits::{
     ANSWER_SIZE, CUT_MARK, ELEMENT_KEYS, ERROR_TEXT, MESSAGE_SIZE, NAMED_NODES,
@@ -15,7 +16,6 @@ use super::fake::Fake;
 use super::harness::{
     Client, Subscription, channel, client, get_request, json, list, path, set, subscribe,
 };
-use crate::caller::Role;
 use crate::gnsi::pathz::tests::judge;
 
 fn named(names: &[&str]) -> gnmi::Path {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_base::Role;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
@@ -26,7 +27,6 @@ use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
 use super::harness::{Served, channel};
-use crate::caller::Role;
 use crate::core::tests::Agent;
 use crate::image::MAX_IMAGE;
 use crate::northbound::Datastore;

@@ -1,5 +1,7 @@
 //! Capabilities and Get.
 
+use holdfast_base::Role;
+use holdfast_base::now_ns;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
 use tonic_health::pb::health_client::HealthClient;
@@ -10,8 +12,6 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use super::fake::Fake;
 use super::harness::{Client, channel, client, get_request, path, set, text, value};
-use crate::caller::Role;
-use holdfast_telemetry::view::now_ns;
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 

@@ -1,5 +1,6 @@
 //! Every bad input gets its code, and a text that says what is wrong with it.
 
+use holdfast_base::Role;
 use holdfast_config::limits;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -14,7 +15,6 @@ use super::harness::{
     Subscription, channel, client, client_as, get_request, list, path, set, set_request, subscribe,
     update,
 };
-use crate::caller::Role;
 use crate::core::CommitError;
 
 const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";

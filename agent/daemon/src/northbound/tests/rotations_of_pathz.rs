@@ -1,5 +1,6 @@
 //! gnsi.pathz: policies are uploaded, tried, finalized, asked.
 
+use holdfast_base::Role;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
@@ -17,7 +18,6 @@ use super::harness::{
     Afterwards, Client, FinalizingClient, Subscription, channel, client, get_request, list, path,
     set, subscribe, value,
 };
-use crate::caller::Role;
 use crate::core::tests::Agent;
 
 const HOSTNAME: &str = "/system/config/hostname";

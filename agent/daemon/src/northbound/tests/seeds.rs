@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::Role;
 use holdfast_bootz::payload::Payload;
 use holdfast_config::layer::Service;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
@@ -17,6 +18,7 @@ use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
 use holdfast_proto::gnsi::authz::v1::{self as authz, probe_response::Action};
 use holdfast_proto::gnsi::credentialz::v1 as credentialz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
+use holdfast_store::faults::Fault as DiskFault;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,10 +27,8 @@ use tonic::{Code, Request, Status, Streaming};
 
 use super::certz::rig::{Authority, Running, chain, trust};
 use super::harness::{caller, channel_of, path};
-use crate::caller::Role;
 use crate::core::Intent;
 use crate::northbound::{Datastore, bootstrap};
-use crate::store::tests::Fault as DiskFault;
 
 /// Lets everybody do everything.
 const OPEN: &str = r#"{"name":"open","allow_rules":[{"name":"all"}]}"#;

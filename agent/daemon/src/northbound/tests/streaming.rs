@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::now_ns;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -11,7 +12,6 @@ use super::harness::{Client, Subscription, client, list, set, subscribe, text};
 use crate::northbound::Datastore;
 use crate::northbound::outlet::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
-use holdfast_telemetry::view::now_ns;
 
 const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";

@@ -7,11 +7,11 @@ use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Child, Found, Leaf, Tree};
 use holdfast_config::{InstancePath, Path, Value};
 use holdfast_security::pathz::{Action, Mode};
+use holdfast_telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use holdfast_telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
 
 /// Paths of leaves, and paths for rules; `N` stands for one of two ports.
 const LEAVES: [&str; 7] = [

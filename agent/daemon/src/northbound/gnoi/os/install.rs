@@ -6,6 +6,8 @@
 use std::io;
 use std::time::Duration;
 
+use holdfast_base::Caller;
+use holdfast_base::Chain;
 use holdfast_proto::gnoi::os::install_error::Type;
 use holdfast_proto::gnoi::os::install_request::Request as Part;
 use holdfast_proto::gnoi::os::install_response::Response as Answer;
@@ -19,9 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, Streaming};
 use tracing::{info, warn};
 
-use crate::caller::Caller;
 use crate::image::{ImageError, MAX_IMAGE};
-use crate::logging::Chain;
 use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::{Flaw, SlotError, check_version};

@@ -7,6 +7,8 @@ mod install;
 
 use std::time::Duration;
 
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Role, Source};
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
 use holdfast_proto::gnoi::os::activate_response::Response as Outcome;
@@ -18,6 +20,7 @@ use holdfast_proto::gnoi::os::{
     StandbyState, VerifyRequest, VerifyResponse, VerifyStandby,
 };
 use holdfast_security::acctz::secrets;
+use holdfast_store::StoreError;
 use nix::unistd::geteuid;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -27,16 +30,13 @@ use tracing::{error, info};
 
 use self::install::{ANSWERS, Answers, Transfer};
 use super::boot_config::{self, SetBoot};
-use crate::caller::{Caller, Role, Source};
 use crate::device::Device;
 use crate::gnsi::Gnsi;
-use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
 use crate::software::{ActivateError, Coming, Software};
-use crate::store::StoreError;
 
 /// Serves gnoi.os.
 #[derive(Debug)]

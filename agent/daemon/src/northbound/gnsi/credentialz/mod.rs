@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use holdfast_base::Chain;
+use holdfast_base::{Caller, Role, Source};
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::credentialz::v1 as wire;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::{Credentialz, CredentialzServer};
@@ -17,6 +19,7 @@ use holdfast_security::credentialz::{
     Credentials, KeyKind, PrivateKey, Refusal as Refused, Reply, Rules, SALT_OCTETS, Upload,
 };
 use holdfast_security::rotation::Rotating;
+use holdfast_store::{ArtefactChange, Store};
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
@@ -24,13 +27,10 @@ use tracing::error;
 
 use super::rotate::{self, Answers, Command, Messages, Rotated};
 use super::{admin, reader};
-use crate::caller::{Caller, Role, Source};
 use crate::core::{self, CommitError, Intent};
 use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, Rotations, Turn};
-use crate::logging::Chain;
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
-use crate::store::{ArtefactChange, Store};
 
 /// Host keys made for one request: an RSA key takes a second or some.
 const MAX_GENERATED: usize = 16;

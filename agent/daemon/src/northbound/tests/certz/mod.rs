@@ -12,6 +12,7 @@ use holdfast_proto::gnsi::certz::v1::certificate::{
 use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
 use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
 use holdfast_security::certz::{ChainSource, Content, Entity, Freshness, OfBox, Upload};
+use holdfast_store::Artefact;
 use rcgen::{CertificateParams, SubjectPublicKeyInfo};
 use rustls_pki_types::UnixTime;
 use tempfile::TempDir;
@@ -26,7 +27,6 @@ use super::harness::{Afterwards, FinalizingClient};
 use crate::gnsi::TlsProfiles;
 use crate::gnsi::certz::differences;
 use crate::settings::TlsSettings;
-use crate::store::Artefact;
 
 // proves 5.6, 5.60, 5.61, 5.62, 5.63, 5.78, 5.79
 #[tokio::test]
@@ -397,7 +397,7 @@ async fn identities_of_the_box_are_shown_from_their_files() {
     };
     let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let state = folder.path().join("state");
-    crate::store::create_private_folder(&state).unwrap();
+    holdfast_store::create_private_folder(&state).unwrap();
     let open = |stored: &BTreeMap<String, Artefact>| {
         TlsProfiles::new(settings.clone(), state.clone(), &[address], stored).unwrap()
     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use holdfast_base::{Caller, Role, Source};
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
 use holdfast_platform::transport::SimulatedKernel;
@@ -29,7 +30,6 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::auth::{Authenticator, CertificateTrust, Password, SpeaksFor};
-use crate::caller::{Caller, Role, Source};
 use crate::core::tests::Agent;
 use crate::core::{CommitError, CommitOptions};
 use crate::northbound::tests::harness::{Served, path};

@@ -8,10 +8,12 @@
 //! when the database is opened was never answered, so it is rolled back first. After it, a commit that waits to be
 //! confirmed is rolled back: [`Unconfirmed`] says how one begins and ends.
 
-mod accounts;
+pub mod accounts;
 mod artefacts;
 mod beside;
 mod database;
+#[cfg(any(test, feature = "faults"))]
+pub mod faults;
 mod folder;
 mod journal;
 mod notes;
@@ -30,6 +32,7 @@ use std::{
     thread,
 };
 
+use holdfast_base::Role;
 use holdfast_config::RowChange;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
@@ -42,7 +45,6 @@ pub use self::folder::{
 };
 pub use self::journal::{JOURNAL_NAME, Journal};
 pub use self::notes::LAST_REBOOT;
-use crate::caller::Role;
 
 /// Commands that wait for the disk. The core has at most a few in progress; more than this is a flood.
 const QUEUE_DEPTH: usize = 256;
@@ -248,9 +250,9 @@ enum Command {
         name: SmolStr,
         answer: Reply<bool>,
     },
-    #[cfg(test)]
+    #[cfg(any(test, feature = "faults"))]
     Refuse {
-        fault: tests::Fault,
+        fault: faults::Fault,
         answer: Reply<()>,
     },
     Close {
@@ -358,8 +360,8 @@ impl Store {
     }
 
     /// Makes the next commit fail.
-    #[cfg(test)]
-    pub(crate) fn refuse(&self, fault: tests::Fault) -> Answer<()> {
+    #[cfg(any(test, feature = "faults"))]
+    pub fn refuse(&self, fault: faults::Fault) -> Answer<()> {
         self.send(|answer| Command::Refuse { fault, answer })
     }
 
@@ -418,7 +420,7 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
             Command::DeleteUser { name, answer } => {
                 carry_out(database, answer, |database| database.delete_user(&name));
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "faults"))]
             Command::Refuse { fault, answer } => carry_out(database, answer, |database| {
                 database.fault = Some(fault);
                 Ok(())
@@ -450,4 +452,4 @@ fn carry_out<T>(
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

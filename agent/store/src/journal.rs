@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread;
 use std::time::Duration;
 
+use holdfast_base::Chain;
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError,
 };
@@ -19,7 +20,6 @@ use tracing::{error, info, warn};
 
 use super::StoreError;
 use super::beside::{RETRY_PAUSE, SideFile};
-use crate::logging::Chain;
 
 /// File name within the state folder.
 pub const JOURNAL_NAME: &str = "history.redb";

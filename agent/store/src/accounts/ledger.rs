@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use holdfast_base::Chain;
 use holdfast_security::acctz::{Cursor, History, Record, RingName};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tracing::{error, info, warn};
 
-use super::StoreError;
-use super::beside::{RETRY_PAUSE, SideFile};
-use crate::accounting::{Accounts, Batch};
-use crate::logging::Chain;
+use super::{Accounts, Batch};
+use crate::StoreError;
+use crate::beside::{RETRY_PAUSE, SideFile};
 
 /// File name within the state folder.
 pub const ACCOUNTS_NAME: &str = "accounts.redb";
@@ -174,8 +174,8 @@ mod tests {
         Family, Rpc, Session,
     };
 
+    use super::super::{MIN_HISTORY, Refused};
     use super::*;
-    use crate::accounting::{MIN_HISTORY, Refused};
 
     /// Enough for the records of any test.
     const ROOM: usize = 1 << 20;

@@ -1,59 +1,17 @@
 use std::{
     env, fs,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
-    process, thread,
-    time::{Duration, Instant},
+    process,
+    time::Instant,
 };
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::faults::Fault;
 
 /// Set in the child process of the crash test: the folder it works in.
 const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
-
-/// Long enough for the core to complete its other work.
-const LATE: Duration = Duration::from_millis(50);
-
-/// Kind of disk failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The rows of a transaction are not written.
-    Unprepared,
-    /// Rows outside of transactions are not written.
-    Unwritten,
-    /// Rows outside of transactions are written late.
-    Late,
-    /// The end of a transaction is not written.
-    Lost,
-    /// The end of a transaction is written, but reported as an error.
-    Misreported,
-    /// The thread of the database panics.
-    Panic,
-}
-
-impl Fault {
-    /// True for faults that concern rows outside of transactions.
-    pub(super) fn is_of_rows(self) -> bool {
-        matches!(self, Self::Unwritten | Self::Late)
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a slow disk is simulated, nothing is waited for")]
-    pub(super) fn strike(self, write: redb::WriteTransaction) -> Result<(), StoreError> {
-        match self {
-            Self::Late => {
-                thread::sleep(LATE);
-                write.commit().unwrap();
-                return Ok(());
-            }
-            Self::Misreported => write.commit().unwrap(),
-            Self::Panic => panic!("as a bug would"),
-            Self::Unprepared | Self::Unwritten | Self::Lost => {}
-        }
-        let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
-        Err(StoreError::Access { attempt: "commit a transaction", source })
-    }
-}
 
 #[test]
 fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {

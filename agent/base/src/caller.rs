@@ -1,4 +1,4 @@
-//! Who asks: the one identity that roles, authorization policies and accounting all use.
+//! The identity of a caller, which roles, authorization policies and accounting all use.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -16,7 +16,7 @@ pub struct Caller {
     pub peer: Option<SocketAddr>,
 }
 
-/// What a caller may do.
+/// Permissions of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Reads everything, changes nothing.
@@ -48,7 +48,7 @@ impl Caller {
         Self::of(request.extensions())
     }
 
-    /// The same for a handler that holds only the extensions.
+    /// The caller of a request of which a handler holds only the extensions.
     ///
     /// # Errors
     /// As [`Caller::authenticated`].

@@ -62,8 +62,8 @@ pub struct Database {
     /// Rows of the layers that opening the file rolled back, with their content before that.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Fault for the next commit.
-    #[cfg(test)]
-    pub(super) fault: Option<super::tests::Fault>,
+    #[cfg(any(test, feature = "faults"))]
+    pub(super) fault: Option<super::faults::Fault>,
 }
 
 impl Database {
@@ -83,7 +83,7 @@ impl Database {
             given_up: false,
             rolled_back: None,
             taken_back: BTreeMap::new(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "faults"))]
             fault: None,
         };
         database.check_format()?;
@@ -172,8 +172,8 @@ impl Database {
             // Dropping a write transaction discards it.
             return Err(StoreError::Withdrawn { transaction });
         }
-        #[cfg(test)]
-        if let Some(fault) = self.fault.take_if(|it| *it == super::tests::Fault::Unprepared) {
+        #[cfg(any(test, feature = "faults"))]
+        if let Some(fault) = self.fault.take_if(|it| *it == super::faults::Fault::Unprepared) {
             return fault.strike(write);
         }
         finish(write, "prepare a transaction")?;
@@ -236,7 +236,7 @@ impl Database {
             Unconfirmed::Ends => unconfirmed::forget(&write)?,
         }
         forget_record(&write, transaction)?;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "faults"))]
         if let Some(fault) = self.fault.take() {
             return fault.strike(write);
         }
@@ -274,7 +274,7 @@ impl Database {
     pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let write = self.begin("write rows")?;
         apply(&write, changes)?;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "faults"))]
         if let Some(fault) = self.fault.take_if(|it| it.is_of_rows()) {
             return fault.strike(write);
         }

@@ -4,7 +4,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Does what takes long when there is `much` of it in a place that no other task waits for: the runtime gives those
 /// another thread. A runtime of one thread, as tests have it, has no other place.
-pub(crate) fn beside_others<R>(much: bool, act: impl FnOnce() -> R) -> R {
+pub fn beside_others<R>(much: bool, act: impl FnOnce() -> R) -> R {
     match (much, Handle::current().runtime_flavor()) {
         (true, RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
         _ => act(),

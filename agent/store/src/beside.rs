@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use holdfast_base::Chain;
 use redb::{Builder, Database, WriteTransaction};
 use tracing::warn;
 
 use super::StoreError;
 use super::folder::{create_private_folder, open_private_file};
-use crate::logging::Chain;
 
 /// Octets of pages kept in memory. The file is read at start, and on demand.
 const CACHE_OCTETS: usize = 1 << 20;

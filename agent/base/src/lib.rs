@@ -1,0 +1,14 @@
+//! Shared by the crates of the process: callers and roles, error chains, the time of day, work that blocks.
+//!
+//! Start at [`Caller`]. Nothing here knows configuration, the kernel, the database or the wire, except that a missing caller or role
+//! has a gRPC status.
+
+mod blocking;
+mod caller;
+mod chain;
+mod clock;
+
+pub use self::blocking::beside_others;
+pub use self::caller::{Caller, Role, Source, UnknownRole};
+pub use self::chain::Chain;
+pub use self::clock::now_ns;

@@ -1,0 +1,325 @@
+//! Accounting records in memory, for all who write and read them, and in a file of their own.
+//!
+//! [`Accounts`] is shared by the writers. A [`Reader`] is a cursor over the one [`History`]; no writer waits for readers, nor for
+//! the disk, which the thread of a [`Ledger`] follows in the same way.
+
+mod ledger;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdfast_base::now_ns;
+use holdfast_security::acctz::{
+    Account, CommandKind, Cursor, Deed, Family, History, Record, Repeats, RingName, Told,
+};
+use smol_str::SmolStr;
+use tokio::sync::watch;
+
+pub use self::ledger::{ACCOUNTS_NAME, Ledger};
+
+/// Default size of the history in octets of memory, and approximately of disk: some four thousand calls with a
+/// payload of a few hundred octets.
+pub const DEFAULT_HISTORY: usize = 4 << 20;
+/// Smallest size, which holds a handful of the largest records.
+pub const MIN_HISTORY: usize = 64 << 10;
+
+/// Longest sleep of the disk thread while no calls are counted. A record wakes it, so any duration would do.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Accounting records of the device; clones share them.
+#[derive(Clone, Debug)]
+pub struct Accounts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    inside: Mutex<Inside>,
+    /// Wakes the disk thread, and callers that wait for it.
+    changed: Condvar,
+    /// Time up to which records may be read; wakes readers.
+    readable_tx: watch::Sender<u64>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Inside {
+    history: History,
+    /// Counts of refused calls of strangers.
+    repeats: Repeats<Refused>,
+    /// Time up to which records may be read: that of the last one on disk, as long as the disk works, because a
+    /// record that a reader has received must survive a crash.
+    readable_ns: u64,
+    on_disk: bool,
+    ended: bool,
+}
+
+/// Kind of refused calls, which are counted together when they are many: one source, one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refused {
+    pub source: Option<IpAddr>,
+    pub reason: &'static str,
+    /// Name that was tried, if a password was wrong or abandoned: the authentication layer limits their number.
+    pub name: Option<SmolStr>,
+}
+
+/// Counters of this run.
+#[derive(Debug, Default)]
+struct Counters {
+    sources: [AtomicU64; SOURCES.len()],
+    requests: AtomicU64,
+    responses: AtomicU64,
+    truncated: AtomicU64,
+}
+
+/// Source of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    Rpc(Family),
+    Command(CommandKind),
+}
+
+/// All kinds of sources.
+pub const SOURCES: [SourceKind; 6] = [
+    SourceKind::Rpc(Family::Other),
+    SourceKind::Rpc(Family::Gnmi),
+    SourceKind::Rpc(Family::Gnoi),
+    SourceKind::Rpc(Family::Gnsi),
+    SourceKind::Command(CommandKind::Shell),
+    SourceKind::Command(CommandKind::Cli),
+];
+
+/// Numbers of RecordSubscribe calls, of records sent, and of records sent with the notice that earlier ones are
+/// missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    pub requests: u64,
+    pub responses: u64,
+    pub truncated: u64,
+}
+
+impl Accounts {
+    /// Accounts in memory only.
+    pub fn new(history: History) -> Self {
+        Self(Arc::new(Shared {
+            inside: Mutex::new(Inside {
+                readable_ns: history.last_ns(),
+                history,
+                repeats: Repeats::new(),
+                on_disk: false,
+                ended: false,
+            }),
+            changed: Condvar::new(),
+            readable_tx: watch::Sender::new(0),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Adds a record with the present time.
+    pub fn record(&self, account: Account) {
+        let mut inside = self.inside();
+        let due = inside.repeats.due(now_ns());
+        self.keep(inside, due.into_iter().chain([account]));
+    }
+
+    /// Records a call without an identified caller. Many similar ones become a few records and a count.
+    pub fn record_refused(&self, kind: Refused, account: Account) {
+        let mut inside = self.inside();
+        let was_counting = inside.repeats.is_counting();
+        let records = inside.repeats.add(now_ns(), kind, account);
+        let begins_to_count = inside.repeats.is_counting() && !was_counting;
+        self.keep(inside, records);
+        if begins_to_count {
+            self.0.changed.notify_all();
+        }
+    }
+
+    fn keep(&self, mut inside: MutexGuard<'_, Inside>, records: impl IntoIterator<Item = Account>) {
+        let before_ns = inside.history.last_ns();
+        for account in records {
+            let source = SourceKind::of(&account.deed);
+            if let Some(place) = SOURCES.iter().position(|it| *it == source) {
+                self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
+            }
+            inside.history.push(now_ns(), account);
+        }
+        if inside.history.last_ns() == before_ns {
+            return;
+        }
+        if !inside.on_disk {
+            self.make_readable(&mut inside);
+        }
+        drop(inside);
+        self.0.changed.notify_all();
+    }
+
+    /// Reads all records strictly after a time (nanoseconds since 1970; 0 for all), and then new ones. Refused
+    /// calls that are being counted follow at the end of their window.
+    pub fn read(&self, after_ns: u64) -> Reader {
+        self.0.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let readable_rx = self.0.readable_tx.subscribe();
+        let cursor = self.inside().history.cursor(after_ns);
+        Reader { accounts: self.clone(), cursor, readable_rx }
+    }
+
+    /// Number of records from a kind of source in this run.
+    pub fn recorded(&self, source: SourceKind) -> u64 {
+        let place = SOURCES.iter().position(|it| *it == source);
+        place.map_or(0, |place| self.0.counters.sources[place].load(Ordering::Relaxed))
+    }
+
+    /// Number of readers at present.
+    pub fn readers(&self) -> usize {
+        self.0.readable_tx.receiver_count()
+    }
+
+    pub fn served(&self) -> Served {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { requests, responses, truncated, sources: _ } = &self.0.counters;
+        Served { requests: read(requests), responses: read(responses), truncated: read(truncated) }
+    }
+
+    /// Waits until all records are on disk, or the time is over. Later records are dropped.
+    pub fn end(&self, within: Duration) {
+        let mut inside = self.inside();
+        let counted = inside.repeats.all();
+        self.keep(inside, counted);
+        let mut inside = self.inside();
+        inside.ended = true;
+        self.0.changed.notify_all();
+        let waiting = |inside: &mut Inside| inside.readable_ns < inside.history.last_ns();
+        // The caller goes on in either case.
+        let _ = self.0.changed.wait_timeout_while(inside, within, waiting);
+    }
+
+    /// Makes all records so far readable.
+    fn make_readable(&self, inside: &mut Inside) {
+        inside.readable_ns = inside.history.last_ns();
+        self.0.readable_tx.send_replace(inside.readable_ns);
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Interface for the thread that writes to disk.
+impl Accounts {
+    /// A cursor for new records. From here on, records become readable once they are on disk.
+    pub fn follow(&self) -> Cursor {
+        let mut inside = self.inside();
+        inside.on_disk = true;
+        inside.history.tail()
+    }
+
+    /// Waits for records after the cursor, and returns at most `max` of them; `None` at the end. Closes due
+    /// counting windows meanwhile.
+    pub fn wait(&self, cursor: &mut Cursor, max: usize) -> Option<Batch> {
+        let inside = loop {
+            let inside = self.inside();
+            let counting = inside.repeats.is_counting();
+            let due = inside.repeats.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
+            let waiting = |inside: &mut Inside| {
+                let idle = !inside.ended && inside.history.behind(cursor) == 0;
+                idle && inside.repeats.is_counting() == counting
+            };
+            let waited = self.0.changed.wait_timeout_while(inside, due, waiting);
+            let (mut inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if inside.ended || inside.history.behind(cursor) > 0 {
+                break inside;
+            }
+            let counted = inside.repeats.due(now_ns());
+            self.keep(inside, counted);
+        };
+        let history = &inside.history;
+        let next = || history.next(cursor, u64::MAX);
+        let records: Vec<_> = std::iter::from_fn(next).take(max).map(|told| told.record).collect();
+        let up_to_ns = records.last()?.time_ns;
+        Some(Batch {
+            records,
+            complete_after_ns: history.complete_after_ns(),
+            oldest_known_ns: history.oldest_ns(RingName::Known),
+            oldest_stranger_ns: history.oldest_ns(RingName::Strangers),
+            up_to_ns,
+        })
+    }
+
+    /// Sleeps; false when no more records are to be stored.
+    pub fn pause(&self, pause: Duration) -> bool {
+        let ended = self.0.changed.wait_timeout_while(self.inside(), pause, |inside| !inside.ended);
+        !ended.unwrap_or_else(PoisonError::into_inner).0.ended
+    }
+
+    /// Called when a batch is on disk.
+    pub fn kept(&self, batch: &Batch) {
+        let mut inside = self.inside();
+        inside.on_disk = true;
+        inside.readable_ns = inside.readable_ns.max(batch.up_to_ns);
+        self.0.readable_tx.send_replace(inside.readable_ns);
+        self.0.changed.notify_all();
+    }
+
+    /// Called when the disk refuses a batch: readers do not wait for the disk until it works again.
+    pub fn not_kept(&self) {
+        let mut inside = self.inside();
+        inside.on_disk = false;
+        self.make_readable(&mut inside);
+    }
+}
+
+/// Records for the disk.
+#[derive(Debug)]
+pub struct Batch {
+    pub records: Vec<Arc<Record>>,
+    /// Lower bound of the complete range: every record after this time is in the history.
+    pub complete_after_ns: u64,
+    /// Times of the oldest records in the history, of known callers and of refused strangers.
+    pub oldest_known_ns: Option<u64>,
+    pub oldest_stranger_ns: Option<u64>,
+    /// Time of the last record of the batch.
+    up_to_ns: u64,
+}
+
+/// A subscriber to records.
+#[derive(Debug)]
+pub struct Reader {
+    accounts: Accounts,
+    cursor: Cursor,
+    readable_rx: watch::Receiver<u64>,
+}
+
+impl Reader {
+    /// Waits for the next record.
+    pub async fn next(&mut self) -> Told {
+        loop {
+            self.readable_rx.borrow_and_update();
+            if let Some(told) = self.accounts.inside().next(&mut self.cursor) {
+                return told;
+            }
+            // The sender cannot be dropped, because we hold the accounts.
+            let _ = self.readable_rx.changed().await;
+        }
+    }
+
+    /// Counts a record that was sent.
+    pub fn sent(&self, told: &Told) {
+        let counters = &self.accounts.0.counters;
+        counters.responses.fetch_add(1, Ordering::Relaxed);
+        counters.truncated.fetch_add(u64::from(told.truncated), Ordering::Relaxed);
+    }
+}
+
+impl Inside {
+    fn next(&self, cursor: &mut Cursor) -> Option<Told> {
+        self.history.next(cursor, self.readable_ns)
+    }
+}
+
+impl SourceKind {
+    fn of(deed: &Deed) -> Self {
+        match deed {
+            Deed::Rpc(rpc) => Self::Rpc(rpc.family),
+            Deed::Command(command) => Self::Command(command.kind),
+        }
+    }
+}
