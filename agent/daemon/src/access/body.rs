@@ -11,7 +11,8 @@ use tonic::{Status, body::Body};
 
 use super::Right;
 
-/// Waits for the loss of a right; made when a direction has nothing to pass on for the first time.
+/// Waits for the loss of a right. The future is made when a direction first has nothing to pass on: most unary
+/// calls never need it.
 struct Loss {
     right: Right,
     waiting: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
@@ -29,9 +30,9 @@ impl Loss {
     }
 }
 
-/// The request on its way in. Its handler reads an error instead of the next message.
+/// Request body that returns an error to the handler once the right is gone.
 pub(super) struct RequestBody {
-    /// None when it was cut.
+    /// None after the cut.
     body: Option<Body>,
     loss: Loss,
 }
@@ -78,9 +79,9 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// The answer of a stream on its way out. Its client reads the status instead of the next message.
+/// Response body of a stream that ends with the status of the loss once the right is gone.
 pub(super) struct ResponseBody {
-    /// None when it was cut.
+    /// None after the cut.
     body: Option<Body>,
     loss: Loss,
 }
@@ -90,7 +91,7 @@ impl ResponseBody {
         Self { body: Some(body), loss: Loss::of(right) }
     }
 
-    /// Drops what was still to be said, by which the handler learns of it.
+    /// Drops the rest of the answer, which ends the handler's stream, and ends the call with this status.
     fn cut(&mut self, status: &Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.body = None;
         let mut trailers = HeaderMap::new();
@@ -112,7 +113,8 @@ impl HttpBody for ResponseBody {
                 Ok(()) => Poll::Ready(Some(Ok(frame))),
                 Err(status) => self.cut(&status),
             },
-            // The handler ends in words of its own, perhaps because its request was cut.
+            // The handler has ended the call itself, perhaps because its request was cut: then the reason of the
+            // cut is the better status.
             Poll::Ready(end) => match self.loss.right.lost() {
                 None => Poll::Ready(end),
                 Some(status) => self.cut(&status),

@@ -1,4 +1,4 @@
-//! The moments at which rights are asked for again: changes, and the expiry of a certificate.
+//! The moments that make rights be asked for again: changes, and the expiry of a certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls_pki_types::UnixTime;
 use tokio::sync::watch;
 
-/// Counts the changes that may give or take rights. Clones count together.
+/// Counter of the changes that may give or take rights; clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessEpoch(Arc<watch::Sender<u64>>);
 
@@ -17,7 +17,8 @@ impl Default for AccessEpoch {
 }
 
 impl AccessEpoch {
-    /// Notes a change, after it was made: whoever reads the number first and the state behind it next misses nothing.
+    /// Counts a change. Call it after the change: a reader that takes the number first and then the state never
+    /// keeps an old answer under a new number.
     pub fn advance(&self) {
         self.0.send_modify(|number| *number += 1);
     }
@@ -26,13 +27,13 @@ impl AccessEpoch {
         *self.0.borrow()
     }
 
-    /// Tells of each advance from now on.
+    /// Notifies of each advance after this call.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
 }
 
-/// The time of day by which certificates expire.
+/// Time of day by which certificates expire; tests set their own.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> UnixTime + Send + Sync>);
 

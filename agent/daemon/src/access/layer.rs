@@ -18,7 +18,7 @@ use crate::gnsi::Gnsi;
 use crate::northbound::Methods;
 use crate::tls::Peer;
 
-/// Puts [`Guarded`] in front of a service. It belongs behind authentication and authorization.
+/// Wraps a service in [`Guarded`]. Its place is behind authentication and authorization, whose results it reads.
 #[derive(Clone, Debug)]
 pub struct Layer {
     authenticator: Authenticator,
@@ -89,8 +89,8 @@ where
         Box::pin(async move {
             let response = answer.await?;
             match right.lost() {
-                Some(status) => Ok(status.into_http()), // its request was cut
-                // It is carried out, and its client should know how.
+                Some(status) => Ok(status.into_http()), // the request was cut
+                // The change is carried out, so the client has to learn its outcome.
                 None if is_unary => Ok(response),
                 None => Ok(response.map(|body| Body::new(ResponseBody::new(body, right)))),
             }

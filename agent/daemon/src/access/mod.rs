@@ -1,13 +1,15 @@
-//! Rights of calls that are under way: a stream ends when its caller could not begin it any more.
+//! Rights of calls that are under way: a stream ends as soon as its caller could no longer begin it.
 //!
-//! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`AccessEpoch`]. [`Layer`]
-//! stands behind authentication and authorization, in front of every service, and gives each call a [`Right`]. As long
-//! as the epoch stands still, a right is one comparison; when it moves, the questions of the beginning are asked again,
-//! once for each call. A right that is gone ends both directions of a stream: the client reads why, the handler finds
-//! its stream broken. A unary call whose request is all there is carried out.
+//! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`AccessEpoch`].
+//! [`Layer`] sits behind authentication and authorization, in front of every service, and gives each call a
+//! [`Right`]. While the epoch does not move, checking a right is one comparison; when it moves, authentication and
+//! authorization are asked again, once for each call. The loss of a right ends both directions of a stream: the
+//! client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
+//! carried out.
 //!
-//! Something that is only tried takes no right away from a stream: it goes on as long as either what is final or what is
-//! in force allows it. Else nobody could finalize new passwords, authorities or policies for himself.
+//! A change on trial takes no right away from a stream: it goes on as long as either the final state or the state
+//! in force allows it. Otherwise an administrator could not finalize passwords, authorities or policies that lock
+//! him out of the running call.
 
 mod body;
 mod epoch;

@@ -14,13 +14,13 @@ use crate::auth::{Admission, Authenticator};
 use crate::gnsi::Gnsi;
 use crate::tls::Peer;
 
-/// The longest sleep until a certificate expires: when the clock of the box is set, its timers do not notice.
+/// The longest sleep until a certificate expires: timers do not notice when the clock of the box is set.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
-/// The services that a box answers only while gNSI is switched on.
+/// Path prefix of the services that a box answers only while gNSI is switched on.
 const SWITCHED: &str = "/gnsi.";
 
-/// The right of one call; clones are that call's. It is in the extensions of each request.
+/// The right of one call; clones share it. Each request has it in its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Right(Arc<Shared>);
 
@@ -32,7 +32,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// A call as it began, and whom to ask about it.
+/// A call as it began, with the services that decide about it.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) authenticator: Authenticator,
@@ -40,19 +40,19 @@ pub(super) struct Call {
     pub(super) admission: Admission,
     pub(super) peer: Peer,
     pub(super) path: String,
-    /// Without the password.
+    /// Headers without the password.
     pub(super) headers: HeaderMap,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The epoch of the last answer.
+    /// Epoch of the last answer.
     epoch: u64,
-    /// The time at which that has to be asked again without a change: a certificate expires.
+    /// Time at which the answer has to be renewed even without a change: a certificate expires.
     until: Option<UnixTime>,
-    /// The status that the call was cut with; it stays.
+    /// Status that the call was cut with; never cleared.
     lost: Option<Status>,
-    /// The handler ends the call by itself.
+    /// Set when the handler ends the call by itself, see [`Right::let_end`].
     is_ending: bool,
 }
 
@@ -65,7 +65,7 @@ impl Right {
         Self(Arc::new(Shared { epoch, call: Some(call), state: Mutex::new(state) }))
     }
 
-    /// A right that is never lost.
+    /// Makes a right that is never lost.
     #[cfg(test)]
     pub(crate) fn for_good() -> Self {
         let state = State { epoch: 0, until: None, lost: None, is_ending: false };
@@ -73,32 +73,36 @@ impl Right {
         Self(Arc::new(Shared { epoch, call: None, state }))
     }
 
-    /// The right of a request that came through the layer.
+    /// Takes the right out of a request that came through the layer.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when it did not.
+    ///
+    /// `UNAUTHENTICATED` for any other request.
     pub(crate) fn of(extensions: &Extensions) -> Result<Self, Status> {
         let right = extensions.get::<Self>().cloned();
-        right.ok_or_else(|| Status::unauthenticated("the request has no right that could be asked"))
+        right.ok_or_else(|| Status::unauthenticated("the request carries no right of a call"))
     }
 
-    /// Asks whether the caller could begin the call now, whatever was answered before.
+    /// Asks whether the caller could begin the call now, regardless of the last answer.
     ///
     /// # Errors
+    ///
     /// The status that a new call would end with.
     pub(crate) fn ask(&self) -> Result<(), Status> {
         let mut state = self.state();
         self.evaluate(&mut state)
     }
 
-    /// Lets the handler end the call by itself from here on, after a step that may take the caller's own right away.
+    /// Lets the handler end the call by itself from now on: for a step that may take the caller's own right away,
+    /// and whose outcome the client has to learn.
     pub(crate) fn let_end(&self) {
         self.state().is_ending = true;
     }
 
-    /// One comparison, unless the epoch has moved.
+    /// Checks the right: one comparison, unless the epoch has moved or a certificate expires.
     ///
     /// # Errors
+    ///
     /// As [`Self::ask`].
     pub(super) fn check(&self) -> Result<(), Status> {
         let mut state = self.state();
@@ -111,13 +115,13 @@ impl Right {
         self.evaluate(&mut state)
     }
 
-    /// Why the call was cut, if it was.
+    /// Status that the call was cut with, if it was cut.
     pub(super) fn lost(&self) -> Option<Status> {
         let state = self.state();
         state.lost.clone().filter(|_| !state.is_ending)
     }
 
-    /// Resolves when the right is gone.
+    /// Resolves with the status when the right is gone.
     pub(super) async fn until_lost(self) -> Status {
         let mut epoch_rx = self.0.epoch.subscribe();
         loop {
@@ -127,7 +131,8 @@ impl Right {
             }
             let until = self.state().until;
             let left = until.map(|until| until.as_secs().saturating_sub(self.now().as_secs()));
-            // `self` keeps the sender, so this resolves only with a change, or when it is time to look at the clock.
+            // `self` keeps the sender alive, so this resolves only with a change, or when the clock has to be
+            // read.
             match left {
                 None => drop(epoch_rx.changed().await),
                 Some(left) => {
@@ -170,7 +175,7 @@ impl Right {
 }
 
 impl Call {
-    /// Asks all that was asked at the beginning, in that order.
+    /// Repeats the questions of the beginning, in the same order.
     fn could_begin(&self) -> Result<(), Status> {
         let Self { authenticator, gnsi, admission, peer, path, headers } = self;
         let caller = authenticator.admit_again(admission, peer, path)?;

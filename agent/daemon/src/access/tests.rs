@@ -1,4 +1,4 @@
-//! Rights that go, and those that stay.
+//! Rights that a change takes away, and rights that it leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ const SUBSCRIBE: &str = "/gnmi.gNMI/Subscribe";
 const ROTATE: &str = "/gnsi.authz.v1.Authz/Rotate";
 const RECORDS: &str = "/gnsi.acctz.v1.AcctzStream/RecordSubscribe";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// `secret` and `other`, of crypt(3).
+/// Passwords `secret` and `other` as crypt(3) hashes.
 const SECRET: &str = "$1$saltsalt$9xy1btjgzLYfb7hivXtC//";
 const OTHER: &str = "$1$saltsalt$d7LNQ2MbR/sz/hgJ/B94y/";
 
-/// Users, policies and profiles without a box.
+/// Users, policies and profiles without a box around them.
 struct Rig {
     users: Users,
     gnsi: Gnsi,
@@ -72,7 +72,7 @@ impl Rig {
         rig
     }
 
-    /// A call of ada with her password, or of somebody with a certificate alone.
+    /// Begins a call of ada with her password, or of the holder of this certificate.
     async fn call(&self, path: &str, certificate: Option<PeerCertificate>) -> Right {
         let credentials = match certificate {
             Some(_) => Credentials::default(),
@@ -93,7 +93,7 @@ impl Rig {
         })
     }
 
-    /// A certificate of eve that counts for some seconds.
+    /// Certificate of eve that is valid for some seconds.
     fn eve(&self, seconds: i64) -> PeerCertificate {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "eve");
@@ -103,7 +103,7 @@ impl Rig {
         PeerCertificate::of_chain(&[der]).unwrap()
     }
 
-    /// Changes one thing that decides about callers.
+    /// Makes one change that decides about callers, written as words.
     async fn change(&self, text: &str) {
         let words: Vec<&str> = text.split(' ').collect();
         match words[..] {
@@ -129,7 +129,7 @@ impl Rig {
     }
 }
 
-/// One rule: this caller may call this.
+/// Policy with one rule: it allows this caller this RPC.
 fn policy(caller: &str, rpc: &str) -> Installed {
     let text = serde_json::json!({"name": "policy", "allow_rules": [{
         "name": "rule", "source": {"principals": [caller]}, "request": {"paths": [rpc]}}]});
@@ -152,13 +152,13 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         ("delete ada", WATCH, gone),
         ("delete ada, user ada admin other", SUBSCRIBE, gone),
         ("user ada admin other", SUBSCRIBE, gone),
-        // The same password again is no other one.
+        // The same password set again is no change.
         ("user ada admin secret", ROTATE, Ok(())),
         ("user ada read-only secret", SUBSCRIBE, Ok(())),
         ("user ada read-only secret", WATCH, Ok(())),
         ("user ada read-only secret", ROTATE, denied),
         ("user ada read-only secret", RECORDS, denied),
-        // A password that is only tried takes nobody's place.
+        // A password on trial takes no right away.
         (&format!("give ada {OTHER}"), ROTATE, Ok(())),
         (&format!("give ada {OTHER}, give-nothing"), ROTATE, Ok(())),
         (&format!("give ada {OTHER}, keep-given"), ROTATE, gone),
@@ -216,14 +216,14 @@ async fn a_certificate_of_a_call_counts_until_it_expires() {
     let mut lost = std::pin::pin!(right.clone().until_lost());
     assert!(timeout(Duration::from_secs(98), &mut lost).await.is_err());
     assert_eq!(code(right.check()), Ok(()));
-    // The clock of the test is somewhere within its second.
+    // The clock of the test may be anywhere within its second.
     let status = timeout(Duration::from_secs(5), &mut lost).await.unwrap();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     assert!(status.message().contains("certificate"), "{status}");
     // A call on the same connection is refused, though nothing has changed but the time.
     assert_eq!(code(right.ask()), Err(Code::Unauthenticated));
     assert_eq!(code(other.check()), Ok(()));
-    // By the role of certificates, which was the same all the time.
+    // The role of certificates has not changed, so a longer certificate still gets in.
     assert_eq!(code(rig.call(SUBSCRIBE, Some(rig.eve(100_000))).await.check()), Ok(()));
 }
 
