@@ -1,4 +1,4 @@
-//! What services do to the box beside its configuration; clones share it.
+//! Handles for the actions of gRPC services on the box, apart from its configuration.
 
 use holdfast_platform::probe::Probes;
 
@@ -6,7 +6,7 @@ use crate::packages::Packages;
 use crate::reboot::Reboots;
 use crate::software::Software;
 
-/// The parts of it, each with a home of its own.
+/// The handles, each described in its own module; clones share them.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub reboots: Reboots,

@@ -1,4 +1,4 @@
-//! HTTP/1 for those who look at the agent from its own box, with bounds on how many they are and how long they wait.
+//! HTTP/1 server for clients on the box itself, with bounds on their number and on their silence.
 
 use std::{
     future::Future,
@@ -23,8 +23,8 @@ use tokio::{
 use tower::ServiceExt;
 use tracing::debug;
 
-/// How long a client may take to send the head of a request, from its connection or from the end of the answer before:
-/// one that sends nothing is idle, and gone by then, too. Those who ask regularly connect again.
+/// Time for a client to send the head of a request, from the connection or from the end of the answer before. An
+/// idle connection ends by it as well; clients that ask regularly connect again.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bounds of one listening socket.
@@ -32,11 +32,11 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Bounds {
     /// Connections at one time; one more is closed at once.
     pub(crate) connections: usize,
-    /// How long a client may take none of an answer that is ready; nothing for as long as it likes.
+    /// Time for a client to take any part of an answer that is ready; none for no limit.
     pub(crate) write_timeout: Option<Duration>,
 }
 
-/// Serves what `routes` gives for each connection, for ever.
+/// Serves each connection with the router that `routes` gives for it, without end.
 pub(crate) async fn serve<L: Listener>(
     mut listener: L,
     bounds: Bounds,
@@ -65,12 +65,12 @@ pub(crate) async fn serve<L: Listener>(
     }
 }
 
-/// A stream whose writes fail when the peer takes nothing for a time.
+/// Stream whose writes fail when the peer accepts no octet for a time.
 #[derive(Debug)]
 struct WriteTimeout<S> {
     stream: S,
     limit: Option<Duration>,
-    /// Runs while the peer takes nothing.
+    /// Present while the peer accepts nothing.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -79,7 +79,7 @@ impl<S> WriteTimeout<S> {
         Self { stream, limit, timer: None }
     }
 
-    /// Passes on what became of a write, or fails it when that takes too long.
+    /// Passes on the outcome of a write, or fails it when it has been pending for too long.
     fn bounded<T>(
         &mut self,
         written: Poll<io::Result<T>>,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds { connections: 2, write_timeout: Some(Duration::from_secs(30)) };
-    /// Octets that a connection of these tests holds between client and server.
+    /// Octets in flight between client and server in these tests.
     const BUFFER: usize = 1024;
 
     struct Connections(mpsc::Receiver<DuplexStream>);
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A server, and what connects to it.
+    /// Starts a server, and returns a function that connects to it.
     fn server() -> impl AsyncFn() -> DuplexStream {
         let (connection_tx, connections) = mpsc::channel(8);
         let routes = Router::new()
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Seconds until the server closes a connection on which the client reads and says no more.
+    /// Seconds until the server closes a connection on which the client only reads.
     async fn closed_after(client: &mut DuplexStream) -> u64 {
         let begun = Instant::now();
         let mut answer = Vec::new();

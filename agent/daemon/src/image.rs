@@ -1,4 +1,4 @@
-//! Software that is fetched and compared with its digest, for a bootstrap and for gNOI.
+//! Software that is fetched and checked against its digest, for a bootstrap and for gNOI.
 
 use std::{
     fmt, io,
@@ -29,37 +29,38 @@ use crate::network::{Network, NetworkError, Way};
 /// The ports of URLs that name none.
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
-/// The certificate authorities that the machine trusts, where Debian and its kin keep them.
+/// File with the certificate authorities that the machine trusts, as Debian and its derivatives have it.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// How long a server may be silent.
+/// Longest silence of a server before the transfer fails.
 const STALL: Duration = Duration::from_secs(60);
-/// The longest image, in octets: a whole system has some hundred megabytes; more is a mistake that fills the disk.
+/// The longest image, in octets: a whole system takes some hundred megabytes; more is a mistake that fills the
+/// disk.
 pub const MAX_IMAGE: u64 = 8 << 30;
-/// Octets of a file that are read at once.
+/// Octets read from a file at a time.
 const READ: usize = 64 << 10;
 
-/// Which octets a file should have.
+/// Expected digest of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     pub method: Method,
     pub octets: Vec<u8>,
 }
 
-/// How a digest is made.
+/// Hash function of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Sha256,
     Sha512,
-    /// Finds accidents, no attackers.
+    /// Detects accidents, but no attacker.
     Md5,
 }
 
-/// Why an image is not installed.
+/// Reasons why an image cannot be fetched, or is not the expected one.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     #[error("`{0}` is not fetched: only http:// and https:// are")]
     Url(String),
-    #[error("what the server of `{url}` is to be trusted by cannot be used")]
+    #[error("the certificate to trust the server of `{url}` by cannot be used")]
     Trust { url: String, source: rustls::Error },
     #[error("cannot connect to `{url}`")]
     Connect { url: String, source: NetworkError },
@@ -75,20 +76,20 @@ pub enum ImageError {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read `{}` back", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("the octets of `{what}` have another {method} digest than they should")]
+    #[error("the {method} digest of `{what}` is not the expected one")]
     Digest { what: String, method: Method },
 }
 
-/// By which way files come.
+/// Network and trust with which files are fetched.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub network: Network,
-    /// What the certificate of a server may lead to, beside the authorities that the machine trusts.
+    /// Certificate that the server's may lead to, in addition to the authorities that the machine trusts.
     pub trusts: Option<CertificateDer<'static>>,
 }
 
 impl Source {
-    /// The ways of the machine itself.
+    /// The network and trust of the machine itself.
     pub fn machine() -> Self {
         Self { network: Network::machine(), trusts: None }
     }
@@ -108,10 +109,12 @@ impl Source {
     }
 }
 
-/// Writes what lies at the URL into a new file.
+/// Fetches the URL into a new file.
 ///
 /// # Errors
-/// When there is no such server, it answers with anything else, or the disk is full. A part of the file may be left.
+///
+/// When the server cannot be reached, answers with another status than 200, is silent for a minute or sends too
+/// much, or when the disk is full. A part of the file may be left.
 pub async fn fetch(source: &Source, url: &str, path: &Path) -> Result<(), ImageError> {
     let (mut body, _connection) = within(url, request(source, url)).await?;
     let written = |source| ImageError::Write { path: path.to_owned(), source };
@@ -128,10 +131,11 @@ pub async fn fetch(source: &Source, url: &str, path: &Path) -> Result<(), ImageE
 }
 
 impl Digest {
-    /// Compares a file, called `what`, with this digest.
+    /// Compares the digest of a file, called `what` in the error, with this one.
     ///
     /// # Errors
-    /// When it has other octets, or cannot be read.
+    ///
+    /// When they differ, or the file cannot be read.
     pub async fn require(&self, file: &Path, what: &str) -> Result<(), ImageError> {
         let made = self.method.of(file).await;
         let made = made.map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
@@ -153,7 +157,7 @@ impl fmt::Display for Method {
 }
 
 impl Method {
-    /// Octets of such a digest.
+    /// Octets of a digest of this kind.
     pub fn length(self) -> usize {
         match self {
             Self::Sha256 => digest::SHA256_OUTPUT_LEN,
@@ -192,7 +196,7 @@ async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     }
 }
 
-/// Asks for it; the body comes as long as the handle lives.
+/// Sends the request; the body arrives only while the returned handle lives.
 async fn request(
     source: &Source,
     url: &str,
@@ -233,7 +237,7 @@ async fn request(
     }
 }
 
-/// The next octets; nothing at the end.
+/// The next octets of the body; none at the end.
 async fn next(url: &str, body: &mut Incoming) -> Result<Option<Bytes>, ImageError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| ImageError::Fetch { url: url.to_owned(), source })?;
@@ -261,7 +265,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "abc").unwrap();
         for (method, begins) in [
-            // FIPS 180-2 and RFC 1321 have these.
+            // Values of FIPS 180-2 and RFC 1321.
             (Method::Sha256, [0xba, 0x78, 0x16, 0xbf]),
             (Method::Sha512, [0xdd, 0xaf, 0x35, 0xa1]),
             (Method::Md5, [0x90, 0x01, 0x50, 0x98]),

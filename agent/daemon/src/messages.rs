@@ -1,7 +1,8 @@
-//! The tower layer that holds messages against their limits, for every service.
+//! The tower layer that bounds messages, for every service.
 //!
-//! On the way in the frame in front of each message says how long it will be: one that announces too much ends its call
-//! before room is made for it. On the way out no status says more than an error text may, whoever made it.
+//! Requests: the frame before each message announces its length, and one that announces too much ends its call
+//! before memory is allocated for it. Answers: no status has a longer text than an error may have, including those
+//! of other layers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,16 +18,16 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-/// Octets in front of a message: whether it is compressed, and its length.
+/// Octets of the frame before a message: a flag for compression and the length.
 const FRAME: usize = 5;
-/// Where a status stands in headers and trailers.
+/// Names of the headers and trailers of a status.
 const CODE: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-/// Octets of a text as a header has it. Some clients take 8 KiB of headers in all.
+/// Most octets of a status text in its header form: some clients accept only 8 KiB of headers in all.
 const MAX_HEADER: usize = ERROR_TEXT.figure * 3 / 2;
 
-/// Puts [`Limited`] in front of a service.
+/// Wraps a service in [`Limited`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layer;
 
@@ -44,7 +45,7 @@ pub struct Limited<S> {
     inner: S,
 }
 
-/// Why a call had to end. The handler of a stream may not care about the reason that its requests ended for.
+/// The limit that ended a call. Kept apart, because the handler of a stream may drop the error of its request.
 type Exceeded = Arc<OnceLock<LimitExceeded>>;
 
 impl<S> Service<Request<Body>> for Limited<S>
@@ -74,7 +75,7 @@ where
     }
 }
 
-/// Puts the limit that was exceeded in the place of a status, or cuts the text of the status. Headers without one stay.
+/// Replaces a status by the limit that was exceeded, or cuts its text. Headers without a status stay as they are.
 fn restate(headers: &mut HeaderMap, exceeded: &Exceeded) {
     if !headers.contains_key(CODE) {
         return;
@@ -88,10 +89,10 @@ fn restate(headers: &mut HeaderMap, exceeded: &Exceeded) {
     }
 }
 
-/// The status with as much of its text as an error text may have: for those that stand in front of this layer.
+/// Cuts the text of a status to the length that an error text may have: for layers in front of this one.
 pub fn cut(status: Status) -> Status {
     let text = status.message();
-    // Headers are ASCII: most of what is neither a letter nor a digit takes three octets there.
+    // Headers are ASCII: most characters other than letters and digits take three octets per octet of UTF-8 there.
     let cost = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 3 * c.len_utf8() };
     let mut room = MAX_HEADER - 3 * CUT_MARK.len();
     let kept = |c: char| {
@@ -108,7 +109,7 @@ pub fn cut(status: Status) -> Status {
 }
 
 fn state(headers: &mut HeaderMap, status: &Status) {
-    // What cannot be written as a header leaves the one that is there.
+    // A status that cannot be written as headers leaves the present one.
     let _unwritable = status.add_header(headers);
 }
 
@@ -116,14 +117,14 @@ fn refusal(error: LimitExceeded) -> Status {
     Status::resource_exhausted(error.to_string())
 }
 
-/// How far the frames of a request have come.
+/// Position in the frames of a request.
 #[derive(Debug)]
 struct Frames {
     limit: &'static Limit,
     header: [u8; FRAME],
-    /// Octets of the next frame that are known.
+    /// Octets of the next frame that have arrived.
     known: usize,
-    /// Octets of the present message that are still to come.
+    /// Octets of the current message still to come.
     left: usize,
 }
 
@@ -151,7 +152,7 @@ impl Frames {
     }
 }
 
-/// Body of a request, whose frames are held against the limit as they come in.
+/// Request body that checks each frame against the limit as it arrives.
 struct Asked {
     body: Body,
     frames: Frames,
@@ -190,7 +191,7 @@ impl HttpBody for Asked {
     }
 }
 
-/// Body of an answer, whose trailers say no more than an error text may.
+/// Response body that cuts the status in its trailers.
 struct Answered {
     body: Body,
     exceeded: Exceeded,
@@ -257,7 +258,8 @@ mod tests {
         }
     }
 
-    /// The outcome of a call whose service reads all of it and ends with `trailers`.
+    /// Calls a service that reads the whole request and ends with `trailers`; returns the status and the octets
+    /// read, 0 after an error.
     async fn call(method: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
         let heard = Arc::new(OnceLock::new());
         let hears = heard.clone();

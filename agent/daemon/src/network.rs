@@ -1,5 +1,5 @@
-//! Ways out of the box: TCP and TLS to servers, by one interface or any, in the namespace that is managed or in that of
-//! the agent.
+//! Connections out of the box: TCP and TLS to servers, by one interface or any, in the managed namespace or in
+//! that of the agent.
 
 use std::{
     fmt, io,
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// Why nobody is connected.
+/// Reasons why a server cannot be reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
@@ -31,19 +31,19 @@ pub enum NetworkError {
     Tcp { address: SocketAddr, source: io::Error },
     #[error("no TLS connection with {address}")]
     Tls { address: SocketAddr, source: io::Error },
-    #[error("cannot work in the managed namespace")]
+    #[error("cannot run a thread in the managed namespace")]
     Thread(#[source] io::Error),
     #[error(transparent)]
     Netns(#[from] NetnsError),
 }
 
-/// How to get to a server.
+/// Conditions of a connection to a server.
 pub struct Way<'a> {
-    /// What its certificate has to say.
+    /// Name that the server's certificate must have.
     pub name: ServerName<'static>,
-    /// Nothing for a connection without TLS.
+    /// None for a connection without TLS.
     pub tls: Option<TlsConnector>,
-    /// The interface to go out by; without one, whichever leads there.
+    /// Interface to go out by; without one, the routing table decides.
     pub interface: Option<&'a str>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Way<'_> {
     }
 }
 
-/// Octets to and from a server.
+/// Byte stream to and from a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -70,19 +70,21 @@ impl Network {
         Self(netns)
     }
 
-    /// That in which the agent was started.
+    /// The namespace in which the agent was started.
     ///
     /// # Panics
-    /// Never: there is nothing to open.
+    ///
+    /// Never: the namespace of the process needs no file to be opened.
     pub fn machine() -> Self {
         let current = Netns::open(&NetnsSetting::Current);
         Self(Arc::new(current.expect("the current namespace is there")))
     }
 
-    /// A connection with the first address of a host that takes one.
+    /// Connects to the first address of a host that accepts.
     ///
     /// # Errors
-    /// Why the last one does not.
+    ///
+    /// The failure at the last address.
     pub async fn reach(
         &self,
         host: &str,
@@ -122,7 +124,7 @@ impl Network {
         }
     }
 
-    /// A connection that goes out by this interface, or by whichever leads there.
+    /// Connects by this interface; without one, the routing table decides.
     async fn connect(
         &self,
         address: SocketAddr,
@@ -142,7 +144,8 @@ impl Network {
         socket.connect(address).await.map_err(failed)
     }
 
-    /// Sockets stay in the namespace in which they are made, so a thread that ends at once is enough.
+    /// Runs `work` on a thread in this namespace. A socket stays in the namespace in which it was made, so the
+    /// thread may end at once.
     async fn within<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

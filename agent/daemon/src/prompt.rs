@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::auth::{Password, PasswordError};
 
-/// A password on standard input is read up to here; no password is that long.
+/// Octets of a password read from standard input; no password is longer.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
-/// Why nobody told a password.
+/// Reasons why there is no password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromptError {
@@ -27,10 +27,11 @@ pub enum PromptError {
     Password(#[from] PasswordError),
 }
 
-/// Asks twice on the terminal; reads one line when standard input is not a terminal.
+/// Asks twice on the terminal; reads one line when standard input is no terminal.
 ///
 /// # Errors
-/// When there is no password to be had.
+///
+/// When nothing can be read, the two passwords differ, or the password breaks a rule.
 pub(crate) fn new_password(name: &str) -> Result<Password, PromptError> {
     if !io::stdin().is_terminal() {
         let mut input = Zeroizing::new(Vec::new());
@@ -39,7 +40,7 @@ pub(crate) fn new_password(name: &str) -> Result<Password, PromptError> {
         return Ok(Password::first_line(&input)?);
     }
     let first = ask(&format!("Password for {name}: ")).map_err(PromptError::Terminal)?;
-    let again = ask("The same again: ").map_err(PromptError::Terminal)?;
+    let again = ask("Repeat the password: ").map_err(PromptError::Terminal)?;
     if first != again {
         return Err(PromptError::Differ);
     }
@@ -57,7 +58,7 @@ fn ask(question: &str) -> io::Result<Zeroizing<String>> {
     read.map(|_| line)
 }
 
-/// Keeps the terminal from showing what is typed, until it is dropped.
+/// Turns the terminal's echo off until dropped.
 struct Silent {
     terminal: File,
     before: Termios,

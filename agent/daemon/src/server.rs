@@ -13,11 +13,11 @@ use crate::{
     tls::Incoming,
 };
 
-/// Silence on a connection before we ask with an HTTP/2 ping, and how long the peer may take to answer: a collector
-/// that lost its power must not hold its subscriptions.
+/// Silence on a connection before an HTTP/2 ping is sent, and time for its answer: a collector that lost its power
+/// must not hold its subscriptions.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// RPCs at one time on one connection, subscriptions included.
+/// Concurrent RPCs on one connection, subscriptions included.
 const MAX_STREAMS: u32 = 256;
 /// Octets a client may send ahead of our reading: of one RPC (a Set of 15 MB would crawl with the 64 KiB default),
 /// and of all RPCs of its connection.

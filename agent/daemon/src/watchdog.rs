@@ -1,21 +1,22 @@
 //! Tells the service manager's watchdog that the core is at work.
 //!
-//! The word is sent only after the loop of the core has answered: one that hangs, or waits for ever, falls silent, and
-//! the service manager starts the agent anew.
+//! The notification is sent only after the loop of the core has answered: when the loop hangs, notifications stop,
+//! and the service manager restarts the agent.
 //!
-//! Absent on purpose: a judgement how long the core may take. That is `WatchdogSec=` of the unit, with its reason.
+//! Absent on purpose: a limit of its own on the core's answers. The limit is `WatchdogSec=` of the unit, with its
+//! reason.
 
 use std::{future::Future, time::Duration};
 
 use tokio::time::{self, MissedTickBehavior};
 
-/// Heartbeats in the time after which the service manager gives the agent up. One of them may take three quarters of
-/// that time until it is too late.
+/// Heartbeats in the time after which the service manager restarts the agent. An answer may take three quarters of
+/// that time before it is too late.
 const BEATS: u32 = 4;
 
-/// Asks for a heartbeat again and again, and sends the word after each answer. Ends with the core.
+/// Asks for a heartbeat periodically, and notifies after each answer. Ends with the core.
 ///
-/// `beat` returns false when there is no core any more.
+/// `beat` returns false when the core has ended.
 pub(crate) async fn feed<B: Future<Output = bool>>(
     patience: Duration,
     mut beat: impl FnMut() -> B,
@@ -41,12 +42,12 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// Ten times the patience: what is fed at all is fed often in it.
+    /// Ten times the patience: enough for several notifications.
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test(start_paused = true)]
     async fn the_watchdog_hears_only_of_heartbeats_that_were_answered() {
-        // How long the core takes for an answer; how often the watchdog is told within ten times its patience.
+        // Time the core takes to answer; bounds on the notifications within ten times the patience.
         for (answer, fewest, most) in [
             (Duration::ZERO, 40, 41),
             (Duration::from_secs(1), 35, 41),
