@@ -1,4 +1,4 @@
-//! What is taken down of calls, over real TLS connections.
+//! Accounting records of calls, over real TLS connections.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn rpc(record: &Record) -> &Rpc {
     }
 }
 
-/// Who, how, what, and what came of it.
+/// One record as text: stage, user, authentication, RPC, and the outcome of its authorization.
 fn text(record: &Record) -> String {
     let session = &record.account.session;
     let rpc = rpc(record);

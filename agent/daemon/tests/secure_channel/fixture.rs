@@ -65,7 +65,7 @@ impl Authority {
     }
 }
 
-/// What certificates are trusted with where none is asked for.
+/// Trust in client certificates for the cases that are about other things: each speaks for itself, as an administrator.
 const OF_ADMINS: CertificateTrust =
     CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
 
@@ -179,7 +179,7 @@ impl Agent {
 pub(crate) struct Client(pub(crate) Channel);
 
 impl Client {
-    /// What a Get with this metadata (`name value` lines) comes to: the caller's name and role, or a code.
+    /// Calls Get with this metadata (`name value` lines); returns the caller's name and role, or the status code.
     pub(crate) async fn get(&self, metadata: &str) -> Result<String, Code> {
         let answer =
             GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;
@@ -187,7 +187,7 @@ impl Client {
         Ok(answer.notification[0].prefix.clone().unwrap().target)
     }
 
-    /// Why a Get with this metadata is refused.
+    /// Message of the status with which a Get with this metadata is refused.
     pub(crate) async fn refusal(&self, metadata: &str) -> String {
         let answer =
             GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;

@@ -1,4 +1,4 @@
-//! Who gets through to a service, over real TLS connections.
+//! Callers that reach a service and callers that do not, over real TLS connections.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -38,7 +38,7 @@ fn client_hello(minor: u8) -> Vec<u8> {
     record
 }
 
-/// What the agent sends before it closes the connection.
+/// Sends these octets; returns the agent's answer, up to its close of the connection.
 async fn answer_to(agent: &Agent, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(agent.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
