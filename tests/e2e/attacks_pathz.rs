@@ -1,4 +1,4 @@
-//! Subscribe STREAM under a policy of paths: what is denied is never told, whenever it appears and however it changes.
+//! Subscribe STREAM under a pathz policy: a denied value is never sent, whenever it appears and however it changes.
 
 use std::time::Duration;
 
