@@ -180,6 +180,7 @@ impl CoreTask {
         let shown = ticket.is_dry_run();
         let mut transaction = Transaction::new(number, ticket, options);
         transaction.is_rollback = intent.is_rollback();
+        transaction.is_admitted = intent.is_admitted();
         transaction.cancel = intent.cancel();
         transaction.is_unrecorded = matches!(intent, Intent::Logins(_));
         transaction.logins = match &intent {
@@ -279,7 +280,7 @@ impl CoreTask {
         let mut values = values(changes);
         values.extend(transaction.logins.values.iter().cloned());
         let delta = Delta::new(values);
-        if !transaction.is_rollback {
+        if !transaction.is_admitted {
             self.admit_values(changes, transaction.origin)?;
         }
         let ticket = &transaction.ticket;

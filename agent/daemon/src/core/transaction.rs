@@ -112,6 +112,8 @@ pub(super) struct Transaction {
     pub(super) cancel: Cancel,
     /// It takes back the commit that waits to be confirmed, alone or with everything else.
     pub(super) is_rollback: bool,
+    /// True when it brings back what was accepted before: nothing of that is judged by what the box shows by now.
+    pub(super) is_admitted: bool,
     /// What of no layer it changes.
     pub(super) logins: Logins,
     /// What of gNSI is written down with it.
@@ -167,6 +169,7 @@ impl Transaction {
             options,
             cancel: Cancel::default(),
             is_rollback: false,
+            is_admitted: false,
             origin: Origin::OpenConfig,
             logins: Logins::default(),
             artefacts: Vec::new(),
