@@ -58,6 +58,7 @@ const FORMS: &[Form] = &[
     form::<LinkUp>(kinds::LINK_UP),
     form::<LinkMaster>(kinds::LINK_MASTER),
     form::<Ethernet>(kinds::ETHERNET),
+    form::<Ethernet>(kinds::ETHERNET_CONFIG),
     form::<Forwarding>(kinds::FORWARDING),
     form::<Address>(kinds::ADDRESS),
     form::<Connected>(kinds::CONNECTED),

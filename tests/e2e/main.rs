@@ -23,6 +23,7 @@ mod credentialz;
 mod disk;
 mod documents;
 mod drift;
+mod ethernet;
 mod factory;
 mod get;
 mod gnoi;

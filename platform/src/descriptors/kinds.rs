@@ -32,6 +32,8 @@ pub const LINK_MASTER: KindId = KindId(13);
 pub const FORWARDING: KindId = KindId(14);
 /// Speed and duplex of a link.
 pub const ETHERNET: KindId = KindId(15);
+/// Speed and duplex that a link has to have.
+pub const ETHERNET_CONFIG: KindId = KindId(16);
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
 /// A prefix is on-link by an address.

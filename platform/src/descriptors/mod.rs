@@ -52,6 +52,7 @@ pub fn registry() -> Registry {
         registry.register(link::LinkUpDescriptor),
         registry.register(link::LinkMasterDescriptor),
         registry.register(ethernet::EthernetDescriptor),
+        registry.register(ethernet::EthernetConfigDescriptor),
         registry.register(forwarding::ForwardingDescriptor),
         registry.register(address::AddressDescriptor),
         registry.register(address::ConnectedDescriptor),

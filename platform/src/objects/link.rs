@@ -2,11 +2,15 @@
 
 use std::net::IpAddr;
 
+use holdfast_config::{InstancePath, NodeId, Step};
 use smol_str::SmolStr;
 
 use super::nodes::FamilyNodes;
+use super::state::Planes;
 use super::{Entry, ObjectError, Registry};
-use crate::values::{BridgeParams, Link, LinkKind, MacAddr, VxlanParams};
+use crate::values::{
+    BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
+};
 
 /// Octets of the longest interface name (`IFNAMSIZ` less the final zero).
 const MAX_NAME_OCTETS: usize = 15;
@@ -58,9 +62,11 @@ impl Registry {
         let of_family = |family: &FamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
         // Either way of shutting the link shuts it.
         let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
+        let kind = self.link_kind(name, entry)?;
         Ok(Link {
             name: name.clone(),
-            kind: self.link_kind(name, entry)?,
+            ethernet: self.ethernet(name, &kind, entry)?,
+            kind,
             enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
             description: description.or_else(|| subinterface_description.clone()),
             mtu: self.mtu(entry)?,
@@ -73,6 +79,63 @@ impl Registry {
             ipv6_forwarding: of_family(v6, v6.forwarding),
             facts: None,
         })
+    }
+
+    /// Speed and duplex that the port has to have, if any of them is given.
+    fn ethernet<M>(
+        &self,
+        name: &SmolStr,
+        kind: &LinkKind,
+        entry: &Entry<'_, M>,
+    ) -> Result<Option<Ethernet>, ObjectError> {
+        let nodes = &self.nodes.link;
+        let wanted = Ethernet {
+            link: name.clone(),
+            speed_mbps: entry.number(nodes.port_speed),
+            duplex: entry.text(nodes.duplex_mode).and_then(|name| Duplex::named(&name)),
+            auto_negotiate: entry.bool(nodes.auto_negotiate),
+        };
+        let Some(first) = wanted.attributes().next() else { return Ok(None) };
+        if matches!(kind, LinkKind::Loopback | LinkKind::Dummy) {
+            let reason = format!("a {} link has no speed and no duplex mode", kind.name());
+            return Err(entry.leaf_error(self.ethernet_leaf(first), reason));
+        }
+        Ok(Some(wanted))
+    }
+
+    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. What was asked for
+    /// before stays accepted, whatever became of the port since.
+    pub(super) fn admit_ethernet(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        before: Option<&Link>,
+        shown: Planes<'_>,
+    ) -> Result<(), ObjectError> {
+        let (Some(wanted), Some(shown)) = (&link.ethernet, shown.observed::<Ethernet>()) else {
+            return Ok(());
+        };
+        let before = before.and_then(|before| before.ethernet.as_ref());
+        let is_new = |it: &_| before.and_then(|before| before.counterpart(*it)) != Some(*it);
+        let contradicted = wanted.attributes().filter(is_new).find_map(|wanted| {
+            let shown = shown.counterpart(wanted).filter(|shown| *shown != wanted)?;
+            Some((wanted, shown))
+        });
+        let Some((wanted, shown)) = contradicted else { return Ok(()) };
+        let name = &link.name;
+        let reason =
+            format!("port `{name}` has {shown}, not {wanted}, and the agent cannot set it");
+        let path = path.join(Step::node(self.ethernet_leaf(wanted)));
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+
+    fn ethernet_leaf(&self, attribute: EthernetAttribute) -> NodeId {
+        let nodes = &self.nodes.link;
+        match attribute {
+            EthernetAttribute::Speed(_) => nodes.port_speed,
+            EthernetAttribute::Duplex(_) => nodes.duplex_mode,
+            EthernetAttribute::AutoNegotiate(_) => nodes.auto_negotiate,
+        }
     }
 
     /// The one MTU that the kernel has for all of a link, whoever says it.

@@ -26,6 +26,7 @@ mod tests;
 use crate::descriptors;
 use crate::values::{Address, Family, Link, MacAddr, Neighbor, System};
 use nodes::Nodes;
+use state::Planes;
 
 pub use access::{GRPC_SERVER, Listening, Profiles};
 pub use nodes::ModelError;
@@ -126,20 +127,33 @@ impl Registry {
         })
     }
 
-    /// Refuses a value that conflicts with a kernel object of the same key: the kind and fixed parameters of a
-    /// link can change only if we created it.
+    /// Refuses a value that the kernel contradicts where no operation changes that: a link of one
+    /// kind does not become one of another, unless we made it, nor does one of other fixed parameters,
+    /// and a port has the speed that its driver gave it. `planes` tells what is known of a key.
     ///
     /// # Errors
-    /// With the leaf that would have to change.
-    pub fn admit(
+    /// Names the leaf that would have to change.
+    pub fn admit<'p>(
         &self,
         path: &InstancePath,
         value: &dyn holdfast_scheduler::Value,
-        observed: Option<&dyn holdfast_scheduler::Value>,
+        planes: impl Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
-        let link = value.as_any().downcast_ref::<Link>();
-        let shown = observed.and_then(|observed| observed.as_any().downcast_ref::<Link>());
-        let (Some(link), Some(shown)) = (link, shown) else { return Ok(()) };
+        let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };
+        let known = planes(&descriptors::link::key(&link.name));
+        if let Some(shown) = known.observed() {
+            self.admit_kind(path, link, shown)?;
+        }
+        let shown = planes(&descriptors::ethernet::key(&link.name));
+        self.admit_ethernet(path, link, known.intended(), shown)
+    }
+
+    fn admit_kind(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        shown: &Link,
+    ) -> Result<(), ObjectError> {
         if shown.is_ours() || descriptors::link::can_become(shown, link) {
             return Ok(());
         }

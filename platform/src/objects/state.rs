@@ -79,7 +79,7 @@ pub struct Planes<'a> {
 }
 
 impl<'a> Planes<'a> {
-    fn observed<V: 'static>(&self) -> Option<&'a V> {
+    pub(super) fn observed<V: 'static>(&self) -> Option<&'a V> {
         self.observed?.as_any().downcast_ref()
     }
 
@@ -87,7 +87,7 @@ impl<'a> Planes<'a> {
         self.applied?.as_any().downcast_ref()
     }
 
-    fn intended<V: 'static>(&self) -> Option<&'a V> {
+    pub(super) fn intended<V: 'static>(&self) -> Option<&'a V> {
         self.intended?.as_any().downcast_ref()
     }
 }

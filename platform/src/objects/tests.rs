@@ -3,7 +3,9 @@ use holdfast_config::{LayerKey, Owners, Path, ProvKind};
 
 use super::state::Planes;
 use super::*;
-use crate::values::{AddressFacts, AddressOrigin, LinkFacts, LinkKind, OperState};
+use crate::values::{
+    AddressFacts, AddressOrigin, Duplex, Ethernet, LinkFacts, LinkKind, OperState,
+};
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
 struct Model {
@@ -156,6 +158,10 @@ fn what_cannot_exist_is_refused() {
     leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
     leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 octets");
     leaf("master = eth0", "master", "port of itself");
+    leaf("type = dummy\nport-speed = 1000", "port-speed", "a dummy link has no speed");
+    let (lo, leaf_of_lo) =
+        ("/interfaces/interface[name=lo]", "/interfaces/interface[name=lo]/duplex-mode");
+    check(lo, &format!("{leaf_of_lo} = FULL"), leaf_of_lo, "a loopback link has no speed");
     let long = format!("subinterface/description = {}", "ä".repeat(128));
     leaf(&long, "subinterface/description", "at most 255 octets");
     leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "which the link is given as 1400");
@@ -203,6 +209,51 @@ fn what_cannot_exist_is_refused() {
 }
 
 #[test]
+fn speed_and_duplex_that_a_port_contradicts_are_refused() {
+    let entry = "/interfaces/interface[name=eth0]";
+    let of = |model: &Model, leaves: &[&str]| {
+        let lines: Vec<_> = leaves.iter().map(|leaf| format!("{entry}/{leaf}")).collect();
+        model.value(entry, &lines.join("\n")).unwrap().1
+    };
+    let check = |before: &[&str], wanted: &[&str], shown: Option<&Ethernet>, refused: &str| {
+        let model = Model::new();
+        let (before, value) = (of(&model, before), of(&model, wanted));
+        let planes = |key: &Key| {
+            let is_link = key.kind() == descriptors::kinds::LINK;
+            let observed = shown.map(|shown| shown as &dyn holdfast_scheduler::Value);
+            Planes {
+                intended: is_link.then_some(&*before),
+                observed: observed.filter(|_| !is_link),
+                ..Planes::default()
+            }
+        };
+        let result = model.registry.admit(&model.path(entry), &*value, planes);
+        let path = |error: ObjectError| error.path.to_path(&model.schema).to_string();
+        let want = (!refused.is_empty()).then(|| format!("{entry}/{refused}"));
+        assert_eq!(result.err().map(path), want, "{wanted:?} of {shown:?}");
+    };
+    let full = Some(Duplex::Full);
+    let gigabit = Ethernet {
+        link: "eth0".into(),
+        speed_mbps: Some(1000),
+        duplex: full,
+        auto_negotiate: Some(true),
+    };
+    let unplugged = Ethernet { speed_mbps: None, duplex: None, ..gigabit.clone() };
+    let all = ["port-speed = 1000", "duplex-mode = FULL", "auto-negotiate = true"];
+    check(&[], &all, Some(&gigabit), "");
+    check(&[], &["mtu = 1400"], Some(&gigabit), "");
+    check(&[], &["port-speed = 100", all[1]], Some(&gigabit), "port-speed");
+    check(&[], &[all[0], "duplex-mode = HALF"], Some(&gigabit), "duplex-mode");
+    check(&[], &["auto-negotiate = false"], Some(&gigabit), "auto-negotiate");
+    check(&["port-speed = 100"], &["port-speed = 100", "mtu = 1400"], Some(&gigabit), "");
+    check(&["port-speed = 100"], &["port-speed = 10"], Some(&gigabit), "port-speed");
+    check(&[], &["port-speed = 100", "duplex-mode = HALF"], Some(&unplugged), "");
+    check(&[], &["auto-negotiate = false"], Some(&unplugged), "auto-negotiate");
+    check(&[], &["port-speed = 100"], None, "");
+}
+
+#[test]
 fn a_type_that_the_existing_link_contradicts_is_refused() {
     let check = |wanted: &str, shown: LinkKind, ours: bool, refused: bool| {
         let model = Model::new();
@@ -211,7 +262,10 @@ fn a_type_that_the_existing_link_contradicts_is_refused() {
         let (_, value) = model.value(entry, &lines).unwrap();
         let facts = Some(LinkFacts { ours, ..LinkFacts::default() });
         let shown = Link { facts, ..Link::new("x0", shown) };
-        let result = model.registry.admit(&model.path(entry), &*value, Some(&shown));
+        let result = model.registry.admit(&model.path(entry), &*value, |_: &Key| Planes {
+            observed: Some(&shown),
+            ..Planes::default()
+        });
         assert_eq!(result.is_err(), refused, "{wanted} over {shown:?}");
     };
     check("bridge", LinkKind::Physical, false, true);

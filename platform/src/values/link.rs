@@ -1,5 +1,7 @@
 //! Links: ports that exist before us, and links that we create.
 
+use std::fmt;
+use std::mem::discriminant;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,9 @@ pub struct Link {
     pub mtu: Option<u32>,
     /// `IFLA_ADDRESS`. Intended: `None` leaves it alone. Observed: `None` on links without one.
     pub mac: Option<MacAddr>,
+    /// Speed and duplex that the port is to have. Intended only: a part that waits until the driver says the same.
+    #[serde(default)]
+    pub ethernet: Option<Ethernet>,
     /// Name of the bridge that the link is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
     pub master: Option<SmolStr>,
     /// Description of the subinterface. Intended only: the kernel has one alias, which is `description`.
@@ -52,6 +57,7 @@ impl Link {
             description: None,
             mtu: None,
             mac: None,
+            ethernet: None,
             master: None,
             subinterface_description: None,
             ipv4_enabled: None,
@@ -272,19 +278,63 @@ impl Duplex {
             Self::Full => "FULL",
         }
     }
+
+    /// The mode of this name in OpenConfig's `duplex-mode`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Half, Self::Full].into_iter().find(|duplex| duplex.name() == name)
+    }
 }
 
-/// Properties of a link's cable, from its driver. Observed only; absent when the driver reports nothing.
+/// Speed and duplex of a link. Observed: from its driver; links without a driver that says anything have none.
+/// Intended: as the configuration has them, of which `None` leaves an attribute open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethernet {
     /// The link.
     pub link: SmolStr,
-    /// Mbit/s. `None`: not known, as without a carrier.
+    /// Mbit/s. Observed: `None` is not known, as without a carrier.
     pub speed_mbps: Option<u32>,
-    /// `None`: not known.
+    /// Observed: `None` is not known.
     pub duplex: Option<Duplex>,
-    /// True when both ends negotiate speed and duplex. `None`: the driver does not say.
+    /// True when both ends settle speed and duplex between them. Observed: `None` where the driver does not say.
     pub auto_negotiate: Option<bool>,
+}
+
+impl Ethernet {
+    /// The attributes that are known, or asked for.
+    pub fn attributes(&self) -> impl Iterator<Item = EthernetAttribute> {
+        let speed = self.speed_mbps.map(EthernetAttribute::Speed);
+        let duplex = self.duplex.map(EthernetAttribute::Duplex);
+        let auto_negotiate = self.auto_negotiate.map(EthernetAttribute::AutoNegotiate);
+        [speed, duplex, auto_negotiate].into_iter().flatten()
+    }
+
+    /// The attribute that `other` is a value of, as it is here.
+    pub fn counterpart(&self, other: EthernetAttribute) -> Option<EthernetAttribute> {
+        self.attributes().find(|own| discriminant(own) == discriminant(&other))
+    }
+}
+
+/// One attribute of [`Ethernet`] with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EthernetAttribute {
+    /// Mbit/s.
+    Speed(u32),
+    /// Duplex mode.
+    Duplex(Duplex),
+    /// True when both ends settle speed and duplex between them.
+    AutoNegotiate(bool),
+}
+
+impl fmt::Display for EthernetAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Speed(mbps) => write!(f, "a speed of {mbps} Mbit/s"),
+            Self::Duplex(Duplex::Full) => f.write_str("full duplex"),
+            Self::Duplex(Duplex::Half) => f.write_str("half duplex"),
+            Self::AutoNegotiate(true) => f.write_str("autonegotiation on"),
+            Self::AutoNegotiate(false) => f.write_str("autonegotiation off"),
+        }
+    }
 }
 
 /// Part of a link: the bridge that it is a port of. Every link has this part, with `None` when it is not a port.

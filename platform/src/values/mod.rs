@@ -23,8 +23,8 @@ pub use access::{GrpcServer, User};
 pub use address::{Address, AddressFacts, AddressOrigin, Connected};
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
-    BridgeParams, Duplex, Ethernet, Forwarding, Link, LinkFacts, LinkKind, LinkMaster, LinkUp,
-    OperState, Port, VxlanParams,
+    BridgeParams, Duplex, Ethernet, EthernetAttribute, Forwarding, Link, LinkFacts, LinkKind,
+    LinkMaster, LinkUp, OperState, Port, VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use reconciliation::{DriftAction, DriftRule, Reconciliation};

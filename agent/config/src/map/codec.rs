@@ -34,7 +34,7 @@ static CODECS: &[Codec] = &[
         down: family_mtu_down,
         up: |value| family_mtu_up(value, MIN_IPV6_MTU),
     },
-    Codec { name: "ethernet-speed", down: |_| Err("it is state".to_owned()), up: speed_up },
+    Codec { name: "ethernet-speed", down: speed_down, up: speed_up },
     Codec { name: "interface-type", down: type_down, up: type_up },
     Codec { name: "instance-type", down: instance_down, up: instance_up },
     Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
@@ -108,6 +108,14 @@ const SPEEDS: &[(u64, &str)] = &[
     (800_000, "openconfig-if-ethernet:SPEED_800GB"),
     (1_600_000, "openconfig-if-ethernet:SPEED_1600GB"),
 ];
+
+fn speed_down(value: &Value) -> Result<Value, String> {
+    let Value::Identity(identity) = value else { return Err("not a port speed".to_owned()) };
+    match SPEEDS.iter().find(|(_, known)| identity == known) {
+        Some((mbps, _)) => Ok(Value::Uint(*mbps)),
+        None => Err(format!("`{identity}` is no speed that a port can be configured with")),
+    }
+}
 
 /// Converts a speed. One without an OpenConfig identity becomes the identity for unknown.
 fn speed_up(value: &Value) -> Option<Value> {

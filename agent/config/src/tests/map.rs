@@ -176,6 +176,10 @@ fn mapped_leaf() -> impl Strategy<Value = (String, String)> {
     prop_oneof![
         (name, 68u32..=65521).prop_map(move |(n, mtu)| (format!("{eth}[name={n}]/mtu"), mtu.to_string())),
         (name, any::<bool>()).prop_map(move |(n, on)| (format!("{eth}[name={n}]/enabled"), on.to_string())),
+        (name, prop::sample::select(vec![10u32, 2_500, 1_600_000])).prop_map(move |(n, mbps)| {
+            (format!("{eth}[name={n}]/port-speed"), mbps.to_string())
+        }),
+        (name, any::<bool>()).prop_map(move |(n, on)| (format!("{eth}[name={n}]/auto-negotiate"), on.to_string())),
         (name, 0u8..=255, 0u8..=32).prop_map(move |(n, ip, length)| {
             (format!("{eth}[name={n}]/ipv4/address[ip=10.0.0.{ip}]/prefix-length"), length.to_string())
         }),

@@ -510,7 +510,7 @@ pub(super) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut Draft
     parallel::both(much, || act(openconfig), || act(native));
 }
 
-fn seen(planes: [Option<&SharedValue>; 3]) -> Planes<'_> {
+pub(super) fn seen(planes: [Option<&SharedValue>; 3]) -> Planes<'_> {
     let [intended, applied, observed] = planes.map(|plane| plane.map(|value| &**value));
     Planes { intended, applied, observed }
 }

@@ -32,7 +32,7 @@ use super::making::Made;
 use super::options::{CommitOptions, PlanHash};
 use super::outbox::Outbox;
 use super::preview::Preview;
-use super::publish::Publisher;
+use super::publish::{Publisher, seen};
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
@@ -299,11 +299,10 @@ impl CoreTask {
     }
 
     fn admit_values(&self, changes: &[Changed], origin: Origin) -> Result<(), CommitError> {
-        for Changed { path, key, value, .. } in changes {
-            let [.., observed] = self.engine.planes(key);
+        let planes = |key: &Key| seen(self.engine.planes(key));
+        for Changed { path, value, .. } in changes {
             if let Some(value) = value {
-                let admitted =
-                    self.objects.registry.admit(path, &**value, observed.map(|it| &**it));
+                let admitted = self.objects.registry.admit(path, &**value, planes);
                 admitted.map_err(|error| self.objects.refused(&error, origin))?;
             }
         }

@@ -26,6 +26,8 @@ use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;
 use crate::software::{Running, Software, this_boot};
 
+mod ports;
+
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
     "openconfig-interfaces:interfaces": {"interface": [{

@@ -155,6 +155,9 @@ impl Descriptor for LinkDescriptor {
         if link.facts.is_some() {
             return parts;
         }
+        if let Some(wanted) = &link.ethernet {
+            parts.push((ethernet::config_key(&link.name), Arc::new(wanted.clone())));
+        }
         if link.master.is_some() {
             let (link, master) = (link.name.clone(), link.master.clone());
             let part = LinkMaster { link, master, on_our_link: false };

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::forwarding_path;
 use super::machine::{Machine, Refusal, Refused};
-use crate::values::{Family, OUR_ALTNAME_PREFIX};
+use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
 /// Smallest and largest MTU of the model's links, octets of layer 3.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
@@ -31,6 +31,8 @@ pub(super) struct SimLink {
     /// Index of the bridge; 0 for none.
     pub(super) master: u32,
     pub(super) altnames: Vec<String>,
+    /// Speed and duplex, as its driver says.
+    pub(super) ethernet: Option<Ethernet>,
 }
 
 /// Kind of a link, with the parameters that the kernel shows.
@@ -57,6 +59,7 @@ impl SimLink {
             alias: String::new(),
             master: 0,
             altnames: Vec::new(),
+            ethernet: None,
         }
     }
 }

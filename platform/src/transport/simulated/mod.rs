@@ -39,7 +39,7 @@ use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
 use crate::descriptors::{self, credential, forwarding, kinds, system};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
-use crate::values::{Content, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
+use crate::values::{Content, Ethernet, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
 use links::{SimLink, SimLinkKind};
 use machine::{Machine, Refusal};
 
@@ -179,6 +179,16 @@ impl SimulatedKernel {
     /// Sets the alias of a link, as another program would; an empty one removes it.
     pub fn set_alias(&self, name: &str, alias: &str) {
         self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
+    }
+
+    /// The driver of a port tells another speed or duplex, as when a cable comes or both ends negotiate anew.
+    pub fn set_ethernet(&self, ethernet: Ethernet) {
+        let key = descriptors::ethernet::key(&ethernet.link);
+        self.externally_seen(key, |machine| {
+            let index = machine.by_name(&ethernet.link);
+            let link = index.and_then(|index| machine.links.get_mut(&index));
+            link.expect("a cable comes to a port that is there").ethernet = Some(ethernet);
+        });
     }
 
     fn set_attribute(&self, name: &str, attribute: LinkAttribute) {
@@ -497,6 +507,12 @@ impl State {
         }
         let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
         seen.extend(names.iter().flat_map(|name| self.forwarding(name)));
+        let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
+        seen.extend(
+            cables.map(|it| {
+                (descriptors::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))
+            }),
+        );
         let hostname = Hostname { name: self.machine.hostname.clone() };
         seen.push((system::hostname_key(), Some(Arc::new(hostname))));
         for (path, _) in system::FILES {
