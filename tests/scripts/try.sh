@@ -3,7 +3,7 @@
 # the caller. The agent's own sockets stay in the network that this script was started in.
 set -eu
 cd "$(dirname "$0")/../.."
-cargo build -p holdfast -p holdfast-tests --bin holdfast --bin try
+cargo build --workspace --bin holdfast --bin try --locked
 playground=${CARGO_TARGET_DIR:-target}/debug/try
 if [ "$(id -u)" = 0 ]; then exec "$playground"; fi
 TRY_USER_NAMESPACE=1 exec unshare --map-root-user "$playground"
