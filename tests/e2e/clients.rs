@@ -188,6 +188,30 @@ async fn gnmic_follows_the_box() {
 }
 
 #[tokio::test]
+async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::to(&agent);
+    let status = format!("{ETH0}/state/oper-status");
+    let paths =
+        ["--path", "/components/component", "--path", &status, "--path", "eos_native:/Sysdb"];
+    let list = [&["-e", "json_ietf", "subscribe", "--mode", "once"], &paths[..]].concat();
+    let complaint = gnmic.refused(&list).await;
+    assert!(complaint.contains("Unimplemented"), "{complaint}");
+
+    let lines = "system\n  grpc-server DEFAULT\n    unknown-subscription-paths ignore\n";
+    gnmic.run(&["set", "--update-cli", lines]).await;
+    let told = gnmic.run(&list).await;
+    assert!(told.contains("DOWN"), "{told}");
+    let ignored = "holdfast_native:/system/grpc-server[name=DEFAULT]/ignored-subscription";
+    for path in ["/components/component", "eos_native:/Sysdb"] {
+        let count = format!("{ignored}[path={path}]/state/count");
+        let answer = gnmic.json(&["-e", "json_ietf", "get", "--path", &count]).await;
+        assert!(answer.to_string().contains(r#":"1""#), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn pygnmi_gets_sets_and_subscribes() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");

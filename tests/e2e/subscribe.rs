@@ -10,7 +10,7 @@ use holdfast_proto::gnmi::{
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::subscription::{Event, subscribe_to};
+use holdfast_tests::subscription::{Event, notification_lines, subscribe_to};
 use serde_json::json;
 
 use crate::documents::config_of;
@@ -208,6 +208,83 @@ async fn a_call_that_asks_wrongly_is_ended_with_the_reason() {
         };
         assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{what}: {refusal}");
     }
+}
+
+/// The server of the agent in the native model.
+const SERVER: &str = "holdfast_native:/system/grpc-server[name=DEFAULT]";
+
+/// Ends with an error unless unknown paths are ignored: nothing but the MTU of eth0 is told otherwise.
+async fn once_with_unknown_paths(agent: &AgentProcess) -> Result<Vec<String>, tonic::Code> {
+    let mode = SubscriptionMode::TargetDefined;
+    let paths = [
+        ("/components", mode),
+        ("/interfaces/interface[name=eth0]/state/mtu", mode),
+        ("vendor_native:/ports", mode),
+    ];
+    let client = agent.gnmi().await;
+    let mut told = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
+    let mut lines = Vec::new();
+    loop {
+        match told.next().await.map_err(|refusal| refusal.code())? {
+            Event::Notification(notification) => lines.extend(notification_lines(&notification)),
+            Event::Sync => {}
+            Event::End => return Ok(lines),
+        }
+    }
+}
+
+// proves 1.105
+#[tokio::test]
+async fn unknown_paths_are_refused_until_the_configuration_ignores_them() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    assert_eq!(once_with_unknown_paths(&agent).await, Err(tonic::Code::Unimplemented));
+
+    let leaf = format!("{SERVER}/unknown-subscription-paths");
+    client.update(&leaf, json!("ignore")).await.unwrap();
+    let lines = once_with_unknown_paths(&agent).await.unwrap();
+    assert_eq!(lines, ["update /interfaces/interface[name=eth0]/state/mtu = 1514"]);
+    once_with_unknown_paths(&agent).await.unwrap();
+
+    let server = client.read(SERVER).await.unwrap();
+    let entry = |path: &str| json!({"path": path, "state": {"path": path, "count": "2"}});
+    let want = json!([entry("/components"), entry("vendor_native:/ports")]);
+    assert_eq!(server["holdfast:ignored-subscription"], want, "{server}");
+    let log = agent.log();
+    for path in ["path=/components ", "path=vendor_native:/ports "] {
+        let lines = log.lines().filter(|line| format!("{line} ").contains(path)).count();
+        assert_eq!(lines, 1, "{path} is logged once, however often it is ignored: {log}");
+    }
+
+    client.delete(&leaf).await.unwrap();
+    assert_eq!(once_with_unknown_paths(&agent).await, Err(tonic::Code::Unimplemented));
+}
+
+#[tokio::test]
+async fn an_option_ignores_unknown_paths_unless_the_configuration_refuses_them() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let options = ["--unknown-subscription-paths", "ignore"];
+    let agent = AgentProcess::start_with(&net, &options).await;
+    let client = agent.gnmi().await;
+    assert_eq!(once_with_unknown_paths(&agent).await.unwrap().len(), 1);
+
+    let mut stream = client
+        .subscribe(subscribe_to(
+            Mode::Stream,
+            &[
+                ("/components", SubscriptionMode::OnChange),
+                ("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::OnChange),
+            ],
+        ))
+        .await
+        .unwrap();
+    stream.until_sync().await;
+    client.update(&format!("{SERVER}/unknown-subscription-paths"), json!("refuse")).await.unwrap();
+    assert_eq!(once_with_unknown_paths(&agent).await, Err(tonic::Code::Unimplemented));
+    // An open stream goes on.
+    net.ip("link set eth0 mtu 1400");
+    stream.until("state/mtu = 1414").await;
 }
 
 /// A stream of requests that does not end after the last.

@@ -53,6 +53,13 @@ pub enum PathError {
     TooLarge(LimitExceeded),
 }
 
+impl PathError {
+    /// True when the path is well-formed, and the schema has no such node.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
+}
+
 /// The beginning of a path up to its first wildcard name, looked up in a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Literal {

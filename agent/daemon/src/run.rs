@@ -354,7 +354,10 @@ async fn start_core(
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
     let logins = gnsi.logins.values();
-    let (polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
+    let unknown = settings.unknown_subscription_paths;
+    let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
+    let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
+    polled.push(ignored.clone());
     let parts = Parts {
         models,
         transport,
@@ -381,7 +384,7 @@ async fn start_core(
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(Running {
         _following: following,
-        routes: northbound::routes(core.handle(), device, &gnsi).await?,
+        routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()

@@ -14,6 +14,7 @@ use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
 
 use crate::auth::SpeaksFor;
+use crate::northbound::UnknownPaths;
 use crate::privileges;
 use crate::reboot::Extent;
 
@@ -101,6 +102,11 @@ pub struct RunSettings {
     /// name, as in gNMI
     #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
     pub certificate_speaks_for: SpeaksFor,
+    /// Answer to a list of subscriptions of which no model has one of the paths. The leaf
+    /// `/system/grpc-server[name=DEFAULT]/unknown-subscription-paths` of the native model, where it is configured, goes
+    /// before this option
+    #[arg(long, value_enum, default_value_t = UnknownPaths::Refuse)]
+    pub unknown_subscription_paths: UnknownPaths,
     #[command(flatten)]
     pub image: ImageSettings,
     #[command(flatten)]
@@ -389,6 +395,18 @@ mod tests {
         assert_eq!(run.certificate_role, Role::Admin);
         assert_eq!(run.certificate_speaks_for, SpeaksFor::Itself);
         assert_eq!(SpeaksFor::default(), SpeaksFor::Itself);
+    }
+
+    #[test]
+    fn subscriptions_to_unknown_paths_are_refused_unless_told_otherwise() {
+        let run = run_of(&["holdfast", "run"]);
+        assert_eq!(run.unknown_subscription_paths, UnknownPaths::Refuse);
+        for (word, want) in [("refuse", UnknownPaths::Refuse), ("ignore", UnknownPaths::Ignore)] {
+            let run = run_of(&["holdfast", "run", "--unknown-subscription-paths", word]);
+            assert_eq!(run.unknown_subscription_paths, want);
+        }
+        let other = ["holdfast", "run", "--unknown-subscription-paths", "warn"];
+        assert!(CommandLine::try_parse_from(other).is_err());
     }
 
     #[test]

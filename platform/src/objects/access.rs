@@ -63,7 +63,8 @@ impl Registry {
         if let Some(reason) = certificate_id.as_ref().and_then(|id| self.profiles.refusal(id)) {
             return Err(entry.leaf_error(leaf, reason));
         }
-        Ok(GrpcServer { name: name.clone(), certificate_id })
+        let unknown_subscription_paths = entry.text(self.nodes.server.unknown_subscription_paths);
+        Ok(GrpcServer { name: name.clone(), certificate_id, unknown_subscription_paths })
     }
 
     pub(super) fn user_state(&self, user: &User) -> StateEntry {

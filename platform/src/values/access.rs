@@ -19,4 +19,7 @@ pub struct GrpcServer {
     pub name: SmolStr,
     /// TLS profile to use; `None` leaves the choice to the agent.
     pub certificate_id: Option<SmolStr>,
+    /// The answer to subscriptions to paths that no model has, by the native model's word; `None` leaves that to the
+    /// command line of the agent.
+    pub unknown_subscription_paths: Option<SmolStr>,
 }

@@ -20,7 +20,7 @@ use super::*;
 use crate::auth::Users;
 use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
-use crate::northbound::begin_software;
+use crate::northbound::{IgnoredSubscriptions, UnknownPaths, begin_software};
 use crate::packages::Packages;
 use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;
@@ -55,6 +55,7 @@ pub(crate) struct Agent {
     pub(crate) handle: CoreHandle,
     pub(crate) device: Device,
     pub(crate) gnsi: Gnsi,
+    pub(crate) ignored: Arc<IgnoredSubscriptions>,
     _following: [AbortOnDropHandle<()>; 2],
     store: Store,
 }
@@ -80,12 +81,16 @@ impl Agent {
         let running = Running::find(None, &slots).await;
         let boot = this_boot(Extent::Agent, &reboots).unwrap();
         let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
+        let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Refuse).unwrap();
+        let ignored = Arc::new(ignored);
+        let mut polled = gnsi.polled();
+        polled.push(ignored.clone());
         let parts = Parts {
             models,
             transport,
             events,
             collector: None,
-            polled: gnsi.polled(),
+            polled,
             profiles: Some(Arc::new(profiles)),
             store: store.clone(),
             loaded,
@@ -106,7 +111,7 @@ impl Agent {
         ];
         begin_software(&core.handle(), &gnsi, &software).await.unwrap();
         let device = Device { reboots, probes: Probes::here(), packages, software };
-        Self { handle: core.handle(), core, device, gnsi, _following, store }
+        Self { handle: core.handle(), core, device, gnsi, ignored, _following, store }
     }
 
     pub(crate) fn store(&self) -> Store {

@@ -28,6 +28,7 @@ use super::reads::{PORTION, Reads, Stop, Work};
 use super::request::{AdmittedPath, ReadPath, Reader};
 use super::show;
 use super::status::Refusal;
+use super::unknown::{OrUnknown, all_known};
 use crate::gnsi::pathz::{Rights, visible_while};
 
 pub(super) async fn get<D: Datastore>(
@@ -41,8 +42,8 @@ pub(super) async fn get<D: Datastore>(
     let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
     let reader = Reader::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
-    if joined.iter().any(|path| path.cli) {
-        return show::get(core, reads, reader, joined, &request, kind).await;
+    if joined.iter().flatten().any(|path| path.cli) {
+        return show::get(core, reads, reader, all_known(joined)?, &request, kind).await;
     }
     let encoding = Encoding::read(request.encoding)?;
     let admitted = reader.admitted(joined).await?;
@@ -74,10 +75,10 @@ struct Asked {
 impl Asked {
     fn read<D: Datastore>(
         reader: &Reader<D>,
-        admitted: &[AdmittedPath],
+        admitted: &[OrUnknown<AdmittedPath>],
         work: &Work,
     ) -> Result<Self, Stop> {
-        let paths = reader.resolved(admitted, work)?;
+        let paths = all_known(reader.resolved(admitted, work)?)?;
         let mut polled = Vec::new();
         let mut cache = LeavesCache::default();
         for path in &paths {

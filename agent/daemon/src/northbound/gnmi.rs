@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::datastore::Datastore;
 use super::reads::Reads;
 use super::subscribe::sampler::Sampler;
-use super::subscribe::{self, Subscribing, Updates};
+use super::subscribe::{self, IgnoredSubscriptions, Subscribing, Updates};
 use super::{capabilities, get, set};
 use crate::gnsi::pathz::{Pathz, Rights};
 
@@ -23,11 +23,13 @@ pub(super) struct GnmiService<D> {
     sampler: Arc<Sampler<D>>,
     reads: Reads,
     pathz: Arc<Pathz>,
+    ignored: Arc<IgnoredSubscriptions>,
 }
 
 impl<D: Datastore> GnmiService<D> {
-    pub(super) fn new(core: D, pathz: Arc<Pathz>) -> Self {
-        Self { sampler: Arc::new(Sampler::new(core)), reads: Reads::default(), pathz }
+    pub(super) fn new(core: D, pathz: Arc<Pathz>, ignored: Arc<IgnoredSubscriptions>) -> Self {
+        let (sampler, reads) = (Arc::new(Sampler::new(core)), Reads::default());
+        Self { sampler, reads, pathz, ignored }
     }
 
     fn core(&self) -> &D {
@@ -82,7 +84,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
         let (policies, reads) = (self.pathz.follow(), self.reads.clone());
-        let reader = Subscribing { caller, policies, reads };
+        let reader = Subscribing { caller, policies, reads, ignored: self.ignored.clone() };
         Ok(Response::new(subscribe::open(self.sampler.clone(), reader, &extensions, requests)))
     }
 }

@@ -27,12 +27,16 @@ mod status;
 mod subscribe;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unknown;
 
 pub use accounting::{MAX_PAYLOAD, Method, Methods};
 pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;
-use holdfast_store::StoreError;
+pub use subscribe::IgnoredSubscriptions;
+pub use unknown::UnknownPaths;
+
+use std::sync::Arc;
 
 use holdfast_config::limits;
 use holdfast_proto::FILE_DESCRIPTOR_SET;
@@ -46,6 +50,7 @@ use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
 use holdfast_proto::gnsi::pathz::v1::pathz_server::PathzServer;
+use holdfast_store::StoreError;
 use http::HeaderValue;
 use prost::Message;
 use prost_types::FileDescriptorSet;
@@ -91,6 +96,7 @@ pub async fn routes(
     core: impl Datastore,
     device: Device,
     gnsi: &Gnsi,
+    ignored: Arc<IgnoredSubscriptions>,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
@@ -110,7 +116,7 @@ pub async fn routes(
     let pathz = PathzServer::new(PathzService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
-    let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone()))
+    let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let (reporter, health) = tonic_health::server::health_reporter();

@@ -40,6 +40,35 @@ pub(super) struct Joined {
     pub(super) cli: bool,
 }
 
+/// A path of a request, joined with its prefix, in the origin that it names: one of this agent, or another.
+#[derive(Clone, Debug)]
+pub(super) struct NamedPath<'p> {
+    pub(super) origin: &'p str,
+    pub(super) path: Path,
+}
+
+impl NamedPath<'_> {
+    /// The path in an origin of this agent; itself, when it names another one.
+    pub(super) fn known(self) -> Result<Joined, Self> {
+        let cli = cli::ORIGINS.contains(&self.origin);
+        match if cli { Some(Origin::Native) } else { Origin::parse(self.origin) } {
+            Some(origin) => Ok(Joined { origin, path: self.path, cli }),
+            None => Err(self),
+        }
+    }
+
+    /// Says that this agent does not have the origin, and which ones it has.
+    pub(super) fn unknown_origin(&self) -> String {
+        format!(
+            "origin `{}` is unknown: this agent has `{}` (also empty), `{}` and `{}`",
+            self.origin,
+            Origin::OpenConfig,
+            Origin::Native,
+            cli::ORIGINS[0]
+        )
+    }
+}
+
 impl Joined {
     /// The name of its origin in answers.
     pub(super) fn origin_name(&self) -> &'static str {
@@ -68,11 +97,24 @@ impl Prefix {
 
     /// The origin and the whole path of `path`, which stands in the same request.
     pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<Joined, Refusal> {
+        self.named(path)?.known().map_err(|named| {
+            let reason = named.unknown_origin();
+            match self.access {
+                Access::Read => Refusal::unimplemented(reason),
+                Access::Write => Refusal::invalid(reason),
+            }
+        })
+    }
+
+    /// The whole path of `path`, and the origin that it or the prefix names.
+    pub(super) fn named<'p>(
+        &'p self,
+        path: Option<&'p gnmi::Path>,
+    ) -> Result<NamedPath<'p>, Refusal> {
         let (above, here) = (self.origin(), path.map_or("", |path| path.origin.as_str()));
-        let name = if here.is_empty() { above } else { here };
-        let cli = cli::ORIGINS.contains(&name);
+        let origin = if here.is_empty() { above } else { here };
         // Text says itself what it is about: where it is to be written, a path is not looked at.
-        let joined = match (cli, self.access) {
+        let joined = match (cli::ORIGINS.contains(&origin), self.access) {
             (true, Access::Write) => Path::root(),
             _ => self.path.join(&path.map(elements).transpose()?.unwrap_or_default()),
         };
@@ -86,13 +128,17 @@ impl Prefix {
                 format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
             return Err(Refusal::malformed(excerpt(&joined), reason));
         }
-        let origin = if cli { Origin::Native } else { self.known_origin(name)? };
-        Ok(Joined { origin, path: joined, cli })
+        Ok(NamedPath { origin, path: joined })
     }
 
     /// Refuses elements in a prefix that paths of several origins share.
-    pub(super) fn check_shared(&self, joined: &[Joined]) -> Result<(), Refusal> {
-        let several = joined.windows(2).any(|pair| pair[0].origin_name() != pair[1].origin_name());
+    pub(super) fn check_shared<'n>(
+        &self,
+        origins: impl IntoIterator<Item = &'n str>,
+    ) -> Result<(), Refusal> {
+        let mut origins = origins.into_iter();
+        let first = origins.next();
+        let several = origins.any(|origin| Some(origin) != first);
         if several && !self.path.elems.is_empty() {
             let reason = "a prefix with elements cannot apply to paths of several origins";
             return Err(Refusal::malformed(excerpt(&self.path), reason));
@@ -143,22 +189,6 @@ impl Prefix {
 
     fn origin(&self) -> &str {
         self.wire.as_ref().map_or("", |wire| wire.origin.as_str())
-    }
-
-    fn known_origin(&self, text: &str) -> Result<Origin, Refusal> {
-        if let Some(origin) = Origin::parse(text) {
-            return Ok(origin);
-        }
-        let reason = format!(
-            "origin `{text}` is unknown: this agent has `{}` (also empty), `{}` and `{}`",
-            Origin::OpenConfig,
-            Origin::Native,
-            cli::ORIGINS[0]
-        );
-        Err(match self.access {
-            Access::Read => Refusal::unimplemented(reason),
-            Access::Write => Refusal::invalid(reason),
-        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! What Get and Subscribe requests have in common: paths to read, in an origin, under a filter.
 //!
 //! Of several mistakes the first in this order is told: a limit ([`Prefix::join`]), syntax, the policy of paths
-//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data.
+//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data. A path that no model has is no mistake for a reader
+//! that ignores such paths: it stays in its place as an [`UnknownPath`].
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -22,6 +23,7 @@ use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
 use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;
+use super::unknown::{OrUnknown, UnknownPath, UnknownPaths};
 use crate::gnsi::pathz::{ReadSight, Rights};
 
 /// Prefix and filter of a request, for reading its paths.
@@ -31,6 +33,7 @@ pub(super) struct Reader<D> {
     /// What the caller may read, where there are rules.
     rights: Option<Arc<Rights>>,
     pub(super) prefix: Prefix,
+    unknown: UnknownPaths,
     openconfig: Filter,
     native: Filter,
 }
@@ -67,45 +70,85 @@ impl<D: Datastore> Reader<D> {
             core: core.clone(),
             rights: rights.cloned(),
             prefix: Prefix::read(prefix, Access::Read)?,
+            unknown: UnknownPaths::Refuse,
             openconfig: Filter { kind, models: openconfig, depth },
             native: Filter { kind, models: native, depth },
         })
     }
 
+    /// Sets the answer to paths that no model has: a new reader refuses them.
+    pub(super) fn with(self, unknown: UnknownPaths) -> Self {
+        Self { unknown, ..self }
+    }
+
     /// All paths of the request, not looked up yet. Those that are missing mean the prefix itself.
     pub(super) fn joined<'p>(
-        &self,
+        &'p self,
         wire: impl IntoIterator<Item = Option<&'p gnmi::Path>>,
-    ) -> Result<Vec<Joined>, Refusal> {
-        let joined =
-            wire.into_iter().map(|path| self.prefix.join(path)).collect::<Result<Vec<_>, _>>()?;
-        self.prefix.check_shared(&joined)?;
+    ) -> Result<Vec<OrUnknown<Joined>>, Refusal> {
+        let (mut joined, mut origins, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+        for path in wire {
+            let named = self.prefix.named(path)?;
+            let origin = named.origin;
+            match named.known() {
+                Ok(known) => {
+                    origins.push(known.origin_name());
+                    joined.push(Ok(known));
+                }
+                Err(other) => {
+                    joined.push(Err(self.ignored(UnknownPath::of_origin(&other))?));
+                    origins.push(origin);
+                    foreign.push(other.path);
+                }
+            }
+        }
+        self.prefix.check_shared(origins)?;
+        // No later step sees these any more. Their form is bad or good in any schema.
+        foreign.iter().try_for_each(|path| self.check_form(Origin::OpenConfig, path))?;
         Ok(joined)
     }
 
     /// Asks the policy of paths about each path, as far as it can be looked up without expanding anything.
-    pub(super) async fn admitted(&self, joined: Vec<Joined>) -> Result<Vec<AdmittedPath>, Refusal> {
-        for path in joined.iter().filter(|path| !path.cli) {
-            let malformed = self.schema(path.origin).check_form(&path.path);
-            malformed.map_err(|error| Refusal::path(&error, Access::Read))?;
+    pub(super) async fn admitted(
+        &self,
+        joined: Vec<OrUnknown<Joined>>,
+    ) -> Result<Vec<OrUnknown<AdmittedPath>>, Refusal> {
+        for path in joined.iter().flatten().filter(|path| !path.cli) {
+            self.check_form(path.origin, &path.path)?;
         }
         let mut admitted = Vec::with_capacity(joined.len());
         for (at, joined) in joined.into_iter().enumerate() {
             if at % PORTION == PORTION - 1 {
                 yield_now().await;
             }
-            admitted.push(self.admit(joined)?);
+            admitted.push(match joined {
+                Ok(joined) => self.admit(joined)?,
+                Err(unknown) => Err(unknown),
+            });
         }
         Ok(admitted)
     }
 
+    fn check_form(&self, origin: Origin, path: &Path) -> Result<(), Refusal> {
+        let form = self.schema(origin).check_form(path);
+        form.map_err(|error| Refusal::path(&error, Access::Read))
+    }
+
+    /// Passes a path on that is ignored.
+    ///
+    /// # Errors
+    /// When such paths are refused.
+    fn ignored(&self, unknown: UnknownPath) -> Result<UnknownPath, Refusal> {
+        match self.unknown {
+            UnknownPaths::Refuse => Err(unknown.into()),
+            UnknownPaths::Ignore => Ok(unknown),
+        }
+    }
+
     /// Refuses a path that the caller has no permit for, on it or above. What is denied below it is left out later.
-    fn admit(&self, joined: Joined) -> Result<AdmittedPath, Refusal> {
+    fn admit(&self, joined: Joined) -> Result<OrUnknown<AdmittedPath>, Refusal> {
         if joined.cli {
-            let origin = joined.origin_name();
-            let reason =
-                format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
-            return Err(Refusal::unimplemented(reason));
+            return Ok(Err(self.ignored(UnknownPath::command(&joined))?));
         }
         // A name that is left open is covered by what may be read above it, and so is one that there is not: somebody
         // who may not read a path is not told whether the models have it.
@@ -115,7 +158,7 @@ impl<D: Datastore> Reader<D> {
             Some(_) => rights.may_ask_below(joined.origin.into(), &literal.steps),
         };
         match self.rights.as_deref().is_none_or(permitted) {
-            true => Ok(AdmittedPath { joined, literal }),
+            true => Ok(Ok(AdmittedPath { joined, literal })),
             false => Err(Refusal::unreadable(&joined.path)),
         }
     }
@@ -123,25 +166,32 @@ impl<D: Datastore> Reader<D> {
     /// Looks up paths of the models. Those that are there several times share what they come to.
     pub(super) fn resolved(
         &self,
-        admitted: &[AdmittedPath],
+        admitted: &[OrUnknown<AdmittedPath>],
         work: &Work,
-    ) -> Result<Vec<ReadPath>, Stop> {
-        let mut known: HashMap<(Origin, &Path), Arc<[Pattern]>> = HashMap::new();
+    ) -> Result<Vec<OrUnknown<ReadPath>>, Stop> {
+        let mut known: HashMap<(Origin, &Path), OrUnknown<Arc<[Pattern]>>> = HashMap::new();
         let mut named = 0;
         let mut paths = Vec::with_capacity(admitted.len());
-        for AdmittedPath { joined, literal } in admitted {
+        for path in admitted {
             work.spend(1)?;
+            let AdmittedPath { joined, literal } = match path {
+                Ok(path) => path,
+                Err(unknown) => {
+                    paths.push(Err(unknown.clone()));
+                    continue;
+                }
+            };
             let patterns = match known.get(&(joined.origin, &joined.path)) {
-                Some(patterns) => Arc::clone(patterns),
+                Some(patterns) => patterns.clone(),
                 None => {
                     let patterns = self.expand(joined, literal, work)?;
-                    named += patterns.len();
+                    named += patterns.as_ref().map_or(0, |patterns| patterns.len());
                     NAMED_NODES.check(named)?;
-                    known.insert((joined.origin, &joined.path), Arc::clone(&patterns));
+                    known.insert((joined.origin, &joined.path), patterns.clone());
                     patterns
                 }
             };
-            paths.push(ReadPath { joined: joined.clone(), patterns });
+            paths.push(patterns.map(|patterns| ReadPath { joined: joined.clone(), patterns }));
         }
         Ok(paths)
     }
@@ -151,16 +201,24 @@ impl<D: Datastore> Reader<D> {
         joined: &Joined,
         literal: &Literal,
         work: &Work,
-    ) -> Result<Arc<[Pattern]>, Stop> {
-        let refused = |error: &PathError| Stop::from(Refusal::path(error, Access::Read));
+    ) -> Result<OrUnknown<Arc<[Pattern]>>, Stop> {
+        let (schema, steps) = (self.schema(joined.origin), literal.steps.clone());
+        let unknown = |error: &PathError| Ok(Err(self.ignored(UnknownPath::node(joined, error)?)?));
         if let Some(error) = &literal.error {
-            return Err(refused(error));
+            return unknown(error);
         }
         let sight = ReadSight(self.rights(joined.origin).map(Arc::as_ref));
-        let (schema, steps) = (self.schema(joined.origin), literal.steps.clone());
-        let found = schema.expand(&joined.path, steps, &sight).map_err(|error| refused(&error))?;
-        work.spend(found.visited)?;
-        Ok(found.patterns.into())
+        match schema.expand(&joined.path, steps, &sight) {
+            Ok(found) => {
+                work.spend(found.visited)?;
+                Ok(Ok(found.patterns.into()))
+            }
+            Err(error) => {
+                // The walk entered each node once at most.
+                work.spend(schema.nodes().len())?;
+                unknown(&error)
+            }
+        }
     }
 
     /// What of an origin the caller may read, where there are rules.

@@ -126,7 +126,7 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
             read.push((target, payload));
         }
     }
-    prefix.check_shared(&joined)?;
+    prefix.check_shared(joined.iter().map(Joined::origin_name))?;
     Ok((edit, joined))
 }
 

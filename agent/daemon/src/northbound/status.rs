@@ -164,8 +164,8 @@ impl Refusal {
     /// for a writer (3.4.7); all else that is wrong with a path is the client's mistake.
     pub(super) fn path(error: &PathError, access: Access) -> Self {
         let code = match (error, access) {
-            (PathError::Unknown { .. }, Access::Read) => Code::Unimplemented,
-            (PathError::Unknown { .. }, Access::Write) => Code::NotFound,
+            (error, Access::Read) if error.is_unknown() => Code::Unimplemented,
+            (error, Access::Write) if error.is_unknown() => Code::NotFound,
             (PathError::TooLarge(_), _) => Code::ResourceExhausted,
             _ => Code::InvalidArgument,
         };

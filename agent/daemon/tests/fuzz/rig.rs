@@ -10,7 +10,7 @@ use holdfast::auth::Users;
 use holdfast::core::{Core, Parts};
 use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
-use holdfast::northbound;
+use holdfast::northbound::{self, IgnoredSubscriptions, UnknownPaths};
 use holdfast::packages::Packages;
 use holdfast::reboot::Reboots;
 use holdfast::settings::TlsSettings;
@@ -124,12 +124,17 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     let (slots, reboots) = (Slots::default(), Reboots::new(&loaded.notes, store.clone()));
     let running = Running::given("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
+    // Its readers go further than those of an agent that refuses such paths.
+    let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Ignore).unwrap();
+    let ignored = Arc::new(ignored);
+    let mut polled = gnsi.polled();
+    polled.push(ignored.clone());
     let parts = Parts {
         models,
         transport: Box::new(transport),
         events,
         collector: None,
-        polled: gnsi.polled(),
+        polled,
         profiles: Some(Arc::new(profiles)),
         store,
         loaded,
@@ -142,7 +147,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
     let packages = Packages::new(folder.path(), slots);
     let device = Device { reboots, probes: Probes::here(), packages, software };
-    let routes = northbound::routes(core.handle(), device, &gnsi).await.unwrap();
+    let routes = northbound::routes(core.handle(), device, &gnsi, ignored).await.unwrap();
     (core, routes)
 }
 

@@ -1,10 +1,10 @@
 //! Speed and duplex in the configuration of a port: accepted where the port has them, refused by name where it has not.
 
+use holdfast_base::Chain;
 use holdfast_config::{Boot, BootChange};
 use holdfast_platform::values::{Duplex, Ethernet};
 
 use super::*;
-use crate::logging::Chain;
 
 const ETHERNET: &str = "/interfaces/interface[name=eth0]/ethernet/config";
 const SLOW: &[&str] = &["port eth0 with a speed of 1000 Mbit/s"];

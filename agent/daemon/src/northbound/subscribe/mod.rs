@@ -7,6 +7,7 @@
 //! Absent on purpose: aggregation. `allow_aggregation` is ignored, an update is always one leaf;
 //! several leaves of the same instant share one notification.
 
+mod ignored;
 mod outlet;
 mod plan;
 pub(super) mod sampler;
@@ -23,6 +24,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
 
+pub use self::ignored::IgnoredSubscriptions;
 use self::outlet::Outlet;
 pub(super) use self::outlet::Updates;
 #[cfg(test)]
@@ -52,6 +54,7 @@ pub(super) struct Subscribing {
     pub(super) caller: Caller,
     pub(super) policies: Policies,
     pub(super) reads: Reads,
+    pub(super) ignored: Arc<IgnoredSubscriptions>,
 }
 
 /// Starts the task of one Subscribe RPC. It ends with the stream it feeds.
@@ -89,12 +92,14 @@ where
 {
     let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
     let rights = reader.policies.rights(&reader.caller.name);
-    let plan = Plan::read(sampler.core(), &reader.reads, rights.as_ref(), first).await;
+    let unknown = reader.ignored.setting(sampler.core());
+    let plan = Plan::read(sampler.core(), &reader.reads, rights.as_ref(), unknown, first).await;
     let fresh = rights.map(|_| reader.policies.fresh_state()).unwrap_or_default();
     if !fresh.is_empty() {
         sampler.core().show_state(fresh).await;
     }
     let plan = plan?;
+    reader.ignored.note(sampler.core(), &plan.ignored).await;
     if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
         dscp.wish(marking);
     }

@@ -9,6 +9,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
+use smol_str::SmolStr;
 
 use super::super::datastore::Datastore;
 use super::super::encoding::Encoding;
@@ -17,6 +18,7 @@ use super::super::path::Prefix;
 use super::super::reads::{Reads, Stop, Work};
 use super::super::request::{AdmittedPath, ReadPath, Reader};
 use super::super::status::Refusal;
+use super::super::unknown::{OrUnknown, UnknownPaths};
 use crate::gnsi::pathz::Rights;
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
@@ -37,6 +39,8 @@ pub(super) struct Plan {
     pub(super) configuration: bool,
     pub(super) prefix: Prefix,
     pub(super) parts: Vec<Part>,
+    /// The paths of subscriptions that are left out, since no model has them.
+    pub(super) ignored: Vec<SmolStr>,
     pub(super) marking: Option<u8>,
 }
 
@@ -70,6 +74,7 @@ impl Plan {
         core: &D,
         reads: &Reads,
         rights: Option<&Arc<Rights>>,
+        unknown: UnknownPaths,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
         let Some(Asked::Subscribe(list)) = request.request else {
@@ -84,30 +89,39 @@ impl Plan {
         let wishes = ReadWishes::of_subscribe(&request.extension, mode)?;
         let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
         let kind = if wishes.configuration { Kind::Config } else { Kind::All };
-        let reader = Reader::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?;
+        let reader = Reader::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?
+            .with(unknown);
         let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
         let admitted = reader.admitted(joined).await?;
         let prefix = reader.prefix.clone();
         let subscriptions = list.subscription;
         let split = move |work: &Work| split_all(&reader, &admitted, &subscriptions, mode, work);
-        let parts = reads.run(split).await?;
+        let (parts, ignored) = reads.run(split).await?;
         let encoding = Encoding::read(list.encoding)?;
         let (updates_only, configuration) = (list.updates_only, wishes.configuration);
-        Ok(Self { mode, encoding, updates_only, configuration, prefix, parts, marking })
+        Ok(Self { mode, encoding, updates_only, configuration, prefix, parts, ignored, marking })
     }
 }
 
+/// The parts of all subscriptions, and the paths of those that are ignored: nothing else is asked of such a one.
 fn split_all<D: Datastore>(
     reader: &Reader<D>,
-    admitted: &[AdmittedPath],
+    admitted: &[OrUnknown<AdmittedPath>],
     subscriptions: &[gnmi::Subscription],
     mode: Mode,
     work: &Work,
-) -> Result<Vec<Part>, Stop> {
+) -> Result<(Vec<Part>, Vec<SmolStr>), Stop> {
     let paths = reader.resolved(admitted, work)?;
     let cache = RefCell::default();
-    let mut parts = Vec::new();
+    let (mut parts, mut ignored) = (Vec::new(), Vec::new());
     for (wire, path) in subscriptions.iter().zip(&paths) {
+        let path = match path {
+            Ok(path) => path,
+            Err(unknown) => {
+                ignored.push(unknown.name.clone());
+                continue;
+            }
+        };
         work.spend(path.patterns.len())?;
         let split = Split { reader, path, cache: &cache };
         match mode {
@@ -115,7 +129,7 @@ fn split_all<D: Datastore>(
             Mode::Stream => parts.extend(split.stream(wire)?),
         }
     }
-    Ok(parts)
+    Ok((parts, ignored))
 }
 
 fn marking(marking: u32) -> Result<u8, Refusal> {

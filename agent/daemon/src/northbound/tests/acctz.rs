@@ -1,6 +1,7 @@
 //! Collectors of accounts, through a channel.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::Role;
@@ -24,6 +25,7 @@ use super::harness::{self, channel};
 use crate::core::tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
+use crate::northbound::IgnoredSubscriptions;
 use crate::northbound::outlet::STUCK_CLIENT;
 
 /// Octets of the payload of one record of these tests.
@@ -52,6 +54,10 @@ impl harness::Served for Kept {
 
     fn gnsi(&self) -> Gnsi {
         harness::Served::gnsi(&self.core).accounting(self.accounts.clone())
+    }
+
+    fn ignored(&self) -> Arc<IgnoredSubscriptions> {
+        harness::Served::ignored(&self.core)
     }
 }
 

@@ -18,10 +18,11 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::auth::Users;
+use crate::core::{CommitError, CommitOptions, Committed, Intent, Polled, Preview, ServiceState};
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
-use crate::northbound::Datastore;
+use crate::northbound::{Datastore, IgnoredSubscriptions, UnknownPaths};
 use crate::packages::Packages;
 use crate::reboot::Reboots;
 use crate::slots::Slots;
@@ -43,6 +44,7 @@ struct Inside {
     failure: Mutex<Option<CommitError>>,
     device: Device,
     gnsi: Gnsi,
+    ignored: Arc<IgnoredSubscriptions>,
     store: Store,
     /// Where the reboots are written down.
     folder: tempfile::TempDir,
@@ -70,6 +72,9 @@ impl Fake {
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
+            ignored: Arc::new(
+                IgnoredSubscriptions::new(&MODELS.native, UnknownPaths::Refuse).unwrap(),
+            ),
             gnsi: Gnsi::new(
                 &MODELS,
                 &Users::new(Vec::new(), store.clone()).unwrap(),
@@ -110,6 +115,11 @@ impl Fake {
 
     pub(super) fn gnsi(&self) -> Gnsi {
         self.0.gnsi.clone()
+    }
+
+    /// Under a command line that does not say what becomes of unknown paths.
+    pub(super) fn ignored(&self) -> Arc<IgnoredSubscriptions> {
+        Arc::clone(&self.0.ignored)
     }
 
     /// The policy of paths that is obeyed.
@@ -209,7 +219,7 @@ impl Datastore for Fake {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         match origin {
             Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
-            Origin::Native => Vec::new(),
+            Origin::Native => self.0.ignored.leaves(),
         }
     }
 

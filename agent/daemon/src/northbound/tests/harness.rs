@@ -1,5 +1,6 @@
 //! A client and a server with a pipe between them, and texts for what they say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, Role, Source};
@@ -25,7 +26,7 @@ use crate::core::CoreHandle;
 use crate::core::tests::Agent;
 use crate::device::Device;
 use crate::gnsi::{self, Gnsi};
-use crate::northbound::{Datastore, MAX_MESSAGE_SIZE, routes};
+use crate::northbound::{Datastore, IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;
@@ -38,6 +39,7 @@ pub(super) trait Served {
     fn datastore(&self) -> Self::Core;
     fn device(&self) -> Device;
     fn gnsi(&self) -> Gnsi;
+    fn ignored(&self) -> Arc<IgnoredSubscriptions>;
 }
 
 impl Served for Fake {
@@ -54,6 +56,10 @@ impl Served for Fake {
     fn gnsi(&self) -> Gnsi {
         Fake::gnsi(self)
     }
+
+    fn ignored(&self) -> Arc<IgnoredSubscriptions> {
+        Fake::ignored(self)
+    }
 }
 
 impl Served for Agent {
@@ -69,6 +75,10 @@ impl Served for Agent {
 
     fn gnsi(&self) -> Gnsi {
         self.gnsi.clone()
+    }
+
+    fn ignored(&self) -> Arc<IgnoredSubscriptions> {
+        self.ignored.clone()
     }
 }
 
@@ -102,7 +112,8 @@ pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Ch
         Ok::<_, Status>(request)
     };
     let gnsi = core.gnsi();
-    let routes = routes(core.datastore(), core.device(), &gnsi).await.unwrap();
+    let (datastore, device) = (core.datastore(), core.device());
+    let routes = routes(datastore, device, &gnsi, core.ignored()).await.unwrap();
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()

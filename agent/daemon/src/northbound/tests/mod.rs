@@ -21,4 +21,5 @@ mod rotations_of_pathz;
 mod seeds;
 mod streaming;
 mod text;
+mod unknown_paths;
 mod writing;

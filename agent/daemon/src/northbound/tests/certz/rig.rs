@@ -139,7 +139,8 @@ impl Running {
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let incoming = listener.accept(gnsi.profiles());
         let device = Served::device(&agent);
-        let routes = routes(agent.handle.clone(), device, &gnsi).await.unwrap();
+        let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone());
+        let routes = routes.await.unwrap();
         let serving = server::serve(incoming, authenticator, gnsi, routes, std::future::pending());
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
         let own = std::fs::read_to_string(tls::ca_file(folder.path())).unwrap();

@@ -1,0 +1,210 @@
+//! Subscriptions that are ignored because no model has their path: the setting, the log, and the counts that readers see.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use clap::ValueEnum;
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Keys, Value};
+use holdfast_platform::objects::GRPC_SERVER;
+use smol_str::SmolStr;
+use tracing::{info, warn};
+
+use super::super::datastore::Datastore;
+use super::super::unknown::UnknownPaths;
+use crate::core::{Polled, ServiceState};
+use crate::gnsi::{ModelError, native_path};
+
+/// Paths that are counted at a time; of more, the one that was ignored longest ago is forgotten. A list for boxes of
+/// several vendors has some hundred paths, and each takes a kilobyte at most.
+const COUNTED_PATHS: usize = 1000;
+/// Paths that are logged in a run of the agent, each once: as many as are counted, so that nobody who may subscribe can
+/// fill the log, or memory with what was logged.
+const LOGGED_PATHS: usize = COUNTED_PATHS;
+
+/// The answer to subscriptions to paths that no model has, and what was ignored since the start of the agent.
+#[derive(Debug)]
+pub struct IgnoredSubscriptions {
+    /// The setting of the command line, for a configuration without one.
+    option: UnknownPaths,
+    /// The leaf with the setting of the configuration.
+    setting: InstancePath,
+    /// The two leaves of an entry, below the entry of some path.
+    path: InstancePath,
+    count: InstancePath,
+    table: Mutex<Table>,
+    /// Paths whose entries readers see. Taken while they are told of others, so that what comes later is shown later.
+    shown: tokio::sync::Mutex<BTreeSet<SmolStr>>,
+}
+
+/// Paths and how often each was ignored.
+#[derive(Debug, Default)]
+struct Table {
+    by_path: HashMap<SmolStr, PathCount>,
+    /// By the turn in which each was ignored last.
+    by_turn: BTreeMap<u64, SmolStr>,
+    turns: u64,
+    logged: HashSet<SmolStr>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PathCount {
+    times: u64,
+    last_turn: u64,
+}
+
+impl IgnoredSubscriptions {
+    /// Begins with nothing ignored, under the setting of the command line.
+    ///
+    /// # Errors
+    /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
+    pub fn new(native: &Schema, option: UnknownPaths) -> Result<Self, ModelError> {
+        let server = ("grpc-server", &[("name", GRPC_SERVER)][..]);
+        let below = |below: &[(&str, &[(&str, &str)])]| {
+            native_path(native, &[&[("system", &[][..]), server], below].concat())
+        };
+        let entry = ("ignored-subscription", &[("path", "/")][..]);
+        Ok(Self {
+            option,
+            setting: below(&[("unknown-subscription-paths", &[])])?,
+            path: below(&[entry, ("state", &[]), ("path", &[])])?,
+            count: below(&[entry, ("state", &[]), ("count", &[])])?,
+            table: Mutex::default(),
+            shown: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The setting in force: that of the configuration, else that of the command line.
+    pub(in super::super) fn setting(&self, core: &impl Datastore) -> UnknownPaths {
+        let configuration = core.configuration();
+        let leaf = configuration.effective().leaf(&self.setting);
+        let configured = leaf.and_then(|leaf| match &leaf.value {
+            Value::Enum(name) => UnknownPaths::from_str(name, false).ok(),
+            _ => None,
+        });
+        configured.unwrap_or(self.option)
+    }
+
+    /// Counts and logs paths that were ignored; done when readers see them.
+    pub(super) async fn note(&self, core: &impl Datastore, paths: &[SmolStr]) {
+        if paths.is_empty() {
+            return;
+        }
+        let unlogged = {
+            let mut table = self.table();
+            paths.iter().for_each(|path| table.count(path));
+            table.take_unlogged(paths)
+        };
+        for path in &unlogged {
+            info!(%path, "no model has this path: subscriptions to it are ignored");
+        }
+        if !unlogged.is_empty() && self.table().is_log_full() {
+            warn!(
+                paths = LOGGED_PATHS,
+                "no further path of an ignored subscription is logged until the agent starts again"
+            );
+        }
+        self.show(core).await;
+    }
+
+    /// Shows the entries that are there, and takes those away that are not. When it is given up, the next one does it all.
+    async fn show(&self, core: &impl Datastore) {
+        let mut shown = self.shown.lock().await;
+        let counted: BTreeSet<SmolStr> = self.table().by_path.keys().cloned().collect();
+        let gone = shown.difference(&counted).map(|path| (of(&self.path, path), None));
+        let fresh = counted.difference(&shown);
+        let fresh = fresh.map(|path| (of(&self.path, path), Some(Value::Str(path.clone()))));
+        let changes: ServiceState = gone.chain(fresh).collect();
+        if !changes.is_empty() {
+            core.show_state(changes).await;
+            *shown = counted;
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Polled for IgnoredSubscriptions {
+    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+        let table = self.table();
+        let count = |(path, counted): (&SmolStr, &PathCount)| {
+            (of(&self.count, path), Value::Uint(counted.times))
+        };
+        table.by_path.iter().map(count).collect()
+    }
+}
+
+impl Table {
+    fn count(&mut self, path: &SmolStr) {
+        self.turns += 1;
+        let last_turn = self.turns;
+        let before = self.by_path.get(path).copied();
+        if let Some(before) = before {
+            self.by_turn.remove(&before.last_turn);
+        }
+        let times = before.map_or(0, |before| before.times) + 1;
+        self.by_path.insert(path.clone(), PathCount { times, last_turn });
+        self.by_turn.insert(last_turn, path.clone());
+        if self.by_path.len() > COUNTED_PATHS
+            && let Some((_, oldest)) = self.by_turn.pop_first()
+        {
+            self.by_path.remove(&oldest);
+        }
+    }
+
+    /// Those of the paths that were not logged yet and are now, as far as there is room.
+    fn take_unlogged(&mut self, paths: &[SmolStr]) -> Vec<SmolStr> {
+        let log = |path: &&SmolStr| !self.is_log_full() && self.logged.insert((*path).clone());
+        paths.iter().filter(log).cloned().collect()
+    }
+
+    fn is_log_full(&self) -> bool {
+        self.logged.len() >= LOGGED_PATHS
+    }
+}
+
+/// The leaf in the entry of another path.
+fn of(leaf: &InstancePath, path: &SmolStr) -> InstancePath {
+    let mut leaf = leaf.clone();
+    if let Some(entry) = leaf.0.iter_mut().rfind(|step| step.keys.is_some()) {
+        entry.keys = Some(Keys::single(Value::Str(path.clone())));
+    }
+    leaf
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(number: usize) -> SmolStr {
+        format!("/other/path{number}").into()
+    }
+
+    fn paths(numbers: std::ops::Range<usize>) -> Vec<SmolStr> {
+        numbers.map(path).collect()
+    }
+
+    #[test]
+    fn of_too_many_paths_those_ignored_longest_ago_are_forgotten() {
+        let mut table = Table::default();
+        paths(0..COUNTED_PATHS).iter().for_each(|path| table.count(path));
+        table.count(&path(0));
+        paths(COUNTED_PATHS..COUNTED_PATHS + 2).iter().for_each(|path| table.count(path));
+        let times = |number| table.by_path.get(&path(number)).map(|counted| counted.times);
+        assert_eq!([times(0), times(1), times(2), times(3)], [Some(2), None, None, Some(1)]);
+        assert_eq!((table.by_path.len(), table.by_turn.len()), (COUNTED_PATHS, COUNTED_PATHS));
+    }
+
+    #[test]
+    fn each_path_is_logged_once_and_no_more_than_some() {
+        let mut table = Table::default();
+        assert_eq!(table.take_unlogged(&[path(0), path(1), path(0)]), paths(0..2));
+        assert_eq!(table.take_unlogged(&paths(0..3)), paths(2..3));
+        assert!(!table.is_log_full());
+        assert_eq!(table.take_unlogged(&paths(0..LOGGED_PATHS + 2)), paths(3..LOGGED_PATHS));
+        assert!(table.is_log_full());
+        assert_eq!(table.take_unlogged(&paths(0..LOGGED_PATHS + 2)), paths(0..0));
+    }
+}

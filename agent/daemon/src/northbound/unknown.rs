@@ -1,0 +1,86 @@
+//! Paths that no model of this agent has: the one place that says which these are.
+//!
+//! A reader is refused such a path, UNIMPLEMENTED (3.3.4 of the gNMI specification), unless it subscribes and the box is
+//! set to ignore it. All else that is wrong with a path is the client's mistake, and refused in any case.
+
+use clap::ValueEnum;
+use holdfast_config::limits::excerpt;
+use holdfast_config::schema::Origin;
+use holdfast_config::{Path, PathError};
+use smol_str::SmolStr;
+
+use super::path::{Access, Joined, NamedPath};
+use super::status::Refusal;
+
+/// The answer to a subscription to a path that no model has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum UnknownPaths {
+    /// The whole list is refused, UNIMPLEMENTED, as gNMI has it
+    #[default]
+    Refuse,
+    /// The rest of the list is answered; the path is logged, and counted in the native model
+    Ignore,
+}
+
+/// A path that no model of this agent has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnknownPath {
+    /// The path as the client wrote it, with the origin before it where that is not OpenConfig. It is cut where it is long
+    /// and has U+FFFD for control characters, which a YANG string cannot hold and a log must not.
+    pub(super) name: SmolStr,
+    /// The word to a reader that is refused.
+    reason: String,
+}
+
+/// A path of a request as far as it was read, unless no model has it.
+pub(super) type OrUnknown<T> = Result<T, UnknownPath>;
+
+impl UnknownPath {
+    /// A path in an origin that this agent does not have.
+    pub(super) fn of_origin(path: &NamedPath<'_>) -> Self {
+        let name = name_in(path.origin, &path.path);
+        Self { name, reason: path.unknown_origin() }
+    }
+
+    /// A command, whose text is no node of a model: Get alone answers it.
+    pub(super) fn command(path: &Joined) -> Self {
+        let origin = path.origin_name();
+        let reason = format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
+        Self { name: name(path), reason }
+    }
+
+    /// A path for which the schema has no node, by the error of looking it up. Other errors come back as refusals.
+    pub(super) fn node(path: &Joined, error: &PathError) -> Result<Self, Refusal> {
+        match error.is_unknown() {
+            true => Ok(Self { name: name(path), reason: error.to_string() }),
+            false => Err(Refusal::path(error, Access::Read)),
+        }
+    }
+}
+
+impl From<UnknownPath> for Refusal {
+    fn from(unknown: UnknownPath) -> Self {
+        Self::unimplemented(unknown.reason)
+    }
+}
+
+/// Unwraps the paths of a request that has to know all of them.
+///
+/// # Errors
+/// When no model has one of them.
+pub(super) fn all_known<T>(paths: Vec<OrUnknown<T>>) -> Result<Vec<T>, Refusal> {
+    Ok(paths.into_iter().collect::<OrUnknown<Vec<T>>>()?)
+}
+
+fn name(path: &Joined) -> SmolStr {
+    match (path.cli, path.origin) {
+        (false, Origin::OpenConfig) => name_in("", &path.path),
+        _ => name_in(path.origin_name(), &path.path),
+    }
+}
+
+fn name_in(origin: &str, path: &Path) -> SmolStr {
+    let colon = if origin.is_empty() { "" } else { ":" };
+    let text = excerpt(&format_args!("{origin}{colon}{path}"));
+    text.replace(char::is_control, "\u{fffd}").into()
+}
