@@ -5,7 +5,7 @@ use holdfast_tests::browser::Browser;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::port_with_route;
+use crate::documents::{STATIC_ROUTES, port_with_route};
 
 const ADDRESS: &str = "127.0.0.1:9190";
 
@@ -35,6 +35,15 @@ async fn the_page_shows_values_live_and_their_graph() {
     net.ip("link add eth5 type veth peer name peer5");
     net.ip("link set peer5 up");
     browser.shows("tr[data-key='link/eth5'] .state", "CONFIGURED").await;
+
+    // A route of which one next hop cannot be reached is there, and says what it does without.
+    let hop = json!({"index": "1", "config": {"index": "1", "next-hop": "203.0.113.2"}});
+    let hops = format!("{STATIC_ROUTES}/static[prefix=198.51.100.0/24]/next-hops");
+    client.update(&hops, json!({"next-hop": [hop]})).await.unwrap();
+    browser.run("document.getElementById('search').value = ''").await.unwrap();
+    browser.type_into("#search", "does without").await.unwrap();
+    browser.shows("#values", "does without gateway 203.0.113.2").await;
+    browser.shows("#values .state", "CONFIGURED").await;
 
     // A node of the graph leads to the value's timeline.
     browser.click("#tab-graph").await.unwrap();

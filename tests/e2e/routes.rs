@@ -132,6 +132,14 @@ async fn a_route_uses_the_uplinks_that_can_be_reached() {
     let line = line.unwrap_or_default();
     assert!(line.contains("CONFIGURED") && line.contains("does without"), "{values}");
     assert!(line.contains("gateway 203.0.113.2") && line.contains("198.51.100.2"), "{line}");
+    let pending = agent.show("pending");
+    let waiting =
+        pending.lines().find(|it| it.contains("route 10.0.0.0/8 metric")).unwrap_or_default();
+    assert!(waiting.contains("does without"), "{pending}");
+    assert!(
+        waiting.contains("gateway 203.0.113.2") && waiting.contains("198.51.100.2"),
+        "{waiting}"
+    );
 
     const ENABLED: &str = "/interfaces/interface[name=eth1]/config/enabled";
     client.update(ENABLED, json!(true)).await.unwrap();

@@ -67,7 +67,7 @@ pub(crate) struct Graph {
     ordered: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
-    /// Values that are intended and not in place, or have an error.
+    /// Values that are intended and not in place, or only in part, or have an error.
     pub(crate) unsettled: Unsettled,
     pub(crate) leaning: Leaning,
     /// Values that wait no longer; to be planned.
@@ -169,6 +169,7 @@ impl Graph {
     pub(crate) fn settle(&mut self, idx: Idx) {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
+            || node.goal.is_partial()
             || node.trouble.as_ref().is_some_and(|t| t.error.is_some());
         if unsettled {
             self.unsettled.insert(idx);

@@ -27,7 +27,7 @@ pub trait Inspect: Send + Sync + 'static {
 /// Source of the values in the engine.
 #[tonic::async_trait]
 pub trait Statuses: Send + Sync + 'static {
-    /// All values, or only those that are intended and not configured.
+    /// All values, or only those that are intended and not configured, or configured only in part.
     async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, Failure>;
 }
 

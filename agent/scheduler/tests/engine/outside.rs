@@ -31,19 +31,27 @@ fn what_appears_and_vanishes_outside_wakes_and_parks() {
 fn what_can_be_had_in_part_follows_what_appears_and_vanishes() {
     let mut lab = Lab::default();
     lab.commit("r |p |q <x; x").unwrap();
+    let listed = |lab: &Lab| {
+        let pending = lab.engine.pending().into_iter();
+        pending.map(|it| format!("{} {}", it.label, it.detail.unmet.join(" "))).collect::<Vec<_>>()
+    };
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("create x", "PENDING <p <q"));
+    assert_eq!(listed(&lab), ["r p q"]);
     lab.outside("p");
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create r", "p; r |p <x; x"));
     assert_eq!(lab.state("r"), "CONFIGURED <q", "it says what it does without");
+    assert_eq!(listed(&lab), ["r q"], "in part is not in place");
     let needs = lab.engine.needs(&key("r"));
     let needs: Vec<_> = needs.iter().map(|need| (need.label.as_str(), need.met)).collect();
     assert_eq!(needs, [("p", true), ("q", false), ("x", true)]);
     lab.outside("q");
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("update r", "CONFIGURED"));
+    assert_eq!(listed(&lab), [""; 0]);
     lab.strict = false; // the system does not ask us first
     lab.outside("-p");
     lab.settle(SECOND);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
+    assert_eq!(listed(&lab), ["r p"]);
     // Held to what can be had of it, and found again without a word.
     lab.outside("r |p |q <x");
     lab.settle(SECOND);

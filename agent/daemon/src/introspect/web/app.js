@@ -71,7 +71,13 @@ function gathered(action) {
 function take(status) {
   const { key, label, descriptor, state, error, details = [] } = status;
   if (state === "NONEXISTENT") values.delete(key);
-  else values.set(key, { key, label, descriptor, state, why: error ?? details.join("; ") });
+  else values.set(key, { key, label, descriptor, state, why: error ?? reason(state, details) });
+}
+
+/** What a value waits for, or what it is there without. */
+function reason(state, details) {
+  const list = details.join("; ");
+  return state === "CONFIGURED" && list ? `does without ${list}` : list;
 }
 
 async function readValues() {
