@@ -30,6 +30,7 @@ mod gnoi;
 mod lease;
 mod os;
 mod page;
+mod pairs;
 mod pathz;
 mod pending;
 mod playground;

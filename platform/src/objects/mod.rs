@@ -17,6 +17,7 @@ use smol_str::{SmolStr, ToSmolStr as _};
 mod access;
 mod link;
 mod nodes;
+mod pairs;
 mod reconciliation;
 mod route;
 pub mod state;
@@ -30,6 +31,7 @@ use state::Planes;
 
 pub use access::{GRPC_SERVER, Listening, Profiles};
 pub use nodes::ModelError;
+pub use pairs::VethPairs;
 pub use route::DEFAULT_INSTANCE;
 
 /// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).

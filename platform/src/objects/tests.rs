@@ -8,19 +8,19 @@ use crate::values::{
 };
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
-struct Model {
+pub(super) struct Model {
     schema: Schema,
-    registry: Registry,
+    pub(super) registry: Registry,
 }
 
 impl Model {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let schema = Schema::native().unwrap();
         let registry = Registry::new(&schema).unwrap();
         Self { schema, registry }
     }
 
-    fn path(&self, text: &str) -> InstancePath {
+    pub(super) fn path(&self, text: &str) -> InstancePath {
         let path: Path = text.parse().unwrap();
         self.schema.resolve_write(&path).unwrap()
     }
@@ -52,6 +52,10 @@ impl Model {
         let empty = Arc::new(Branch::default());
         let branch = tree.branch(&path).unwrap_or(&empty);
         self.registry.value(&path, branch)
+    }
+
+    pub(super) fn shown(&self, path: &InstancePath) -> String {
+        path.to_path(&self.schema).to_string()
     }
 
     fn state(&self, key: &Key, planes: Planes<'_>) -> String {

@@ -9,6 +9,7 @@
 
 mod abandon;
 mod access;
+mod admission;
 mod binding;
 mod confirm;
 mod election;

@@ -36,7 +36,9 @@ impl CoreTask {
         let confirm_id = self.turn_window(&transaction);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
-        self.reconcile_as(transaction.changes.iter().map(|it| (&it.key, it.value.as_ref())));
+        let changes = || transaction.changes.iter().map(|it| (&it.key, it.value.as_ref()));
+        self.reconcile_as(changes());
+        self.pairs.take_in(changes());
         let (last, time_ns) = (self.publisher.revision(), now_ns());
         let commit = Commit { old, confirm_id, time_ns, told: Arc::default() };
         if self.configuration.work().entries <= parallel::FEW {

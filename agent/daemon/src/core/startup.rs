@@ -13,7 +13,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{
     Cancel, Configuration, InstancePath, LayerKey, Layers, Models, ObjectChange, Tree, parallel,
 };
-use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry};
+use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, PlanError, Registry as Kinds, SharedValue, TxnId};
@@ -108,6 +108,9 @@ impl Core {
         let mut intent = objects.values(&configuration);
         let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
         let configured: Vec<_> = concerned.cloned().collect();
+        // What was stored before there was a rule for it is not judged: it fails in the kernel, and says so.
+        let mut pairs = VethPairs::default();
+        pairs.take_in(intent.iter().map(|(key, value)| (key, Some(value))));
         intent.extend(logins.iter().cloned());
         let much = intent.len() > parallel::FEW;
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
@@ -142,6 +145,7 @@ impl Core {
             transport,
             outbox: Outbox::default(),
             objects,
+            pairs,
             store,
             next_number,
             publisher,

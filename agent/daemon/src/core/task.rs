@@ -12,8 +12,8 @@ use holdfast_base::Chain;
 use holdfast_base::beside_others;
 use holdfast_base::now_ns;
 use holdfast_config::limits::excerpt;
-use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, parallel};
+use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Delta, Engine, Key, Now, Outcome, Plan, PlanError, Scope, SharedValue, Step,
@@ -32,7 +32,7 @@ use super::making::Made;
 use super::options::{CommitOptions, PlanHash};
 use super::outbox::Outbox;
 use super::preview::Preview;
-use super::publish::{Publisher, seen};
+use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
@@ -76,6 +76,8 @@ pub(super) struct CoreTask {
     pub(super) transport: Box<dyn Transport>,
     pub(super) outbox: Outbox,
     pub(super) objects: Arc<Objects>,
+    /// Links of the configuration that is final: what the ends of veth pairs are judged by.
+    pub(super) pairs: VethPairs,
     pub(super) store: Store,
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
@@ -296,17 +298,6 @@ impl CoreTask {
             let asked = (self.engine.registry(), changes);
             self.objects.unplanned(&error, asked, transaction.origin)
         })
-    }
-
-    fn admit_values(&self, changes: &[Changed], origin: Origin) -> Result<(), CommitError> {
-        let planes = |key: &Key| seen(self.engine.planes(key));
-        for Changed { path, value, .. } in changes {
-            if let Some(value) = value {
-                let admitted = self.objects.registry.admit(path, &**value, planes);
-                admitted.map_err(|error| self.objects.refused(&error, origin))?;
-            }
-        }
-        Ok(())
     }
 
     fn show(&mut self, preview: Preview) {

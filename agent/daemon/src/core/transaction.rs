@@ -112,7 +112,7 @@ pub(super) struct Transaction {
     pub(super) cancel: Cancel,
     /// It takes back the commit that waits to be confirmed, alone or with everything else.
     pub(super) is_rollback: bool,
-    /// True when it brings back what was accepted before: nothing of that is judged by what the box shows by now.
+    /// True when the change brings back what was accepted before, which is not judged by the box as it is now.
     pub(super) is_admitted: bool,
     /// What of no layer it changes.
     pub(super) logins: Logins,

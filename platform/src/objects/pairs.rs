@@ -1,0 +1,257 @@
+//! Veth pairs: the rule that the ends of a pair, which are two objects, have to fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_config::{InstancePath, Step};
+use holdfast_scheduler::{Key, Segment, SharedValue, Value};
+use smol_str::SmolStr;
+
+use super::{ObjectError, Registry};
+use crate::descriptors::{kinds, link};
+use crate::values::{Link, LinkKind};
+
+/// The configured links that the agent makes, and which of them name which other end.
+#[derive(Clone, Debug, Default)]
+pub struct VethPairs {
+    /// By name.
+    made: BTreeMap<SmolStr, LinkKind>,
+    /// An other end, and a veth link that names it.
+    namers: BTreeSet<(SmolStr, SmolStr)>,
+}
+
+impl VethPairs {
+    /// Takes in what changed of the configuration; values that are no links do not matter.
+    pub fn take_in<'v>(
+        &mut self,
+        changes: impl IntoIterator<Item = (&'v Key, Option<&'v SharedValue>)>,
+    ) {
+        for (key, value) in changes {
+            let Some(name) = link_name(key) else { continue };
+            let new = value.and_then(made).cloned();
+            let peer = |kind: &LinkKind| peer(kind).cloned();
+            let named = new.as_ref().and_then(peer);
+            let old = match new {
+                Some(kind) => self.made.insert(name.clone(), kind),
+                None => self.made.remove(&name),
+            };
+            if let Some(end) = old.as_ref().and_then(peer) {
+                self.namers.remove(&(end, name.clone()));
+            }
+            self.namers.extend(named.map(|end| (end, name)));
+        }
+    }
+
+    /// The key of the configured veth link that `observed`, seen under `key`, is the far end of. The two go together.
+    pub fn near_end(&self, key: &Key, observed: &dyn Value) -> Option<Key> {
+        let observed: &Link = observed.as_any().downcast_ref()?;
+        let near = peer(&observed.kind)?;
+        let far = link_name(key)?;
+        (self.made.get(near).and_then(peer) == Some(&far)).then(|| link::key(near))
+    }
+}
+
+impl Registry {
+    /// Refuses changed links that would not fit the others: the other end of a veth link is a veth link that names it
+    /// back, or nothing that the agent makes, and has one other end. Links that do not change are not judged, but those
+    /// that do are judged against all. Costs in proportion to the changes.
+    ///
+    /// # Errors
+    /// Names the leaf of the changed link, and the links that it does not fit.
+    pub fn admit_pairs<'v>(
+        &self,
+        pairs: &VethPairs,
+        changes: impl IntoIterator<Item = (&'v InstancePath, &'v Key, Option<&'v SharedValue>)>,
+    ) -> Result<(), ObjectError> {
+        let mut paths = Vec::new();
+        let mut after =
+            After { before: pairs, changed: VethPairs::default(), names: BTreeSet::new() };
+        for (path, key, value) in changes {
+            let Some(name) = link_name(key) else { continue };
+            after.changed.take_in([(key, value)]);
+            after.names.insert(name.clone());
+            paths.push((path, name));
+        }
+        for (path, name) in paths {
+            let Some(kind) = after.changed.made.get(&name) else { continue };
+            if let Some(reason) = after.misfit(&name, kind) {
+                let (nodes, path) = (&self.nodes.link, path.clone());
+                let path = match kind {
+                    LinkKind::Veth { .. } => {
+                        path.join(Step::node(nodes.veth)).join(Step::node(nodes.veth_peer))
+                    }
+                    _ => path.join(Step::node(nodes.kind)),
+                };
+                return Err(ObjectError { path, reason, incomplete: false });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The links as they would be after a change.
+struct After<'p> {
+    before: &'p VethPairs,
+    changed: VethPairs,
+    /// The changed links, also those that go.
+    names: BTreeSet<SmolStr>,
+}
+
+impl After<'_> {
+    /// Why the kernel cannot have a link of this kind beside the others.
+    fn misfit(&self, name: &SmolStr, kind: &LinkKind) -> Option<String> {
+        let Some(end) = peer(kind) else {
+            let namer = self.namers(name).next()?;
+            return Some(format!(
+                "link `{name}` cannot be a {} link: link `{namer}` names it as the other end of its veth pair",
+                kind.name()
+            ));
+        };
+        let refused =
+            |why: String| Some(format!("link `{name}` cannot have the other end `{end}`: {why}"));
+        match self.made(end) {
+            Some(LinkKind::Veth { peer: Some(back) }) if back != name => {
+                return refused(format!("`{end}` names `{back}` as its other end"));
+            }
+            Some(LinkKind::Veth { .. }) | None => {}
+            Some(other) => return refused(format!("`{end}` is a {} link", other.name())),
+        }
+        if let Some(namer) = self.namers(name).find(|namer| *namer != end) {
+            return refused(format!("link `{namer}` still names `{name}` as its other end"));
+        }
+        let rival = self.namers(end).find(|namer| *namer != name)?;
+        refused(format!("link `{rival}` names it, too, and a veth pair has two ends"))
+    }
+
+    fn made(&self, name: &SmolStr) -> Option<&LinkKind> {
+        let side = if self.names.contains(name) { &self.changed } else { self.before };
+        side.made.get(name)
+    }
+
+    /// The veth links that name this one as their other end, those that do not change first.
+    fn namers<'s>(&'s self, end: &'s SmolStr) -> impl Iterator<Item = &'s SmolStr> {
+        let of = move |pairs: &'s VethPairs| {
+            let from = (end.clone(), SmolStr::default());
+            pairs.namers.range(from..).take_while(move |(it, _)| it == end).map(|(_, namer)| namer)
+        };
+        of(self.before).filter(|namer| !self.names.contains(*namer)).chain(of(&self.changed))
+    }
+}
+
+/// The name of the link that a key is of.
+fn link_name(key: &Key) -> Option<SmolStr> {
+    match key.segments().next() {
+        Some(Segment::Str(name)) if key.kind() == kinds::LINK => Some(name.into()),
+        _ => None,
+    }
+}
+
+/// The kind of a link, if configuring it makes one.
+fn made(value: &SharedValue) -> Option<&LinkKind> {
+    let link: &Link = value.as_any().downcast_ref()?;
+    Some(&link.kind).filter(|kind| kind.is_made_by_us())
+}
+
+fn peer(kind: &LinkKind) -> Option<&SmolStr> {
+    match kind {
+        LinkKind::Veth { peer } => peer.as_ref(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::objects::tests::Model;
+    use crate::values::BridgeParams;
+
+    /// Links as `a-b` (a veth link and the other end that it names), `a=bridge`, `a=port`; a name alone is one that goes.
+    fn changes(text: &str) -> Vec<(Key, Option<SharedValue>)> {
+        let change = |word: &str| {
+            let kind = match (word.split_once('-'), word.split_once('=')) {
+                (Some((_, end)), _) => Some(LinkKind::Veth { peer: Some(end.into()) }),
+                (_, Some((_, "bridge"))) => Some(LinkKind::Bridge(BridgeParams::default())),
+                (_, Some((_, "port"))) => Some(LinkKind::Physical),
+                _ => None,
+            };
+            let name = word.split(['-', '=']).next().unwrap();
+            (link::key(name), kind.map(|kind| Arc::new(Link::new(name, kind)) as SharedValue))
+        };
+        text.split_whitespace().map(change).collect()
+    }
+
+    fn refusal(model: &Model, pairs: &VethPairs, text: &str) -> Option<String> {
+        let changes = changes(text);
+        let path = |key: &Key| {
+            let name = link_name(key).unwrap();
+            model.path(&format!("/interfaces/interface[name={name}]"))
+        };
+        let paths: Vec<_> = changes.iter().map(|(key, _)| path(key)).collect();
+        let asked = paths.iter().zip(&changes);
+        let asked = asked.map(|(path, (key, value))| (path, key, value.as_ref()));
+        let refusal = model.registry.admit_pairs(pairs, asked).err()?;
+        assert!(!refusal.incomplete);
+        let place = model.shown(&refusal.path);
+        Some(format!("{place}: {}", refusal.reason))
+    }
+
+    #[test]
+    fn the_ends_of_a_veth_pair_have_to_fit() {
+        let model = Model::new();
+        let check = |before: &str, change: &str, want: &[&str]| {
+            let mut pairs = VethPairs::default();
+            // What is there was taken in link by link, with detours.
+            for (key, value) in changes(before) {
+                let name = link_name(&key).unwrap();
+                let detour = changes(&format!("{name}-detour"));
+                pairs.take_in(detour.iter().map(|(key, value)| (key, value.as_ref())));
+                pairs.take_in([(&key, value.as_ref())]);
+            }
+            let found = refusal(&model, &pairs, change);
+            assert_eq!(found.is_some(), !want.is_empty(), "{before}; {change}: {found:?}");
+            let turned: Vec<&str> = change.split(' ').rev().collect();
+            let turned = refusal(&model, &pairs, &turned.join(" "));
+            assert_eq!(turned.is_some(), found.is_some(), "the order does not matter: {change}");
+            let found = found.unwrap_or_default();
+            want.iter()
+                .for_each(|part| assert!(found.contains(part), "{before}; {change}: {found}"));
+        };
+        let peer = |name: &str| format!("interface[name={name}]/veth/peer: link `{name}` cannot");
+        // before, change, what the refusal says; nothing where it is accepted
+        check("", "a-b b-a", &[]);
+        check("", "a-b", &[]);
+        check("a-b", "b-a", &[]);
+        check("a-b b-a", "a-b", &[]); // something else of it changes
+        check("a-b b-a", "a-c", &[&peer("a"), "other end `c`: link `b` still names `a`"]);
+        check("a-b b-a", "b-c", &[&peer("b"), "other end `c`: link `a` still names `b`"]);
+        check("a-b b-a", "a-c b", &[]);
+        check("a-b b-a", "a-c b-d", &[]);
+        check("a-b b-a", "a-c c-a b-d", &[]);
+        check("a-b b-a", "a-c b=port", &[]);
+        check("a-b b-a", "a-c b=bridge", &[]);
+        check("a-b b-a", "a", &[]); // the kernel makes it anew, with the end that is left
+        check("a-b b-a", "a b", &[]);
+        check("a-b b-a c-d d-c", "a-d d-a b-c c-b", &[]);
+        check("a-b b-a c-d d-c", "a-d d-a", &["`b` still names `a`"]);
+        // An end that is configured as nothing of its own, or as a port, goes along.
+        check("a-b b=port", "a-c", &[]);
+        check("b-a", "a-c", &[&peer("a"), "link `b` still names `a`"]);
+        check("b-a a=port", "a-c", &[&peer("a"), "link `b` still names `a`"]);
+        check("b-a", "c-a", &[&peer("c"), "other end `a`: link `b` names it, too"]);
+        check("", "c-a b-a", &[&peer("c"), "link `b` names it, too"]);
+        check("b-a", "b c-a", &[]);
+        check("a-b", "c-a", &[&peer("c"), "other end `a`: `a` names `b` as its other end"]);
+        // A link of another kind is no end.
+        check("b=bridge", "a-b", &[&peer("a"), "`b` is a bridge link"]);
+        check("a-b", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);
+        check("a-b b-a", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);
+        check("a-b", "a=bridge b=bridge", &[]);
+        // Stored before there was this rule: what does not concern the pair goes on, and both ways out are open.
+        check("a-c b-a", "x-y e=port", &[]);
+        check("a-c b-a", "a-c", &["link `b` still names `a`"]);
+        check("a-c b-a", "b", &[]);
+        check("a-c b-a", "a-b", &[]);
+        check("a-c b-a", "b-d", &[]);
+    }
+}
