@@ -1,7 +1,7 @@
 //! Judgement of changed objects by what is beside them: the kernel, and the other objects of the configuration.
 
 use holdfast_config::schema::Origin;
-use holdfast_platform::objects::Planes;
+use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue};
 
 use super::CommitError;
