@@ -6,6 +6,8 @@ use std::path::Path;
 
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::gnoi::system::system_client::SystemClient;
+use holdfast_proto::gnoi::system::{RebootMethod, RebootRequest};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::bootz::{Bootstrap, Given, IMAGE, IMAGE_SHA256, Malice, bootz, image, start};
 use holdfast_tests::eventually::{eventually, eventually_async};
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tonic::{Code, Status};
 
 use crate::boot::{boots, get_boot};
 use crate::factory::serves;
@@ -199,7 +202,15 @@ async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_canno
     assert!(bootz(&agent, &["status"]).contains("/system/config/x"));
 }
 
+/// Asks for a reboot of the agent, without force.
+async fn warm_reboot(agent: &AgentProcess) -> Result<(), Status> {
+    let mut system = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
+    let request = RebootRequest { method: RebootMethod::Warm as i32, ..Default::default() };
+    system.reboot(request).await.map(drop)
+}
+
 /// Servers that do not even speak: the box stays as it is, small and in service, and finds the right one afterwards.
+// proves 6.4
 #[tokio::test]
 async fn a_server_that_means_no_good_costs_little_and_ends() {
     const MOST_MEMORY: u64 = 64 << 20;
@@ -217,6 +228,11 @@ async fn a_server_that_means_no_good_costs_little_and_ends() {
         };
         eventually("it is told", || bootz(&agent, &["status"]).contains(complaint)).await;
         assert!(serves(&agent).await, "{malice:?}: everybody else is served");
+        if malice == Malice::Silence {
+            let refused = warm_reboot(&agent).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+            assert!(refused.message().contains("a bootstrap"), "{refused:?}");
+        }
         let more = agent.resident_bytes().saturating_sub(before);
         assert!(more < MOST_MEMORY, "{malice:?}: {more} octets more");
         assert_eq!(get_boot(&mut boots(&agent).await).await, None, "{malice:?}");

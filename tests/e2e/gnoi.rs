@@ -1,11 +1,12 @@
 //! gNOI System: the clock, reboots of the agent, its processes, and packages.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::kill_process_request::Signal;
+use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::set_package_request::Request as Part;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
@@ -23,6 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tonic::Code;
 
+use crate::bootz::install_by;
 use crate::factory::serves;
 
 // proves 3.34, 6.1, 6.5
@@ -39,7 +41,7 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
     let mut system = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     assert!(system.time(TimeRequest {}).await.unwrap().into_inner().time > 0);
     let request = RebootRequest {
-        method: RebootMethod::Cold as i32,
+        method: RebootMethod::Warm as i32,
         message: "new binary".to_owned(),
         ..Default::default()
     };
@@ -52,8 +54,46 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
     let mut system = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     let status = system.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert_eq!((status.active, status.count, status.reason.as_str()), (false, 1, "new binary"));
+    assert_eq!(
+        (status.method(), status.status.unwrap().status()),
+        (RebootMethod::Warm, Outcome::Success)
+    );
     let config = agent.gnmi().await.read("/interfaces/interface[name=eth0]/config").await.unwrap();
     assert!(config.to_string().contains("1414"), "{config}");
+}
+
+// proves 6.4, 6.5
+#[tokio::test]
+async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
+    let net = Netns::enter();
+    let (programs, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let asked = programs.path().join("asked");
+    install_by(&programs.path().join("reboot"), &format!(": >{}", asked.display()));
+    let path = std::env::var_os("PATH").unwrap();
+    let setpriv = std::env::split_paths(&path).map(|it| it.join("setpriv")).find(|it| it.exists());
+    symlink(setpriv.unwrap(), programs.path().join("setpriv")).unwrap();
+    let only = format!("PATH={}", programs.path().display());
+    let behind = ["env".to_owned(), only.clone()];
+    let mut agent = AgentProcess::start_behind(&net, &behind, root.path()).await;
+    agent.set_options(&["--reboot".to_owned(), "system".to_owned()]);
+    agent.restart().await;
+    let environ = fs::read(format!("/proc/{}/environ", agent.pid())).unwrap();
+    let paths: Vec<&[u8]> =
+        environ.split(|it| *it == 0).filter(|it| it.starts_with(b"PATH=")).collect();
+    assert_eq!(paths, [only.as_bytes()], "the agent could find the machine's own `reboot`");
+
+    let client =
+        async || SystemClient::with_interceptor(agent.channel().await, agent.credentials());
+    let request = RebootRequest { method: RebootMethod::Cold as i32, ..Default::default() };
+    client().await.reboot(request).await.unwrap();
+    eventually("the box is told to reboot", || asked.exists()).await;
+    agent.restart().await; // in the same boot of the kernel
+    let mut client = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
+    let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
+    assert_eq!((status.active, status.method()), (false, RebootMethod::Cold));
+    let outcome = status.status.unwrap();
+    assert_eq!(outcome.status(), Outcome::RetriableFailure, "{outcome:?}");
+    assert!(outcome.message.contains("has not booted"), "{outcome:?}");
 }
 
 /// Image on the image server, and its SHA-256.

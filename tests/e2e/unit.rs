@@ -103,7 +103,9 @@ async fn the_plain_unit_manages_the_network_and_nothing_else() {
 #[tokio::test]
 async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
     let net = Netns::enter();
-    let agent = AgentProcess::start_under(&net, &["20-system"], &[], None).await;
+    // The option that the unit has; WARM starts the agent anew all the same.
+    let options = ["--reboot", "system"];
+    let agent = AgentProcess::start_under(&net, &["20-system"], &options, None).await;
     let name = async |name: &str| {
         agent.gnmi().await.update("/system/config/hostname", name).await.unwrap();
         assert_eq!(hostname(), name);
@@ -124,7 +126,7 @@ async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
     // An agent that starts anew in its own place finds it again, and has the name that it always had.
     let starts = || agent.log().matches("listening").count();
     let before = starts();
-    let request = RebootRequest { method: RebootMethod::Cold as i32, ..Default::default() };
+    let request = RebootRequest { method: RebootMethod::Warm as i32, ..Default::default() };
     system(&agent).await.reboot(request).await.unwrap();
     eventually("the agent listens anew", || starts() > before).await;
     eventually_async("the agent is back", || serves(&agent)).await;

@@ -36,4 +36,5 @@ pub mod settings;
 pub mod slots;
 pub mod software;
 pub mod tls;
+pub mod undertakings;
 mod watchdog;

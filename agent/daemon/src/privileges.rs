@@ -49,10 +49,14 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, rout
 /// Capabilities that a run with these settings keeps.
 fn kept(settings: &RunSettings) -> CapabilitySet {
     // What an operator's program needs is not known: it runs as the agent does.
-    if settings.image.image_command.is_some() || settings.reboot == Extent::System {
+    if settings.image.image_command.is_some() {
         return CapabilitySet::all();
     }
     let mut kept = NEEDED;
+    if settings.reboot == Extent::System {
+        // systemd is asked by a socket that is open to root; other init systems by a signal, or past them the kernel.
+        kept |= CapabilitySet::KILL.union(CapabilitySet::SYS_BOOT);
+    }
     if let Some(netns) = &settings.netns {
         kept |= CapabilitySet::SYS_ADMIN; // each socket there is made by a thread that enters the namespace
         if netns.starts_with("/proc/") {

@@ -2,28 +2,38 @@
 //!
 //! [`Reboots`] is what the services hold: they ask for a reboot, ask about it, give it up. When it is due, the run
 //! that is told by [`Reboots::due`] ends in order and starts the agent anew, or has the box rebooted.
+//!
+//! A reboot that a client asks for without force is refused while something is under way that it would cut off
+//! ([`Undertakings`]): when it is asked for, so that the client is told, and again when it is due, since a delay may last for
+//! days. The agent's own reboots (a factory reset, an activated version) end what they belong to, and are not refused.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use holdfast_base::Chain;
+use holdfast_store::{Change, LAST_REBOOT, Row, Store};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
-use holdfast_store::{Change, LAST_REBOOT, Row, Store};
+use crate::undertakings::Undertakings;
 
 /// The longest delay that is kept track of: a longer one is a mistake in the unit (nanoseconds).
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Another text after each boot of the kernel (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What a reboot starts anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// The agent alone: links and routes stay as they are
+    /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused
     Agent,
-    /// The whole box, by the system's own `reboot` command
+    /// The whole box, which is COLD, by the system's own `reboot` command
     System,
 }
 
@@ -34,6 +44,18 @@ pub enum RebootError {
     Pending(String),
     #[error("a delay has at most {MAX_DELAY:?}")]
     Delay,
+    #[error("a reboot would cut off what is under way: {}; with `force` it takes place all the same", .0.join(", "))]
+    UnderWay(Vec<SmolStr>),
+}
+
+/// A reboot that a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub extent: Extent,
+    pub delay: Duration,
+    pub reason: String,
+    /// Whatever is under way.
+    pub force: bool,
 }
 
 /// A reboot that is pending.
@@ -43,18 +65,26 @@ pub struct Pending {
     /// The same moment, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
-    /// What starts anew; nothing where that is the operator's setting.
-    pub extent: Option<Extent>,
+    pub extent: Extent,
+    force: bool,
 }
 
-/// The last reboot that was carried out.
+/// The last reboot that was due.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
     /// When it was due, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
-    /// How many there have been.
+    /// How many have been carried out.
     pub count: u32,
+    #[serde(default)]
+    pub extent: Option<Extent>,
+    /// Why it did not take place.
+    #[serde(default)]
+    pub failure: Option<String>,
+    /// The boot of the kernel in which it was due.
+    #[serde(default)]
+    boot: String,
 }
 
 /// What is known of reboots; clones share it.
@@ -63,26 +93,53 @@ pub struct Reboots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    setting: Extent,
     pending_tx: watch::Sender<Option<Pending>>,
     last: Mutex<Option<Last>>,
+    undertakings: Undertakings,
     store: Store,
 }
 
 impl Reboots {
-    /// `notes` are those of the store.
-    pub fn new(notes: &[Row], store: Store) -> Self {
+    /// `notes` are those of the store; `setting` is what a reboot of the box comes to here.
+    pub fn new(notes: &[Row], store: Store, setting: Extent) -> Self {
         let note = notes.iter().find(|(name, _)| name == LAST_REBOOT);
         let last = note.and_then(|(_, text)| serde_json::from_slice(text).ok());
+        let last = last.map(|last| judged(last, boot_id().ok().as_deref()));
         let (pending_tx, last) = (watch::Sender::new(None), Mutex::new(last));
-        Self(Arc::new(Shared { pending_tx, last, store }))
+        let undertakings = Undertakings::default();
+        Self(Arc::new(Shared { setting, pending_tx, last, undertakings, store }))
     }
 
-    /// Takes a reboot on.
+    /// What a reboot of the box comes to here.
+    pub fn setting(&self) -> Extent {
+        self.0.setting
+    }
+
+    /// Where work says that a reboot would cut it off.
+    pub fn undertakings(&self) -> &Undertakings {
+        &self.0.undertakings
+    }
+
+    /// Takes on a reboot that a client asks for.
     ///
     /// # Errors
-    /// When one is pending already, or this one is too far away.
-    pub fn ask(&self, delay: Duration, reason: String) -> Result<(), RebootError> {
-        self.take_on(delay, reason, None)
+    /// When one is pending already, this one is too far away, or it would cut off what is under way.
+    pub fn ask(&self, wish: Wish) -> Result<(), RebootError> {
+        let under_way = self.0.undertakings.names();
+        match self.pending() {
+            None if !wish.force && !under_way.is_empty() => Err(RebootError::UnderWay(under_way)),
+            _ => self.take_on(wish),
+        }
+    }
+
+    /// Reboots at once, as the setting says, and whatever is under way: the caller's own work ends with it.
+    ///
+    /// # Errors
+    /// When a reboot is pending.
+    pub fn at_once(&self, reason: String) -> Result<(), RebootError> {
+        let extent = self.0.setting;
+        self.take_on(Wish { extent, delay: Duration::ZERO, reason, force: true })
     }
 
     /// Has the agent start anew at once, whatever the setting says of reboots.
@@ -90,22 +147,19 @@ impl Reboots {
     /// # Errors
     /// When a reboot is pending.
     pub fn restart(&self, reason: String) -> Result<(), RebootError> {
-        self.take_on(Duration::ZERO, reason, Some(Extent::Agent))
+        let (extent, delay) = (Extent::Agent, Duration::ZERO);
+        self.take_on(Wish { extent, delay, reason, force: true })
     }
 
-    fn take_on(
-        &self,
-        delay: Duration,
-        reason: String,
-        extent: Option<Extent>,
-    ) -> Result<(), RebootError> {
+    fn take_on(&self, wish: Wish) -> Result<(), RebootError> {
+        let Wish { extent, delay, reason, force } = wish;
         if delay > MAX_DELAY {
             return Err(RebootError::Delay);
         }
         let when = SystemTime::now() + delay;
         let since = when.duration_since(UNIX_EPOCH).unwrap_or_default();
         let when_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let new = Pending { at: Instant::now() + delay, when_ns, reason, extent };
+        let new = Pending { at: Instant::now() + delay, when_ns, reason, extent, force };
         let mut refused = None;
         self.0.pending_tx.send_if_modified(|pending| {
             match pending {
@@ -130,10 +184,28 @@ impl Reboots {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the pending reboot is due, and writes down that it was carried out.
+    /// Waits until a reboot is due that cuts nothing off, or is forced, and writes down that it is carried out.
     pub async fn due(&self) -> Pending {
+        loop {
+            let due = self.next_due().await;
+            let under_way = self.0.undertakings.names();
+            if due.force || under_way.is_empty() {
+                info!(reason = due.reason, extent = ?due.extent, "rebooting");
+                let note = self.remember(&due, None);
+                self.write_down(note).await;
+                return due;
+            }
+            let why = RebootError::UnderWay(under_way).to_string();
+            warn!(reason = due.reason, why, "the reboot that is due does not take place");
+            let note = self.remember(&due, Some(why));
+            self.cancel();
+            self.write_down(note).await;
+        }
+    }
+
+    async fn next_due(&self) -> Pending {
         let mut pending_rx = self.0.pending_tx.subscribe();
-        let due = loop {
+        loop {
             let pending = pending_rx.borrow_and_update().clone();
             let Some(pending) = pending else {
                 // The sender is in `self`, so a change comes or nothing does.
@@ -141,23 +213,55 @@ impl Reboots {
                 continue;
             };
             tokio::select! {
-                () = tokio::time::sleep_until(pending.at) => break pending,
+                () = tokio::time::sleep_until(pending.at) => return pending,
                 _ = pending_rx.changed() => {} // given up, or another one
             }
-        };
-        info!(reason = due.reason, "rebooting");
-        self.write_down(&due).await;
-        due
+        }
     }
 
-    async fn write_down(&self, due: &Pending) {
-        let count = self.last().map_or(0, |last| last.count) + 1;
-        let last = Last { when_ns: due.when_ns, reason: due.reason.clone(), count };
+    /// Makes it the last one; returns what is to be written down of it.
+    fn remember(&self, due: &Pending, failure: Option<String>) -> Vec<u8> {
+        let before = self.last().map_or(0, |last| last.count);
+        let last = Last {
+            when_ns: due.when_ns,
+            reason: due.reason.clone(),
+            count: before + u32::from(failure.is_none()),
+            extent: Some(due.extent),
+            failure,
+            boot: boot_id().unwrap_or_default(),
+        };
         let text = serde_json::to_vec(&last).unwrap_or_default();
-        let written = self.0.store.write(vec![Change::note(LAST_REBOOT, Some(text))]).await;
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        text
+    }
+
+    async fn write_down(&self, note: Vec<u8>) {
+        let written = self.0.store.write(vec![Change::note(LAST_REBOOT, Some(note))]).await;
         if let Err(error) = written {
-            error!(error = %Chain(&error), "cannot write down that a reboot took place");
+            error!(error = %Chain(&error), "cannot write down what became of a reboot");
         }
+    }
+}
+
+/// The boot of the kernel: another text after each one.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string(BOOT_ID)?.trim().to_owned())
+}
+
+/// A reboot of the box that the kernel knows nothing of did not take place: its command failed, or the agent was started
+/// anew before the box went down.
+fn judged(last: Last, boot: Option<&str>) -> Last {
+    let failed = last.extent == Some(Extent::System) && boot == Some(&*last.boot);
+    match last.failure {
+        None if failed => {
+            let failure =
+                "the box has not booted since; the log of the agent may say why".to_owned();
+            Last { failure: Some(failure), ..last }
+        }
+        _ => last,
     }
 }
 
@@ -165,26 +269,76 @@ impl Reboots {
 mod tests {
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn wish(delay: Duration, reason: &str) -> Wish {
+        Wish { extent: Extent::Agent, delay, reason: reason.to_owned(), force: false }
+    }
+
+    fn begin(folder: &std::path::Path) -> (Store, Reboots) {
+        let (store, loaded) = Store::open(folder).unwrap();
+        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
+        (store, reboots)
+    }
+
     // proves 6.5, 6.6
     #[tokio::test(start_paused = true)]
     async fn one_reboot_is_pending_and_can_be_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, loaded) = Store::open(folder.path()).unwrap();
-        let reboots = Reboots::new(&loaded.notes, store.clone());
+        let (store, reboots) = begin(folder.path());
         reboots.cancel(); // with none pending
-        let minute = Duration::from_secs(60);
-        reboots.ask(minute, "first".into()).unwrap();
-        let refused = reboots.ask(minute, "second".into()).unwrap_err();
+        reboots.ask(wish(MINUTE, "first")).unwrap();
+        let refused = reboots.ask(wish(MINUTE, "second")).unwrap_err();
         assert_eq!(refused, RebootError::Pending("first".into()));
-        assert_eq!(reboots.ask(MAX_DELAY * 2, String::new()), Err(RebootError::Delay));
         reboots.cancel();
+        assert_eq!(reboots.ask(wish(MAX_DELAY * 2, "")), Err(RebootError::Delay));
         assert_eq!((reboots.pending(), reboots.last()), (None, None));
-        reboots.ask(minute, "third".into()).unwrap();
+        reboots.ask(wish(MINUTE, "third")).unwrap();
         assert_eq!(reboots.due().await.reason, "third");
         store.close().await.unwrap();
 
-        let (store, loaded) = Store::open(folder.path()).unwrap();
-        let last = Reboots::new(&loaded.notes, store).last().unwrap();
+        let last = begin(folder.path()).1.last().unwrap();
         assert_eq!((last.reason.as_str(), last.count), ("third", 1));
+        assert_eq!((last.extent, last.failure), (Some(Extent::Agent), None));
+    }
+
+    // proves 6.4
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_is_cut_off_by_force_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_store, reboots) = begin(folder.path());
+        let install = reboots.undertakings().begin("an image");
+        let refused = reboots.ask(wish(MINUTE, "early")).unwrap_err();
+        assert_eq!(refused, RebootError::UnderWay(vec!["an image".into()]));
+        drop(install);
+
+        // Nothing was under way when it was asked for, but when it is due.
+        reboots.ask(wish(MINUTE, "late")).unwrap();
+        let install = reboots.undertakings().begin("another image");
+        let waited = tokio::time::timeout(2 * MINUTE, reboots.due()).await;
+        assert!(waited.is_err(), "{waited:?}");
+        let last = reboots.last().unwrap();
+        assert_eq!((last.reason.as_str(), last.count, reboots.pending()), ("late", 0, None));
+        assert!(last.failure.unwrap().contains("another image"));
+
+        reboots.ask(Wish { force: true, ..wish(MINUTE, "forced") }).unwrap();
+        assert_eq!(reboots.due().await.reason, "forced");
+        let last = reboots.last().unwrap();
+        assert_eq!((last.count, last.failure), (1, None));
+        drop(install);
+    }
+
+    // proves 6.5
+    #[tokio::test(start_paused = true)]
+    async fn a_box_that_has_not_booted_has_not_rebooted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, reboots) = begin(folder.path());
+        reboots.at_once("a new image".to_owned()).unwrap();
+        assert_eq!(reboots.due().await.extent, Extent::System);
+        store.close().await.unwrap();
+        let last = begin(folder.path()).1.last().unwrap();
+        assert!(last.failure.as_ref().unwrap().contains("has not booted"), "{last:?}");
+        let booted = Last { failure: None, boot: "another boot".to_owned(), ..last };
+        assert_eq!(judged(booted.clone(), boot_id().ok().as_deref()), booted);
     }
 }

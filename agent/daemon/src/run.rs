@@ -197,7 +197,7 @@ async fn serve(
 
     let ledger = Ledger::open(settings.state.path())?;
     let accounts = ledger.keep(settings.accounting_history, now_ns())?;
-    let reboots = Reboots::new(&loaded.notes, store.clone());
+    let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot);
     let running = tokio::select! {
         running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
@@ -247,7 +247,7 @@ async fn serve(
                 Told::Reload => profiles.reload(),
                 Told::End => break Ok(End::Told),
             },
-            pending = &mut due => break Ok(End::Reboot(pending.extent.unwrap_or(settings.reboot))),
+            pending = &mut due => break Ok(End::Reboot(pending.extent)),
             ended = &mut server => {
                 let ended = ended.unwrap_or(Ok(()));
                 break Err(ended.map_or_else(RunError::Server, |()| RunError::Ended("the server")));
@@ -329,7 +329,8 @@ async fn start_core(
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi =
         Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?
-            .accounting(accounts.clone());
+            .accounting(accounts.clone())
+            .undertaking(reboots.undertakings().clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
@@ -371,6 +372,7 @@ async fn start_core(
         software_version: software.running().to_owned(),
         logins,
         factory,
+        undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;

@@ -89,7 +89,8 @@ pub struct RunSettings {
     /// Native factory configuration; applied on the first start and after a factory reset
     #[arg(long, value_name = "FILE")]
     pub factory: Option<PathBuf>,
-    /// Scope of a reboot that is requested over gNOI
+    /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
+    /// version
     #[arg(long, value_enum, default_value_t = Extent::Agent)]
     pub reboot: Extent,
     /// Size of the accounting history in octets; the oldest records are dropped first

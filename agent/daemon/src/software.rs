@@ -17,14 +17,12 @@ use tracing::{error, info, warn};
 use zeroize::Zeroizing;
 
 use crate::{
-    reboot::{Extent, Reboots},
+    reboot::{Extent, Reboots, boot_id},
     slots::{Runs, SlotError, Slots},
 };
 
 /// Version of a box without any information: that of the agent.
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
-/// File with a different text after each boot of the kernel (random(4)).
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Names of the stored artefacts: the activation, and the boot configuration that came with it.
 const ACTIVATION: &str = "activation";
 const BOOT_CONFIG: &str = "boot-config";
@@ -149,10 +147,9 @@ impl Running {
 /// # Errors
 /// When the kernel's boot id cannot be read.
 pub fn this_boot(extent: Extent, reboots: &Reboots) -> io::Result<String> {
-    let kernel = std::fs::read_to_string(BOOT_ID)?;
-    let kernel = kernel.trim();
+    let kernel = boot_id()?;
     Ok(match extent {
-        Extent::System => kernel.to_owned(),
+        Extent::System => kernel,
         Extent::Agent => format!("{kernel}/{}", reboots.last().unwrap_or_default().count),
     })
 }

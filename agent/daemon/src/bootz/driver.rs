@@ -1,12 +1,14 @@
 //! The main loop: passes events to the state machine, and carries out its actions.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use holdfast_base::Chain;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_bootz::{
-    client::{Action, Client, Command, Connect, Event, Install, Outcome, Surroundings, Task, Work},
+    client::{
+        Action, Client, Command, Connect, Event, Install, Outcome, State, Surroundings, Task, Work,
+    },
     payload::Payload,
     wire::{Connection, Exchange, Refused},
 };
@@ -29,6 +31,7 @@ use crate::{
     local::reset_to_factory,
     northbound::{self, Datastore},
     reboot::Reboots,
+    undertakings::Undertaking,
 };
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
@@ -56,6 +59,8 @@ pub(super) struct Driver<D> {
     connection: Option<Connection>,
     exchange: Option<Exchange>,
     due: Option<(Work, Instant)>,
+    /// While an attempt or a report is made; not between two of them, which may be for ever.
+    undertaking: Option<Undertaking>,
     shown_tx: watch::Sender<Shown>,
     /// Client configuration at the last check.
     clients: [Tree<Mark>; 2],
@@ -81,6 +86,7 @@ impl<D: Datastore> Driver<D> {
             connection: None,
             exchange: None,
             due: None,
+            undertaking: None,
             shown_tx,
         };
         (driver, shown_rx)
@@ -149,7 +155,13 @@ impl<D: Datastore> Driver<D> {
     }
 
     async fn step(&mut self, event: Event) {
-        for action in decide(&mut self.client, event) {
+        let actions = decide(&mut self.client, event);
+        self.undertaking = match (self.client.state(), self.undertaking.take()) {
+            (State::Resting | State::Waiting, _) => None,
+            (_, None) => Some(self.reboots.undertakings().begin("a bootstrap")),
+            (_, begun) => begun,
+        };
+        for action in actions {
             self.carry_out(action).await;
         }
     }
@@ -256,7 +268,7 @@ impl<D: Datastore> Driver<D> {
     }
 
     fn reboot(&self) {
-        if let Err(error) = self.reboots.ask(Duration::ZERO, "a new image".to_owned()) {
+        if let Err(error) = self.reboots.at_once("a new image".to_owned()) {
             warn!(%error, "cannot reboot into the new image");
         }
     }

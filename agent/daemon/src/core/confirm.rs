@@ -15,18 +15,21 @@ use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::task::{CoreTask, Work};
 use super::transaction::{Stage, Ticket, Transaction};
 use super::{Answer, CommitError, CommitRequest, Committed};
+use crate::undertakings::Undertaking;
 
 /// How soon a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
 
 /// The commit that waits, and how things were before it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Window {
     pub(super) id: SmolStr,
     /// Of which only the client's pair counts.
     pub(super) before: Layers,
     /// When it is taken back, on the clock of the core.
     pub(super) until: Duration,
+    /// A reboot would take the commit back.
+    pub(super) _undertaking: Undertaking,
 }
 
 /// Why a request does not fit to the commit that waits, or to the absence of one.
@@ -165,7 +168,9 @@ impl CoreTask {
         let ConfirmAction::Begin { rollback_after } = *action else { return None };
         let until = self.now().monotonic + rollback_after;
         let before = self.configuration.layers().clone();
-        self.window = Some(Window { id: id.clone(), before, until });
+        let name = format!("the commit `{id}`, which waits to be confirmed");
+        let _undertaking = self.undertakings.begin(name);
+        self.window = Some(Window { id: id.clone(), before, until, _undertaking });
         Some(id.clone())
     }
 }
@@ -203,12 +208,14 @@ fn unoccupied(window: Option<&Window>) -> Result<Admitted, ConfirmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::undertakings::Undertakings;
 
     // proves 1.130, 1.131, 1.134
     #[test]
     fn one_commit_waits_and_only_its_own_requests_pass() {
         let after = Duration::from_secs(1);
-        let waiting = Window { id: "a".into(), before: Layers::new(), until: after };
+        let _undertaking = Undertakings::default().begin("a");
+        let waiting = Window { id: "a".into(), before: Layers::new(), until: after, _undertaking };
         let with = |id: &str, action| Some(Confirmation { id: id.into(), action });
         let begin = ConfirmAction::Begin { rollback_after: after };
         let extend = ConfirmAction::Extend { rollback_after: after };

@@ -17,6 +17,7 @@ use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry, Vet
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, PlanError, Registry as Kinds, SharedValue, TxnId};
+use holdfast_store::{self, Loaded, Store, StoreError};
 use holdfast_store::{Loaded, Store, StoreError};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,6 +35,7 @@ use super::transaction::{Candidate, Changed};
 use super::{
     BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
 };
+use crate::undertakings::Undertakings;
 
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;
@@ -58,6 +60,8 @@ pub struct Parts {
     pub logins: Vec<(Key, SharedValue)>,
     /// What the box is delivered with: taken on the first start of all, and never again.
     pub factory: Option<Vec<u8>>,
+    /// Where a commit says that it waits to be confirmed.
+    pub undertakings: Undertakings,
 }
 
 impl std::fmt::Debug for Parts {
@@ -93,7 +97,7 @@ impl Core {
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
         let Parts { polled, profiles, store, loaded, listening, factory, logins, .. } = parts;
-        let software = parts.software_version;
+        let (software, undertakings) = (parts.software_version, parts.undertakings);
         let objects = Arc::new(Objects::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = objects.before_rollbacks(&loaded)?;
@@ -152,6 +156,7 @@ impl Core {
             transaction: None,
             logins: logins.into_iter().collect(),
             window: None,
+            undertakings,
             elections: Elections::default(),
             deadline: None,
             started: Instant::now(),

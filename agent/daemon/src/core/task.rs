@@ -36,6 +36,7 @@ use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
+use crate::undertakings::Undertakings;
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -86,6 +87,7 @@ pub(super) struct CoreTask {
     pub(super) logins: BTreeMap<Key, SharedValue>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
+    pub(super) undertakings: Undertakings,
     pub(super) elections: Elections,
     /// When the engine is to be called again.
     pub(super) deadline: Option<Duration>,

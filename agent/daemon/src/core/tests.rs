@@ -67,13 +67,14 @@ impl Agent {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
-        let reboots = Reboots::new(&loaded.notes, store.clone());
+        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::Agent);
         let stored = loaded.artefacts.get(&ArtefactTable::Certz).cloned().unwrap_or_default();
         let profiles = TlsProfiles::of_box(folder, &stored);
         let transport = Box::new(transport);
         let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
         let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder, profiles.clone())
-            .unwrap();
+            .unwrap()
+            .undertaking(reboots.undertakings().clone());
         let program = folder.join("program");
         let slots = Slots::new(program.exists().then_some(program));
         let packages = Packages::new(folder, slots.clone());
@@ -98,6 +99,7 @@ impl Agent {
             factory: None,
             software_version: software.running().to_owned(),
             logins: gnsi.logins.values(),
+            undertakings: reboots.undertakings().clone(),
         };
         let core = Core::start(parts).await.unwrap();
         if let Some(roles) = core.handle().roles() {

@@ -45,6 +45,7 @@ use crate::accounting::Counted;
 use crate::auth::Users;
 use crate::core::{AccessChanges, CertificateId, Polled};
 use crate::northbound::Datastore;
+use crate::undertakings::Undertakings;
 
 /// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]
@@ -105,6 +106,11 @@ impl Gnsi {
     /// Replaces the accounts by those that outlive a run.
     pub fn accounting(self, accounts: Accounts) -> Self {
         Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
+    }
+
+    /// The same with rotations that say in this list that they are in progress.
+    pub fn undertaking(self, undertakings: Undertakings) -> Self {
+        Self { rotations: self.rotations.listed(undertakings), ..self }
     }
 
     /// Counter of changes to callers' permissions.

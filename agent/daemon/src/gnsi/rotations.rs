@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use crate::undertakings::Undertakings;
+
 /// Idle time of a client after which its rotation is rolled back. A person who checks whether the right users can
 /// still log in needs minutes; meanwhile no other client can rotate.
 const IDLE: Duration = Duration::from_secs(600);
@@ -30,6 +32,7 @@ pub struct Rotations {
     stopping: CancellationToken,
     /// Idle time limit of clients.
     idle: Duration,
+    undertakings: Undertakings,
 }
 
 impl Default for Turn {
@@ -47,11 +50,25 @@ impl Turn {
 
 impl Default for Rotations {
     fn default() -> Self {
-        Self { tasks: TaskTracker::new(), stopping: CancellationToken::new(), idle: IDLE }
+        Self {
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            idle: IDLE,
+            undertakings: Undertakings::default(),
+        }
     }
 }
 
 impl Rotations {
+    /// The same, which say in this list that they are in progress.
+    pub(super) fn listed(self, undertakings: Undertakings) -> Self {
+        Self { undertakings, ..self }
+    }
+
+    pub(crate) fn undertakings(&self) -> &Undertakings {
+        &self.undertakings
+    }
+
     pub(crate) fn idle(&self) -> Duration {
         self.idle
     }

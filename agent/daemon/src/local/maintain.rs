@@ -1,7 +1,5 @@
 //! Local maintenance commands: switching a service's namespace, and factory reset.
 
-use std::time::Duration;
-
 use axum::{
     Extension, Json, Router,
     extract::State,
@@ -90,10 +88,11 @@ pub async fn reset_to_factory(
     caller: &Caller,
     retain_certificates: bool,
 ) -> Result<(), String> {
+    let _undertaking = reboots.undertakings().begin("a factory reset");
     let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
     reset.map_err(|error| Chain(&error).to_string())?;
     reboots.cancel();
-    let asked = reboots.ask(Duration::ZERO, "factory reset".to_owned());
+    let asked = reboots.at_once("factory reset".to_owned());
     asked.map_err(|error| error.to_string())
 }
 

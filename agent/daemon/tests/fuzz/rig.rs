@@ -12,7 +12,7 @@ use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions, UnknownPaths};
 use holdfast::packages::Packages;
-use holdfast::reboot::Reboots;
+use holdfast::reboot::{Extent, Reboots};
 use holdfast::settings::TlsSettings;
 use holdfast::slots::Slots;
 use holdfast::software::{Running, Software};
@@ -119,9 +119,11 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     .unwrap();
     let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
     let artefacts = loaded.artefacts.clone();
-    let gnsi =
-        Gnsi::new(&models, &users, &store, &artefacts, folder.path(), profiles.clone()).unwrap();
-    let (slots, reboots) = (Slots::default(), Reboots::new(&loaded.notes, store.clone()));
+    let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
+    let gnsi = Gnsi::new(&models, &users, &store, &artefacts, folder.path(), profiles.clone())
+        .unwrap()
+        .undertaking(reboots.undertakings().clone());
+    let slots = Slots::default();
     let running = Running::given("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
     // Its readers go further than those of an agent that refuses such paths.
@@ -142,6 +144,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         factory: None,
         software_version: "1.0".into(),
         logins: Vec::new(),
+        undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await.unwrap();
     gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;

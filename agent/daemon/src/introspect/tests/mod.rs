@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use holdfast_base::now_ns;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, Payload, Target};
@@ -23,7 +24,7 @@ use super::*;
 use crate::core::{CommitOptions, Core, Parts};
 use crate::northbound::Datastore;
 
-use holdfast_base::now_ns;
+use crate::undertakings::Undertakings;
 
 /// A port with an address, a route through it, and a bridge without dependencies.
 pub(super) const BOX: &str = r#"{
@@ -94,6 +95,7 @@ impl Asked {
             factory: None,
             logins: Vec::new(),
             listening: Listening::default(),
+            undertakings: Undertakings::default(),
         };
         let core = Core::start(parts).await.unwrap();
         let routes = routes(core.handle(), now_ns(), Some(journal));
@@ -178,6 +180,7 @@ fn names(list: &Json, member: &str) -> Vec<String> {
     names.collect()
 }
 
+// proves kv.P2
 #[tokio::test]
 async fn what_is_wrong_with_a_question_is_said() {
     let agent = Asked::start(&["eth0"]).await;

@@ -112,6 +112,7 @@ async fn verified<D: Datastore>(
     let Some(Step::Set(set)) = first else {
         return Err(Refusal::invalid("the first message has to be `set`"));
     };
+    let _undertaking = gnsi.rotations.undertakings().begin("a boot configuration that is tried");
     let trial = Trial::begin(core, gnsi, caller, set).await?;
     let told = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
     let end = match told {

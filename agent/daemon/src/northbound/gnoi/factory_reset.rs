@@ -38,11 +38,12 @@ impl<D: Datastore> FactoryReset for FactoryResetService<D> {
         if factory_os || zero_fill {
             return Err(unsupported(factory_os, zero_fill).into());
         }
+        let _undertaking = self.reboots.undertakings().begin("a factory reset");
         let intent = Intent::FactoryReset { retain_certificates: retain_certs };
         self.core.change(&caller, intent).await.map_err(Refusal::from)?;
         // A reboot that was pending has nothing left to wait for.
         self.reboots.cancel();
-        let asked = self.reboots.ask(Duration::ZERO, "factory reset".to_owned());
+        let asked = self.reboots.at_once("factory reset".to_owned());
         asked.map_err(|error| Refusal::internal(error.to_string()))?;
         Ok(Response::new(StartResponse { response: Some(Outcome::ResetSuccess(ResetSuccess {})) }))
     }

@@ -19,6 +19,7 @@ use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::check_version;
 use crate::software::{ActivateError, Software};
+use crate::undertakings::Undertakings;
 
 /// The most octets of one message.
 const MAX_CHUNK: usize = 64 << 10;
@@ -28,8 +29,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Takes a package; nothing of it stays unless the digest comes and is right. What cannot be installed or activated then
 /// is there nevertheless.
 pub(super) async fn set(
-    packages: &Packages,
-    software: &Software,
+    (packages, software): (&Packages, &Software),
+    undertakings: &Undertakings,
     caller: &Caller,
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
@@ -39,6 +40,7 @@ pub(super) async fn set(
     let activate = activation(software, &package)?;
     let remote = package.remote_download.as_ref().map(url).transpose()?;
     let mut incoming = packages.begin(&package.filename)?;
+    let undertaking = undertakings.begin(format!("the transfer of package `{}`", package.filename));
     if let Some(url) = &remote {
         incoming.fetch(url).await?;
     }
@@ -48,6 +50,7 @@ pub(super) async fn set(
     // A task of its own: a command that installs is not cut off because the client is gone.
     let (software, by) = (software.clone(), caller.name.clone());
     let finished = tokio::spawn(async move {
+        let _undertaking = undertaking;
         let file = incoming.finish(&digest).await?;
         if let Some(version) = activate {
             software.install_and_activate(&file, &version, &by).await?;

@@ -22,7 +22,7 @@ use super::{package, process};
 use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
-use crate::reboot::{RebootError, Reboots};
+use crate::reboot::{Extent, Last, RebootError, Reboots, Wish};
 use crate::software::Software;
 
 /// Serves gnoi.system.
@@ -57,17 +57,12 @@ impl System for SystemService {
     ) -> Result<Response<RebootResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI Reboot")?;
-        let RebootRequest { method, delay, message, subcomponents, force: _ } =
+        let RebootRequest { method, delay, message: reason, subcomponents, force } =
             request.into_inner();
-        let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
-        if method != RebootMethod::Cold {
-            let method = method.as_str_name();
-            return Err(
-                Refusal::invalid(format!("method {method} is not supported, COLD is")).into()
-            );
-        }
+        let extent = extent(method, self.reboots.setting())?;
         whole_box(&subcomponents)?;
-        self.reboots.ask(Duration::from_nanos(delay), message).map_err(Refusal::from)?;
+        let wish = Wish { extent, delay: Duration::from_nanos(delay), reason, force };
+        self.reboots.ask(wish).map_err(Refusal::from)?;
         Ok(Response::new(RebootResponse {}))
     }
 
@@ -123,7 +118,9 @@ impl System for SystemService {
     ) -> Result<Response<SetPackageResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetPackage")?;
-        package::set(&self.packages, &self.software, &caller, request.into_inner()).await?;
+        let Self { packages, software, reboots, .. } = self;
+        let parts = request.into_inner();
+        package::set((packages, software), reboots.undertakings(), &caller, parts).await?;
         Ok(Response::new(SetPackageResponse {}))
     }
 
@@ -148,6 +145,32 @@ fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), 
     subcomponents.iter().try_for_each(require_processor)
 }
 
+/// What a method starts anew. WARM is "reload configuration but not underlying hardware" in system.proto, which the agent
+/// does when it starts anew; COLD takes in the operating system and the hardware.
+fn extent(method: i32, setting: Extent) -> Result<Extent, Refusal> {
+    let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
+    match (method, setting) {
+        (RebootMethod::Warm, _) => Ok(Extent::Agent),
+        (RebootMethod::Cold, Extent::System) => Ok(Extent::System),
+        (RebootMethod::Cold, Extent::Agent) => Err(Refusal::invalid(
+            "method COLD is not supported: this agent runs with `--reboot agent`, and starts itself anew (WARM), not the box",
+        )),
+        (other, _) => {
+            let other = other.as_str_name();
+            Err(Refusal::invalid(format!("method {other} is not supported: COLD and WARM are")))
+        }
+    }
+}
+
+/// The method by which an extent is asked for; UNKNOWN when it is not known.
+fn method_of(extent: Option<Extent>) -> RebootMethod {
+    match extent {
+        Some(Extent::System) => RebootMethod::Cold,
+        Some(Extent::Agent) => RebootMethod::Warm,
+        None => RebootMethod::Unknown,
+    }
+}
+
 /// Nanoseconds since the box was started, also those in which it slept.
 fn uptime() -> Result<i64, Refusal> {
     let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
@@ -157,7 +180,6 @@ fn uptime() -> Result<i64, Refusal> {
 
 fn status(reboots: &Reboots) -> RebootStatusResponse {
     let last = reboots.last().unwrap_or_default();
-    let method = RebootMethod::Cold as i32;
     if let Some(pending) = reboots.pending() {
         let wait = pending.at.saturating_duration_since(tokio::time::Instant::now());
         return RebootStatusResponse {
@@ -166,26 +188,35 @@ fn status(reboots: &Reboots) -> RebootStatusResponse {
             when: pending.when_ns,
             reason: pending.reason,
             count: last.count,
-            method,
+            method: method_of(Some(pending.extent)).into(),
             status: None,
         };
     }
-    let outcome = if last.count == 0 { Outcome::Unknown } else { Outcome::Success };
+    let outcome = match &last {
+        Last { failure: Some(_), .. } => Outcome::RetriableFailure,
+        Last { count: 0, .. } => Outcome::Unknown,
+        _ => Outcome::Success,
+    };
     RebootStatusResponse {
         active: false,
         wait: 0,
         when: last.when_ns,
         reason: last.reason,
         count: last.count,
-        method: if last.count == 0 { RebootMethod::Unknown as i32 } else { method },
-        status: Some(RebootStatus { status: outcome as i32, message: String::new() }),
+        method: method_of(last.extent).into(),
+        status: Some(RebootStatus {
+            status: outcome.into(),
+            message: last.failure.unwrap_or_default(),
+        }),
     }
 }
 
 impl From<RebootError> for Refusal {
     fn from(error: RebootError) -> Self {
         match error {
-            RebootError::Pending(_) => Self::precondition(error.to_string()),
+            RebootError::Pending(_) | RebootError::UnderWay(_) => {
+                Self::precondition(error.to_string())
+            }
             RebootError::Delay => Self::invalid(error.to_string()),
         }
     }

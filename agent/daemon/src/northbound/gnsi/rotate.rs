@@ -125,12 +125,13 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     let held = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
     let (own, idle) = (rotations.clone(), rotations.idle());
+    let undertaking = rotations.undertakings().begin(format!("a rotation of {}", S::NAME));
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
         let mut client = Client { requests, answers, right, rotations: &own, idle };
         let last = driver.follow::<M>(&mut client).await;
         // All is done or taken back. Who learns of the end may begin the next one at once.
-        drop(held);
+        drop((held, undertaking));
         client.end(last).await;
     };
     if rotations.spawn(stream_task) {

@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::{Datastore, IgnoredSubscriptions, UnknownPaths};
 use crate::packages::Packages;
-use crate::reboot::Reboots;
+use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;
 use crate::software::{Running, Software};
 
@@ -65,6 +65,7 @@ impl Fake {
         let running = Running::given(runs);
         let software =
             Software::new(slots.clone(), running, "first".into(), store.clone(), artefacts);
+        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
         Self(Arc::new(Inside {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
@@ -83,9 +84,10 @@ impl Fake {
                 folder.path(),
                 profiles,
             )
-            .unwrap(),
+            .unwrap()
+            .undertaking(reboots.undertakings().clone()),
             device: Device {
-                reboots: Reboots::new(&loaded.notes, store.clone()),
+                reboots,
                 probes: Probes::here(),
                 packages: Packages::new(folder.path(), slots),
                 software,

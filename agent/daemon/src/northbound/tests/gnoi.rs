@@ -47,7 +47,7 @@ async fn boots(core: &Fake) -> Boots {
     BootConfigClient::new(channel(core, Some(Role::Admin)).await)
 }
 
-fn config(vendor: &str, hostname: &str) -> bootz::BootConfig {
+pub(super) fn config(vendor: &str, hostname: &str) -> bootz::BootConfig {
     let oc_config = match hostname {
         "" => String::new(),
         name => format!(r#"{{"openconfig-system:system":{{"config":{{"hostname":"{name}"}}}}}}"#),
@@ -59,7 +59,7 @@ fn config(vendor: &str, hostname: &str) -> bootz::BootConfig {
     }
 }
 
-fn request(config: bootz::BootConfig) -> SetBootConfigRequest {
+pub(super) fn request(config: bootz::BootConfig) -> SetBootConfigRequest {
     SetBootConfigRequest { boot_config: Some(config), ..Default::default() }
 }
 
@@ -241,7 +241,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap()
 }
 
-fn reboot(method: RebootMethod, delay: Duration, message: &str) -> RebootRequest {
+pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> RebootRequest {
     RebootRequest {
         method: method as i32,
         delay: ns(delay),
@@ -260,15 +260,17 @@ async fn reboots_are_asked_for_shown_and_given_up() {
 
     client.cancel_reboot(CancelRebootRequest::default()).await.unwrap();
     let hour = Duration::from_secs(3600);
-    for method in [RebootMethod::Unknown, RebootMethod::Warm, RebootMethod::Powerdown] {
+    for method in [RebootMethod::Unknown, RebootMethod::Nsf, RebootMethod::Powerdown] {
         let status = client.reboot(reboot(method, hour, "")).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{method:?}");
+        assert!(status.message().contains(method.as_str_name()), "{status:?}");
     }
     client.reboot(reboot(RebootMethod::Cold, hour, "upgrade")).await.unwrap();
     let second = client.reboot(reboot(RebootMethod::Cold, hour, "again")).await.unwrap_err();
     assert_eq!(second.code(), Code::FailedPrecondition);
     let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert!(status.active && status.reason == "upgrade" && status.status.is_none(), "{status:?}");
+    assert_eq!(status.method(), RebootMethod::Cold);
     let hour = ns(hour);
     assert!(status.wait <= hour && status.wait > hour / 2 && status.when > now_ns(), "{status:?}");
     client.cancel_reboot(CancelRebootRequest::default()).await.unwrap();
@@ -405,14 +407,14 @@ async fn only_processes_of_the_agent_are_signalled() {
 
     client.kill_process(kill(me, "", KillSignal::Term, true)).await.unwrap();
     let pending = core.reboots().pending().unwrap();
-    assert_eq!(pending.extent, Some(Extent::Agent));
+    assert_eq!(pending.extent, Extent::Agent); // whatever a reboot of the box is
 }
 
 fn part(request: PackagePart) -> SetPackageRequest {
     SetPackageRequest { request: Some(request) }
 }
 
-fn package(filename: &str) -> SetPackageRequest {
+pub(super) fn package(filename: &str) -> SetPackageRequest {
     part(PackagePart::Package(Package { filename: filename.to_owned(), ..Default::default() }))
 }
 

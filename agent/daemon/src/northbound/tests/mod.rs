@@ -16,6 +16,7 @@ mod os;
 mod pathz;
 mod previews;
 mod reading;
+mod reboots;
 mod refusals;
 mod rotations_of_pathz;
 mod seeds;

@@ -30,6 +30,7 @@ use super::harness::{Served, channel};
 use crate::core::tests::Agent;
 use crate::image::MAX_IMAGE;
 use crate::northbound::Datastore;
+use crate::reboot::Extent;
 use crate::slots::Slots;
 use crate::slots::tests::program;
 
@@ -59,13 +60,13 @@ fn with_slots() -> Fake {
     Fake::with_slots(slots, "1.0")
 }
 
-fn slots(folder: &Path) -> Slots {
+pub(super) fn slots(folder: &Path) -> Slots {
     fs::write(folder.join("running"), "1.0\n").unwrap();
     fs::create_dir(folder.join("slots")).unwrap();
     program(folder, SLOTS)
 }
 
-fn wanted(version: &str, package_size: u64) -> Part {
+pub(super) fn wanted(version: &str, package_size: u64) -> Part {
     let version = version.to_owned();
     Part::TransferRequest(TransferRequest { version, package_size, ..Default::default() })
 }
@@ -78,7 +79,7 @@ fn end() -> Part {
     Part::TransferEnd(TransferEnd {})
 }
 
-fn part(part: Part) -> InstallRequest {
+pub(super) fn part(part: Part) -> InstallRequest {
     InstallRequest { request: Some(part) }
 }
 
@@ -334,7 +335,7 @@ async fn a_version_is_activated_if_it_is_there() {
     assert_eq!(activate(&mut client, to("1.0")).await.unwrap(), "ok");
     let pending = core.reboots().pending().unwrap();
     assert_eq!((next().as_str(), &*pending.reason), ("1.0\n", "version 1.0 is activated"));
-    assert_eq!(pending.extent, None, "by the operator's setting");
+    assert_eq!(pending.extent, Extent::System, "by the operator's setting");
     let refused = activate(&mut client, to("2.0")).await.unwrap_err();
     assert_eq!((refused.code(), next().as_str()), (Code::FailedPrecondition, "1.0\n"));
     assert_eq!(activate(&mut client, later).await.unwrap(), "ok");
@@ -395,7 +396,7 @@ impl Rig {
         let boots = !matches!(then, Then::Killed);
         if boots {
             let reboots = &self.agent.device.reboots;
-            let _is_pending = reboots.ask(Duration::ZERO, String::new());
+            let _is_pending = reboots.at_once(String::new());
             reboots.due().await;
         }
         if let Then::Boots = then {

@@ -26,6 +26,7 @@ use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::{Flaw, SlotError, check_version};
 use crate::software::Software;
+use crate::undertakings::Undertakings;
 
 /// Answers that wait for the client: how far it got is told again later, so nothing is lost when they do not fit.
 pub(super) const ANSWERS: usize = 4;
@@ -43,6 +44,7 @@ pub(super) type Answers = Result<InstallResponse, Status>;
 pub(super) struct Transfer {
     pub(super) software: Software,
     pub(super) packages: Packages,
+    pub(super) undertakings: Undertakings,
     pub(super) caller: Caller,
     pub(super) answers: mpsc::Sender<Answers>,
 }
@@ -88,6 +90,8 @@ impl Transfer {
             return Ok(Validated { version, description: "it was installed before".to_owned() });
         }
         let mut incoming = self.packages.begin_image(&version)?;
+        let name = format!("the installation of version `{version}`");
+        let _undertaking = self.undertakings.begin(name);
         require_room(&incoming, package_size)?;
         let _gone_is_seen_below =
             self.answers.send(Ok(answer(Answer::TransferReady(TransferReady {})))).await;

@@ -67,7 +67,8 @@ impl<D: Datastore> Os for OsService<D> {
         caller.require_admin("gNOI OS Install")?;
         let (answers, stream) = mpsc::channel(ANSWERS);
         let (software, packages) = (self.software.clone(), self.packages.clone());
-        let transfer = Transfer { software, packages, caller, answers };
+        let undertakings = self.reboots.undertakings().clone();
+        let transfer = Transfer { software, packages, undertakings, caller, answers };
         // A task of its own: a program that installs is not cut off because the client is gone.
         tokio::spawn(transfer.run(request.into_inner()));
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -127,12 +128,14 @@ async fn activate<D: Datastore>(
     if !no_reboot {
         require_no_reboot(reboots)?;
     }
+    let name = format!("the activation of version `{version}`");
+    let _undertaking = reboots.undertakings().begin(name);
     let boot_config = boot_config.map(|set| set.encode_to_vec());
     if let Err(error) = software.activate(&version, &caller.name, boot_config).await {
         return hindrance(error);
     }
     if !no_reboot {
-        reboots.ask(Duration::ZERO, format!("version {version} is activated"))?;
+        reboots.at_once(format!("version {version} is activated"))?;
     }
     Ok(Outcome::ActivateOk(ActivateOk {}))
 }
