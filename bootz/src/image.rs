@@ -21,8 +21,6 @@ pub struct Slot {
 pub enum Step {
     /// No image is intended, or it is running already.
     Keep,
-    /// Another image is intended, and this box cannot install any. Carries the remark for the report.
-    Skip(String),
     /// Fetch the image, compare its digest, and install it.
     Install(Image),
 }
@@ -53,6 +51,16 @@ pub enum ImageError {
     /// A required field is missing.
     #[error("intended_image.{0} is missing")]
     Missing(&'static str),
+    /// Version other than the running one, on a box that cannot install any.
+    #[error(
+        "image {intended} cannot be installed: this box runs {running} and has no slot for images"
+    )]
+    NoSlot {
+        /// The version that the box is to run.
+        intended: String,
+        /// The version that it runs.
+        running: String,
+    },
 }
 
 impl Slot {
@@ -72,11 +80,8 @@ impl Slot {
         }
         let image = Image::read(intended)?;
         if !self.installs {
-            let Self { running, .. } = self;
-            return Ok(Step::Skip(format!(
-                "image {} is not installed: this box runs {running} and has no slot for images",
-                image.version
-            )));
+            let running = self.running.clone();
+            return Err(ImageError::NoSlot { intended: image.version, running });
         }
         Ok(Step::Install(image))
     }

@@ -289,6 +289,34 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
     }
 }
 
+// proves 4.49, 4.51
+#[tokio::test]
+async fn a_box_without_slots_says_by_status_that_it_does_not_take_the_image() {
+    let net = Netns::enter();
+    let image = image(IMAGE, IMAGE_SHA256);
+    let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(true) });
+    let server = bootstrap.emulator().await;
+    let mut agent = boxed(&net, &bootstrap, &["--image-version", "1"]).await;
+    start(&agent);
+    until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
+    eventually("the server is told", || {
+        let log = server.log();
+        log.contains("BOOTSTRAP_STATUS_FAILURE") && log.contains("this box runs 1 and has no slot")
+    })
+    .await;
+    assert!(!server.log().contains("BOOTSTRAP_STATUS_SUCCESS"), "{}", server.log());
+    assert_eq!(get_boot(&mut boots(&agent).await).await, None, "half of it is applied");
+
+    // With the intended version there is nothing to install.
+    agent.kill();
+    let mut options = bootstrap.options();
+    options.extend(["--image-version", "2"].map(str::to_owned));
+    agent.set_options(&options);
+    agent.restart().await;
+    until_status(&agent, "BOOTZ_OK").await;
+    assert!(server.log().contains("BOOTSTRAP_STATUS_SUCCESS"), "{}", server.log());
+}
+
 /// The URL of the image on a server without TLS, in the namespace of this thread.
 async fn served() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

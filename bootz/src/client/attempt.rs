@@ -410,11 +410,6 @@ impl Client {
         attempt.payload = Some(Box::new(payload));
         match step.map_err(|error| Fault::new(Status::OsInvalidImage, error.to_string()))? {
             Step::Keep => self.apply(attempt),
-            Step::Skip(why) => {
-                self.tell(why.clone());
-                attempt.notes.push(why);
-                self.apply(attempt)
-            }
             Step::Install(image) => {
                 self.tell(format!("installing image {} from {}", image.version, image.url));
                 self.set_status(Status::OsUpgradeInProgress);

@@ -322,9 +322,13 @@ fn an_image_comes_before_the_configuration() {
         world.spoil_data = with_image;
         profile.slot.installs = false;
     };
-    let (_, world) = run(without_slot, 0);
-    assert_eq!((world.seen.installs, world.seen.applied), (0, 1));
-    assert!(world.seen.reports[0].status_message.contains("no slot for images"));
+    let (machine, world) = run(without_slot, 0);
+    assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OS_INVALID_IMAGE");
+    assert_eq!((world.seen.installs, world.seen.applied), (0, 0));
+    let report = &world.seen.reports[0];
+    assert_eq!((report.status, report.states[0].status), (2, 1)); // FAILURE, NOT_INITIALIZED
+    assert!(report.status_message.contains("no slot for images"), "{report:?}");
+    assert!(matches!(machine.client.state(), State::Waiting));
 
     let broken = |world: &mut World, _: &mut Profile| {
         world.spoil_data = with_image;
