@@ -13,7 +13,10 @@ use holdfast_scheduler::{Registry, State, Status};
 use holdfast_telemetry::view::overlaid;
 use serde_json::{Map, Value};
 
-use crate::{northbound::Datastore, settings::Shown};
+use crate::{
+    northbound::{Datastore, boot_document},
+    settings::Shown,
+};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -41,6 +44,7 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
         match what {
             Shown::Config => document(&self.0, true).await,
             Shown::State => document(&self.0, false).await,
+            Shown::Boot => boot_document(&self.0.configuration()),
             Shown::Values => Ok(table(&self.0.statuses(false).await?, &registry())),
             Shown::Pending => Ok(table(&self.0.statuses(true).await?, &registry())),
         }

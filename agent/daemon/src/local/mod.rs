@@ -118,6 +118,7 @@ pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
         .route("/show/state", get(|agent| show(agent, Shown::State)))
         .route("/show/values", get(|agent| show(agent, Shown::Values)))
         .route("/show/pending", get(|agent| show(agent, Shown::Pending)))
+        .route("/show/boot", get(|agent| show(agent, Shown::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))
         .route("/users/delete", post(delete_user))

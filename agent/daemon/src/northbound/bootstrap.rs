@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdfast_base::Caller;
 use holdfast_bootz::payload::Payload;
 use holdfast_config::{Boot, BootChange, Seeds};
+use tracing::info;
 
 use super::Datastore;
 use super::gnoi::{SetBoot, boot_of, set_boot};
@@ -31,6 +32,11 @@ pub async fn bootstrap(
     let change = BootChange::Bootstrap(Arc::new(boot), Arc::new(seeds));
     let set = SetBoot { boot: Some(change), artefacts, ..SetBoot::default() };
     set_boot(core, gnsi, caller, set).await.map_err(told)?;
+    if let Some(metadata) = &payload.boot_config.metadata {
+        // Names alone: who writes values says nothing of who may read the log.
+        let names: Vec<&str> = metadata.fields.keys().map(String::as_str).collect();
+        info!(?names, "the boot configuration has metadata, which `holdfast show boot` shows");
+    }
     let mut notes = Vec::new();
     if !payload.response.boot_password_hash.is_empty() {
         notes.push("boot_password_hash is not applied: this box manages no boot loader".to_owned());

@@ -7,6 +7,7 @@
 //! configuration semantics (the core's).
 
 mod accounting;
+mod boot_document;
 mod bootstrap;
 mod capabilities;
 mod datastore;
@@ -30,6 +31,7 @@ pub(crate) mod tests;
 mod unknown;
 
 pub use accounting::{MAX_PAYLOAD, Method, Methods};
+pub(crate) use boot_document::boot_document;
 pub use bootstrap::bootstrap;
 pub use datastore::Datastore;
 pub use dscp::Dscp;

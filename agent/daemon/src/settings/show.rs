@@ -20,6 +20,8 @@ pub enum Show {
     Config,
     /// The state of the box
     State,
+    /// What the box boots with: the boot configuration and its metadata
+    Boot,
     /// Every value the engine keeps, with its status
     Values,
     /// Values that are waiting, and their missing dependencies
@@ -121,6 +123,7 @@ impl Show {
         match self {
             Self::Config => Shown::Config.address(),
             Self::State => Shown::State.address(),
+            Self::Boot => Shown::Boot.address(),
             Self::Values => Shown::Values.address(),
             Self::Pending => Shown::Pending.address(),
             Self::Transactions(shown) => shown.address(),
@@ -202,6 +205,7 @@ fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
 pub enum Shown {
     Config,
     State,
+    Boot,
     Values,
     Pending,
 }
@@ -212,6 +216,7 @@ impl Shown {
         match self {
             Self::Config => "config",
             Self::State => "state",
+            Self::Boot => "boot",
             Self::Values => "values",
             Self::Pending => "pending",
         }
@@ -232,6 +237,7 @@ mod tests {
     fn what_is_shown_has_an_address() {
         for (words, want) in [
             ("config", "/show/config"),
+            ("boot", "/show/boot"),
             ("transactions", "/scheduler/txn-history?format=text"),
             ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
             ("transactions --record 7", "/scheduler/recording?seq-num=7"),

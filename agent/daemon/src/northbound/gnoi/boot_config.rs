@@ -366,7 +366,9 @@ fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
 /// The part of it that is kept, and given back to whoever asks; what is for bootstrapping only is left out.
 pub(in crate::northbound) fn boot_of(config: &bootz::BootConfig) -> Result<Boot, Refusal> {
     if config.bootloader_config.is_some() {
-        return Err(Refusal::invalid("`bootloader_config` is not supported"));
+        return Err(Refusal::invalid(
+            "`bootloader_config` is not supported: this box manages no boot loader",
+        ));
     }
     let mut kept = config.clone();
     kept.dynamic_vendor_config.clear();

@@ -11,14 +11,15 @@ use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
 use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
-    FinalizeRequest, RollbackRequest, SetBootConfigRequest, SetBootConfigVerifiedRequest,
-    SetBootConfigVerifiedResponse,
+    FinalizeRequest, GetBootConfigRequest, RollbackRequest, SetBootConfigRequest,
+    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse,
 };
 use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
 use holdfast_proto::gnsi::authz::v1::{self as authz, probe_response::Action};
 use holdfast_proto::gnsi::credentialz::v1 as credentialz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
 use holdfast_store::faults::Fault as DiskFault;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -26,9 +27,11 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use super::certz::rig::{Authority, Running, chain, trust};
-use super::harness::{caller, channel_of, path};
+use super::harness::{caller, channel, channel_of, path};
 use crate::core::Intent;
+use crate::local::{Inspect, Inspector};
 use crate::northbound::{Datastore, bootstrap};
+use crate::settings::Shown;
 
 /// Lets everybody do everything.
 const OPEN: &str = r#"{"name":"open","allow_rules":[{"name":"all"}]}"#;
@@ -460,6 +463,7 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
         ("nosuch", |it| {
             it.boot_config.dynamic_oc_config = r#"{"openconfig-system:nosuch":1}"#.into();
         }),
+        ("bootloader_config", |it| it.boot_config.bootloader_config = Some(Default::default())),
     ];
     for (word, change) in rows {
         let mut payload = payload(&rig);
@@ -475,6 +479,35 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
     let mut authz = AuthzClient::new(channel_of(&rig.running.agent, ada).await);
     let got = authz.get(authz::GetRequest::default()).await.unwrap().into_inner();
     assert_eq!((got.version.as_str(), got.policy.as_str()), ("v1", OPEN));
+}
+
+// proves 4.54
+#[tokio::test]
+async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
+    let rig = Rig::new().await;
+    let agent = &rig.running.agent;
+    let shown = async || -> serde_json::Value {
+        let text = Inspector(agent.handle.clone()).show(Shown::Boot).await.unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    assert_eq!(shown().await, json!({"boot-config": null, "is-tried": false}));
+    let text = |text: &str| prost_types::Value {
+        kind: Some(prost_types::value::Kind::StringValue(text.to_owned())),
+    };
+    let fields = [("rack".to_owned(), text("B 17")), ("owner".to_owned(), text("lab"))];
+    let metadata = prost_types::Struct { fields: fields.into() };
+    let mut payload = payload(&rig);
+    payload.boot_config.metadata = Some(metadata.clone());
+    bootstrapped(&rig, &payload).await.unwrap();
+    let boot = &shown().await["boot-config"];
+    assert_eq!(boot["metadata"], json!({"rack": "B 17", "owner": "lab"}));
+    assert_eq!(
+        boot["vendor_config"].as_str().unwrap().as_bytes(),
+        &payload.boot_config.vendor_config[..]
+    );
+    let mut boots = BootConfigClient::new(channel(agent, Some(Role::Admin)).await);
+    let got = boots.get_boot_config(GetBootConfigRequest {}).await.unwrap().into_inner();
+    assert_eq!(got.boot_config.unwrap().metadata, Some(metadata));
 }
 
 // proves 4.58
