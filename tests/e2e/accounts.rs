@@ -11,14 +11,17 @@ use prost_types::Timestamp;
 use serde_json::json;
 use tonic::Streaming;
 
-async fn collect(agent: &AgentProcess, after: Option<Timestamp>) -> Streaming<RecordResponse> {
+pub(crate) async fn collect(
+    agent: &AgentProcess,
+    after: Option<Timestamp>,
+) -> Streaming<RecordResponse> {
     let mut client =
         AcctzStreamClient::with_interceptor(agent.channel().await, agent.credentials());
     client.record_subscribe(RecordRequest { timestamp: after }).await.unwrap().into_inner()
 }
 
 /// The next record as text: who did what, and whether they were let.
-async fn next(stream: &mut Streaming<RecordResponse>) -> (String, RecordResponse) {
+pub(crate) async fn next(stream: &mut Streaming<RecordResponse>) -> (String, RecordResponse) {
     let record = stream.message().await.unwrap().unwrap();
     let session = record.session_info.as_ref().unwrap();
     let (what, authz) = match record.service_request.as_ref().unwrap() {

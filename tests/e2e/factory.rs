@@ -14,6 +14,7 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::accounts::{collect, next};
 use crate::boot::{boots, get_boot, mgmt, set_boot};
 
 fn delivered(mtu: u32) -> String {
@@ -29,7 +30,7 @@ pub(crate) async fn serves(agent: &AgentProcess) -> bool {
     connect(agent.address(), &ca).await.is_ok()
 }
 
-// proves kv.T4
+// proves 3.36, kv.T4
 #[tokio::test]
 async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -73,6 +74,8 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     };
     client.set(trial).await.unwrap();
     assert_eq!(fs::read_to_string(&motd).unwrap(), "tried\n");
+    assert!(agent.show("transactions").contains("by admin"));
+    assert!(next(&mut collect(&agent, None).await).await.0.ends_with("/Set"));
     let mut reset =
         FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
     reset.start(StartRequest::default()).await.unwrap();
@@ -84,6 +87,9 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec![]));
     eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
         .await;
+    // Nor does anything say what was done before.
+    assert!(next(&mut collect(&agent, None).await).await.0.ends_with("/RecordSubscribe"));
+    assert!(!agent.show("transactions").contains("by admin"));
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
     let again = update("/system/config/login-banner", "nothing waits to be confirmed");
     agent.gnmi().await.set(SetRequest { update: vec![again], ..Default::default() }).await.unwrap();

@@ -3,6 +3,7 @@
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::{Encoding, GetRequest, ModelData};
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{GnmiClient, json_of, parse_path};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
@@ -78,6 +79,21 @@ async fn state_is_what_the_kernel_has() {
     assert_eq!(peer, net.link("peer0").index);
     let config = entry(&client.read_as("/interfaces", DataType::Config).await.unwrap(), "peer0");
     assert_eq!(config, Value::Null);
+}
+
+// proves 1.94
+#[tokio::test]
+async fn state_follows_the_kernel_where_configuration_differs() {
+    let (net, _agent, client) = configured().await;
+    let policies = json!({"drift-policy": [{"object": "link/eth0", "action": "report"}]});
+    client.update("holdfast_native:/reconciliation", policies).await.unwrap();
+    let mtu = async |part: &str| {
+        client.read(&format!("/interfaces/interface[name=eth0]/{part}/mtu")).await.unwrap()
+    };
+    assert_eq!((mtu("config").await, mtu("state").await), (json!(1414), json!(1414)));
+    net.ip("link set eth0 mtu 1300");
+    eventually_async("state follows", || async { mtu("state").await == json!(1314) }).await;
+    assert_eq!(mtu("config").await, json!(1414));
 }
 
 // proves 1.48

@@ -82,7 +82,7 @@ fn a_member_of_a_circle_that_cannot_be_deleted_is_the_only_failure() {
     assert_eq!(lab.log(), "", "the delete is not tried again");
 }
 
-// proves kv.D8
+/// The deviation kv.D8.
 #[test]
 fn a_value_whose_part_cannot_go_stays() {
     // The part has a transport of its own: within one transport the whole may be in the same batch, and it is the

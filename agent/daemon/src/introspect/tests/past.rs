@@ -29,6 +29,9 @@ async fn transactions_are_found_by_number_time_and_page() {
     let window = agent.read(&format!("/scheduler/txn-history?until={between}")).await;
     assert_eq!(window, json!([first]));
 
+    let both = format!("/scheduler/txn-history?seq-num={number}&since={between}");
+    assert_eq!(&agent.read(&both).await, first, "the number counts, not the window");
+
     let page = agent.get("/scheduler/txn-history?limit=1").await;
     assert_eq!(Asked::json(&page), json!([first]));
     let next = format!("</scheduler/txn-history?limit=1&after-seq={number}>; rel=\"next\"");

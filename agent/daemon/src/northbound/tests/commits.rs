@@ -97,6 +97,24 @@ impl Rig {
     }
 }
 
+// proves 2.14
+#[tokio::test]
+async fn who_is_not_master_replaces_no_union() {
+    let mut rig = Rig::new().await;
+    let union = |mtu: u16| {
+        format!(
+            r#"union / {{"openconfig-interfaces:interfaces":{{"interface":[{{"name":"eth0","config":{{"name":"eth0","mtu":{mtu}}}}}]}}}}"#
+        )
+    };
+    rig.ask(&union(1314), "election sdn 0 5").await.unwrap();
+    let before = rig.seen();
+    let refused = rig.ask(&union(1414), "election sdn 0 4").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    assert_eq!(rig.seen(), before);
+    rig.ask(&union(1414), "election sdn 0 6").await.unwrap();
+    assert_ne!(rig.seen(), before);
+}
+
 fn minutes(count: u64) -> Duration {
     Duration::from_secs(60 * count)
 }

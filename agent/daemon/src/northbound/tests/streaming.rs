@@ -241,7 +241,7 @@ async fn on_change_watches_counters_that_the_path_merely_covers() {
     assert!(back.contains(&up()) && back.contains(&count(2)), "{back}");
 }
 
-// proves 1.98
+// proves 1.98, 1.99
 #[tokio::test(start_paused = true)]
 async fn modes_mix_in_one_list() {
     let (core, mut client) = eth0().await;

@@ -180,6 +180,31 @@ async fn a_text_replaces_the_last_one_wherever_its_path_points() {
     }
 }
 
+// proves 2.25
+#[tokio::test]
+async fn a_text_that_was_read_is_sent_back_beside_openconfig() {
+    const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"oc"}}}"#;
+    let core = Fake::new();
+    let mut client = client(&core).await;
+    let union = |text: &str| gnmi::SetRequest {
+        union_replace: vec![super::harness::update("/", OPENCONFIG), written("cli:/", text)],
+        ..Default::default()
+    };
+    let first = "interface eth1\n  description \"by text\"\n  mtu 1400\n";
+    client.set(union(first)).await.unwrap();
+    let running = shown(&mut client, RUNNING).await;
+    let effective = shown(&mut client, "cli:/show effective").await;
+    for line in ["mtu 1400 # client native", "motd-banner oc # client openconfig"] {
+        assert!(effective.contains(line), "{line}: {effective}");
+    }
+    client.set(union(&running)).await.unwrap();
+    assert_eq!(shown(&mut client, RUNNING).await, running);
+    assert_eq!(shown(&mut client, "cli:/show effective").await, effective);
+    replace(&mut client, "cli:/", "system hostname other").await; // and the way back
+    client.set(union(&running)).await.unwrap();
+    assert_eq!(shown(&mut client, "cli:/show effective").await, effective);
+}
+
 // proves 2.51, 2.52, 2.56, 2.57
 #[tokio::test]
 async fn one_replace_and_any_updates_are_one_text() {
