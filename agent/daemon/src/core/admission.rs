@@ -181,7 +181,7 @@ mod tests {
         let stored = before.edit(&lines(&pairs_stored, false)).unwrap();
         let rows = layer_rows_diff(&models, before.layers(), stored.layers());
         let (store, _) = Store::open(folder.path()).unwrap();
-        store.write(rows.into_iter().map(store::Change::from).collect()).await.unwrap();
+        store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await.unwrap();
         store.close().await.unwrap();
 
         let agent = Agent::start(&kernel, folder.path()).await;

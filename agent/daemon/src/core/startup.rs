@@ -17,7 +17,7 @@ use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry, Vet
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, Key, PlanError, Registry as Kinds, SharedValue, TxnId};
-use holdfast_store::{self, Loaded, Store, StoreError};
+
 use holdfast_store::{Loaded, Store, StoreError};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};

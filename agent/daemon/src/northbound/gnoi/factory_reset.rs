@@ -1,7 +1,5 @@
 //! gnoi.factory_reset: back to what the box was delivered with.
 
-use std::time::Duration;
-
 use holdfast_base::Caller;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
 use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;

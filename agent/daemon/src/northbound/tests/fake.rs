@@ -19,7 +19,6 @@ use tokio::sync::watch;
 
 use crate::auth::Users;
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Polled, Preview, ServiceState};
-use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::{Datastore, IgnoredSubscriptions, UnknownPaths};

@@ -5,8 +5,6 @@
 
 mod install;
 
-use std::time::Duration;
-
 use holdfast_base::Chain;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
