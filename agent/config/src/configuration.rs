@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::edit::{Attribution, Cause, Edit, EditErrors, Session};
+use crate::edit::{Attribution, Cause, Edit, EditErrors, Session, check_roles};
 use crate::layer::{LayerKey, Layers, Mark, Service};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
@@ -55,7 +55,9 @@ impl Configuration {
     /// cancellation of the request.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
         let (layers, attribution) = Session::new(self).run(edit)?;
-        self.with_layers(layers, &attribution, &edit.cancel)
+        let after = self.with_layers(layers, &attribution, &edit.cancel)?;
+        check_roles(self, &after, &attribution)?;
+        Ok(after)
     }
 
     /// Computes the configuration with a service's layers switched on or off. This cannot fail, because the pair
@@ -111,6 +113,7 @@ impl Configuration {
             *layers.tree_mut(client) = other.tree(client).clone();
         }
         layers.annotation = other.annotation.clone();
+        layers.secrets = other.secrets.clone();
         let (images, _, work) = self.united(&layers, &Cancel::default());
         let entries = entries_after(self.entries, &self.layers, &layers);
         Self { layers, images, entries, work, ..self.clone() }

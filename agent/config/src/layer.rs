@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use crate::boot::Boot;
 use crate::schema::Origin;
+use crate::secrets::Secrets;
 use crate::tree::Tree;
 
 /// Owner of a layer.
@@ -199,6 +200,8 @@ pub struct Layers {
     /// Annotation `openconfig-metadata:protobuf-metadata` at the root, as unchanged base64. Clients keep it with
     /// the OpenConfig layer.
     pub annotation: Option<SmolStr>,
+    /// References to the secrets that clients gave users, with the OpenConfig layer.
+    pub secrets: Secrets,
     /// Boot configuration in force.
     pub boot: Option<Arc<Boot>>,
     /// Boot configuration before the trial of the present one; `None` outside of a trial.

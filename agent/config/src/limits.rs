@@ -129,6 +129,13 @@ pub static LEAF_LIST_ENTRIES: Limit = Limit {
     reason: "the longest leaf-lists in use have some hundred; each is one value, copied at each change",
 };
 
+pub static NEW_SECRETS: Limit = Limit {
+    name: "new-secrets",
+    figure: 100,
+    unit: "passwords and keys of users in a Set",
+    reason: "a password takes up to 0.2 s to compare and hash, and other changes wait for that",
+};
+
 pub static LIST_ENTRIES: Limit = Limit {
     name: "list-entries",
     figure: 1_000_000,
@@ -151,7 +158,7 @@ pub static ERROR_TEXT: Limit = Limit {
 };
 
 /// Every limit of a request.
-pub static REQUEST_LIMITS: [&Limit; 16] = [
+pub static REQUEST_LIMITS: [&Limit; 17] = [
     &MESSAGE_SIZE,
     &READ_MESSAGE_SIZE,
     &PLAIN_MESSAGE_SIZE,
@@ -165,6 +172,7 @@ pub static REQUEST_LIMITS: [&Limit; 16] = [
     &SUBSCRIPTIONS,
     &NAMED_NODES,
     &LEAF_LIST_ENTRIES,
+    &NEW_SECRETS,
     &LIST_ENTRIES,
     &ANSWER_SIZE,
     &ERROR_TEXT,

@@ -1,5 +1,6 @@
 //! Application of the operations of a Set to a copy of the layers.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::merge::{Additions, Merge};
 use super::payload::{self, Misfit, Supplied};
 use super::ports::{FactoryPorts, Port};
 use super::reconcile::{Reconciler, check_supported};
+use super::secrets::SecretEdits;
 use super::text::Negation;
 use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 use crate::configuration::Configuration;
@@ -39,6 +41,10 @@ pub(crate) struct Session<'a> {
     /// Permissions of the author of the request.
     pub(super) gate: Gate,
     pub(super) forms: Forms,
+    /// Secrets of users that it has given so far.
+    pub(super) secrets: SecretEdits,
+    /// Users to whom the operation in progress gives or leaves secrets.
+    pub(super) secret_users: BTreeSet<Keys>,
     pub(super) progress: Progress,
     /// Number of deletes so far that searched lists.
     wildcard_deletes: usize,
@@ -60,6 +66,8 @@ impl<'a> Session<'a> {
             negations: Vec::new(),
             gate: Gate::default(),
             forms: Forms::default(),
+            secrets: SecretEdits::default(),
+            secret_users: BTreeSet::new(),
             progress: Progress::default(),
             wildcard_deletes: 0,
             mixed: false,
@@ -73,11 +81,13 @@ impl<'a> Session<'a> {
         self.attribution.gate = edit.gate.clone();
         self.progress = Progress::new(edit.cancel.clone());
         self.forms = edit.forms();
+        self.secrets = SecretEdits::by(edit.keeper.clone());
         if edit.union_replace.is_empty() {
             self.plain(edit);
         } else {
             self.union_replace(edit);
         }
+        self.forget_secrets();
         // A request without permission gets that error and no other.
         if self.errors.iter().any(|error| error.cause == Cause::Denied) {
             self.errors.retain(|error| error.cause == Cause::Denied);
@@ -160,7 +170,10 @@ impl<'a> Session<'a> {
                 let why = "only its owner removes it";
                 return self.fail(operation, target, Cause::Reserved { owner, why });
             }
+            self.clear_secrets(target.origin, pattern);
+            self.hold_secret_users(target.origin, pattern);
             self.clear(target.origin, pattern);
+            self.settle_secret_users();
             self.give_ports_back((target.origin, pattern), &[]);
         }
     }
@@ -253,6 +266,7 @@ impl<'a> Session<'a> {
         if clears && !self.may_clear(operation, target, &named) {
             return;
         }
+        self.hold_secret_users(target.origin, &named);
         self.attribution.path(operation, target.origin, named);
         let supplied = match payload::read(schema, &path, payload, &self.progress) {
             Ok(supplied) => supplied,
@@ -261,6 +275,9 @@ impl<'a> Session<'a> {
         if !self.may_supply(operation, target.origin, &path, &supplied) {
             return;
         }
+        let Some(supplied) = self.take_secrets(operation, target.origin, &path, supplied) else {
+            return;
+        };
         let replace = matches!(operation, Operation::Replace(_));
         let union = matches!(operation, Operation::UnionReplace(_));
         if union && self.contradicts(operation, target.origin, &path, &supplied) {
@@ -278,6 +295,7 @@ impl<'a> Session<'a> {
                 self.write_branch(operation, target.origin, &path, branch, replace);
             }
         }
+        self.settle_secret_users();
     }
 
     pub(super) fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), Cause> {
@@ -464,7 +482,7 @@ impl<'a> Session<'a> {
     }
 
     /// Restores the leaves that repeat keys, in the entries on the way to `path`.
-    fn fill_mirrors(&mut self, origin: Origin, path: &InstancePath) {
+    pub(super) fn fill_mirrors(&mut self, origin: Origin, path: &InstancePath) {
         if origin != Origin::OpenConfig {
             return;
         }

@@ -10,6 +10,7 @@ mod merge;
 mod payload;
 mod ports;
 mod reconcile;
+mod secrets;
 mod text;
 mod union;
 
@@ -17,10 +18,12 @@ pub use admission::{Admission, Forms, Gate};
 pub use errors::{Cause, Conflict, EditError, EditErrors, Operation, Side};
 
 pub use payload::ANNOTATION;
+pub use secrets::{Keeper, SecretKeeper};
 
 pub(crate) use apply::Session;
 pub(crate) use blame::Attribution;
 pub(crate) use reconcile::check_supported;
+pub(crate) use secrets::check_roles;
 
 use std::collections::BTreeSet;
 
@@ -43,6 +46,8 @@ pub struct Edit {
     pub union_replace: Vec<(Target, Payload)>,
     /// Permissions of the author.
     pub gate: Gate,
+    /// The keeper of the secrets of users in it.
+    pub keeper: Keeper,
     /// Cancelled when the client no longer waits.
     pub cancel: Cancel,
 }

@@ -122,6 +122,7 @@ impl Session<'_> {
     /// Merges the supplied entries into the present configuration, after clearing the paths that they name.
     fn put_onto_running(&mut self, entries: &[Entry]) {
         let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
+        self.layers.secrets = supplied.secrets.clone();
         self.check_overlaps(&supplied);
         let named: Vec<_> = entries.iter().filter_map(|(it, _)| self.named(it)).collect();
         for (origin, path) in &named {

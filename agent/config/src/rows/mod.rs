@@ -19,14 +19,30 @@ use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Owners};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Schema};
+use crate::secrets::{SecretLeaf, SecretRef, Secrets};
 use crate::tree::{Branch, Child, List, beside};
 use crate::value::Value;
 
-/// A row to write, or to remove when it has no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A row to write, or to remove when it has no value. A row with a secret prints without it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct RowChange {
     pub key: Vec<u8>,
     pub value: Option<Vec<u8>>,
+}
+
+/// True of the key of a row that holds a secret.
+pub fn is_secret_row(key: &[u8]) -> bool {
+    key.starts_with(META_SECRET)
+}
+
+impl std::fmt::Debug for RowChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.value.as_deref().map(|value| match is_secret_row(&self.key) {
+            true => &b"(withheld)"[..],
+            false => value,
+        });
+        f.debug_struct("RowChange").field("key", &self.key).field("value", &value).finish()
+    }
 }
 
 /// A stored row that cannot be decoded.
@@ -52,6 +68,8 @@ const META_OFF: &[u8] = &[META, b'o'];
 const META_BOOT: &[u8] = &[META, b'b'];
 const META_BOOT_BEFORE: &[u8] = &[META, b'v'];
 const META_FACTORY: &[u8] = &[META, b'f'];
+/// With the code of the leaf and the name of the user behind it.
+const META_SECRET: &[u8] = &[META, b's'];
 /// Replaces the mark of a presence container that was created as such.
 const GIVEN: u8 = 0xff;
 /// Flag in the first byte of a value: the entry was created as such.
@@ -111,6 +129,10 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         let value = new.factory_text.as_ref().map(|text| text.to_vec());
         changes.push(RowChange { key: META_FACTORY.to_vec(), value });
     }
+    for (user, leaf, secret) in Secrets::differences(&old.secrets, &new.secrets) {
+        let key = [META_SECRET, &[secret_code(leaf)], user.as_bytes()].concat();
+        changes.push(RowChange { key, value: secret.map(|it| it.reveal().to_vec()) });
+    }
     for layer in LayerKey::ALL {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let names = models.names(layer.origin);
@@ -148,6 +170,7 @@ impl Layers {
                     layers.factory_text = Some(value.into());
                     Ok(())
                 }
+                key if is_secret_row(key) => read_secret(&mut layers, key, value),
                 _ => read_row(models, &mut layers, &key, &value, &mut unknown),
             };
             read.map_err(|reason| RowError { key: key.clone(), reason })?;
@@ -290,6 +313,18 @@ fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
+fn read_secret(layers: &mut Layers, key: &[u8], value: Vec<u8>) -> Result<(), &'static str> {
+    let (code, user) = key[META_SECRET.len()..].split_first().ok_or("a secret has no leaf")?;
+    let leaf = SecretLeaf::ALL.into_iter().find(|leaf| secret_code(*leaf) == *code);
+    let user = std::str::from_utf8(user).map_err(|_| "the user of a secret is no text")?;
+    layers.secrets.restore(
+        user,
+        leaf.ok_or("a secret has an unknown leaf")?,
+        SecretRef::new(value),
+    );
+    Ok(())
+}
+
 fn read_row(
     models: &Models,
     layers: &mut Layers,
@@ -393,6 +428,15 @@ fn code(layer: LayerKey) -> u8 {
         LayerKey::SERVICE_NATIVE => 7,
         LayerKey::SERVICE_OPENCONFIG => 8,
         _ => 9,
+    }
+}
+
+/// Stored: never to be given another meaning.
+fn secret_code(leaf: SecretLeaf) -> u8 {
+    match leaf {
+        SecretLeaf::Password => 0,
+        SecretLeaf::PasswordHashed => 1,
+        SecretLeaf::SshKey => 2,
     }
 }
 

@@ -12,6 +12,7 @@ mod model;
 mod origins;
 mod ranks;
 mod rows;
+mod secrets;
 mod set;
 mod shells;
 mod sizes;

@@ -1,0 +1,437 @@
+//! The write-only leaves of users, taken out of what a request supplies before it reaches a tree.
+//!
+//! The leaves are the clients' while gNSI is switched off. While it is on they stay in the payload, and the union refuses
+//! them as reserved. What becomes of a secret is not decided here: whoever can hash answers [`SecretKeeper`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+use zeroize::Zeroizing;
+
+use super::apply::Session;
+use super::blame::{Attribution, Subject};
+use super::payload::Supplied;
+use super::{Cause, EditError, EditErrors, Operation};
+use crate::configuration::Configuration;
+use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::{LayerKey, Layers, Mark, Service};
+use crate::limits::NEW_SECRETS;
+use crate::models::Models;
+use crate::resolve::Pattern;
+use crate::schema::{NodeId, Origin, Schema};
+use crate::secrets::{SecretLeaf, SecretRef};
+use crate::tree::{Branch, Found, List};
+use crate::value::Value;
+
+/// The list of users, from the root of OpenConfig.
+const USERS: [&str; 5] = ["system", "aaa", "authentication", "users", "user"];
+/// In the entry of a user, the container of the leaves.
+const CONFIG: &str = "config";
+
+/// Makes what is kept of what clients send.
+pub trait SecretKeeper: fmt::Debug + Send + Sync {
+    /// Returns the reference to keep for `given`: the one that is `held`, when that is the same secret. May take a tenth
+    /// of a second.
+    ///
+    /// # Errors
+    /// Why it is not taken; in words that do not repeat it.
+    fn keep(
+        &self,
+        leaf: SecretLeaf,
+        given: &str,
+        held: Option<&SecretRef>,
+    ) -> Result<SecretRef, String>;
+}
+
+/// The keeper for the secrets of one Set; without one, none is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Keeper(Option<Arc<dyn SecretKeeper>>);
+
+impl Keeper {
+    pub fn new(keeper: Arc<dyn SecretKeeper>) -> Self {
+        Self(Some(keeper))
+    }
+}
+
+/// Equal with the same keeper, or none in both.
+impl PartialEq for Keeper {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Nodes of the leaves, and of the way to them.
+#[derive(Clone, Debug)]
+struct Place {
+    users: [NodeId; USERS.len()],
+    config: NodeId,
+    leaves: [(NodeId, SecretLeaf); SecretLeaf::ALL.len()],
+}
+
+/// Secrets that one request has given so far.
+#[derive(Debug, Default)]
+pub(super) struct SecretEdits {
+    keeper: Keeper,
+    /// Looked up when a request first comes near a user.
+    place: Option<Place>,
+    /// As they were sent.
+    given: BTreeMap<(SmolStr, SecretLeaf), Zeroizing<String>>,
+}
+
+/// A secret as it was sent, with its user.
+type Sent = (Keys, SecretLeaf, Zeroizing<String>);
+
+impl Place {
+    fn find(schema: &Schema) -> Option<Self> {
+        let mut at = schema.root();
+        let mut users = [at; USERS.len()];
+        for (node, name) in users.iter_mut().zip(USERS) {
+            at = schema.child(at, None, name)?;
+            *node = at;
+        }
+        let config = schema.child(at, None, CONFIG)?;
+        let mut leaves = SecretLeaf::ALL.map(|leaf| (config, leaf));
+        for (node, leaf) in &mut leaves {
+            *node = schema.child(config, None, leaf.name())?;
+        }
+        Some(Self { users, config, leaves })
+    }
+
+    /// The nodes from the root to the container of the leaves.
+    fn way(&self) -> impl Iterator<Item = NodeId> {
+        self.users.into_iter().chain([self.config])
+    }
+
+    fn entry(&self, keys: Keys) -> InstancePath {
+        let [above @ .., user] = self.users;
+        let above = above.into_iter().map(Step::node);
+        InstancePath(above.chain([Step::entry(user, keys)]).collect())
+    }
+
+    fn leaf(&self, user: &SmolStr, leaf: SecretLeaf) -> Option<InstancePath> {
+        let (node, _) = self.leaves.iter().find(|(_, it)| *it == leaf)?;
+        let entry = self.entry(Keys::single(Value::Str(user.clone())));
+        Some(entry.join(Step::node(self.config)).join(Step::node(*node)))
+    }
+
+    /// True when what stands at a path leads to the leaves, or is in the entry of a user.
+    fn is_near(&self, path: &InstancePath) -> bool {
+        path.0.iter().zip(self.way()).all(|(step, node)| step.node == node)
+    }
+
+    /// The secrets below `branch`, which stands at `path`, taken out of it.
+    fn take(&self, path: &InstancePath, branch: &mut Arc<Branch<Mark>>) -> Vec<Sent> {
+        let way: Vec<NodeId> = self.way().skip(path.0.len()).collect();
+        let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
+        let mut sent = Vec::new();
+        if self.has_secret(branch, &way) {
+            self.take_below(Arc::make_mut(branch), &way, keys.as_ref(), &mut sent);
+        }
+        sent
+    }
+
+    fn has_secret(&self, branch: &Branch<Mark>, way: &[NodeId]) -> bool {
+        let Some((node, rest)) = way.split_first() else {
+            return self.leaves.iter().any(|(leaf, _)| branch.leaf(*leaf).is_some());
+        };
+        let list = branch.list(*node);
+        branch.container(*node).is_some_and(|it| self.has_secret(it, rest))
+            || list.is_some_and(|it| it.iter().any(|(_, entry)| self.has_secret(entry, rest)))
+    }
+
+    fn take_below(
+        &self,
+        branch: &mut Branch<Mark>,
+        way: &[NodeId],
+        keys: Option<&Keys>,
+        sent: &mut Vec<Sent>,
+    ) {
+        let Some((node, rest)) = way.split_first() else {
+            return self.take_leaves(branch, keys, sent);
+        };
+        if branch.container(*node).is_some() {
+            let inner = branch.container_mut(*node);
+            self.take_below(inner, rest, keys, sent);
+            if inner.is_empty() {
+                branch.take(*node);
+            }
+        } else if branch.list(*node).is_some() {
+            let list = branch.list_mut(*node);
+            for keys in with_secret(list, |entry| self.has_secret(entry, rest)) {
+                let entry = list.entry_mut(&keys, Branch::default);
+                self.take_below(entry, rest, Some(&keys), sent);
+            }
+        }
+    }
+
+    fn take_leaves(&self, config: &mut Branch<Mark>, keys: Option<&Keys>, sent: &mut Vec<Sent>) {
+        for (node, leaf) in self.leaves {
+            let text = config.value(node).and_then(text_of);
+            if let (Some(keys), Some(text)) = (keys, text) {
+                config.take(node);
+                sent.push((keys.clone(), leaf, text));
+            }
+        }
+    }
+}
+
+fn with_secret(list: &List<Mark>, has_secret: impl Fn(&Branch<Mark>) -> bool) -> Vec<Keys> {
+    list.iter().filter(|(_, entry)| has_secret(entry)).map(|(keys, _)| keys.clone()).collect()
+}
+
+fn text_of(value: &Value) -> Option<Zeroizing<String>> {
+    match value {
+        Value::Str(text) => Some(Zeroizing::new(text.to_string())),
+        _ => None,
+    }
+}
+
+fn name_of(keys: &Keys) -> Option<SmolStr> {
+    match keys.first()? {
+        Value::Str(name) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+impl SecretEdits {
+    pub(super) fn by(keeper: Keeper) -> Self {
+        Self { keeper, ..Self::default() }
+    }
+}
+
+impl Session<'_> {
+    /// Takes the secrets out of what an operation supplies, keeps them, and returns the rest; nothing when the operation is
+    /// done with, or refused. The users exist from then on.
+    pub(super) fn take_secrets(
+        &mut self,
+        operation: Operation,
+        origin: Origin,
+        path: &InstancePath,
+        supplied: Supplied,
+    ) -> Option<Supplied> {
+        let is_on = self.layers.is_on(Service::Gnsi);
+        if origin != Origin::OpenConfig || is_on || self.secrets.keeper.0.is_none() {
+            return Some(supplied);
+        }
+        let Some(place) = self.secret_place().filter(|it| it.is_near(path)) else {
+            return Some(supplied);
+        };
+        let (sent, rest) = match supplied {
+            Supplied::Leaf(value) => {
+                let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
+                let leaf = path.last().and_then(|step| {
+                    place.leaves.iter().find(|(node, _)| *node == step.node).map(|(_, leaf)| *leaf)
+                });
+                let (Some(keys), Some(leaf), Some(text)) = (keys, leaf, text_of(&value)) else {
+                    return Some(Supplied::Leaf(value));
+                };
+                (vec![(keys, leaf, text)], None)
+            }
+            Supplied::Branch { mut branch, annotation, empty } => {
+                let sent = place.take(path, &mut branch);
+                (sent, Some(Supplied::Branch { branch, annotation, empty }))
+            }
+        };
+        for (keys, leaf, text) in sent {
+            let Some(name) = name_of(&keys) else { continue };
+            if let Err(cause) = self.keep_secret(operation, &name, leaf, text) {
+                let schema = &self.models().openconfig;
+                let path = place.leaf(&name, leaf).unwrap_or_else(|| path.clone());
+                self.refuse(operation, path.to_path(schema), cause);
+                return None;
+            }
+            self.secret_users.insert(keys);
+        }
+        if rest.is_none() {
+            self.settle_secret_users();
+        }
+        rest
+    }
+
+    fn keep_secret(
+        &mut self,
+        operation: Operation,
+        name: &SmolStr,
+        leaf: SecretLeaf,
+        text: Zeroizing<String>,
+    ) -> Result<(), Cause> {
+        let key = |leaf| (name.clone(), leaf);
+        if leaf.other_form().is_some_and(|other| self.secrets.given.contains_key(&key(other))) {
+            return Err(Cause::BadValue(
+                "a request gives a user one of `password` and `password-hashed`".to_owned(),
+            ));
+        }
+        match self.secrets.given.get(&key(leaf)) {
+            Some(known) if *known == text => return Ok(()),
+            Some(_) if matches!(operation, Operation::UnionReplace(_)) => {
+                return Err(Cause::BadValue(
+                    "another entry of the request says otherwise".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        let Some(keeper) = self.secrets.keeper.0.clone() else { return Ok(()) };
+        NEW_SECRETS.check(self.secrets.given.len() + 1).map_err(Cause::Limit)?;
+        self.progress.check().map_err(Cause::from)?;
+        let before = &self.before.layers().secrets;
+        let held = match leaf.other_form() {
+            Some(_) => before.password(name),
+            None => before.get(name, leaf),
+        };
+        let secret = keeper.keep(leaf, &text, held).map_err(Cause::BadValue)?;
+        self.secrets.given.insert(key(leaf), text);
+        if self.layers.secrets.get(name, leaf) != Some(&secret) {
+            self.layers.secrets.set(name, leaf, secret);
+        }
+        Ok(())
+    }
+
+    /// Has the users to whom this operation gave or left secrets exist, if there is nothing else of them.
+    pub(super) fn settle_secret_users(&mut self) {
+        let users = std::mem::take(&mut self.secret_users);
+        let Some(place) = self.secret_place().filter(|_| !users.is_empty()) else { return };
+        let schema = &self.models().openconfig;
+        for keys in users {
+            let entry = place.entry(keys);
+            let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
+            tree.branch_mut(schema, &entry.0, &Mark::Explicit);
+            self.fill_mirrors(Origin::OpenConfig, &entry);
+        }
+    }
+
+    /// Notes the users with secrets in whose entries an operation is about to change something: a secret is a leaf, so
+    /// they stay when it was all that is left.
+    pub(super) fn hold_secret_users(&mut self, origin: Origin, pattern: &Pattern) {
+        let is_inside = origin == Origin::OpenConfig && pattern.0.len() > USERS.len();
+        if !is_inside || self.layers.secrets.is_empty() {
+            return;
+        }
+        let Some(place) = self.secret_place() else { return };
+        let tree = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
+        let held = self.layers.secrets.iter().filter_map(|(user, ..)| {
+            let keys = Keys::single(Value::Str(user.clone()));
+            let entry = place.entry(keys.clone());
+            (pattern.touches(&entry) && tree.get(&entry).is_some()).then_some(keys)
+        });
+        self.secret_users.extend(held);
+    }
+
+    /// Forgets the secrets that a delete names or covers.
+    pub(super) fn clear_secrets(&mut self, origin: Origin, pattern: &Pattern) {
+        if origin != Origin::OpenConfig || self.layers.secrets.is_empty() {
+            return;
+        }
+        let Some(place) = self.secret_place() else { return };
+        let covers = |user: &SmolStr, leaf: SecretLeaf| {
+            place.leaf(user, leaf).is_some_and(|path| pattern.covers(&path))
+        };
+        self.layers.secrets.retain(|user, leaf| !covers(user, leaf));
+    }
+
+    /// Forgets the secrets of users that no client asks for any more.
+    pub(super) fn forget_secrets(&mut self) {
+        let (models, before) = (self.models(), self.before.layers());
+        let clients = [LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE];
+        let untouched = self.layers.secrets.is_same(&before.secrets)
+            && clients.into_iter().all(|it| is_system_same(models, it, before, &self.layers));
+        if self.layers.secrets.is_empty() || untouched {
+            return;
+        }
+        let mut secrets = std::mem::take(&mut self.layers.secrets);
+        secrets.retain(|user, _| is_asked_for(models, &self.layers, user));
+        self.layers.secrets = secrets;
+    }
+
+    fn secret_place(&mut self) -> Option<Place> {
+        if self.secrets.place.is_none() {
+            self.secrets.place = Place::find(&self.models().openconfig);
+        }
+        self.secrets.place.clone()
+    }
+}
+
+/// True while a client asks for a user: by an entry of client OpenConfig, or by one of client native that did not come
+/// with the box.
+fn is_asked_for(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
+    let keys = Keys::single(Value::Str(user.clone()));
+    let openconfig = Place::find(&models.openconfig).map(|place| place.entry(keys.clone()));
+    let openconfig = openconfig
+        .is_some_and(|path| layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&path).is_some());
+    openconfig
+        || native_entry(models, keys).is_some_and(|path| {
+            let entry = layers.tree(LayerKey::CLIENT_NATIVE).branch(&path);
+            let mut explicit = false;
+            if let Some(entry) = entry {
+                Found::Branch(entry).walk(&mut path.clone(), &mut |_, leaf| {
+                    explicit |= leaf.meta == Mark::Explicit;
+                });
+            }
+            explicit
+        })
+}
+
+fn native_entry(models: &Models, keys: Keys) -> Option<InstancePath> {
+    let system = models.native.find("/system")?;
+    let user = models.native.find("/system/user")?;
+    Some(InstancePath(vec![Step::node(system), Step::entry(user, keys)]))
+}
+
+/// Refuses what would leave a user with a secret and without the role that every user needs, by its own doing.
+pub(crate) fn check_roles(
+    before: &Configuration,
+    after: &Configuration,
+    attribution: &Attribution<'_>,
+) -> Result<(), EditErrors> {
+    let errors: Vec<EditError> = without_role(before, after)
+        .iter()
+        .map(|path| {
+            let subject = Subject { native: None, openconfig: Some(path) };
+            attribution.error(subject, Cause::Incomplete)
+        })
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(EditErrors(errors)) }
+}
+
+/// The missing roles of users with a secret whose entry or secret differs between the two versions.
+fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePath> {
+    let (models, client) = (after.models(), LayerKey::CLIENT_OPENCONFIG);
+    let (old, new) = (before.layers(), after.layers());
+    let untouched = old.secrets.is_same(&new.secrets) && is_system_same(models, client, old, new);
+    let (false, Some(place), Some(role)) =
+        (untouched, Place::find(&models.openconfig), models.native.find("/system/user/role"))
+    else {
+        return Vec::new();
+    };
+    let role = Step::node(role);
+    let users: BTreeSet<&SmolStr> = new.secrets.iter().map(|(user, ..)| user).collect();
+    let lacking = users.into_iter().filter_map(|user| {
+        let keys = Keys::single(Value::Str(user.clone()));
+        let entry = place.entry(keys.clone());
+        let has_new = SecretLeaf::ALL
+            .into_iter()
+            .any(|leaf| old.secrets.get(user, leaf) != new.secrets.get(user, leaf));
+        let differs = old.tree(client).branch(&entry) != new.tree(client).branch(&entry);
+        let native = native_entry(models, keys)?.join(role.clone());
+        let lacks = after.effective().leaf(&native).is_none();
+        (lacks && (has_new || differs)).then_some(entry)
+    });
+    let config = |entry: InstancePath| entry.join(Step::node(place.config));
+    let role = models.openconfig.child(place.config, None, "role").map(Step::node);
+    lacking.map(config).map(|it| role.clone().map_or(it.clone(), |role| it.join(role))).collect()
+}
+
+/// True when two versions of a layer share all of `/system`.
+fn is_system_same(models: &Models, layer: LayerKey, old: &Layers, new: &Layers) -> bool {
+    let system = models.schema(layer.origin).find("/system").map(Step::node);
+    let path = InstancePath(system.into_iter().collect());
+    match (old.tree(layer).branch(&path), new.tree(layer).branch(&path)) {
+        (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+        (old, new) => old.is_none() && new.is_none(),
+    }
+}
