@@ -354,7 +354,7 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let logins = gnsi.logins.values();
+    let logins = Some(gnsi.logins.clone());
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));

@@ -37,6 +37,8 @@ const CACHE_BYTES: usize = 64 * 1024 * 1024;
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
 pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
+/// Secrets to which the layers refer. Not there in files of earlier versions.
+pub(super) const SECRETS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("secrets");
 /// Pieces of the undo record of the prepared transaction, by transaction and number.
 pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
     TableDefinition::new("prepared");
@@ -127,8 +129,10 @@ impl Database {
         let read = || -> Result<Loaded, redb::Error> {
             let transaction = redb.begin_read()?;
             let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
+            let mut layers = rows(&transaction.open_table(LAYER)?)?;
+            layers.extend(rows(&transaction.open_table(SECRETS)?)?);
             Ok(Loaded {
-                layers: rows(&transaction.open_table(LAYER)?)?,
+                layers,
                 restore: rows(&transaction.open_table(RESTORE)?)?,
                 users: Vec::new(),
                 artefacts: artefacts::read(&transaction)?,
@@ -375,6 +379,7 @@ impl Database {
         let write = self.begin(ATTEMPT)?;
         let made = || -> Result<(), redb::Error> {
             write.open_table(NOTES)?;
+            write.open_table(SECRETS)?;
             artefacts::make(&write)
         };
         made().map_err(StoreError::accessing(ATTEMPT))?;

@@ -33,7 +33,7 @@ use std::{
 };
 
 use holdfast_base::Role;
-use holdfast_config::RowChange;
+use holdfast_config::{RowChange, is_secret_row};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
@@ -58,10 +58,12 @@ pub enum Table {
     Restore,
     /// Small facts about the agent itself.
     Note,
+    /// Secrets to which the layers refer.
+    Secret,
 }
 
 /// A row to write, or to remove when it has no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Change {
     pub table: Table,
     pub key: Vec<u8>,
@@ -80,7 +82,19 @@ impl Change {
 
 impl From<RowChange> for Change {
     fn from(row: RowChange) -> Self {
-        Self::layer(row.key, row.value)
+        let table = if is_secret_row(&row.key) { Table::Secret } else { Table::Layer };
+        Self { table, key: row.key, value: row.value }
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value.as_deref().filter(|_| self.table != Table::Secret);
+        f.debug_struct("Change")
+            .field("table", &self.table)
+            .field("key", &self.key)
+            .field("value", &value)
+            .finish()
     }
 }
 
@@ -118,9 +132,9 @@ impl fmt::Debug for User {
 }
 
 /// Content of the database at its opening, after an unfinished transaction was rolled back.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Loaded {
-    /// Rows of [`Table::Layer`], ascending by key.
+    /// Rows of [`Table::Layer`], ascending by key, and those of [`Table::Secret`] behind them.
     pub layers: Vec<Row>,
     /// Rows of [`Table::Restore`], ascending by key. After a crash they may name objects that no layer has any
     /// more, which the core then gives up.
@@ -139,6 +153,21 @@ pub struct Loaded {
     pub last_transaction: u64,
     /// The highest transaction number in the history of earlier runs; those of this run continue from it.
     pub last_recorded: u64,
+}
+
+/// Its rows are counted, as some of them are secrets.
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded")
+            .field("layers", &self.layers.len())
+            .field("restore", &self.restore.len())
+            .field("users", &self.users)
+            .field("artefacts", &self.artefacts)
+            .field("rolled_back", &self.rolled_back)
+            .field("last_transaction", &self.last_transaction)
+            .field("last_recorded", &self.last_recorded)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Reason why the store failed.

@@ -2,7 +2,7 @@
 
 use redb::WriteTransaction;
 
-use super::database::{LAYER, PREPARED, RESTORE};
+use super::database::{LAYER, PREPARED, RESTORE, SECRETS};
 use super::notes::NOTES;
 use super::{Change, StoreError, Table, undo};
 
@@ -67,6 +67,7 @@ struct Tables<'t> {
     layer: BytesTable<'t>,
     restore: BytesTable<'t>,
     note: BytesTable<'t>,
+    secret: BytesTable<'t>,
 }
 
 impl<'t> Tables<'t> {
@@ -75,6 +76,7 @@ impl<'t> Tables<'t> {
             layer: write.open_table(LAYER)?,
             restore: write.open_table(RESTORE)?,
             note: write.open_table(NOTES)?,
+            secret: write.open_table(SECRETS)?,
         })
     }
 
@@ -88,6 +90,7 @@ impl<'t> Tables<'t> {
             Table::Layer => &mut self.layer,
             Table::Restore => &mut self.restore,
             Table::Note => &mut self.note,
+            Table::Secret => &mut self.secret,
         };
         let replaced = match &change.value {
             Some(value) => table.insert(change.key.as_slice(), value.as_slice()),

@@ -48,6 +48,7 @@ impl Chunk {
             Table::Layer => 1,
             Table::Restore => 2,
             Table::Note => 3,
+            Table::Secret => 4,
         };
         let beside = self.last_key.iter().zip(key).take(usize::from(u8::MAX));
         let common = beside.take_while(|(one, other)| one == other).count();
@@ -100,6 +101,7 @@ fn take_change(chunk: &mut &[u8], before: &[u8]) -> Option<Change> {
         1 => Table::Layer,
         2 => Table::Restore,
         3 => Table::Note,
+        4 => Table::Secret,
         _ => return None,
     };
     let common = match first & CONTINUES {
@@ -142,6 +144,11 @@ mod tests {
             Change::layer(b"entry of a list, 12".to_vec(), Some(b"its value".to_vec())),
             Change::layer(b"entry of a list, 12".to_vec(), None),
             Change::note(b"entry of a list", None),
+            Change {
+                table: Table::Secret,
+                key: b"a user".to_vec(),
+                value: Some(b"a hash".to_vec()),
+            },
             Change::layer(long("one"), None),
             Change::layer(long("two"), None),
             Change::restore(Vec::new(), Some(vec![7; 300])),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use holdfast_base::Role;
+use holdfast_config::SecretRef;
 use holdfast_security::credentialz::CryptHash;
 use holdfast_store::{Store, StoreError, User};
 use smol_str::SmolStr;
@@ -43,10 +44,16 @@ pub struct Users {
     store: Store,
 }
 
-/// Roles of users by the configuration: they go before those of `holdfast user set`.
-pub trait ConfiguredRoles: std::fmt::Debug + Send + Sync {
+/// Users by the configuration: what it says goes before `holdfast user set`.
+pub trait ConfiguredUsers: std::fmt::Debug + Send + Sync {
     /// The role of a user that is configured.
     fn configured_role(&self, name: &str) -> Option<Role>;
+
+    /// The hash of the password that a client gave a user, while such passwords count.
+    fn configured_password(&self, name: &str) -> Option<SecretRef>;
+
+    /// The users that have such a password, while they count.
+    fn with_passwords(&self) -> Vec<SmolStr>;
 }
 
 #[derive(Debug)]
@@ -56,10 +63,12 @@ struct Shared {
     given: RwLock<Given>,
     /// Counts each change of a user.
     access: AccessEpoch,
+    /// Passwords that clients gave, as far as they were asked for, each with what the configuration refers to.
+    configured_entries: RwLock<BTreeMap<SmolStr, (SecretRef, Arc<UserEntry>)>>,
     /// Whether these do go before them; not there before gNSI is.
     gnsi: OnceLock<Switch>,
     /// Not there until the configuration is in force.
-    configured: OnceLock<Box<dyn ConfiguredRoles>>,
+    configured: OnceLock<Box<dyn ConfiguredUsers>>,
     tagger: Tagger,
 }
 
@@ -106,6 +115,7 @@ impl Users {
             shared: Arc::new(Shared {
                 entries: RwLock::new(entries),
                 given: RwLock::default(),
+                configured_entries: RwLock::default(),
                 access: AccessEpoch::default(),
                 gnsi: OnceLock::new(),
                 configured: OnceLock::new(),
@@ -124,8 +134,8 @@ impl Users {
         self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// From now on the configuration says which role a user has. The first one to say so stays.
-    pub fn follow(&self, configured: impl ConfiguredRoles + 'static) {
+    /// From now on the configuration says which role and password a user has. The first one to say so stays.
+    pub fn follow(&self, configured: impl ConfiguredUsers + 'static) {
         let _there_already = self.shared.configured.set(Box::new(configured));
     }
 
@@ -272,12 +282,40 @@ impl Users {
         given: &BTreeMap<SmolStr, Arc<UserEntry>>,
         name: &str,
     ) -> Option<Arc<UserEntry>> {
-        let given = given.get(name).cloned().filter(|_| self.role(name).is_some());
+        let is_user = self.role(name).is_some();
+        if let Some(configured) = self.configured_entry(name).filter(|_| is_user) {
+            return Some(configured);
+        }
+        let given = given.get(name).cloned().filter(|_| is_user);
         let (own, is_on) = (self.own(name), self.shared.gnsi.get().is_none_or(Switch::is_on));
         match own {
             Some(own) if !is_on && !own.password_hash().is_empty() => Some(own),
             own => given.or(own),
         }
+    }
+
+    /// The entry of a password that a client gave: the one that remembers its logins, while it stays the same.
+    fn configured_entry(&self, name: &str) -> Option<Arc<UserEntry>> {
+        let entries = &self.shared.configured_entries;
+        let password = self.shared.configured.get().and_then(|it| it.configured_password(name));
+        let Some(password) = password else {
+            if entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
+                entries.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+            }
+            return None;
+        };
+        let known = entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((_, entry)) = known.filter(|(of, _)| of.is_same(&password)) {
+            return Some(entry);
+        }
+        let entry = entry_of(User {
+            name: name.into(),
+            role: Role::ReadOnly, // which says nothing: a user without a role of its own is none
+            password_hash: String::from_utf8_lossy(password.reveal()).into_owned(),
+        });
+        let mut entries = entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.insert(name.into(), (password, Arc::clone(&entry)));
+        Some(entry)
     }
 
     /// What a password is compared with where nobody has such a name: as hard as with the hash of some user, so that
@@ -287,7 +325,9 @@ impl Users {
         let names: BTreeSet<SmolStr> = {
             let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
             let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
-            own.keys().chain(given.in_force.keys()).cloned().collect()
+            let configured = self.shared.configured.get().map(|it| it.with_passwords());
+            let configured = configured.unwrap_or_default();
+            own.keys().chain(given.in_force.keys()).cloned().chain(configured).collect()
         };
         let users: Vec<Arc<UserEntry>> = names.iter().filter_map(hashed).collect();
         let picked = self.shared.tagger.pick(name, users.len());

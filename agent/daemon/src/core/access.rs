@@ -1,7 +1,7 @@
 //! The part of the configuration that decides who may do what.
 
 use holdfast_config::schema::NodeId;
-use holdfast_config::{Configuration, InstancePath, List, Models, Prov, Service, Step};
+use holdfast_config::{Configuration, InstancePath, List, Models, Prov, Secrets, Service, Step};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
@@ -24,6 +24,8 @@ struct Deciding {
     users: Option<List<Prov>>,
     profile: Option<SmolStr>,
     gnsi: bool,
+    /// Passwords that clients gave.
+    secrets: Secrets,
 }
 
 impl AccessChanges {
@@ -65,6 +67,7 @@ impl Deciding {
             users: system.and_then(|system| system.list(user)).cloned(),
             profile: binding.certificate_id(),
             gnsi: configuration.layers().is_on(Service::Gnsi),
+            secrets: configuration.layers().secrets.clone(),
         }
     }
 
@@ -74,6 +77,7 @@ impl Deciding {
             (Some(one), Some(other)) => one.is_same(other),
             (one, other) => one.is_none() == other.is_none(),
         };
-        users && self.profile == other.profile && self.gnsi == other.gnsi
+        let secrets = self.secrets.is_same(&other.secrets);
+        users && secrets && self.profile == other.profile && self.gnsi == other.gnsi
     }
 }

@@ -1,20 +1,25 @@
 //! What one transaction is to change: a Set, or what others than clients have to say.
 
+use std::sync::Arc;
+
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Service;
 use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, Cancel, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
-
+use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
+
+use crate::gnsi;
 
 /// Values that differ; `None`: it is not to be any more.
 pub type Values = Vec<(Key, Option<SharedValue>)>;
 
-/// What is to become of credentials.
-#[derive(Clone, Debug, Default)]
+/// A change of the credentials of credentialz.
+#[derive(Clone, Debug)]
 pub struct Logins {
-    pub values: Values,
+    pub from: Arc<Credentials>,
+    pub to: Arc<Credentials>,
     /// They were in force before: they come back as far as they can, like at a start.
     pub taken_back: bool,
 }
@@ -30,8 +35,8 @@ pub enum Intent {
     Switch { service: Service, on: bool },
     /// The client's layers as they were before a commit that nobody confirmed.
     Rollback(Layers),
-    /// Credentials: values of no layer, which hold names and digests only. What keeps them over restarts is the
-    /// service's.
+    /// Credentials of credentialz: they come to values of no layer, which hold names and digests only. What keeps them
+    /// over restarts is the service's.
     Logins(Logins),
     /// What DHCP servers gave: this, and nothing of what they gave before.
     Lease(Vec<LeasedPort>),
@@ -89,6 +94,22 @@ impl Intent {
             Self::Logins(_) => Ok(old.clone()),
             Self::Lease(ports) => old.leased(ports),
             Self::FactoryReset { .. } => Ok(old.factory_reset()),
+        }
+    }
+
+    /// Credentials that differ after it, as values: `given` are those of credentialz before.
+    pub(super) fn login_values(
+        &self,
+        source: &gnsi::Logins,
+        given: &Arc<Credentials>,
+        old: &Configuration,
+        new: &Configuration,
+    ) -> Values {
+        let (old, new) = (old.layers(), new.layers());
+        match self {
+            Self::FactoryReset { .. } => Values::new(), // all that there are go
+            Self::Logins(logins) => source.difference((&logins.from, old), (&logins.to, new)),
+            _ => source.difference((given, old), (given, new)),
         }
     }
 

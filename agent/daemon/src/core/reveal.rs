@@ -29,6 +29,9 @@ impl CoreTask {
                 None => self.logins.remove(&key),
             };
         }
+        if let Some(credentials) = transaction.logins.credentials.take() {
+            self.credentials = credentials;
+        }
         if transaction.is_unrecorded {
             self.publisher.release();
             return transaction.ticket.answer(Ok(self.unchanged()));

@@ -1,11 +1,14 @@
-//! The roles of users, as the configuration in force has them.
+//! The roles and passwords of users, as the configuration in force has them.
 
 use holdfast_base::Role;
 use holdfast_config::schema::NodeId;
-use holdfast_config::{Configuration, InstancePath, Keys, Models, Step, Value};
+use holdfast_config::{
+    Configuration, InstancePath, Keys, Models, SecretLeaf, SecretRef, Service, Step, Value,
+};
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::auth::ConfiguredRoles;
+use crate::auth::ConfiguredUsers;
 
 /// Looks users up in the newest configuration: a change of role counts for the next request.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ impl Roles {
     }
 }
 
-impl ConfiguredRoles for Roles {
+impl ConfiguredUsers for Roles {
     fn configured_role(&self, name: &str) -> Option<Role> {
         let entry = Step::entry(self.user, Keys::single(Value::Str(name.into())));
         let path = InstancePath(vec![Step::node(self.system), entry, Step::node(self.role)]);
@@ -37,5 +40,20 @@ impl ConfiguredRoles for Roles {
             Value::Enum(word) => word.parse().ok(),
             _ => None,
         }
+    }
+
+    fn configured_password(&self, name: &str) -> Option<SecretRef> {
+        let configuration = self.configuration_rx.borrow();
+        let layers = configuration.layers();
+        let counts = !layers.is_on(Service::Gnsi);
+        layers.secrets.password(name).filter(|_| counts).cloned()
+    }
+
+    fn with_passwords(&self) -> Vec<SmolStr> {
+        let configuration = self.configuration_rx.borrow();
+        let layers = configuration.layers();
+        let counts = !layers.is_on(Service::Gnsi);
+        let users = layers.secrets.iter().filter(|(_, leaf, _)| *leaf != SecretLeaf::SshKey);
+        users.filter(|_| counts).map(|(user, ..)| user.clone()).collect()
     }
 }

@@ -35,6 +35,7 @@ use super::transaction::{Candidate, Changed};
 use super::{
     BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
 };
+use crate::gnsi;
 use crate::undertakings::Undertakings;
 
 /// The number of a box's first transaction.
@@ -56,8 +57,8 @@ pub struct Parts {
     pub listening: Listening,
     /// The version of the software that runs.
     pub software_version: String,
-    /// Credentials: values of no layer.
-    pub logins: Vec<(Key, SharedValue)>,
+    /// Credentials, which come to values of no layer.
+    pub logins: Option<gnsi::Logins>,
     /// What the box is delivered with: taken on the first start of all, and never again.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
@@ -109,6 +110,10 @@ impl Core {
             // Nothing is carried out that the next start would not know of.
             store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
+        let credentials = logins.as_ref().map(gnsi::Logins::last).unwrap_or_default();
+        let login_source = logins;
+        let logins = login_source.as_ref().map(|it| it.values(configuration.layers()));
+        let logins: Vec<_> = logins.unwrap_or_default();
         let mut intent = objects.values(&configuration);
         let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
         let configured: Vec<_> = concerned.cloned().collect();
@@ -155,6 +160,8 @@ impl Core {
             publisher,
             transaction: None,
             logins: logins.into_iter().collect(),
+            credentials,
+            login_source,
             window: None,
             undertakings,
             elections: Elections::default(),
@@ -304,7 +311,7 @@ impl Objects {
         let rows =
             rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
         let differences = shown.then(|| preview::differences(&self.models, old, &configuration));
-        Ok(Candidate { configuration, changes, rows, differences })
+        Ok(Candidate { configuration, changes, rows, logins: Vec::new(), differences })
     }
 
     /// The values that differ, unless nobody waits for them any more.

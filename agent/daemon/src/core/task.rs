@@ -18,6 +18,7 @@ use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{
     Delta, Engine, Key, Now, Outcome, Plan, PlanError, Scope, SharedValue, Step,
 };
+use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError};
 use holdfast_telemetry::{BoundarySender, Revision};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,15 +28,16 @@ use tracing::error;
 use super::confirm::Window;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
-use super::intent::{Intent, Logins};
+use super::intent::Intent;
 use super::making::Made;
 use super::options::{CommitOptions, PlanHash};
 use super::outbox::Outbox;
 use super::preview::Preview;
 use super::publish::Publisher;
 use super::startup::Objects;
-use super::transaction::{Candidate, Changed, Stage, Ticket, Transaction, Withheld};
+use super::transaction::{Candidate, Changed, LoginChange, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
+use crate::gnsi;
 use crate::undertakings::Undertakings;
 
 /// One thing that wakes the loop.
@@ -83,8 +85,12 @@ pub(super) struct CoreTask {
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
     pub(super) transaction: Option<Transaction>,
-    /// Credentials that are in force.
+    /// Credentials that are in force, as values.
     pub(super) logins: BTreeMap<Key, SharedValue>,
+    /// Those of credentialz among them.
+    pub(super) credentials: Arc<Credentials>,
+    /// Holder of the secrets that values name; without it, there are no values of credentials.
+    pub(super) login_source: Option<gnsi::Logins>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
     pub(super) undertakings: Undertakings,
@@ -188,9 +194,12 @@ impl CoreTask {
         transaction.cancel = intent.cancel();
         transaction.is_unrecorded = matches!(intent, Intent::Logins(_));
         transaction.logins = match &intent {
-            Intent::Logins(logins) => logins.clone(),
+            Intent::Logins(logins) => {
+                let credentials = Some(Arc::clone(&logins.to));
+                LoginChange { taken_back: logins.taken_back, credentials, ..LoginChange::default() }
+            }
             Intent::FactoryReset { .. } => self.no_logins(),
-            _ => Logins::default(),
+            _ => LoginChange::default(),
         };
         if let Intent::Boot { artefacts, .. } = &mut intent {
             transaction.artefacts = std::mem::take(artefacts);
@@ -198,8 +207,15 @@ impl CoreTask {
         transaction.origin = intent.origin();
         self.transaction = Some(transaction);
         let (configuration, objects) = (self.configuration.clone(), Arc::clone(&self.objects));
-        let examined =
-            tokio::task::spawn_blocking(move || objects.examine(&configuration, &intent, shown));
+        let (source, credentials) = (self.login_source.clone(), Arc::clone(&self.credentials));
+        let examined = tokio::task::spawn_blocking(move || {
+            let mut candidate = objects.examine(&configuration, &intent, shown)?;
+            if let Some(source) = source {
+                let (old, new) = (&configuration, &candidate.configuration);
+                candidate.logins = intent.login_values(&source, &credentials, old, new);
+            }
+            Ok(candidate)
+        });
         self.work.0.push(Box::pin(async move {
             let panicked = |error: tokio::task::JoinError| CommitError::Internal {
                 reason: if error.is_panic() { "its examination panicked" } else { "cancelled" }
@@ -228,7 +244,10 @@ impl CoreTask {
 
     /// Plans the change, has the store lay its rows out meanwhile, and write them down; a dry run ends here.
     fn record(&mut self, candidate: Candidate) {
-        let Candidate { configuration, changes, rows, differences } = candidate;
+        let Candidate { configuration, changes, rows, logins, differences } = candidate;
+        if let Some(transaction) = &mut self.transaction {
+            transaction.logins.values.extend(logins);
+        }
         let Some(transaction) = &self.transaction else { return };
         if transaction.cancel.is_cancelled() {
             return self.refuse(CommitError::Abandoned);
@@ -438,9 +457,9 @@ impl CoreTask {
     }
 
     /// No credentials at all.
-    fn no_logins(&self) -> Logins {
+    fn no_logins(&self) -> LoginChange {
         let gone = self.logins.keys().map(|key| (key.clone(), None));
-        Logins { values: gone.collect(), taken_back: true }
+        LoginChange { values: gone.collect(), taken_back: true, credentials: None }
     }
 
     /// The kernel has a change that the store could not make final, and rolls back: the kernel follows. Nobody sees

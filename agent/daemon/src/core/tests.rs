@@ -98,7 +98,7 @@ impl Agent {
             listening: Listening::default(),
             factory: None,
             software_version: software.running().to_owned(),
-            logins: gnsi.logins.values(),
+            logins: Some(gnsi.logins.clone()),
             undertakings: reboots.undertakings().clone(),
         };
         let core = Core::start(parts).await.unwrap();

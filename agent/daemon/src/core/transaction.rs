@@ -8,11 +8,12 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Cancel, Configuration, InstancePath};
 use holdfast_scheduler::{Author, Key, Outcome, SharedValue, TxnId, sort_keys};
 use holdfast_security::acctz::secrets;
+use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, StoreError, Unconfirmed};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
-use super::intent::{Intent, Logins};
+use super::intent::{Intent, Values};
 use super::making::Told;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
@@ -37,6 +38,8 @@ pub(super) struct Candidate {
     pub(super) configuration: Configuration,
     pub(super) changes: Vec<Changed>,
     pub(super) rows: Vec<holdfast_store::Change>,
+    /// Credentials that differ, of no layer.
+    pub(super) logins: Values,
     /// For a dry run: in what clients would see another configuration.
     pub(super) differences: Option<Listed<ConfigChange>>,
 }
@@ -50,6 +53,16 @@ pub(super) struct Changed {
     pub(super) existed: bool,
     /// `None` when it is not to exist any more.
     pub(super) value: Option<SharedValue>,
+}
+
+/// Changes of credentials.
+#[derive(Debug, Default)]
+pub(super) struct LoginChange {
+    pub(super) values: Values,
+    /// Set for values that were in force before: such come back as far as they can, like at a start.
+    pub(super) taken_back: bool,
+    /// The credentials of credentialz from then on.
+    pub(super) credentials: Option<Arc<Credentials>>,
 }
 
 /// What is held back of a transaction until it ends.
@@ -114,8 +127,8 @@ pub(super) struct Transaction {
     pub(super) is_rollback: bool,
     /// True when the change brings back what was accepted before, which is not judged by the box as it is now.
     pub(super) is_admitted: bool,
-    /// What of no layer it changes.
-    pub(super) logins: Logins,
+    /// Credential changes, which no layer holds.
+    pub(super) logins: LoginChange,
     /// What of gNSI is written down with it.
     pub(super) artefacts: Vec<ArtefactChange>,
     /// The store is not asked: it changes nothing that the core keeps over restarts.
@@ -171,7 +184,7 @@ impl Transaction {
             is_rollback: false,
             is_admitted: false,
             origin: Origin::OpenConfig,
-            logins: Logins::default(),
+            logins: LoginChange::default(),
             artefacts: Vec::new(),
             is_unrecorded: false,
             changes,

@@ -1,16 +1,19 @@
 //! The credentials in force, as values of the engine and as passwords for gRPC.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use holdfast_config::{Layers, SecretLeaf, Service};
 use holdfast_platform::Vault;
 use holdfast_platform::descriptors::credential;
 use holdfast_platform::values::{CredentialFile, GlomeLogin, Password, SshServer};
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::{
-    BoxKey, Credentials, CryptHash, Digest, GLOME_FILE, PublicKey, Rendered,
+    AuthorizedKey, BoxKey, Credentials, CryptHash, Digest, GLOME_FILE, PublicKey, Rendered, Stamp,
+    Stamped,
 };
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use smol_str::SmolStr;
@@ -93,9 +96,27 @@ impl Logins {
         &self.0.users
     }
 
-    /// Initial values for the engine.
-    pub fn values(&self) -> Vec<(Key, SharedValue)> {
-        values(&self.last().render()).into_iter().collect()
+    /// Initial values for the engine, with these layers.
+    pub(crate) fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)> {
+        let rendered = in_force(&self.last(), layers).render();
+        self.0.vault.hold_in_force([&rendered]);
+        values(&rendered).into_iter().collect()
+    }
+
+    /// Values by which the engine gets from one state to another, each of credentialz and of the layers. The secrets of
+    /// both are ready to be written from then on.
+    pub(crate) fn difference(
+        &self,
+        (from, old): (&Arc<Credentials>, &Layers),
+        (to, new): (&Arc<Credentials>, &Layers),
+    ) -> Values {
+        let switched = old.is_on(Service::Gnsi) != new.is_on(Service::Gnsi);
+        if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
+            return Values::new();
+        }
+        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
+        self.0.vault.hold_in_force([&from, &to]);
+        difference(&from, &to)
     }
 
     /// Makes the secrets of all these credentials available to transports.
@@ -205,9 +226,40 @@ fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
     values
 }
 
-/// Changes of the engine's values from one state to the other.
-pub fn difference(from: &Credentials, to: &Credentials) -> Values {
-    let (old, mut new) = (values(&from.render()), values(&to.render()));
+/// The credentials that count: of credentialz, and while gNSI is switched off before them those that clients gave.
+fn in_force<'c>(given: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials> {
+    if layers.is_on(Service::Gnsi) || layers.secrets.is_empty() {
+        return Cow::Borrowed(given);
+    }
+    let mut all = given.clone();
+    for (user, leaf, secret) in layers.secrets.iter() {
+        let account = all.accounts.entry(user.clone()).or_default();
+        // What is kept was read when it was given.
+        match leaf {
+            SecretLeaf::Password | SecretLeaf::PasswordHashed => {
+                let text = std::str::from_utf8(secret.reveal()).unwrap_or_default();
+                if let Ok(hash) = CryptHash::parse(text) {
+                    account.password = Some(unversioned(hash));
+                }
+            }
+            SecretLeaf::SshKey => {
+                if let Ok(key) = PublicKey::parse(secret.reveal(), None) {
+                    let (options, description) = (Vec::new(), String::new());
+                    account.keys =
+                        Some(unversioned(vec![AuthorizedKey { key, options, description }]));
+                }
+            }
+        }
+    }
+    Cow::Owned(all)
+}
+
+fn unversioned<T>(value: T) -> Stamped<T> {
+    Stamped { stamp: Stamp::default(), value }
+}
+
+fn difference(from: &Rendered, to: &Rendered) -> Values {
+    let (old, mut new) = (values(from), values(to));
     let keys: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
     let differs = |key: &Key| match (old.get(key), new.get(key)) {
         (Some(old), Some(new)) => !old.same(&**new),

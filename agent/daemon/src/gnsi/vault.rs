@@ -21,6 +21,8 @@ type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
 pub(super) struct LoginVault {
     /// Secrets of credentials that may come into force.
     held: Mutex<Contents>,
+    /// Contents of what is in force, secrets of clients included, and of what may take its place.
+    in_force: Mutex<Contents>,
     /// Original secrets of the box.
     kept: Mutex<Contents>,
     store: Store,
@@ -41,21 +43,18 @@ impl LoginVault {
             let digest = name.strip_prefix(KEPT)?.parse().ok()?;
             Some((digest, artefact.content.clone()))
         });
-        Self { held: Mutex::default(), kept: Mutex::new(kept.collect()), store, runtime }
+        let (held, in_force) = (Mutex::default(), Mutex::default());
+        Self { held, in_force, kept: Mutex::new(kept.collect()), store, runtime }
     }
 
     /// Replaces the available secrets by those of these credentials.
     pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
-        let mut held = Contents::new();
-        for rendered in all {
-            let files = rendered.files.iter().map(|file| (file.digest(), file.content.clone()));
-            let hashes = rendered.passwords.iter().map(|(_, hash)| {
-                let hash = hash.text().as_bytes().to_vec();
-                (Digest::of(&hash), Zeroizing::new(hash))
-            });
-            held.extend(files.chain(hashes));
-        }
-        *lock(&self.held) = held;
+        *lock(&self.held) = contents(all);
+    }
+
+    /// Holds what these need, which are in force, or may come into force.
+    pub(super) fn hold_in_force<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
+        *lock(&self.in_force) = contents(all);
     }
 
     fn write(&self, digest: &Digest, content: Option<&[u8]>) -> io::Result<()> {
@@ -72,8 +71,8 @@ impl LoginVault {
 
 impl Vault for LoginVault {
     fn find(&self, digest: &Digest) -> Option<Zeroizing<Vec<u8>>> {
-        let found = lock(&self.held).get(digest).cloned();
-        found.or_else(|| lock(&self.kept).get(digest).cloned())
+        let all = [&self.held, &self.in_force, &self.kept];
+        all.into_iter().find_map(|contents| lock(contents).get(digest).cloned())
     }
 
     fn keep(&self, digest: &Digest, content: &[u8]) -> io::Result<()> {
@@ -89,6 +88,19 @@ impl Vault for LoginVault {
         }
         lock(&self.kept).remove(digest);
     }
+}
+
+fn contents<'r>(all: impl IntoIterator<Item = &'r Rendered>) -> Contents {
+    let mut contents = Contents::new();
+    for rendered in all {
+        let files = rendered.files.iter().map(|file| (file.digest(), file.content.clone()));
+        let hashes = rendered.passwords.iter().map(|(_, hash)| {
+            let hash = hash.text().as_bytes().to_vec();
+            (Digest::of(&hash), Zeroizing::new(hash))
+        });
+        contents.extend(files.chain(hashes));
+    }
+    contents
 }
 
 /// Recovers from a poisoned lock: every change of the contents is a single call.

@@ -18,6 +18,7 @@ use super::{Introspect, PAGE_MOST, names, page};
 use smol_str::SmolStr;
 
 use crate::core::{CommitOptions, Inside, ObjectEffect, Preview};
+use crate::gnsi::UserSecrets;
 use crate::northbound::Datastore;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
@@ -102,6 +103,7 @@ impl Change {
             deletes: self.delete.iter().map(|path| target(path)).collect::<Result<_, _>>()?,
             replaces: self.replace.into_iter().map(item).collect::<Result<_, _>>()?,
             updates: self.update.into_iter().map(item).collect::<Result<_, _>>()?,
+            keeper: UserSecrets::keeper(),
             ..Edit::default()
         })
     }

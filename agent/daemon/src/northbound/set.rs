@@ -18,6 +18,7 @@ use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
 use crate::core::CommitError;
+use crate::gnsi::UserSecrets;
 use crate::gnsi::pathz::{Rights, Scope};
 
 pub(super) async fn set(
@@ -30,6 +31,7 @@ pub(super) async fn set(
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
+    edit.keeper = UserSecrets::keeper();
     let SetWishes { options, dry_run } = wishes;
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;

@@ -143,7 +143,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         listening: Listening::default(),
         factory: None,
         software_version: "1.0".into(),
-        logins: Vec::new(),
+        logins: None,
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await.unwrap();

@@ -93,7 +93,7 @@ impl Asked {
             store: store.clone(),
             loaded,
             factory: None,
-            logins: Vec::new(),
+            logins: None,
             listening: Listening::default(),
             undertakings: Undertakings::default(),
         };

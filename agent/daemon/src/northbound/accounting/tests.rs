@@ -122,6 +122,14 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
     let content = os::install_request::Request::TransferContent(octets());
     let content = os::InstallRequest { request: Some(content) };
     let users = "system/aaa/authentication/users/user/config";
+    let whole = ["password", "password-hashed", "ssh-key"].map(|leaf| {
+        let config = format!(r#"{{"role":"r9","{leaf}":"{SECRET}"}}"#);
+        let users = format!(r#"{{"user":[{{"username":"ada","config":{config}}}]}}"#);
+        let aaa = format!(r#"{{"aaa":{{"authentication":{{"users":{users}}}}}}}"#);
+        update("", json(format!(r#"{{"openconfig-system:system":{aaa}}}"#)))
+    });
+    let union = SetRequest { union_replace: whole.to_vec(), ..Default::default() };
+    let replace = SetRequest { replace: whole.to_vec(), ..Default::default() };
     // method, request, what must still be there
     for (path, request, kept) in [
         (SET, set("system/config/hostname", Value::StringVal("edge".into())), &["edge"][..]),
@@ -139,6 +147,9 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
             set("", Value::AsciiVal(format!("mtu 9\nuser ada password {SECRET}\nrole r8"))),
             &["mtu 9", "r8"],
         ),
+        (SET, set(&format!("{users}/password-hashed"), Value::StringVal(secret())), &["hashed"]),
+        (SET, union.encode_to_vec(), &["ada", "r9", "ssh-key"]),
+        (SET, replace.encode_to_vec(), &["ada", "r9", "ssh-key"]),
         (SET, set("system", Value::BytesVal(octets())), &["system"]),
         (SET, set("system", Value::ProtoBytes(octets())), &["system"]),
         (SET, under(users, "password"), &["password"]),

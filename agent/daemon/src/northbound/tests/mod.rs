@@ -23,4 +23,5 @@ mod seeds;
 mod streaming;
 mod text;
 mod unknown_paths;
+mod user_secrets;
 mod writing;

@@ -200,8 +200,8 @@ impl<D: Datastore> Rotated for Face<D> {
         now: &Arc<Credentials>,
     ) -> Result<(), Refusal> {
         self.logins.hold(&[&self.logins.last(), before, now]);
-        let values = gnsi::difference(before, now);
-        let logins = core::Logins { values, taken_back: false };
+        let (from, to) = (Arc::clone(before), Arc::clone(now));
+        let logins = core::Logins { from, to, taken_back: false };
         self.core.change(&author(), Intent::Logins(logins)).await?;
         self.logins.enter(now);
         self.core.show_state(self.leaves.shown(before, now)).await;
@@ -219,7 +219,7 @@ impl<D: Datastore> Rotated for Face<D> {
     /// Comes back as far as it can: a change that fails is repaired by the engine later on.
     async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
         self.logins.hold(&[to, from]);
-        let logins = core::Logins { values: gnsi::difference(from, to), taken_back: true };
+        let logins = core::Logins { from: Arc::clone(from), to: Arc::clone(to), taken_back: true };
         loop {
             let intent = Intent::Logins(logins.clone());
             match self.core.change(&author(), intent).await {

@@ -1,0 +1,218 @@
+//! Passwords and keys that clients give users, through a real channel, over the core and the simulated box.
+
+use std::collections::BTreeSet;
+
+use holdfast_base::Role;
+use holdfast_config::layer::Service;
+use holdfast_platform::transport::{Fault, SimulatedKernel};
+use holdfast_proto::gnmi;
+use holdfast_proto::gnsi::credentialz::v1 as wire;
+use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status};
+
+use super::extensions::extensions;
+use super::harness::*;
+use crate::auth::Password;
+use crate::core::Intent;
+use crate::core::tests::Agent;
+use crate::northbound::Datastore;
+
+const USER: &str = "/system/aaa/authentication/users/user[username=alice]";
+const PASSWORD: &str =
+    "update /system/aaa/authentication/users/user[username=alice]/config/password";
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICNStoYBNp4MC97H3OBeFhjafRjd9i9hRK/6WttN4Lh1";
+
+/// A box with an account and an SSH server, an agent on it, and a client; gNSI is off.
+struct Rig {
+    kernel: SimulatedKernel,
+    folder: TempDir,
+    agent: Agent,
+    client: Client,
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+        kernel.install("usr/sbin/sshd");
+        kernel.add_account("alice", "!");
+        let rig = Self::on(kernel, folder).await;
+        rig.switch(false).await;
+        rig
+    }
+
+    async fn on(kernel: SimulatedKernel, folder: TempDir) -> Self {
+        let agent = Agent::start(&kernel, folder.path()).await;
+        let client = client(&agent).await;
+        Self { kernel, folder, agent, client }
+    }
+
+    async fn restart(self) -> Self {
+        let Self { kernel, folder, agent, .. } = self;
+        agent.stop().await;
+        Self::on(kernel, folder).await
+    }
+
+    async fn switch(&self, on: bool) {
+        let switch = Intent::Switch { service: Service::Gnsi, on };
+        self.agent.handle.change(&caller("operator", Role::Admin), switch).await.unwrap();
+    }
+
+    async fn ask(&mut self, operations: &str, extension: &str) -> Result<(), Status> {
+        let mut request: gnmi::SetRequest = set_request(operations);
+        request.extension = extensions(extension);
+        self.client.set(request).await.map(drop)
+    }
+
+    async fn done(&mut self, operations: &str) {
+        self.ask(operations, "").await.unwrap_or_else(|refusal| panic!("{operations}: {refusal}"));
+    }
+
+    async fn is_in(&self, password: &str) -> bool {
+        let password = Password::new(password).unwrap();
+        self.agent.gnsi.logins.users().has_password("alice", password).await
+    }
+
+    /// Credentials on the box.
+    fn credentials(&self) -> BTreeSet<String> {
+        let all = self.kernel.contents().into_iter();
+        all.filter(|it| it.contains("alice") || it.contains("SshServer")).collect()
+    }
+}
+
+fn made(password: &str) -> String {
+    format!(r#"update {USER}/config {{"role":"admin","password":"{password}","ssh-key":"{KEY}"}}"#)
+}
+
+#[tokio::test]
+async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
+    let mut rig = Rig::new().await;
+    let fresh = rig.credentials();
+    let access = rig.agent.gnsi.access().number();
+    rig.done(&made("one")).await;
+    assert!(rig.is_in("one").await && !rig.is_in("two").await);
+    let given = rig.credentials();
+    assert!(given != fresh && given.len() > fresh.len(), "{given:?}");
+    tokio::task::yield_now().await;
+    assert_ne!(rig.agent.gnsi.access().number(), access, "open calls ask again");
+
+    // The same again asks nothing of the box.
+    let asked = rig.kernel.requests();
+    rig.done(&made("one")).await;
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+    // So does a dry run, whatever it says.
+    rig.ask(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
+    assert!(rig.is_in("one").await && !rig.is_in("two").await);
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+
+    rig.switch(true).await;
+    assert!(!rig.is_in("one").await);
+    assert_eq!(rig.credentials(), fresh, "what the box had before is back");
+    let mut rig = rig.restart().await;
+    assert_eq!(rig.credentials(), fresh);
+    rig.switch(false).await;
+    assert!(rig.is_in("one").await);
+    assert_eq!(rig.credentials(), given);
+    let asked = rig.kernel.requests();
+    rig = rig.restart().await;
+    assert!(rig.is_in("one").await);
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given), "found in place");
+    rig.done(&format!("delete {USER}")).await;
+    assert!(!rig.is_in("one").await);
+    assert_eq!(rig.credentials(), fresh);
+}
+
+#[tokio::test]
+async fn a_change_that_fails_leaves_the_old_password() {
+    let mut rig = Rig::new().await;
+    rig.done(&made("one")).await;
+    let given = rig.credentials();
+    rig.kernel.fault_at(1, Fault::Fail(nix::errno::Errno::EIO as i32));
+    let refusal = rig.ask(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
+    assert_eq!(refusal.code(), Code::Internal, "{refusal}");
+    assert!(rig.is_in("one").await && !rig.is_in("two").await);
+    assert_eq!(rig.credentials(), given);
+    let rig = rig.restart().await;
+    assert!(rig.is_in("one").await);
+    assert_eq!(rig.credentials(), given);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
+    let mut rig = Rig::new().await;
+    rig.done(&made("one")).await;
+    let given = rig.credentials();
+    for request in [format!(r#"{PASSWORD} "two""#), format!("delete {USER}")] {
+        rig.ask(&request, "begin a 60").await.unwrap();
+        assert_ne!(rig.credentials(), given);
+        rig.ask("", "cancel a").await.unwrap();
+        assert!(rig.is_in("one").await && !rig.is_in("two").await);
+        assert_eq!(rig.credentials(), given);
+    }
+    // A restart takes it back, too.
+    rig.ask(&format!(r#"{PASSWORD} "two""#), "begin a 60").await.unwrap();
+    assert!(rig.is_in("two").await);
+    let rig = rig.restart().await;
+    assert!(rig.is_in("one").await);
+    assert_eq!(rig.credentials(), given);
+}
+
+/// What is tried when gNSI is switched off goes back underneath what clients give then.
+#[tokio::test]
+async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
+    let mut rig = Rig::new().await;
+    rig.switch(true).await;
+    let mut client = CredentialzClient::new(channel(&rig.agent, Some(Role::Admin)).await);
+    let (requests, stream) = mpsc::channel(1);
+    let answers = client.rotate_account_credentials(ReceiverStream::new(stream)).await.unwrap();
+    let mut answers = answers.into_inner();
+    let account = wire::password_request::Account {
+        account: "alice".to_owned(),
+        password: Some(wire::password_request::Password {
+            value: Some(wire::password_request::password::Value::Plaintext("tried".to_owned())),
+        }),
+        version: "1".to_owned(),
+        created_on: 1,
+    };
+    let request = Request::Password(wire::PasswordRequest { accounts: vec![account] });
+    let request =
+        wire::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false };
+    requests.send(request).await.unwrap();
+    answers.message().await.unwrap().unwrap();
+    let tried = rig.credentials();
+
+    rig.switch(false).await;
+    rig.done(&made("one")).await;
+    let given = rig.credentials();
+    assert_ne!(given, tried);
+    drop(requests);
+    while let Ok(Some(_)) = answers.message().await {}
+    while rig.agent.gnsi.logins.turn().take().is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(rig.is_in("one").await && !rig.is_in("tried").await);
+    assert_eq!(rig.credentials(), given);
+    // Underneath is what the box had, and no longer what was tried.
+    rig.done(&format!("delete {USER}")).await;
+    let gone = rig.credentials();
+    assert!(gone != given && gone != tried, "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_factory_reset_leaves_no_secret() {
+    let mut rig = Rig::new().await;
+    let fresh = rig.credentials();
+    rig.done(&made("one")).await;
+    let reset = Intent::FactoryReset { retain_certificates: false };
+    rig.agent.handle.change(&caller("operator", Role::Admin), reset).await.unwrap();
+    assert_eq!(rig.credentials(), fresh);
+    let rig = rig.restart().await;
+    rig.switch(false).await;
+    assert!(!rig.is_in("one").await);
+    assert_eq!(rig.credentials(), fresh);
+    assert!(rig.agent.handle.configuration().layers().secrets.is_empty());
+}
