@@ -50,4 +50,5 @@ mod transaction;
 mod union;
 mod union_cases;
 mod unit;
+mod user_secrets;
 mod users;
