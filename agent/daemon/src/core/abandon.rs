@@ -1,9 +1,9 @@
-//! Requests whose authors have gone: not begun when they wait, ended early while they are examined, carried out once they
-//! are recorded.
+//! Requests whose clients have gone: not begun if they are queued, ended early if they are being examined, carried out
+//! if they are recorded.
 
 use holdfast_config::Cancel;
 
-/// Calls a request off when whoever waits for its answer is dropped, as a handler is whose client has gone.
+/// Cancels a request when the future that awaits its answer is dropped, which happens when the client disconnects.
 #[derive(Debug)]
 pub(super) struct CancelOnDrop(pub(super) Cancel);
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     impl SlowSet {
-        /// With it comes what tells that it is examined.
+        /// Starts the Set. The receiver gets a message when its examination begins.
         fn begin(agent: &Agent, mtu: u16) -> (Self, mpsc::Receiver<()>) {
             let (asked_tx, asked_rx) = mpsc::channel();
             let (go_on, wait_rx) = mpsc::channel();
@@ -112,7 +112,7 @@ mod tests {
             self.rules.asked.load(Ordering::SeqCst)
         }
 
-        /// Its client goes.
+        /// Disconnects the client.
         async fn abandon(&mut self) {
             self.task.abort();
             assert!((&mut self.task).await.unwrap_err().is_cancelled());

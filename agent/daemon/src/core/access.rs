@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::CertificateId;
 use crate::gnsi::Binding;
 
-/// Tells of changes of configured users, of the TLS profile of the server and of the switch of gNSI, and of no others.
+/// Notices changes of configured users, of the TLS profile of the server and of the switch of gNSI, and no others.
 #[derive(Debug)]
 pub struct AccessChanges {
     configuration_rx: watch::Receiver<Configuration>,
@@ -29,7 +29,7 @@ struct Deciding {
 }
 
 impl AccessChanges {
-    /// `None` when the native model lacks what decides.
+    /// `None` when the native model has no users or no gRPC server.
     pub(super) fn new(
         models: &Models,
         mut configuration_rx: watch::Receiver<Configuration>,
@@ -71,7 +71,8 @@ impl Deciding {
         }
     }
 
-    /// A list that was made anew with the same users counts as another one: that costs a look, and nothing else.
+    /// Compares lists of users by identity. A list that was rebuilt with the same users counts as changed, which only
+    /// costs a check.
     fn is_same(&self, other: &Self) -> bool {
         let users = match (&self.users, &other.users) {
             (Some(one), Some(other)) => one.is_same(other),

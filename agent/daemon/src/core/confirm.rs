@@ -1,7 +1,7 @@
-//! The commit that waits for its confirmation: one at a time, taken back when nobody confirms it in time.
+//! Commit-confirmed: one commit at a time waits for its confirmation, and is taken back if none comes in time.
 //!
-//! The store keeps what the commit replaced, durably, until it is confirmed or taken back; a start that finds such a
-//! record takes the commit back before anything is read. What others than clients change in the meantime stands.
+//! The store keeps the layers that the commit replaced until it is confirmed or taken back; a start that finds such a
+//! record takes the commit back before anything is read. Changes of other layers (boot, leases, switches) stay.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use super::transaction::{Stage, Ticket, Transaction};
 use super::{Answer, CommitError, CommitRequest, Committed};
 use crate::undertakings::Undertaking;
 
-/// How soon a rollback that could not be recorded is tried again.
+/// Time until a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
 
-/// The commit that waits, and how things were before it.
+/// The commit that waits to be confirmed, and the layers before it.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) id: SmolStr,
-    /// Of which only the client's pair counts.
+    /// Layers before the commit; only the client's two are brought back.
     pub(super) before: Layers,
-    /// When it is taken back, on the clock of the core.
+    /// Time of the rollback, since the start of the core.
     pub(super) until: Duration,
     /// A reboot would take the commit back.
     pub(super) _undertaking: Undertaking,
 }
 
-/// Why a request does not fit to the commit that waits, or to the absence of one.
+/// Contradiction between a request and the commit that waits, or the absence of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfirmError {
@@ -52,10 +52,10 @@ pub enum ConfirmError {
     DryRun,
 }
 
-/// What admission makes of a client's request.
+/// Kind of a client's request that passed admission.
 #[derive(Debug, PartialEq, Eq)]
 enum Admitted {
-    /// It changes nothing, and all there was to do is done.
+    /// A request that changes nothing, and is answered at once.
     Nothing,
     /// A change, or the beginning of a commit that must be confirmed.
     Change,
@@ -67,7 +67,7 @@ enum Admitted {
 }
 
 impl CoreTask {
-    /// Whether the caller is the master of its role, and the request fits to the commit that waits.
+    /// Begins a request, if the caller is the master of its role and the request fits the commit that waits.
     pub(super) fn admit(&mut self, request: CommitRequest) {
         if request.intent.cancel().is_cancelled() {
             return Ticket::of(request).0.answer(Err(CommitError::Abandoned));
@@ -111,7 +111,7 @@ impl CoreTask {
         })
     }
 
-    /// The answer to what changes no configuration.
+    /// Answer to a request that changes no configuration.
     pub(super) fn unchanged(&self) -> Committed {
         Committed { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
     }
@@ -124,7 +124,7 @@ impl CoreTask {
         self.work.0.push(Box::pin(async move { Work::Finished(confirmed.await) }));
     }
 
-    /// The store has made the commit that waited final, or could not.
+    /// Answers a confirmation when the store has made the commit final, or could not.
     pub(super) fn confirmed(&mut self, mut ticket: Ticket, result: Result<(), StoreError>) {
         self.publisher.release();
         match result {
@@ -136,12 +136,12 @@ impl CoreTask {
         }
     }
 
-    /// When the commit that waits is to be taken back; not while another transaction is under way.
+    /// Time of the rollback, since the start of the core. `None` while another transaction is under way.
     pub(super) fn rollback_due(&self) -> Option<Duration> {
         self.window.as_ref().filter(|_| self.transaction.is_none()).map(|window| window.until)
     }
 
-    /// Nobody confirmed in time.
+    /// Takes back the commit that was not confirmed in time; due again after [`ROLLBACK_RETRY`] if that fails.
     pub(super) fn roll_back_late(&mut self) {
         let now = self.now().monotonic;
         if let Some(window) = &mut self.window {
@@ -158,8 +158,8 @@ impl CoreTask {
         }
     }
 
-    /// Opens or closes the window with a commit, whose configuration is not in force yet. The id of the commit that
-    /// waits, or waited, if this is it or its end.
+    /// Opens or closes the window with a commit, before its configuration is in force. Returns the id of the commit
+    /// that must be confirmed, if this commit is the one or takes it back.
     pub(super) fn turn_window(&mut self, transaction: &Transaction) -> Option<SmolStr> {
         if transaction.is_rollback {
             return self.window.take().map(|window| window.id);
@@ -175,7 +175,7 @@ impl CoreTask {
     }
 }
 
-/// Whether a client's request fits to what waits. `is_empty`: it changes nothing by itself.
+/// Checks that a request fits the commit that waits. With `is_empty`, the request has no operations of its own.
 fn fits(
     window: Option<&Window>,
     confirmation: Option<&Confirmation>,

@@ -1,6 +1,6 @@
-//! Who may write: the master of each role, as gNMI's master arbitration has it.
+//! Master arbitration of gNMI: in each role, the writer with the highest election id may write.
 //!
-//! Kept in memory: writers announce themselves again after a restart, and until then nobody is a stale master.
+//! Ids are kept in memory: writers send theirs with each Set, so the master is known again soon after a restart.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const MAX_ROLES: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Elections(HashMap<SmolStr, u128>);
 
-/// Why a writer may not write.
+/// Refusal of a writer by master arbitration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError {
@@ -23,7 +23,9 @@ pub enum ElectionError {
         "election id {id} {} is lower than that of the master, {highest}", role_text(.role)
     )]
     Outvoted { role: SmolStr, id: u128, highest: u128 },
-    #[error("{MAX_ROLES} roles are known already; {} is one more", role_text(.role))]
+    #[error(
+        "cannot remember a writer {}: {MAX_ROLES} roles are known already, which is the limit", role_text(.role)
+    )]
     TooManyRoles { role: SmolStr },
 }
 
@@ -32,7 +34,7 @@ fn role_text(role: &str) -> String {
 }
 
 impl Elections {
-    /// Whether the writer is the master of its role.
+    /// Checks that no writer of the role has a higher id.
     pub(super) fn check(&self, election: &Election) -> Result<(), ElectionError> {
         let Election { role, id } = election.clone();
         match self.0.get(&role) {
@@ -43,7 +45,7 @@ impl Elections {
         }
     }
 
-    /// The same, and from now on nobody with a lower id is.
+    /// Checks the writer, and records its id as the highest of the role.
     pub(super) fn hold(&mut self, election: &Election) -> Result<(), ElectionError> {
         self.check(election)?;
         self.0.insert(election.role.clone(), election.id);

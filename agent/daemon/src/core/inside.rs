@@ -1,4 +1,4 @@
-//! Looking into the core: questions that run between two of its events, and what it tells of itself.
+//! Inspection of the core: questions that run between two of its events, and events about transactions and states.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::{CommitError, CoreHandle, Query};
 
 /// Events that a reader may fall behind before it is told that it missed some.
 const TOLD_DEPTH: usize = 1024;
-/// Statuses told of one step. Of more the readers are told how many, and read what they show again.
+/// Statuses in one event. Of further ones it has the number alone, and readers read again what they show.
 const STATUSES_TOLD: usize = 256;
 
-/// The core as a question sees it. It stands still meanwhile, so a question takes in proportion to its answer and
-/// leaves rendering to whoever asks.
+/// The core as a question sees it. The loop waits meanwhile, so a question takes time in proportion to its answer, and
+/// answers are rendered elsewhere.
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
     pub(crate) engine: &'a Engine,
@@ -46,16 +46,16 @@ impl fmt::Debug for Look {
     }
 }
 
-/// What the core tells those who listen.
+/// Events for listeners.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     /// A transaction has ended.
     Transaction(Arc<Record>),
-    /// Values are in another state than before, or in the same one for another reason.
+    /// Values whose state, or the reason for it, has changed; `omitted` more are not listed.
     Statuses { changed: Arc<[ShortStatus]>, omitted: usize },
 }
 
-/// The state of one value in a line.
+/// Label and state of one value, for one line of a list.
 #[derive(Clone, Debug)]
 pub(crate) struct ShortStatus {
     pub(crate) key: Key,
@@ -63,24 +63,24 @@ pub(crate) struct ShortStatus {
     pub(crate) state: State,
 }
 
-/// Somebody waits for a complete reading of the box and the repairs that follow.
+/// A request that waits for a complete reading of the box and the repairs that follow.
 #[derive(Debug)]
 pub(super) struct Resync {
     answer: oneshot::Sender<Vec<Arc<Record>>>,
-    /// The last transaction before.
+    /// The last transaction before the request.
     after: TxnId,
-    /// The reading has been taken in.
+    /// True once the complete reading was handled.
     heard: bool,
 }
 
-/// Tells listeners. Costs nothing while nobody listens; who wants to know of transactions alone has no labels made.
+/// Sends events to listeners. Labels of values are made only while there is a listener for all events.
 #[derive(Clone, Debug)]
 pub(super) struct Teller {
     all: broadcast::Sender<Told>,
     records: broadcast::Sender<Arc<Record>>,
 }
 
-/// Where one can listen, as long as the core runs.
+/// Source of receivers for new listeners, as long as the core runs.
 #[derive(Clone, Debug)]
 pub(super) struct Ear {
     all: broadcast::WeakSender<Told>,
@@ -100,7 +100,7 @@ impl Teller {
         Ear { all: self.all.downgrade(), records: self.records.downgrade() }
     }
 
-    /// What a step brought.
+    /// Sends the transactions that a step ended, and the states that it changed.
     pub(super) fn tell(&self, engine: &Engine, step: &Step) {
         let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
         for record in ended {
@@ -134,7 +134,7 @@ impl CoreTask {
                 if let Some(revision) = self.publisher.show_services(leaves) {
                     self.revision_tx.send_replace(revision);
                 }
-                // Whoever had it shown may have gone.
+                // The service may have stopped waiting.
                 let _ = shown.send(());
             }
             Query::Resync(answer) => {
@@ -147,15 +147,14 @@ impl CoreTask {
         }
     }
 
-    /// A complete reading has come.
+    /// Notes that a complete reading of the box was handled.
     pub(super) fn heard_all(&mut self) {
         for resync in &mut self.resyncs {
             resync.heard = true;
         }
     }
 
-    /// Answers those who waited for a resync, or for the end of whatever was under way, once all that followed from
-    /// it is done.
+    /// Answers requests for a resync or for idleness, once the engine has nothing left to do.
     pub(super) fn answer_waiting(&mut self) {
         if self.resyncs.is_empty() && self.settling.is_empty()
             || !self.engine.is_idle()
@@ -164,13 +163,13 @@ impl CoreTask {
             return;
         }
         for answer in self.settling.drain(..) {
-            // Whoever asked may have gone.
+            // The client may have gone.
             let _ = answer.send(());
         }
         let history = self.engine.history();
         for resync in self.resyncs.extract_if(.., |resync| resync.heard) {
             let records = history.after(resync.after).cloned().collect();
-            // Whoever asked may have gone.
+            // The client may have gone.
             drop(resync.answer.send(records));
         }
     }
@@ -191,7 +190,7 @@ impl CoreHandle {
         answered.await.map_err(|_| CommitError::Stopped)
     }
 
-    /// Reads the whole box, repairs what differs, and gives the transactions that took.
+    /// Reads the whole box, repairs what differs, and returns the transactions since the request.
     ///
     /// # Errors
     /// When the core has stopped.
@@ -201,7 +200,7 @@ impl CoreHandle {
         answered.await.map_err(|_| CommitError::Stopped)
     }
 
-    /// Returns as soon as nothing is under way: the box is what it should be, but for what waits or failed.
+    /// Returns when nothing is under way: the box matches its configuration, except for pending and failed values.
     ///
     /// # Errors
     /// When the core has stopped.
@@ -211,13 +210,13 @@ impl CoreHandle {
         answered.await.map_err(|_| CommitError::Stopped)
     }
 
-    /// Hears from now on what the core tells; nothing any more when it has stopped.
+    /// Subscribes to all events from now on; the receiver is closed once the core has stopped.
     pub(crate) fn listen(&self) -> broadcast::Receiver<Told> {
         let teller = self.ear.all.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }
 
-    /// The same for the ends of transactions alone.
+    /// Subscribes to ended transactions alone, for which no labels are made.
     pub(crate) fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
         let teller = self.ear.records.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())

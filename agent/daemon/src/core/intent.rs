@@ -1,4 +1,4 @@
-//! What one transaction is to change: a Set, or what others than clients have to say.
+//! The change that one transaction makes: a Set of a client, or a change by the agent itself, such as a lease.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use holdfast_store::{ArtefactChange, Change};
 
 use crate::gnsi;
 
-/// Values that differ; `None`: it is not to be any more.
+/// Values that differ, by key; `None` removes the value.
 pub type Values = Vec<(Key, Option<SharedValue>)>;
 
 /// A change of the credentials of credentialz.
@@ -29,18 +29,18 @@ pub struct Logins {
 pub enum Intent {
     /// A Set, which writes the client's layers.
     Edit(Edit),
-    /// What the box boots with, and what gNSI keeps of what came with it: written down together, or not at all.
+    /// A boot configuration and the gNSI artefacts that came with it: recorded together, or not at all.
     Boot { change: BootChange, artefacts: Vec<ArtefactChange> },
-    /// A service takes its items back, or leaves them to the clients.
+    /// The switch of a service: while on, it keeps its reserved items to itself; while off, clients may write them.
     Switch { service: Service, on: bool },
-    /// The client's layers as they were before a commit that nobody confirmed.
+    /// The client's layers as they were before a commit that was cancelled, or not confirmed in time.
     Rollback(Layers),
     /// Credentials of credentialz: they come to values of no layer, which hold names and digests only. What keeps them
     /// over restarts is the service's.
     Logins(Logins),
-    /// What DHCP servers gave: this, and nothing of what they gave before.
+    /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),
-    /// All layers go, but for what the box was delivered with. The rest goes at the next start.
+    /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
     FactoryReset { retain_certificates: bool },
 }
 
@@ -50,8 +50,8 @@ impl Intent {
         Self::Boot { change, artefacts: Vec::new() }
     }
 
-    /// Called when nobody waits for it any more: until it is recorded, it ends then. What is no Set is carried out all
-    /// the same.
+    /// Token that is cancelled when the client of a Set has gone; it counts until the Set is recorded. Other changes
+    /// are always carried out.
     pub(super) fn cancel(&self) -> Cancel {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
@@ -60,7 +60,7 @@ impl Intent {
         }
     }
 
-    /// What the log calls it.
+    /// Name of the kind of change, for logs and the engine's history.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Edit(_) => "set",
@@ -73,7 +73,7 @@ impl Intent {
         }
     }
 
-    /// The model in which it speaks: OpenConfig, unless it is a Set of the native model alone.
+    /// Model of the paths in error messages: OpenConfig, unless a Set is about the native model alone.
     pub(super) fn origin(&self) -> Origin {
         match self {
             Self::Edit(edit) if edit.origins().eq([Origin::Native]) => Origin::Native,
@@ -81,10 +81,10 @@ impl Intent {
         }
     }
 
-    /// What the configuration would be after it.
+    /// Applies the change to a configuration, without other effects.
     ///
     /// # Errors
-    /// When it cannot be done, or what it brings contradicts itself.
+    /// When the change cannot be applied, or its result contradicts itself.
     pub fn apply(&self, old: &Configuration) -> Result<Configuration, EditErrors> {
         match self {
             Self::Edit(edit) => old.edit(edit),
@@ -113,7 +113,7 @@ impl Intent {
         }
     }
 
-    /// Rows besides those of the layers.
+    /// Database rows that are written besides those of the layers.
     pub(super) fn rows(&self) -> Vec<Change> {
         match self {
             Self::FactoryReset { retain_certificates } => {
@@ -124,12 +124,13 @@ impl Intent {
         }
     }
 
-    /// The client's layers are what they were before: no commit waits to be confirmed after it.
+    /// True when the client's layers go back to an earlier state, so that no commit waits to be confirmed any more.
     pub(super) fn is_rollback(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::FactoryReset { .. })
     }
 
-    /// What was accepted before is not judged again: it comes back as far as it can, like at a start.
+    /// True when the configuration was accepted before: it is not validated again, and comes back as far as possible,
+    /// like at a start.
     pub(super) fn is_admitted(&self) -> bool {
         matches!(
             self,

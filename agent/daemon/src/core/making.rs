@@ -20,14 +20,14 @@ const PORTION: usize = 256;
 /// Portions by which one tree may be ahead of the other.
 const UPDATES_AHEAD: usize = 4;
 
-/// What the engine holds of an object that is as it was asked: key, value, and what the system shows.
+/// An object that is as intended: key, value, and observed value.
 pub(super) type Told = (Key, SharedValue, SharedValue);
 
 /// A revision to which the core adds what is left.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) next: Revision,
-    /// It shows state that the one before does not.
+    /// True when the revision has state that the one before lacks.
     pub(super) is_told: bool,
     /// Told, and better shown in the end.
     pub(super) left: Vec<Key>,
@@ -99,7 +99,7 @@ mod tests {
     const FIRST: &str = "10.0.0.0/32";
     const SECOND: &str = "10.0.0.1/32";
 
-    /// What is shown of the next hops of a static route.
+    /// Next hops of a static route, as they are shown.
     fn hops(agent: &Agent, prefix: &str) -> String {
         let shown: serde_json::Value = serde_json::from_str(&agent.shown()).unwrap();
         let find = |inside: &serde_json::Value, key: &str, value: &str| {

@@ -77,7 +77,8 @@ pub struct Core {
     task: JoinHandle<()>,
 }
 
-/// What northbound services hold of the core; clones share it.
+/// Access to the core for the services of the agent. Clones share it. Reading takes the newest revision from a channel;
+/// changes wait in a queue.
 #[derive(Clone, Debug)]
 pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
@@ -89,31 +90,31 @@ pub struct CoreHandle {
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,
     models: Arc<Models>,
-    /// None beside a simulated box, which has nothing to poll.
+    /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,
-    /// What the agent itself counts.
+    /// Counters of services of the agent, which no revision holds.
     polled: Arc<[Arc<dyn Polled>]>,
 }
 
 /// State that services of the agent keep and that changes without an event: counters, and when they moved last.
 pub trait Polled: std::fmt::Debug + Send + Sync {
-    /// Leaves of the native model and what they hold now.
+    /// Present values of the leaves, by native path.
     fn leaves(&self) -> Vec<(InstancePath, Value)>;
 }
 
-/// State leaves of the native model that a service keeps: a value, or none any more.
+/// State leaves of one service, by native path; `None` removes a leaf.
 pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
 
-/// A change that is durable, in the kernel, and visible to whoever reads from now on.
+/// Result of a change that is durable and in the kernel. [`Datastore::current_revision`] shows it from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// When it was committed, in nanoseconds since 1970.
+    /// Time of the commit, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The first revision that shows it.
+    /// Number of the first revision that shows the change.
     pub revision: u64,
 }
 
-/// Why a change was not made. Configuration and kernel are as they were before.
+/// Reason for which a change was not made. Configuration and kernel are as they were before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -126,7 +127,7 @@ pub enum CommitError {
         object: String,
         errno: Option<i32>,
         message: String,
-        /// False when the way back failed as well; the engine goes on repairing.
+        /// False when the rollback failed as well; the engine goes on repairing.
         undone: bool,
     },
     #[error("cannot record the change")]
@@ -139,7 +140,7 @@ pub enum CommitError {
     PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error("too many changes wait already")]
     Overloaded,
-    /// Before anything of it was recorded.
+    /// The client has gone before anything of the change was recorded.
     #[error("the client no longer waits for it")]
     Abandoned,
     #[error("the change could not be examined: {reason}")]
@@ -148,7 +149,7 @@ pub enum CommitError {
     Stopped,
 }
 
-/// An errno by its name, as people look it up.
+/// The name of an errno in parentheses, such as ` (EBUSY)`; empty without one.
 fn symbol(errno: Option<i32>) -> String {
     errno.map(|number| format!(" ({:?})", nix::errno::Errno::from_raw(number))).unwrap_or_default()
 }
@@ -162,7 +163,7 @@ struct CommitRequest {
     answer: Answer,
 }
 
-/// Whom the end of a request is told.
+/// Reply channel of a request.
 #[derive(Debug)]
 enum Answer {
     Commit(oneshot::Sender<Result<Committed, CommitError>>),
@@ -170,15 +171,15 @@ enum Answer {
     Preview(oneshot::Sender<Result<Preview, CommitError>>),
 }
 
-/// What the local socket and the services ask of the core.
+/// Requests of the local socket and of services that change no configuration.
 #[derive(Debug)]
 enum Query {
     Look(inside::Look),
-    /// Not a question, but something to show.
+    /// Sets state leaves of a service; answered when a revision shows them.
     Show(ServiceState, oneshot::Sender<()>),
-    /// To read the whole box again.
+    /// Reads the whole box again; answered with the transactions since, when the repairs are done.
     Resync(oneshot::Sender<Vec<Arc<Record>>>),
-    /// Whether everything that can be done now is done.
+    /// Waits until nothing is under way.
     Settled(oneshot::Sender<()>),
 }
 
@@ -205,7 +206,7 @@ impl CoreHandle {
         Roles::new(&self.models, self.configuration_rx.clone())
     }
 
-    /// Whether a service is switched on, asked whenever it is needed.
+    /// A function that looks up the switch of a service in the newest configuration, each time it is called.
     pub fn switch(&self, service: Service) -> impl Fn() -> bool + Send + Sync + use<> {
         let configuration_rx = self.configuration_rx.clone();
         move || configuration_rx.borrow().layers().is_on(service)
@@ -216,7 +217,7 @@ impl CoreHandle {
         self.commit_tx.closed().await;
     }
 
-    /// Returns when the loop comes round: it is neither stuck nor gone.
+    /// Returns when the loop has handled the heartbeat: the loop is not stuck.
     ///
     /// # Errors
     /// When the core has stopped.
@@ -231,7 +232,7 @@ impl CoreHandle {
         CertificateId::new(&self.models, self.configuration_rx.clone())
     }
 
-    /// Changes of the configuration in force that give or take rights.
+    /// Changes of the configuration in force that can give or withdraw permissions.
     pub fn access_changes(&self) -> Option<AccessChanges> {
         AccessChanges::new(&self.models, self.configuration_rx.clone())
     }
@@ -312,7 +313,7 @@ impl Datastore for CoreHandle {
 
     async fn show_state(&self, leaves: ServiceState) {
         let (shown, answered) = oneshot::channel();
-        // A core that has stopped shows nothing any more, and nobody asks.
+        // A core that has stopped shows nothing, and no client is left to read it.
         if self.query_tx.send(Query::Show(leaves, shown)).await.is_ok() {
             let _stopped_meanwhile = answered.await;
         }

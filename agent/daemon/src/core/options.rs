@@ -1,4 +1,4 @@
-//! What a Set says about its own commit, beside what it changes.
+//! Options of the commit of a Set, from the extensions of the request.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -12,29 +12,29 @@ use smol_str::SmolStr;
 pub struct CommitOptions {
     /// The change is made only if its plan has this hash.
     pub expected_plan: Option<PlanHash>,
-    /// It begins a commit that must be confirmed, or is about the one that waits for it.
+    /// Beginning of a commit that must be confirmed, or an action on the one that waits.
     pub confirmation: Option<Confirmation>,
-    /// The writer's place among the writers of its role.
+    /// Role and election id of the writer, for master arbitration.
     pub election: Option<Election>,
 }
 
 /// One step in the life of a commit that must be confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmation {
-    /// By which the client knows the commit.
+    /// Identifier of the commit, chosen by the client.
     pub id: SmolStr,
     pub action: ConfirmAction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfirmAction {
-    /// The change is taken back when nobody confirms it within this time.
+    /// Takes the change back unless it is confirmed within this time.
     Begin { rollback_after: Duration },
-    /// The change stays.
+    /// Keeps the change.
     Confirm,
-    /// The change is taken back now.
+    /// Takes the change back now.
     Cancel,
-    /// It is taken back this long from now.
+    /// Moves the rollback to this time after the request.
     Extend { rollback_after: Duration },
 }
 
@@ -46,7 +46,7 @@ pub struct Election {
     pub id: u128,
 }
 
-/// Names a plan: equal plans have equal hashes, in every run and on every machine. Written as 16 hexadecimal digits.
+/// Hash of a plan: equal plans have equal hashes, in every run and on every machine. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanHash(pub u64);
 

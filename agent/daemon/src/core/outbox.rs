@@ -13,7 +13,7 @@ use holdfast_store::StoreError;
 use super::startup::Objects;
 use super::task::{CoreTask, Work};
 
-/// What the transports are yet to be told.
+/// Batches that the transports have not been given yet.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// The first one waits for the store.
@@ -22,7 +22,7 @@ pub(super) struct Outbox {
     owed: BTreeMap<Key, Option<SharedValue>>,
 }
 
-/// What one step of the engine has for the transports.
+/// Operations and readings of one step of the engine.
 #[derive(Debug)]
 struct Batch {
     restores: Vec<(Key, Option<SharedValue>)>,
@@ -31,19 +31,19 @@ struct Batch {
 }
 
 impl Outbox {
-    /// Whether pre-images have to be written down before this may go.
+    /// True when pre-images must be durable before this batch may go.
     fn is_held(&self, batch: &Batch) -> bool {
         let touches = || batch.submit.iter().any(|it| self.owes(&it.key));
         !batch.restores.is_empty() || (!self.owed.is_empty() && touches())
     }
 
-    /// What the object was before is known, and might be forgotten.
+    /// True when the pre-image of an object is known and not yet durable.
     fn owes(&self, key: &Key) -> bool {
         matches!(self.owed.get(key), Some(Some(_)))
     }
 
-    /// What cannot be done without pre-images that the store refused: the transactions that touch such objects in the
-    /// first batch.
+    /// Takes out the operations that lack pre-images because the store refused them: all operations of the transactions
+    /// that touch such objects in the first batch.
     fn refused(&mut self) -> Vec<Operation> {
         let Some(first) = self.waiting.front() else { return Vec::new() };
         let touching = first.submit.iter().filter(|it| self.owes(&it.key));
@@ -116,7 +116,7 @@ impl CoreTask {
         }
     }
 
-    /// What this leads to waits behind the rest.
+    /// Fails the operations that lack pre-images. The step that follows waits behind the other batches.
     fn fail_adoptions(&mut self, error: &StoreError) {
         let message = format!("cannot record what was there before: {}", Chain(error));
         let failed = self.outbox.refused().into_iter().map(|operation| Completion {

@@ -1,4 +1,4 @@
-//! What a change would do: the answer to a dry run.
+//! The answer to a dry run: the effects that a change would have.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub const MAX_LISTED: usize = 10_000;
 /// Configuration, objects of the system, and what would wait, had the change been made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// Of the plan: a commit that carries it is refused when the plan differs by then.
+    /// Hash of the plan; a commit that carries it is refused if its plan is another one.
     pub hash: PlanHash,
     pub configuration: Listed<ConfigChange>,
     /// In the order of the plan.
@@ -28,11 +28,11 @@ pub struct Preview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub object: String,
-    /// Empty where another object holds an identity that it needs.
+    /// Empty if the object waits for an identity that another object holds.
     pub waits_for: Vec<String>,
 }
 
-/// The first of many.
+/// The first [`MAX_LISTED`] items, and the number of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed<T> {
     pub first: Vec<T>,
@@ -49,12 +49,12 @@ pub struct ConfigChange {
     pub after: Option<String>,
 }
 
-/// What becomes of one object, and of others with it.
+/// Effect of a change on one object, and on others that the system removes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectChange {
     pub object: String,
     pub effect: ObjectEffect,
-    /// Why the plan touches it.
+    /// Reason for which the plan touches the object.
     pub cause: Cause,
     /// Labels of objects that the system removes along with it; those that come back are objects of their own.
     pub interrupts: Vec<String>,
@@ -64,12 +64,12 @@ pub struct ObjectChange {
 pub enum ObjectEffect {
     Created,
     ChangedInPlace,
-    /// Removed and made again: whoever uses it is interrupted.
+    /// Removed and created again, which interrupts its users.
     Recreated,
     Removed,
-    /// It was there, was not ours, and would be.
+    /// Taken over from others.
     Adopted,
-    /// It would get back what it had before it was ours.
+    /// Given back as it was before it was adopted.
     GivenBack,
 }
 
@@ -88,7 +88,7 @@ impl<T> Listed<T> {
     }
 }
 
-/// In what the configuration that clients see differs, both origins.
+/// Differences of the configuration that clients see, in both origins.
 pub(super) fn differences(
     models: &Models,
     old: &Configuration,
@@ -146,7 +146,7 @@ fn label(engine: &Engine, key: &Key) -> String {
     engine.registry().label(key, value.map(|value| &**value))
 }
 
-/// The operations of a plan, those on one object as one, in the order in which objects are touched first.
+/// Operations of a plan, those on one object merged into one, in the order in which objects are first touched.
 fn operations(engine: &Engine, plan: &Plan) -> Listed<ObjectChange> {
     let mut places: HashMap<&Key, Option<usize>> = HashMap::new();
     let mut gone_along: HashSet<&Key> = HashSet::new();
@@ -193,7 +193,7 @@ impl ObjectEffect {
         }
     }
 
-    /// What it comes to when another operation on the same object follows.
+    /// Joint effect of this operation and a later one on the same object.
     fn then(self, action: Action) -> Self {
         match (self, Self::of(action)) {
             (Self::Removed | Self::GivenBack, Self::Created | Self::Adopted) => Self::Recreated,

@@ -48,24 +48,24 @@ pub(super) struct Publisher {
     revision: Arc<Revision>,
     /// Keys whose state changed since the last revision, some of them twice.
     dirty: Vec<Key>,
-    /// The same for keys that a transaction works on: told when it ends, and not before.
+    /// Keys whose state changed while a transaction works on them; shown when it ends.
     withheld: Vec<Key>,
-    /// What is shown of objects that come and go without a change of configuration.
+    /// State that is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
-    /// What services of the agent keep: native leaves that no key of the engine stands for.
+    /// State leaves of services, by native path; no key of the engine has them.
     services: OrdMap<InstancePath, Value>,
 }
 
-/// What changes in the state that is shown.
+/// Changes of the state that is shown.
 pub(super) struct Update<'a> {
     pub(super) objects: &'a Objects,
     pub(super) last: &'a Revision,
-    /// What services keep stays where other state goes.
+    /// State leaves of services, which stay where other state is removed.
     pub(super) services: &'a OrdMap<InstancePath, Value>,
     pub(super) shown: Vec<Shown>,
 }
 
-/// Of one key: the state of now, and of what is shown as applied, what was shown before.
+/// A key, its present state and, for objects that are shown as applied, the state that was shown before.
 pub(super) type Looked = (Key, Option<StateEntry>, Option<Option<StateEntry>>);
 
 /// One object, as it was shown and as it is shown from now on.
@@ -129,12 +129,12 @@ impl Publisher {
         }
     }
 
-    /// The same of keys that are told with the commit under way.
+    /// Notes keys that are shown with the commit under way.
     pub(super) fn hold_back(&mut self, keys: impl Iterator<Item = Key>) {
         self.withheld.extend(keys);
     }
 
-    /// What is held back of new objects that are as they were asked, to be shown by somebody else.
+    /// Takes out the held-back keys of new objects that are as intended, for the thread that makes the revision.
     pub(super) fn hand_over(&mut self, engine: &Engine) -> Arc<Vec<Told>> {
         let told_of = |key: &Key| {
             let [Some(intended), Some(applied), Some(observed)] = engine.planes(key) else {
@@ -172,7 +172,7 @@ impl Publisher {
         Some(self.revision())
     }
 
-    /// What services have to show from now on. `None` when that is nothing new.
+    /// Sets state leaves of services. `None` when nothing differs.
     pub(super) fn show_services(&mut self, leaves: ServiceState) -> Option<Arc<Revision>> {
         let (services, map) = (&mut self.services, &self.objects.models.map);
         let news: ServiceState = leaves
@@ -244,7 +244,7 @@ impl Publisher {
         self.revision()
     }
 
-    /// Shows what is true by now of the keys that changed; portion by portion, so that what is in between stays small.
+    /// Shows the present state of the keys that changed, in portions, so that intermediate results stay small.
     fn show_dirty(&mut self, draft: &mut Draft<'_>, engine: &Engine, last: &Revision) {
         let mut keys = std::mem::take(&mut self.dirty);
         sort_keys(&mut keys);
@@ -280,7 +280,7 @@ impl Publisher {
     }
 }
 
-/// What is to be shown of these keys.
+/// State to be shown of these keys.
 fn look(objects: &Objects, engine: &Engine, last: &Revision, keys: Vec<Key>) -> Vec<Looked> {
     parallel::map(keys, |key| {
         let planes = engine.planes(&key);
@@ -288,7 +288,7 @@ fn look(objects: &Objects, engine: &Engine, last: &Revision, keys: Vec<Key>) -> 
     })
 }
 
-/// The same of one key: `planes` are what the engine holds of it.
+/// State to be shown of one key, of which the engine holds `planes`.
 pub(super) fn look_at(
     objects: &Objects,
     last: &Revision,
@@ -302,7 +302,7 @@ pub(super) fn look_at(
     (key, now, before)
 }
 
-/// What may have been shown of an object that is shown as applied, unless all of that is replaced.
+/// State that may have been shown of an object that is shown as applied, unless all of it is replaced.
 fn applied_before(
     objects: &Objects,
     last: &Revision,
@@ -414,7 +414,7 @@ impl Shown {
     }
 }
 
-/// What is above the entry of an object; all of its path outside of lists.
+/// Path above the entry of an object; the whole path for objects outside of lists.
 fn parent(entry: &StateEntry) -> &[Step] {
     match entry.path.0.split_last() {
         Some((last, above)) if last.keys.is_some() => above,
@@ -444,7 +444,7 @@ fn show<'e>(tree: &mut DraftTree<'_>, map: &Map, entries: impl Iterator<Item = &
     }
 }
 
-/// Whether a model has a word for any of it.
+/// True when a model has a leaf for any of the state.
 fn is_said(origin: Origin, map: &Map, entry: &StateEntry) -> bool {
     let mut leaves = entry.groups.iter().flat_map(|group| said(map, entry, group));
     match origin {
@@ -493,7 +493,7 @@ fn said_in((steps, value): (&[Step], Value)) -> Option<(&[Step], NodeId, Value)>
     Some((above, leaf.node, value))
 }
 
-/// What OpenConfig calls the leaves of a group, from the entry they are in.
+/// OpenConfig counterparts of the leaves of a group, relative to the entry they are in.
 fn said<'m>(
     map: &'m Map,
     entry: &'m StateEntry,

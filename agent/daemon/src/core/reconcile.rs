@@ -1,4 +1,4 @@
-//! What the configuration says about how the box is held to it, told to the engine.
+//! Settings of reconciliation (resync interval, drift policies), from the configuration to the engine.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use holdfast_scheduler::{DriftPolicy, Key, SharedValue};
 
 use super::task::CoreTask;
 
-/// True for values that say how the box is held to its configuration.
+/// True for keys of reconciliation settings.
 pub(super) fn is_concerned(key: &Key) -> bool {
     matches!(key.kind(), kinds::RECONCILIATION | kinds::DRIFT_POLICY)
 }
 
 impl CoreTask {
-    /// Takes in what changed of it; values of other kinds are none of its business.
+    /// Hands changed reconciliation settings to the engine; values of other kinds are ignored.
     pub(super) fn reconcile_as<'v>(
         &mut self,
         changes: impl IntoIterator<Item = (&'v Key, Option<&'v SharedValue>)>,
@@ -39,7 +39,7 @@ impl CoreTask {
         }
     }
 
-    /// The policies that one rule comes to: one for each beginning of keys that its name can mean.
+    /// Drift policies of one rule: one for each key prefix that its object name can mean.
     fn policies(&self, rule: &Key, value: Option<&SharedValue>) -> Vec<(Key, Option<DriftPolicy>)> {
         let Some(holdfast_scheduler::Segment::Str(object)) = rule.segments().next() else {
             return Vec::new();
@@ -68,7 +68,7 @@ pub(super) mod tests {
     use crate::core::{CommitError, CommitOptions};
     use crate::northbound::Datastore;
 
-    /// What a document puts in place of the container that says how the box is held.
+    /// Replaces `/reconciliation` by a document.
     pub(in crate::core) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
         let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
@@ -76,7 +76,7 @@ pub(super) mod tests {
         agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
     }
 
-    /// Waits until the engine has it so; what comes from the kernel wakes the agent, not this.
+    /// Polls until the link is in the wanted state, because the test does not get the kernel's events.
     async fn until(agent: &Agent, wanted: State) {
         let state = || agent.handle.look(|inside| inside.engine.state(&link::key("eth0")));
         while state().await.unwrap() != wanted {
@@ -132,7 +132,7 @@ pub(super) mod tests {
         agent.stop().await;
     }
 
-    /// The kernel does not tell of a new alias of a link that is down.
+    /// The kernel sends no event for a new alias of a link that is down.
     #[tokio::test]
     async fn what_nobody_tells_of_is_found_by_the_clock() {
         let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());

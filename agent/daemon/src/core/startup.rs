@@ -1,4 +1,4 @@
-//! From what the store holds to a running core, and from requests to values.
+//! Start of the core from the stored layers, and translation of configuration into values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,25 +41,25 @@ use crate::undertakings::Undertakings;
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;
 
-/// What the core is made of.
+/// Everything that a core needs to start.
 pub struct Parts {
     pub models: Arc<Models>,
     pub transport: Box<dyn Transport>,
     pub events: Events,
     pub collector: Option<Collector>,
-    /// What the agent itself counts.
+    /// Counters of services of the agent.
     pub polled: Vec<Arc<dyn Polled>>,
-    /// What the gRPC server may be bound to; without it, the default profile.
+    /// TLS profiles that the gRPC server may be bound to; without them, the default profile alone.
     pub profiles: Option<Arc<dyn Profiles>>,
     pub store: Store,
     pub loaded: Loaded,
-    /// Where clients reach the services.
+    /// Addresses of the services, to be shown as state.
     pub listening: Listening,
-    /// The version of the software that runs.
+    /// Version of the running software, to be shown as state.
     pub software_version: String,
     /// Credentials, which come to values of no layer.
     pub logins: Option<gnsi::Logins>,
-    /// What the box is delivered with: taken on the first start of all, and never again.
+    /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
     pub undertakings: Undertakings,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-/// Why the core does not start. Nothing was changed then.
+/// Reason for which the core does not start. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -90,11 +90,11 @@ pub enum StartError {
 }
 
 impl Core {
-    /// Reads the stored configuration, brings the box to it, and returns once the first complete reading of the
-    /// box is taken in: from then on revisions tell the truth.
+    /// Reads the stored configuration, brings the box to it, and returns once the first complete reading of the box was
+    /// handled: from then on revisions show the state of the box.
     ///
     /// # Errors
-    /// When what is stored cannot be understood.
+    /// When stored data cannot be read, or new data cannot be written.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
         let Parts { polled, profiles, store, loaded, listening, factory, logins, .. } = parts;
@@ -107,7 +107,7 @@ impl Core {
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
         let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
-            // Nothing is carried out that the next start would not know of.
+            // Recorded before it is carried out, so that the next start knows of it.
             store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
         let credentials = logins.as_ref().map(gnsi::Logins::last).unwrap_or_default();
@@ -203,7 +203,7 @@ impl Core {
     }
 }
 
-/// Values out of configuration: everything about a request that needs no engine.
+/// Translation of configuration into values: the part of an examination that needs no engine.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) models: Arc<Models>,
@@ -219,7 +219,7 @@ impl Objects {
         Ok(Self { models, registry })
     }
 
-    /// The layers as they were stored.
+    /// Reads layers from rows. Rows that this version does not know are counted in the log, and ignored.
     fn read(&self, rows: Vec<holdfast_store::Row>) -> Result<Layers, StartError> {
         let (layers, unknown) = Layers::from_rows(&self.models, rows)?;
         if unknown > 0 {
@@ -231,7 +231,8 @@ impl Objects {
         Ok(layers)
     }
 
-    /// The layers as they were before opening the store took something back: the system may still have what they say.
+    /// Layers as they were before the store took a change back while it was opened; the kernel may still have that
+    /// change.
     fn before_rollbacks(&self, loaded: &Loaded) -> Result<Option<Layers>, StartError> {
         if loaded.taken_back.is_empty() {
             return Ok(None);
@@ -244,8 +245,8 @@ impl Objects {
         self.read(rows).map(Some)
     }
 
-    /// The configuration to begin with: what is stored, without what was only tried; on a box that
-    /// has just left the factory, what it was delivered with.
+    /// Configuration at the start: the stored layers without what was only tried; on a box that has just left the
+    /// factory, the factory configuration.
     fn begin(
         &self,
         stored: &Layers,
@@ -272,18 +273,18 @@ impl Objects {
         Ok(Configuration::new(models(), layers).with_factory(factory).restarted())
     }
 
-    /// The values that a configuration comes to.
+    /// All values of a configuration.
     fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)> {
         let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
         self.values_since(&empty, configuration)
     }
 
-    /// The same of what differs from another configuration.
+    /// Values of `new` that differ from those of `old`. A value that cannot be made is logged and left out.
     fn values_since(&self, old: &Configuration, new: &Configuration) -> Vec<(Key, SharedValue)> {
         let values = parallel::map(changed_objects(old, new), |change| {
             let branch = change.new.as_ref()?;
             let value = self.registry.value(&change.path, branch);
-            // It was accepted once, so another version was here. The rest of the box must come up all the same.
+            // An earlier version has accepted it. The rest of the box must come up nevertheless.
             let refused = |error: &ObjectError| {
                 tracing::error!(path = %self.shown(&error.path, Origin::OpenConfig), error = %Chain(error), "stored configuration is not carried out");
             };
@@ -292,7 +293,8 @@ impl Objects {
         values.into_iter().flatten().collect()
     }
 
-    /// What a request would make of the configuration, as values and rows; with `shown`, also as clients see it.
+    /// Applies a request to the configuration, and lists the values and rows that differ; with `shown`, also the
+    /// differences that clients see.
     pub(super) fn examine(
         &self,
         old: &Configuration,
@@ -314,7 +316,7 @@ impl Objects {
         Ok(Candidate { configuration, changes, rows, logins: Vec::new(), differences })
     }
 
-    /// The values that differ, unless nobody waits for them any more.
+    /// Values that differ; `None` if the request was cancelled meanwhile.
     fn changes_until(
         &self,
         cancel: &Cancel,
@@ -337,7 +339,7 @@ impl Objects {
         admitted: bool,
     ) -> Result<Vec<Changed>, ObjectError> {
         let changed = self.changes_until(&Cancel::default(), old, new, admitted);
-        changed.unwrap_or_else(|| Ok(Vec::new())) // nobody calls it off
+        changed.unwrap_or_else(|| Ok(Vec::new())) // this token is never cancelled
     }
 
     fn changed(&self, change: ObjectChange, admitted: bool) -> Result<Changed, ObjectError> {
@@ -345,7 +347,8 @@ impl Objects {
             None => (self.registry.key(&change.path)?, None),
             Some(branch) => match self.registry.value(&change.path, branch) {
                 Ok((key, value)) => (key, Some(value)),
-                // Another origin holds what is missing, or will: the object waits, the request is fine.
+                // Another origin has the missing leaf, or may supply it later: the object waits, and the request is
+                // accepted.
                 Err(error) if error.incomplete || admitted => {
                     (self.registry.key(&change.path)?, None)
                 }
@@ -355,13 +358,14 @@ impl Objects {
         Ok(Changed { path: change.path, key, existed: change.old.is_some(), value })
     }
 
-    /// The refusal of an object, in the words of a request in this model.
+    /// Error for an object that cannot be made, with its path in the model of the request.
     pub(super) fn refused(&self, error: &ObjectError, origin: Origin) -> CommitError {
         let (path, reason) = (self.shown(&error.path, origin), excerpt(&error.reason));
         CommitError::Object { path, reason }
     }
 
-    /// The refusal of a plan: of two values that exclude one another, at the entry that brings one of them.
+    /// Error for a plan that cannot be made. For two values that exclude one another, it names the entry of one of
+    /// them.
     pub(super) fn unplanned(
         &self,
         error: &PlanError,
@@ -384,7 +388,7 @@ impl Objects {
         }
     }
 
-    /// A native path, as much of it as a message repeats; for who speaks OpenConfig, its counterpart where there is one.
+    /// A native path, shortened for messages; for an OpenConfig request, its counterpart in that model if there is one.
     fn shown(&self, native: &InstancePath, origin: Origin) -> String {
         let models = &self.models;
         match models.map.up_path(native).first().filter(|_| origin == Origin::OpenConfig) {
@@ -393,7 +397,7 @@ impl Objects {
         }
     }
 
-    /// Rows that keep, or forget, what adopted objects were before us.
+    /// Rows that record, or remove, the pre-images of adopted objects.
     pub(super) fn restore_rows(
         restores: &BTreeMap<Key, Option<SharedValue>>,
     ) -> Vec<holdfast_store::Change> {

@@ -45,29 +45,29 @@ use crate::undertakings::Undertakings;
 enum Event {
     Commit(Box<CommitRequest>),
     Query(Query),
-    /// The watchdog wants to know whether the loop still turns.
+    /// A heartbeat of the watchdog.
     Beat(oneshot::Sender<()>),
     Platform(transport::Event),
     Work(Work),
     DeadlineDue,
-    /// The handle is gone.
+    /// The core is to stop, or its owner has dropped it.
     Stop,
-    /// A transport has ended by itself: what it was asked to do is never answered.
+    /// A transport has ended by itself: its operations will never be answered.
     TransportsGone,
 }
 
-/// What came of something the loop had started and not waited for.
+/// Result of work that the loop has started and does not await.
 #[derive(Debug)]
 pub(super) enum Work {
     Examined(Result<Box<Candidate>, CommitError>),
     Recorded(Result<(), StoreError>),
-    /// Pre-images of adopted objects are durable (or not): their operations may go.
+    /// Result of recording the pre-images of adopted objects, for which their operations wait.
     RestoresWritten(Result<(), StoreError>),
-    /// The store has made the transaction final, or taken it back.
+    /// Result of making the transaction final, or of taking it back, in the store.
     Finished(Result<(), StoreError>),
-    /// A commit was answered that is still to be shown.
+    /// A large commit was answered; its revision is to be made.
     Answered,
-    /// The revision that shows a commit is made, or could not be.
+    /// The revision that shows a commit; `None` if the thread that made it has panicked.
     Made(Option<Box<Made>>),
 }
 
@@ -95,7 +95,7 @@ pub(super) struct CoreTask {
     pub(super) window: Option<Window>,
     pub(super) undertakings: Undertakings,
     pub(super) elections: Elections,
-    /// When the engine is to be called again.
+    /// Time of the next call of the engine, since `started`.
     pub(super) deadline: Option<Duration>,
     pub(super) started: Instant,
     pub(super) commit_rx: mpsc::Receiver<CommitRequest>,
@@ -104,15 +104,15 @@ pub(super) struct CoreTask {
     pub(super) events: Events,
     pub(super) work: WorkSet,
     pub(super) revision_tx: watch::Sender<Arc<Revision>>,
-    /// A commit was answered that the newest revision does not show yet.
+    /// True while a commit was answered that the newest revision does not show.
     pub(super) behind_tx: watch::Sender<bool>,
     pub(super) configuration_tx: watch::Sender<Configuration>,
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
-    /// Told when the first complete reading of the box is taken in.
+    /// Completes the start, once the first complete reading of the box was handled.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
     pub(super) resyncs: Vec<Resync>,
-    /// Those who wait until there is nothing under way.
+    /// Requests that wait until nothing is under way.
     pub(super) settling: Vec<oneshot::Sender<()>>,
     pub(super) teller: Teller,
 }
@@ -183,7 +183,7 @@ impl CoreTask {
         }
     }
 
-    /// Works out beside the loop what a request means: that takes as long as the request is large.
+    /// Examines a request on another thread, since the time for it grows with the request.
     pub(super) fn examine(&mut self, ticket: Ticket, mut intent: Intent, options: CommitOptions) {
         let number = self.next_number;
         self.next_number += 1;
@@ -242,7 +242,7 @@ impl CoreTask {
         }
     }
 
-    /// Plans the change, has the store lay its rows out meanwhile, and write them down; a dry run ends here.
+    /// Plans the change while the store prepares its rows, then has them recorded. A dry run ends here.
     fn record(&mut self, candidate: Candidate) {
         let Candidate { configuration, changes, rows, logins, differences } = candidate;
         if let Some(transaction) = &mut self.transaction {
@@ -278,7 +278,7 @@ impl CoreTask {
         }));
     }
 
-    /// The engine gets ready while the store is at work.
+    /// Has the engine prepare the plan while the store records the change.
     fn prepare(&mut self, plan: Plan, configuration: Configuration) {
         let now = self.now();
         let beside: Vec<Key> = plan.beside().cloned().collect();
@@ -293,7 +293,8 @@ impl CoreTask {
         self.carry_out(step);
     }
 
-    /// The plan of the transaction under way, if it is the one that the client expects. `judged` is called on the way.
+    /// Plans the transaction under way. Fails if the plan is not the one that the client expects. `judged` is called
+    /// once the values are found valid, before the plan is complete.
     fn plan(
         &self,
         transaction: &Transaction,
@@ -308,7 +309,7 @@ impl CoreTask {
         }
         let ticket = &transaction.ticket;
         let delta = delta.described(ticket.what).by(ticket.author());
-        // What is taken back comes back as far as it can, like at a start.
+        // Earlier configuration comes back as far as possible, like at a start.
         let comes_back = transaction.is_rollback || transaction.logins.taken_back;
         let delta = if comes_back { delta.best_effort() } else { delta };
         let delta = match transaction.options.expected_plan {
@@ -328,7 +329,7 @@ impl CoreTask {
         }
     }
 
-    /// What was prepared is durable, and may begin.
+    /// Starts the prepared plan, which is durable now.
     fn execute(&mut self) {
         let now = self.now();
         let Some(transaction) = &mut self.transaction else { return };
@@ -344,7 +345,7 @@ impl CoreTask {
         }
     }
 
-    /// What was prepared could not be written down: the engine forgets it.
+    /// Cancels the prepared plan, which the store could not record.
     fn call_off(&mut self, error: StoreError) {
         let now = self.now();
         let Some(transaction) = &mut self.transaction else { return };
@@ -356,7 +357,7 @@ impl CoreTask {
         self.follow(step);
     }
 
-    /// Tells whoever listens what the engine says, and does it.
+    /// Sends a step of the engine to listeners, and carries it out.
     pub(super) fn follow(&mut self, step: Step) {
         self.teller.tell(&self.engine, &step);
         self.carry_out(step);
@@ -372,16 +373,17 @@ impl CoreTask {
             self.heard_all();
         }
         if complete && let Some(ready) = self.ready_tx.take() {
-            // What waited before the restart as well is no news to the engine, and was never shown.
+            // Values that were pending before the restart too are no change for the engine, but no revision shows them
+            // yet.
             let waiting = self.engine.pending().into_iter().map(|status| status.key);
             self.publisher.touch(waiting.collect(), None);
             self.publish_state();
-            // From now on revisions tell the truth.
+            // From now on revisions show the state of the box.
             let _start_was_given_up = ready.send(());
         }
     }
 
-    /// A transaction of the engine ended: the client's, or one of its own (drift, wake-up), which only shows in state.
+    /// Handles the end of a transaction of the engine. One of its own (a repair, a retry) only shows in state.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         let Some(transaction) = &mut self.transaction else { return };
         let stage_txn = match &mut transaction.stage {
@@ -432,7 +434,7 @@ impl CoreTask {
         }));
     }
 
-    /// The store has made the transaction final, or taken it back.
+    /// Goes on when the store has made the transaction final, or taken it back.
     fn finish(&mut self, result: Result<(), StoreError>) {
         let Some(mut transaction) = self.transaction.take() else { return };
         match std::mem::replace(&mut transaction.stage, Stage::Examining) {
@@ -462,8 +464,7 @@ impl CoreTask {
         LoginChange { values: gone.collect(), taken_back: true, credentials: None }
     }
 
-    /// The kernel has a change that the store could not make final, and rolls back: the kernel follows. Nobody sees
-    /// anything of it meanwhile.
+    /// Takes back a change that the kernel has and that the store could not make final. No revision shows it meanwhile.
     fn take_back(&mut self, mut transaction: Transaction, from: &Configuration, error: StoreError) {
         let now = self.now();
         let changes = self.objects.changes(from, &self.configuration, true);

@@ -61,7 +61,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// A file `program` in the folder knows the images of the box.
+    /// Starts an agent. A file `program` in the folder manages the images of the box.
     pub(crate) async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
@@ -126,7 +126,7 @@ impl Agent {
         done
     }
 
-    /// Several documents in one request; it may be answered before it is shown.
+    /// Sends several documents in one request, which may be answered before a revision shows it.
     pub(crate) async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
         let update = |document: &&str| {
             let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
@@ -151,13 +151,13 @@ impl Agent {
         String::from_utf8(text.unwrap_or_default()).unwrap()
     }
 
-    /// All that the engine knows, and how it is.
+    /// All keys of the engine, with their states.
     async fn states(&self) -> Vec<(Key, State)> {
         let statuses = self.handle.statuses(false).await.unwrap();
         statuses.into_iter().map(|status| (status.key, status.state)).collect()
     }
 
-    /// Time passes: what is due is done, and nothing else.
+    /// Advances the clock, so that the engine does what is due.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::pause();
         tokio::time::advance(time).await;
@@ -189,13 +189,13 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
     assert_eq!(agent.shown(), shown);
     assert_eq!((kernel.requests() - asked, kernel.contents()), (0, made));
 
-    // The port gets back what it had, and nobody sees anything of it any more.
+    // The port gets back what it had, and readers see nothing of the change.
     agent.delete("/").await.unwrap();
     assert_eq!(kernel.contents(), fresh);
     agent.stop().await;
 }
 
-/// Of more objects than one thread does by itself the next revision is begun before they are there.
+/// The revision of a change with more objects than one thread handles is begun before the objects exist.
 #[tokio::test]
 async fn a_large_change_shows_what_small_ones_show() {
     const SMALL: usize = 500;
@@ -216,7 +216,7 @@ async fn a_large_change_shows_what_small_ones_show() {
     assert_eq!(shown[0], shown[1]);
 }
 
-/// A large change is answered before its revision is made; whoever reads then waits for that one.
+/// A large change is answered before its revision is made; a reader waits for that revision.
 #[tokio::test]
 async fn whoever_reads_after_an_answer_sees_what_was_answered() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
@@ -232,8 +232,8 @@ async fn whoever_reads_after_an_answer_sees_what_was_answered() {
     agent.stop().await;
 }
 
-/// What the port had before is written down first; a large change goes out in portions, and none overtakes what waits
-/// for that.
+/// The pre-image of the port is recorded first. A large change goes out in portions, and none of them overtakes the
+/// operations that wait for the record.
 #[tokio::test]
 async fn routes_do_not_overtake_the_port_they_leave_by() {
     const MORE_THAN_A_PORTION: usize = 5000;
@@ -246,8 +246,8 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     agent.stop().await;
 }
 
-/// The disk refuses to keep what a port was before: it is not touched, and none of what was to follow happens. When the
-/// disk takes it, the port gets it back in the end.
+/// While the disk refuses the pre-image of a port, neither the port nor its dependents are touched. Once the disk
+/// accepts it, the port gets back its earlier state in the end.
 #[tokio::test]
 async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
     for is_there in [true, false] {
@@ -275,7 +275,7 @@ async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
     }
 }
 
-/// So many routes through the neighbour of [`BOX`].
+/// A document with `count` routes through the neighbour of [`BOX`], from number `first` on.
 pub(crate) fn routes(first: usize, count: usize) -> String {
     let route = |number: usize| {
         let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);
@@ -319,7 +319,7 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
     }
 }
 
-/// The disk refuses to take a change down: nothing was asked of the kernel, and the engine wants nothing of it.
+/// While the disk refuses to record a change, nothing is asked of the kernel, and the engine intends nothing of it.
 #[tokio::test]
 async fn a_change_that_cannot_be_written_down_does_not_begin() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
@@ -338,7 +338,7 @@ async fn a_change_that_cannot_be_written_down_does_not_begin() {
     agent.stop().await;
 }
 
-/// The disk refuses the last write of a commit: it was not made, and the next one is.
+/// A commit whose last write the disk refuses is taken back, and the next one succeeds.
 #[tokio::test]
 async fn a_commit_that_the_disk_refuses_is_taken_back() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
@@ -401,7 +401,7 @@ async fn nothing_is_settled_while_an_operation_is_under_way() {
         }
         let mut settled = pin!(agent.handle.settled());
         assert!(timeout(Duration::ZERO, &mut settled).await.is_err());
-        // What is asked later is answered later.
+        // Later questions are answered later.
         agent.handle.statuses(true).await.unwrap();
         assert!(timeout(Duration::ZERO, &mut settled).await.is_err());
         kernel.resume();
@@ -424,7 +424,7 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
     agent.stop().await;
 }
 
-/// All of [`BOX`] is there.
+/// Waits until all of [`BOX`] is in force.
 async fn in_force(agent: &Agent) {
     let mut revisions = agent.handle.watch();
     while !agent.shown().contains(r#""oper-status":"UP""#) {
@@ -455,7 +455,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
     agent.stop().await;
 }
 
-/// What is shown of an object goes with it, also when it goes because of another one.
+/// State of an object is removed with it, also when the object goes because of another one.
 #[tokio::test]
 async fn what_is_shown_does_not_depend_on_the_way_there() {
     const SETTLED: Duration = Duration::from_secs(10);

@@ -19,20 +19,20 @@ use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::preview::{ConfigChange, Listed, Preview};
 use super::{Answer, CommitError, CommitRequest, Committed};
 
-/// The answer channel of a request, and what logs call it.
+/// The reply channel of a request, and its name in logs.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    /// Names the request in all logs, and in the engine's history.
+    /// Random identifier of the request, in logs and in the engine's history.
     pub(super) trace: u64,
     pub(super) caller: String,
-    /// What kind of change it is.
+    /// Name of the kind of change, for logs and the engine's history.
     pub(super) what: &'static str,
     pub(super) since: Instant,
-    /// None once it is answered.
+    /// `None` once the request is answered.
     pub(super) answer: Option<Answer>,
 }
 
-/// What a request would make of configuration and values.
+/// Result of an examination: the configuration after a request, and the values and rows that differ.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
@@ -40,7 +40,7 @@ pub(super) struct Candidate {
     pub(super) rows: Vec<holdfast_store::Change>,
     /// Credentials that differ, of no layer.
     pub(super) logins: Values,
-    /// For a dry run: in what clients would see another configuration.
+    /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: Option<Listed<ConfigChange>>,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Candidate {
 pub(super) struct Changed {
     pub(super) path: InstancePath,
     pub(super) key: Key,
-    /// It was configured before, too.
+    /// True when the object was configured before.
     pub(super) existed: bool,
-    /// `None` when it is not to exist any more.
+    /// `None` removes the object.
     pub(super) value: Option<SharedValue>,
 }
 
@@ -65,20 +65,20 @@ pub(super) struct LoginChange {
     pub(super) credentials: Option<Arc<Credentials>>,
 }
 
-/// What is held back of a transaction until it ends.
+/// Keys of a transaction in flight; changes of their state are shown when it ends.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    /// There may be hundreds of thousands. Ascending once something was heard.
+    /// Hundreds of thousands at times, so they are sorted only when the first change is reported.
     keys: Vec<Key>,
-    /// Of each key, whether anything new was heard; empty before that.
+    /// For each key, true once a change was reported; empty before the first report.
     heard: Vec<bool>,
 }
 
-/// Whether something about a key is held back.
+/// Result of reporting a change of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
     No,
-    /// It is, and so far nothing was.
+    /// Held back, as the first change of this key.
     First,
     Again,
 }
@@ -88,7 +88,7 @@ impl Withheld {
         Self { keys, heard: Vec::new() }
     }
 
-    /// Puts the keys in order. When something is heard, the transports are at work, and do not wait for that.
+    /// Sorts the keys before the first report. The transports are at work then, so nothing waits for the sorting.
     fn get_ready(&mut self) {
         if self.heard.is_empty() {
             sort_keys(&mut self.keys);
@@ -96,7 +96,7 @@ impl Withheld {
         }
     }
 
-    /// Holds back that something is new about a key, if it is one of these.
+    /// Reports a change of a key, which is held back if the key belongs to the transaction.
     pub(super) fn hold(&mut self, key: &Key) -> Held {
         self.get_ready();
         let Ok(at) = self.keys.binary_search(key) else { return Held::No };
@@ -106,7 +106,7 @@ impl Withheld {
         }
     }
 
-    /// That of which nothing was heard.
+    /// Keys without a reported change.
     pub(super) fn quiet(mut self) -> impl Iterator<Item = Key> {
         self.get_ready();
         let heard = self.keys.into_iter().zip(self.heard);
@@ -117,26 +117,26 @@ impl Withheld {
 /// One transaction in flight, from its examination to its answer.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// What the store knows it by.
+    /// Number of the transaction in the store.
     pub(super) number: u64,
     pub(super) ticket: Ticket,
     pub(super) options: CommitOptions,
-    /// Called when nobody waits for it any more, of which it takes notice until it is recorded.
+    /// Cancelled when the client has gone; looked at until the change is recorded.
     pub(super) cancel: Cancel,
-    /// It takes back the commit that waits to be confirmed, alone or with everything else.
+    /// True when the commit that waits to be confirmed is taken back, by a rollback or a factory reset.
     pub(super) is_rollback: bool,
     /// True when the change brings back what was accepted before, which is not judged by the box as it is now.
     pub(super) is_admitted: bool,
     /// Credential changes, which no layer holds.
     pub(super) logins: LoginChange,
-    /// What of gNSI is written down with it.
+    /// gNSI artefacts that become final with the commit.
     pub(super) artefacts: Vec<ArtefactChange>,
-    /// The store is not asked: it changes nothing that the core keeps over restarts.
+    /// True when the change concerns nothing that the core keeps over restarts; the store is not asked then.
     pub(super) is_unrecorded: bool,
-    /// The model in which its author speaks.
+    /// Model of the paths in error messages.
     pub(super) origin: Origin,
     pub(super) changes: Vec<Changed>,
-    /// Keys whose state is withheld until it ends.
+    /// Keys whose state is not shown before the transaction ends.
     pub(super) withheld: Withheld,
     pub(super) stage: Stage,
 }
@@ -145,31 +145,32 @@ pub(super) struct Transaction {
 pub(super) enum Stage {
     /// A thread works out what the request means.
     Examining,
-    /// The store writes it down; the engine is prepared. It may have been called off meanwhile.
+    /// The store records the change; the engine has prepared the plan. `ended` is set if the engine gave it up
+    /// meanwhile.
     Recording { configuration: Configuration, txn: TxnId, ended: Option<Outcome> },
-    /// The engine carries it out.
+    /// The engine carries out the plan.
     Executing { configuration: Configuration, txn: TxnId },
-    /// The store makes it final.
+    /// The store makes the change final.
     Committing { configuration: Configuration },
-    /// It is answered, and the revision that shows it is in the making.
+    /// The change is answered, and the revision that shows it is being made.
     Revealing(Commit),
-    /// The store takes it back; this will be the answer.
+    /// The store takes the change back; `error` will be the answer.
     Aborting { error: CommitError },
-    /// The store could not make it final: the engine takes it back.
+    /// The engine takes the change back, because the store could not record it or make it final.
     TakingBack { error: StoreError, txn: TxnId },
     /// The store makes the commit that waits to be confirmed final.
     Confirming,
 }
 
-/// What is final of a transaction, and not shown yet.
+/// A commit that is final and that no revision shows yet.
 #[derive(Debug)]
 pub(super) struct Commit {
-    /// The configuration before.
+    /// The configuration before the commit.
     pub(super) old: Configuration,
-    /// Of the commit that waits to be confirmed, or waited, if this is it or its end.
+    /// Id of the commit that must be confirmed, if this commit is the one or takes it back.
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) time_ns: u64,
-    /// What is shown beside the core.
+    /// New objects whose state is shown by the thread that makes the revision, not by the core.
     pub(super) told: Arc<Vec<Told>>,
 }
 
@@ -193,7 +194,7 @@ impl Transaction {
         }
     }
 
-    /// What its commit means for the commit that waits to be confirmed.
+    /// Effect of the commit on the record of the commit that waits to be confirmed.
     pub(super) fn unconfirmed(&self) -> Unconfirmed {
         match &self.options.confirmation {
             _ if self.is_rollback => Unconfirmed::Ends,
@@ -204,7 +205,7 @@ impl Transaction {
 }
 
 impl Ticket {
-    /// The request with the rest of what it says.
+    /// Splits a request into its ticket, its intent and its options.
     pub(super) fn of(request: CommitRequest) -> (Self, Intent, CommitOptions) {
         let CommitRequest { caller, intent, options, answer, .. } = request;
         let ticket = Self {
@@ -217,7 +218,7 @@ impl Ticket {
         (ticket, intent, options)
     }
 
-    /// Of something that nobody asks for: nobody waits for its end either.
+    /// Ticket of a change that the agent makes by itself; no client waits for its answer.
     pub(super) fn own(what: &'static str) -> Self {
         let (answer, _nobody) = oneshot::channel();
         let (caller, answer) = ("agent".to_owned(), Some(Answer::Commit(answer)));
@@ -232,7 +233,7 @@ impl Ticket {
         Author { client: self.caller.clone(), trace: format!("{:016x}", self.trace) }
     }
 
-    /// Nobody may be waiting any more; what was decided stands all the same.
+    /// Sends and logs the result. It stands even if the client has gone.
     pub(super) fn answer(&mut self, result: Result<Committed, CommitError>) {
         let Some(answer) = self.answer.take() else { return };
         let elapsed = self.since.elapsed();
@@ -242,7 +243,7 @@ impl Ticket {
                 caller = %self.caller, what = self.what, revision = done.revision, ?elapsed, "committed"
             ),
             Err(error) => {
-                // It may repeat what the client sent, which the accounts withhold as well.
+                // The text may repeat secrets that the client sent; they are left out, like in accounting records.
                 let error = secrets::message(&Chain(error).to_string());
                 tracing::info!(
                     trace = format_args!("{:016x}", self.trace),
@@ -257,10 +258,10 @@ impl Ticket {
         }
     }
 
-    /// The end of a dry run.
+    /// Answers a dry run.
     pub(super) fn show(&mut self, preview: Preview) {
         if let Some(Answer::Preview(answer)) = self.answer.take() {
-            drop(answer.send(Ok(preview))); // whoever asked may have gone
+            drop(answer.send(Ok(preview))); // the client may have gone
         }
     }
 }

@@ -8,7 +8,7 @@ use holdfast_scheduler::{Detail, Key, State, Status};
 /// The reason of a pending shell that lacks no leaf in particular.
 const ANY_LEAF: &str = "a leaf of its own";
 
-/// Those entries, as values that are PENDING.
+/// Entries that wait for a leaf, as values in the state PENDING.
 pub(super) fn statuses(registry: &Registry, configuration: &Configuration) -> Vec<Status> {
     let entries = configuration.pending_entries().into_iter();
     entries.filter_map(|entry| status(registry, configuration, entry)).collect()
