@@ -20,7 +20,7 @@ pub type Values = Vec<(Key, Option<SharedValue>)>;
 pub struct Logins {
     pub from: Arc<Credentials>,
     pub to: Arc<Credentials>,
-    /// They were in force before: they come back as far as they can, like at a start.
+    /// True when earlier credentials are restored: they come back as far as possible, like at a start.
     pub taken_back: bool,
 }
 
@@ -35,8 +35,8 @@ pub enum Intent {
     Switch { service: Service, on: bool },
     /// The client's layers as they were before a commit that was cancelled, or not confirmed in time.
     Rollback(Layers),
-    /// Credentials of credentialz: they come to values of no layer, which hold names and digests only. What keeps them
-    /// over restarts is the service's.
+    /// Credentials, which no layer holds; their values have names and digests only. The service keeps them over
+    /// restarts.
     Logins(Logins),
     /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),

@@ -85,7 +85,7 @@ pub(super) struct CoreTask {
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
     pub(super) transaction: Option<Transaction>,
-    /// Credentials that are in force, as values.
+    /// Values of the credentials in force, which no layer holds.
     pub(super) logins: BTreeMap<Key, SharedValue>,
     /// Those of credentialz among them.
     pub(super) credentials: Arc<Credentials>,

@@ -125,7 +125,7 @@ pub(super) struct Transaction {
     pub(super) cancel: Cancel,
     /// True when the commit that waits to be confirmed is taken back, by a rollback or a factory reset.
     pub(super) is_rollback: bool,
-    /// True when the change brings back what was accepted before, which is not judged by the box as it is now.
+    /// True when earlier, accepted configuration is restored, which is not checked against the present state of the box.
     pub(super) is_admitted: bool,
     /// Credential changes, which no layer holds.
     pub(super) logins: LoginChange,
