@@ -1,4 +1,4 @@
-//! What a bootstrap server tells the box, as one change of its configuration and of what gNSI keeps.
+//! The payload of a bootstrap server, as one change of configuration and gNSI artefacts.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use super::gnsi::Artefacts;
 use super::status::Refusal;
 use crate::gnsi::Gnsi;
 
-/// Brings all of it into force, or nothing; returns what has to be reported as left undone.
+/// Brings the whole payload into force, or nothing. Returns notes on parts that were left out, to be reported to the
+/// server.
 ///
 /// # Errors
-/// Names the field that this box cannot carry out, and why.
+/// Text that names the field that this box cannot apply, and the reason.
 pub async fn bootstrap(
     core: &impl Datastore,
     gnsi: &Gnsi,
@@ -44,7 +45,7 @@ pub async fn bootstrap(
     Ok(notes)
 }
 
-/// An empty message brings as little as none: there is nothing yet that it could take away.
+/// Reads the payload. An empty message counts as absent, because a new box has nothing that it could remove.
 fn read(payload: &Payload) -> Result<(Boot, Artefacts), Refusal> {
     fn filled<T: Clone + Default + PartialEq>(given: &Option<T>) -> Option<T> {
         given.clone().filter(|it| *it != T::default())

@@ -1,4 +1,4 @@
-//! What this agent speaks.
+//! Capabilities: models, encodings and version of gNMI; and the choice of models by `use_models`.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub(super) fn capabilities(
     let schemas = [Origin::OpenConfig, Origin::Native].map(|origin| core.schema(origin));
     let mut models: Vec<gnmi::ModelData> = Vec::new();
     for model in schemas.iter().flat_map(|schema| schema.modules()).map(model) {
-        // What both models are written with is one module.
+        // Both schemas import some modules, which are listed once.
         if !models.contains(&model) {
             models.push(model);
         }
@@ -44,8 +44,8 @@ fn model(module: &Module) -> gnmi::ModelData {
 
 /// The modules that `use_models` names; none means all of them.
 ///
-/// A model that none of `schemas` has, or has in another version, is refused: what the client
-/// would get is not what it is able to read. The organization is not looked at.
+/// A model that none of `schemas` has, or has in another version, is refused, because the client could not read the
+/// answer. The organization is ignored.
 pub(super) fn use_models(
     schemas: [&Schema; 2],
     models: &[gnmi::ModelData],

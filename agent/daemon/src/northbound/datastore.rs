@@ -1,4 +1,4 @@
-//! What the services need of the core. Tests put a small one of their own in its place.
+//! The core as the services need it. Tests replace it by a small fake.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -14,36 +14,36 @@ use tokio::sync::watch;
 
 use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 
-/// Reads snapshots and hands over changes.
+/// Snapshots to read, and transactions to change them.
 pub trait Datastore: Clone + Send + Sync + 'static {
     fn schema(&self, origin: Origin) -> &Schema;
 
-    /// The newest revision. A large change may have been answered just before its own is there.
+    /// The newest revision. It may lack a large change that was answered a moment ago.
     fn revision(&self) -> Arc<Revision>;
 
-    /// The newest revision, when it shows all changes that were answered before.
+    /// The newest revision, once it shows all changes that were answered before the call.
     fn current_revision(&self) -> impl Future<Output = Arc<Revision>> + Send;
 
-    /// Tells of every new revision.
+    /// A receiver of each new revision.
     fn watch(&self) -> watch::Receiver<Arc<Revision>>;
 
-    /// What was asked, and what it comes to: that of the newest revision or a newer one.
+    /// All layers and their union, as of the newest revision or of a change that it lacks.
     fn configuration(&self) -> Configuration;
 
     /// Leaves that change without events, read now.
     fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;
 
-    /// Which of these are accounts of the box itself.
+    /// The names of these that are accounts of the box itself.
     fn accounts_of_box(
         &self,
         names: Vec<SmolStr>,
     ) -> impl Future<Output = Result<BTreeSet<SmolStr>, CommitError>> + Send;
 
-    /// Shows state that a service keeps; done when a revision has it. It stays until it is told otherwise, whatever
-    /// becomes of the configuration beside it.
+    /// Shows state of a service; returns when a revision has it. The state stays until the service changes it, even if
+    /// configuration beside it is deleted.
     fn show_state(&self, leaves: ServiceState) -> impl Future<Output = ()> + Send;
 
-    /// Tells of every commit from now on.
+    /// A receiver of each commit from now on.
     fn boundaries(&self) -> Boundaries;
 
     /// Carries out one request as one transaction.
@@ -54,7 +54,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         options: CommitOptions,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
-    /// What the same request would do. Nothing is changed.
+    /// Plans a request and returns its effects, without changing anything.
     fn preview(
         &self,
         caller: &Caller,
@@ -62,7 +62,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
 
-    /// Carries out a change of whichever layers as one transaction.
+    /// Carries out a change of any layers as one transaction.
     fn change(
         &self,
         caller: &Caller,

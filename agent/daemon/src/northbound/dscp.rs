@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// No code point has this value: they have six bits.
+/// Marks the absence of a wish. Code points have six bits, so none has this value.
 const NO_WISH: u8 = u8::MAX;
 
 /// The differentiated services code point wished for one connection. The connection looks here
@@ -20,7 +20,7 @@ impl Default for Dscp {
 }
 
 impl Dscp {
-    /// None as long as nobody wished for any.
+    /// The code point; `None` while no RPC of the connection has asked for one.
     pub fn wished(&self) -> Option<u8> {
         Some(self.0.load(Ordering::Relaxed)).filter(|dscp| *dscp != NO_WISH)
     }

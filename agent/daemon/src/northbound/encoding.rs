@@ -1,4 +1,4 @@
-//! Values on the wire: the three encodings of models. ASCII is for text of the command line.
+//! Values on the wire: the three encodings of models. ASCII is for CLI text.
 
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::limits::LEAF_LIST_ENTRIES;
@@ -10,7 +10,7 @@ use holdfast_proto::gnmi::{self, TypedValue};
 
 use super::status::Refusal;
 
-/// How the values of an answer are written.
+/// Encoding of the values of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
@@ -18,7 +18,7 @@ pub(super) enum Encoding {
     Proto,
 }
 
-/// What Capabilities announces.
+/// Encodings that Capabilities announces.
 pub(super) const SUPPORTED: [gnmi::Encoding; 4] =
     [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto, gnmi::Encoding::Ascii];
 
@@ -43,7 +43,7 @@ impl Encoding {
         }
     }
 
-    /// How documents name their members; PROTO has none.
+    /// Form of the member names in documents; PROTO has no documents.
     pub(super) fn flavour(self) -> Flavour {
         match self {
             Self::Json | Self::Proto => Flavour::Plain,
@@ -92,7 +92,7 @@ fn scalar(value: &Value) -> Wire {
     }
 }
 
-/// What a Set supplies for one path.
+/// Value that a Set supplies for one path.
 #[derive(Debug)]
 pub(super) enum Supplied {
     Json {
@@ -100,7 +100,7 @@ pub(super) enum Supplied {
         ietf: bool,
     },
     Scalar(Scalar),
-    /// ASCII: text of the command line.
+    /// CLI text, in encoding ASCII.
     Text(String),
 }
 

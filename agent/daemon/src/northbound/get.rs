@@ -68,7 +68,7 @@ pub(super) async fn get<D: Datastore>(
 #[derive(Debug)]
 struct Asked {
     paths: Vec<ReadPath>,
-    /// The origins of which leaves are wanted that are read only when somebody asks.
+    /// Origins with leaves that are wanted and have to be read for this request.
     polled: Vec<Origin>,
 }
 
@@ -104,16 +104,16 @@ fn read_kind(number: i32) -> Result<Kind, Refusal> {
     })
 }
 
-/// Nodes that a leaf costs which is laid over a tree: those on the way to it are copied.
+/// Nodes to count for a leaf that is laid over a tree: the nodes above it are copied.
 const OVERLAY: usize = 4;
 
-/// What all paths of the request are answered from.
+/// Snapshot from which all paths of the request are answered.
 #[derive(Clone, Debug)]
 struct View {
     openconfig: Tree<Stamp>,
     native: Tree<Stamp>,
     annotation: Option<SmolStr>,
-    /// Leaves that were read for this request and are not laid over the trees yet.
+    /// Leaves that were read for this request and are yet to be laid over the trees.
     polled: Vec<(Origin, Vec<(InstancePath, Value)>)>,
     time_ns: u64,
 }
@@ -134,7 +134,7 @@ impl View {
         }
     }
 
-    /// The trees with all leaves.
+    /// Lays the leaves that were read over the trees.
     fn complete<D: Datastore>(&self, reader: &Reader<D>, work: &Work) -> Result<Self, Stop> {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
         for (origin, leaves) in &self.polled {
@@ -175,16 +175,16 @@ impl AnswerSize {
         self.check(0)
     }
 
-    /// Checks what there is, and a document that has come so far.
+    /// Checks the answer, and a document of which so many octets are printed.
     fn check(&self, document: usize) -> Result<(), LimitExceeded> {
         MESSAGE_SIZE.check(self.message.get() + document)?;
         ANSWER_SIZE.check(self.memory.get() + document)
     }
 }
 
-/// Octets that an update takes, about.
+/// Estimate of the octets that an update takes in memory.
 fn memory_of(update: &gnmi::Update) -> usize {
-    /// A map that is not empty has a node with room for eleven.
+    /// A BTreeMap that is not empty has a node with room for eleven entries.
     const MAP_NODE: usize = 11 * 2 * size_of::<String>();
     let elem = |elem: &gnmi::PathElem| {
         let keys = elem.key.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
@@ -235,7 +235,7 @@ impl<D: Datastore> Answer<'_, D> {
         Ok(gnmi::Notification { timestamp, prefix: Some(prefix), update, ..Default::default() })
     }
 
-    /// There is something, but all of it is deeper than what is wanted.
+    /// True when the path has data, and all of it is below the wanted depth.
     fn is_cut_off(&self) -> Result<bool, Stop> {
         if self.reader.filter(self.origin()).depth.is_none() {
             return Ok(false);
@@ -298,7 +298,7 @@ impl<D: Datastore> Answer<'_, D> {
         Ok(updates)
     }
 
-    /// What the caller may see of what stands at a path. What had to be cut out goes into `room`.
+    /// The part of the found data that the caller may see. `room` holds the copy, if something had to be cut out.
     fn seen<'f>(
         &self,
         path: &InstancePath,
@@ -313,7 +313,7 @@ impl<D: Datastore> Answer<'_, D> {
         ControlFlow::Continue(room.as_ref().map(Found::from))
     }
 
-    /// The document of the root, with what the client noted on it: part of its configuration.
+    /// Adds the annotation of the root, which is configuration of the client, to the document of the root.
     fn annotated(&self, document: Vec<u8>) -> Vec<u8> {
         let kind = self.reader.filter(self.origin()).kind;
         let configuration = matches!(kind, Kind::All | Kind::Config);
@@ -369,7 +369,7 @@ impl<D: Datastore> Answer<'_, D> {
         self.path.joined.origin
     }
 
-    /// How many elements of a path found are those of the request's prefix; 0 where the prefix has
+    /// Number of elements of a found path that belong to the prefix of the answer; 0 if the request's prefix has
     /// wildcards, since an answer has none.
     fn prefix_len(&self) -> usize {
         let len = self.reader.prefix.len();
@@ -377,7 +377,7 @@ impl<D: Datastore> Answer<'_, D> {
     }
 }
 
-/// Looks for something that the caller may see.
+/// Search for anything that the caller may see.
 struct Finding<'a, 'b, D> {
     answer: &'b Answer<'a, D>,
     is_there: bool,
@@ -394,7 +394,7 @@ impl<'t, D: Datastore> Selecting<'t, Stamp> for Finding<'_, '_, D> {
     }
 }
 
-/// Makes an update of each thing that is found.
+/// Collector of one update for each node that is found.
 struct Documents<'a, 'b, D> {
     answer: &'b Answer<'a, D>,
     selection: Selection,

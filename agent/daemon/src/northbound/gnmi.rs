@@ -36,7 +36,7 @@ impl<D: Datastore> GnmiService<D> {
         self.sampler.core()
     }
 
-    /// Shows readers what the policy of paths decided for the first time.
+    /// Shows counters of the pathz policy that did not exist before this request.
     async fn show_counted(&self, rights: Option<&Rights>) {
         let fresh = rights.map(|_| self.pathz.fresh_state()).unwrap_or_default();
         if !fresh.is_empty() {

@@ -1,4 +1,5 @@
-//! What clients speak to: translates requests into domain values and answers back, decides nothing.
+//! The services of the listener: translation of requests into domain values and of results into answers. No decisions
+//! are made here.
 //!
 //! Start at [`gnmi`] to follow a request. [`status`] alone knows gRPC codes of refusals, [`path`]
 //! and [`encoding`] know the wire. The services see the core through [`Datastore`].
@@ -72,7 +73,7 @@ use crate::software::Software;
 /// The largest message either way, in octets.
 pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 
-/// Families of services on the listener, by the words of the native model.
+/// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
 /// The services of the listener by their full names, but for reflection, which names itself.
@@ -93,7 +94,7 @@ const SERVED: [&str; 11] = [
 /// All services of the listener: gNMI, gNOI, gNSI, the health of each, and reflection.
 ///
 /// # Errors
-/// When the descriptors in the binary are broken: a mistake of ours, found by the first test.
+/// When the descriptors in the binary are broken, which the first test finds.
 pub async fn routes(
     core: impl Datastore,
     device: Device,
@@ -147,11 +148,11 @@ pub async fn routes(
     Ok(routes.routes())
 }
 
-/// Brings what came with an activated version of the software into force if that version runs now; to be asked once,
+/// Brings the boot configuration of an activated software version into force if that version runs now. Called once,
 /// before anything is served.
 ///
 /// # Errors
-/// When what became of it cannot be written down.
+/// When the result cannot be recorded.
 pub async fn begin_software(
     core: &impl Datastore,
     gnsi: &Gnsi,
@@ -160,8 +161,8 @@ pub async fn begin_software(
     self::gnoi::begin_software(core, gnsi, software).await
 }
 
-/// A message over the limit is refused before a handler sees it, as OUT_OF_RANGE, which no handler
-/// uses; what a client should read is that a resource is exhausted.
+/// Turns OUT_OF_RANGE into RESOURCE_EXHAUSTED. tonic refuses a message over the limit with the former, before a handler
+/// sees it; no handler uses that code.
 fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Body> {
     const STATUS: &str = "grpc-status";
     let code = response.headers().get(STATUS).map(|code| Code::from_bytes(code.as_bytes()));
@@ -172,19 +173,19 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
     response
 }
 
-/// The policy of paths in an artefact as it is stored.
+/// Reads a pathz policy from a stored artefact.
 pub(crate) fn pathz_draft(
     content: &[u8],
 ) -> Result<holdfast_security::pathz::Draft, tonic::Status> {
     self::gnsi::pathz_draft(content)
 }
 
-/// Health asks by the name of a service.
+/// Reports a service as serving to the health service, by its name.
 async fn health_of<S: NamedService>(reporter: &tonic_health::server::HealthReporter, _service: &S) {
     reporter.set_serving::<S>().await;
 }
 
-/// What a client may ask the types of: the services that are there, not all that are described.
+/// Reflection of the services that are served, not of all that the descriptors have.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
     let described = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -192,7 +193,7 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
     SERVED.into_iter().fold(described, tonic_reflection::server::Builder::with_service_name)
 }
 
-/// Every rpc of the listener as HTTP/2 names it, `/package.Service/Method`, reflection included.
+/// Paths of all RPCs of the listener in HTTP/2, `/package.Service/Method`, reflection included.
 pub(crate) fn rpcs() -> Vec<String> {
     let sets = [
         FILE_DESCRIPTOR_SET,

@@ -1,4 +1,5 @@
-//! Out of a task, into the messages of a stream: notices who does not read.
+//! The messages of a streaming RPC, from the task that makes them to the transport. A client that does not read is cut
+//! off.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,17 +14,17 @@ use tonic::Status;
 
 use super::status::Refusal;
 
-/// Messages that wait for the transport. What a client has not read beyond these waits where it came from, where it
-/// costs a pointer.
+/// Messages that wait for the transport. Anything beyond stays in the task, where it is a snapshot that costs a
+/// pointer.
 const MESSAGE_QUEUE_DEPTH: usize = 4;
-/// How long a message may wait for the client to read. What the stream was told last is held all
-/// that time, and with it the memory of everything that changed since.
+/// Time that a message may wait for the client to read. The stream holds its last snapshot all that time, and with it
+/// the memory of everything that changed since.
 pub(super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
 
-/// Why a stream ended before its time.
+/// Reason for which a stream ended early.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client is gone, nobody is left to be told.
+    /// The client has gone, so there is no status to send.
     Gone,
     Refused(Refusal),
 }
@@ -81,7 +82,7 @@ impl<M> Outlet<M> {
         };
         let mut end_tx = self.end_tx.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(end_tx) = end_tx.take() {
-            // A client that hung up does not want to know.
+            // A client that has gone gets no status.
             let _ = end_tx.send(status);
         }
     }
@@ -102,7 +103,7 @@ impl<M> Stream for Messages<M> {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => {
                 let Some(mut end_rx) = self.end_rx.take() else { return Poll::Ready(None) };
-                // All senders are gone, so the word is there or will never be.
+                // All senders are gone, so the status is there or will never come.
                 Poll::Ready(end_rx.try_recv().ok().map(Err))
             }
         }

@@ -15,7 +15,7 @@ use holdfast_proto::gnmi;
 use super::status::Refusal;
 use crate::gnsi::pathz::Scope;
 
-/// What the caller may do with an origin that we do not know decides how it is refused.
+/// Purpose of a path, which decides the status code for one that is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -35,8 +35,8 @@ pub(super) struct Prefix {
 pub(super) struct Joined {
     pub(super) origin: Origin,
     pub(super) path: Path,
-    /// It stands for the text of the command line: all of the native origin, in another encoding.
-    /// What is read there is a command, its words the path's elements.
+    /// True for the CLI origin, which is the native origin in another encoding. A write there is CLI text and has no
+    /// path; the elements of a read are the words of a command.
     pub(super) cli: bool,
 }
 
@@ -75,12 +75,12 @@ impl Joined {
         if self.cli { cli::ORIGINS[0] } else { self.origin.as_str() }
     }
 
-    /// Which rules of the policy of paths are about it.
+    /// Scope of the rules of the pathz policy that apply to the path.
     pub(super) fn scope(&self) -> Scope {
         if self.cli { Scope::Text } else { self.origin.into() }
     }
 
-    /// The node that its elements lead to, before the first name that is left open; none where there is no such node.
+    /// The schema node of the elements before the first wildcard; `None` if the schema has no such node.
     pub(super) fn node(&self, schema: &Schema) -> Option<NodeId> {
         let mut literal = self.path.clone();
         literal.elems.truncate(literal.literal_len());
@@ -95,7 +95,7 @@ impl Prefix {
         Ok(Self { wire, path, access })
     }
 
-    /// The origin and the whole path of `path`, which stands in the same request.
+    /// Joins the prefix with a path of the same request, and finds the origin.
     pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<Joined, Refusal> {
         self.named(path)?.known().map_err(|named| {
             let reason = named.unknown_origin();
@@ -113,7 +113,7 @@ impl Prefix {
     ) -> Result<NamedPath<'p>, Refusal> {
         let (above, here) = (self.origin(), path.map_or("", |path| path.origin.as_str()));
         let origin = if here.is_empty() { above } else { here };
-        // Text says itself what it is about: where it is to be written, a path is not looked at.
+        // CLI text names its own paths, so the path of a write is ignored.
         let joined = match (cli::ORIGINS.contains(&origin), self.access) {
             (true, Access::Write) => Path::root(),
             _ => self.path.join(&path.map(elements).transpose()?.unwrap_or_default()),
@@ -146,7 +146,7 @@ impl Prefix {
         Ok(())
     }
 
-    /// The octets that each joined path takes for the prefix.
+    /// Octets that the prefix takes in each joined path.
     pub(super) fn size(&self) -> usize {
         let text = |text: &String| size_of::<String>() + text.len();
         let key = |(name, value): &(String, String)| text(name) + text(value);
@@ -154,17 +154,17 @@ impl Prefix {
         self.path.elems.iter().map(elem).sum()
     }
 
-    /// How many elements of a joined path are the prefix's.
+    /// Number of elements of a joined path that belong to the prefix.
     pub(super) fn len(&self) -> usize {
         self.path.elems.len()
     }
 
-    /// What stands before the paths of an answer: the elements and the target of the request, and the origin.
+    /// Prefix of an answer: elements and target of the request's prefix, and the origin.
     pub(super) fn answer(&self, origin: Origin) -> gnmi::Path {
         self.answer_of(origin.as_str())
     }
 
-    /// The same for answers whose paths start at the root.
+    /// Prefix of an answer whose paths start at the root: target and origin, without elements.
     pub(super) fn root(&self, origin: Origin) -> gnmi::Path {
         self.root_of(origin.as_str())
     }
@@ -192,8 +192,8 @@ impl Prefix {
     }
 }
 
-/// The elements of a wire path, in whichever of the two forms it has them. Every path that a client sends comes this way,
-/// and is held against the limits before it is copied.
+/// Reads the elements of a wire path, in the current or the deprecated form. Every path of a client is read here, and
+/// checked against the limits before it is copied.
 pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
     check_limits(wire.elem.iter().map(|elem| (elem.name.as_str(), elem.key.len())))?;
     #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
@@ -238,7 +238,7 @@ fn old_elements(old: &[String]) -> Result<Path, Refusal> {
     Ok(path)
 }
 
-/// A path that was resolved or found, as it goes into an answer.
+/// Translates a resolved or found path for an answer.
 pub(super) fn to_wire(schema: &Schema, steps: &[Step]) -> gnmi::Path {
     gnmi::Path {
         elem: steps.iter().map(|step| to_elem(schema, step)).collect(),
@@ -257,7 +257,7 @@ fn to_elem(schema: &Schema, step: &Step) -> gnmi::PathElem {
     gnmi::PathElem { name: node.name.to_string(), key }
 }
 
-/// A path in the words of the client.
+/// Translates a path for an answer, with names and keys as the client has sent them.
 pub(super) fn elems_to_wire(path: &Path) -> gnmi::Path {
     let elem = |elem: &Elem| gnmi::PathElem {
         name: elem.name.clone(),

@@ -1,4 +1,4 @@
-//! Reading that may be large: how much of it runs where, and when it ends before its time.
+//! Readings that may be large: the thread on which each runs, and the conditions under which it ends early.
 //!
 //! A reading is a pure function of a snapshot that counts what it looks at. It begins where the request is served, since
 //! most are small and a detour costs more than they do. One that turns out to be large is given up there and begun
@@ -21,22 +21,23 @@ use super::status::Refusal;
 /// Nodes that one reading may look at on a thread that serves connections. That is some milliseconds; a Get of a box
 /// with a hundred ports stays below.
 pub(super) const IN_PLACE: usize = 20_000;
-/// Nodes of a walk between two looks at what else there is to do: below a millisecond.
+/// Nodes of a walk before other tasks of the thread get their turn: below a millisecond.
 pub(super) const PORTION: usize = 1024;
 
 /// All readings of one service.
 #[derive(Clone, Debug)]
 pub(super) struct Reads {
-    /// Turns of large readings. All processors but one, so that the core task and the connections always have one.
+    /// Permits for large readings: one for each processor but one, so that the core task and the connections always
+    /// have one.
     turns: Arc<Semaphore>,
-    /// Turns of walks that rest between portions. They do not wait for readings, which last a thousand times as long.
+    /// Permits for walks in portions, apart from those of large readings, which last a thousand times as long.
     portions: Arc<Semaphore>,
 }
 
-/// Walks that look at a portion of their nodes at the same time, on threads that serve connections.
+/// Walks in portions that run at the same time, on threads that serve connections.
 const WALKS: usize = 1;
 
-/// Why a reading ended without a result.
+/// Reason for which a reading ended without a result.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The reading is too large for where it runs.
@@ -58,13 +59,13 @@ impl From<LimitExceeded> for Stop {
     }
 }
 
-/// The work of one reading, as far as it has come.
+/// Counter of the nodes that one reading has visited, with its limit.
 #[derive(Debug)]
 pub(super) struct Work {
     looked_at: Cell<usize>,
     most: usize,
     abandoned: Arc<AtomicBool>,
-    /// Why it has to end.
+    /// First reason for which a walk has to end.
     stop: RefCell<Option<Stop>>,
 }
 
@@ -85,12 +86,12 @@ impl Work {
         }
     }
 
-    /// Counts one node of a walk that knows nothing of refusals; [`Work::stopped`] tells why one ended.
+    /// Counts one node of a walk that cannot return a [`Stop`]; [`Work::stopped`] has it afterwards.
     pub(super) fn look(&self) -> ControlFlow<()> {
         self.flow(self.spend(1))
     }
 
-    /// Keeps why a walk has to end.
+    /// Turns a result into control flow, and keeps the reason to stop.
     pub(super) fn flow(&self, result: Result<(), Stop>) -> ControlFlow<()> {
         match result {
             Ok(()) => ControlFlow::Continue(()),
@@ -101,7 +102,7 @@ impl Work {
         }
     }
 
-    /// Why the last walk ended.
+    /// Takes the reason for which the last walk ended.
     pub(super) fn stopped(&self) -> Stop {
         self.stop.take().unwrap_or(Stop::Abandoned)
     }
@@ -112,7 +113,7 @@ impl Work {
     }
 }
 
-/// Tells a reading beside the runtime that its request is gone.
+/// Stops a reading on another thread when its request is dropped.
 struct AbandonOnDrop(Arc<AtomicBool>);
 
 impl Drop for AbandonOnDrop {
@@ -136,7 +137,7 @@ impl Reads {
         }
     }
 
-    /// Carries out a reading, which has no effects: it may be begun twice.
+    /// Carries out a reading, which must have no effects because it may be begun twice.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         read: impl Fn(&Work) -> Result<T, Stop> + Send + 'static,
@@ -163,13 +164,13 @@ impl Reads {
         match task.await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(Stop::Refused(refusal))) => Err(refusal),
-            // The agent stops: nobody else gives a reading up whose request is still there.
+            // The runtime is stopping: nothing else gives up a reading whose request is still there.
             Ok(Err(Stop::Large | Stop::Abandoned)) => Err(Refusal::stopping()),
             Err(panic) => Err(Refusal::internal(panic.to_string())),
         }
     }
 
-    /// For walks that rest between portions.
+    /// Portions for the walks of one task.
     pub(super) fn walks(&self) -> Portions {
         Portions { turns: self.portions.clone(), left: IN_PLACE }
     }
@@ -179,14 +180,14 @@ async fn turn_of(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     turns.clone().acquire_owned().await.expect("nobody closes it")
 }
 
-/// How much the walks of one task may look at before it is the turn of others.
+/// Nodes that the walks of one task may visit before they have to wait for permits.
 #[derive(Debug)]
 pub(super) struct Portions {
     turns: Arc<Semaphore>,
     left: usize,
 }
 
-/// One portion of a walk. Others wait while it lasts, unless it is of the first, which need no turn.
+/// One portion of a walk. It holds a permit, except for the first [`IN_PLACE`] nodes.
 #[derive(Debug)]
 pub(super) struct Portion {
     /// Nodes that it may look at.
@@ -195,12 +196,12 @@ pub(super) struct Portion {
 }
 
 impl Portions {
-    /// A task that had nothing to do for a while begins anew.
+    /// Resets the free nodes of a task that was idle.
     pub(super) fn rested(&mut self) {
         self.left = IN_PLACE;
     }
 
-    /// The next portion, when it is its turn.
+    /// The next portion, once there is a permit for it.
     pub(super) async fn next(&mut self) -> Portion {
         if self.left > 0 {
             return Portion { nodes: self.left.min(PORTION), turn: None };
@@ -209,7 +210,7 @@ impl Portions {
         Portion { nodes: PORTION, turn: Some(turn_of(&self.turns).await) }
     }
 
-    /// Counts what was looked at.
+    /// Counts the nodes that were visited, and returns the permit.
     pub(super) fn done(&mut self, portion: Portion, nodes: usize) {
         self.left = self.left.saturating_sub(nodes);
         drop(portion.turn);

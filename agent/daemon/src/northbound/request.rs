@@ -1,8 +1,7 @@
-//! What Get and Subscribe requests have in common: paths to read, in an origin, under a filter.
+//! The common part of Get and Subscribe requests: paths to read, in an origin, under a filter.
 //!
-//! Of several mistakes the first in this order is told: a limit ([`Prefix::join`]), syntax, the policy of paths
-//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data. A path that no model has is no mistake for a reader
-//! that ignores such paths: it stays in its place as an [`UnknownPath`].
+//! Of several mistakes, the first in this order is reported: a limit ([`Prefix::join`]), syntax, the pathz policy
+//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -30,7 +29,7 @@ use crate::gnsi::pathz::{ReadSight, Rights};
 #[derive(Debug)]
 pub(super) struct Reader<D> {
     core: D,
-    /// What the caller may read, where there are rules.
+    /// Permissions of the caller; `None` without a pathz policy.
     rights: Option<Arc<Rights>>,
     pub(super) prefix: Prefix,
     unknown: UnknownPaths,
@@ -81,7 +80,7 @@ impl<D: Datastore> Reader<D> {
         Self { unknown, ..self }
     }
 
-    /// All paths of the request, not looked up yet. Those that are missing mean the prefix itself.
+    /// Joins all paths of the request with the prefix. A missing path means the prefix itself.
     pub(super) fn joined<'p>(
         &'p self,
         wire: impl IntoIterator<Item = Option<&'p gnmi::Path>>,
@@ -108,7 +107,7 @@ impl<D: Datastore> Reader<D> {
         Ok(joined)
     }
 
-    /// Asks the policy of paths about each path, as far as it can be looked up without expanding anything.
+    /// Checks each path against the pathz policy, before wildcards are expanded.
     pub(super) async fn admitted(
         &self,
         joined: Vec<OrUnknown<Joined>>,
@@ -145,13 +144,14 @@ impl<D: Datastore> Reader<D> {
         }
     }
 
-    /// Refuses a path that the caller has no permit for, on it or above. What is denied below it is left out later.
+    /// Refuses a path that the caller has no permit for, on it or above. Nodes below it that are denied are left out
+    /// later.
     fn admit(&self, joined: Joined) -> Result<OrUnknown<AdmittedPath>, Refusal> {
         if joined.cli {
             return Ok(Err(self.ignored(UnknownPath::command(&joined))?));
         }
-        // A name that is left open is covered by what may be read above it, and so is one that there is not: somebody
-        // who may not read a path is not told whether the models have it.
+        // A wildcard is covered by the permissions above it, and so is an unknown name: a caller who may not read a
+        // path must not learn whether the models have it.
         let literal = self.schema(joined.origin).literal(&joined.path);
         let permitted = |rights: &Rights| match &literal.error {
             None => rights.may_ask(joined.origin.into(), &literal.steps),
@@ -163,7 +163,7 @@ impl<D: Datastore> Reader<D> {
         }
     }
 
-    /// Looks up paths of the models. Those that are there several times share what they come to.
+    /// Looks up paths in the models. Equal paths share their patterns.
     pub(super) fn resolved(
         &self,
         admitted: &[OrUnknown<AdmittedPath>],
@@ -221,12 +221,12 @@ impl<D: Datastore> Reader<D> {
         }
     }
 
-    /// What of an origin the caller may read, where there are rules.
+    /// Nodes of an origin that the caller may read; `None` without a pathz policy.
     pub(super) fn rights(&self, origin: Origin) -> Option<&Arc<NodeView>> {
         Some(self.rights.as_ref()?.read(origin.into()))
     }
 
-    /// The same for text of the command line, which is shown as a whole or not at all.
+    /// Refuses CLI text to a caller who may not read all of it, since it is shown as a whole or not at all.
     pub(super) fn admit_text(&self, path: &Path) -> Result<(), Refusal> {
         match &self.rights {
             Some(rights) if !rights.may_ask_text() => Err(Refusal::unreadable(path)),
@@ -245,7 +245,7 @@ impl<D: Datastore> Reader<D> {
         }
     }
 
-    /// The leaves of one class below a path; none when the models have no such leaf there.
+    /// The leaves of one class below a path; `None` when the models have no such leaf there.
     pub(super) fn selection(
         &self,
         cache: &mut LeavesCache,
@@ -256,7 +256,7 @@ impl<D: Datastore> Reader<D> {
         (!selection.is_empty(self.schema(path.joined.origin))).then(|| Arc::new(selection))
     }
 
-    /// The same, also when it is empty.
+    /// The leaves of one class below a path, which may be none.
     pub(super) fn full_selection(
         &self,
         cache: &mut LeavesCache,
@@ -276,7 +276,7 @@ impl ReadPath {
         self.is_concrete_up_to(self.joined.path.elems.len())
     }
 
-    /// The same for the first `count` elements.
+    /// True when the first `count` elements have no wildcard and no list without its keys.
     pub(super) fn is_concrete_up_to(&self, count: usize) -> bool {
         let wildcard = |elem: &Elem| elem.name == ANY || elem.name == ANY_DEPTH;
         let Some(pattern) = self.patterns.first() else { return false };

@@ -57,7 +57,8 @@ fn count(request: &gnmi::SetRequest) -> usize {
     delete.len() + replace.len() + update.len() + union_replace.len()
 }
 
-/// Notes what the policy of paths said of each operation: of those that it refused where it refused any, else of all.
+/// Counts the decisions of the pathz policy: the refused operations if there are any, otherwise all operations as
+/// permitted.
 fn note_decisions(
     core: &impl Datastore,
     rights: &Rights,
@@ -87,7 +88,8 @@ fn note_decisions(
     }
 }
 
-/// A dry run tells what would become of the whole box, with the values of before.
+/// Refuses a dry run to a caller who may not read everything, because its answer shows effects and former values
+/// anywhere on the box.
 fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
     let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
     if dry_run && !all {
@@ -144,8 +146,8 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
     }
 }
 
-/// One result for each operation: deletes, replaces, updates and union_replaces in the order of the
-/// request. The origin stands in the prefix, or in each path where there are several.
+/// One result for each operation: deletes, replaces, updates and union_replaces in the order of the request. The origin
+/// is in the prefix, or in each path if there are several.
 fn answer(
     prefix: &Prefix,
     request: gnmi::SetRequest,

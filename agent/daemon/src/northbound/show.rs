@@ -1,4 +1,4 @@
-//! Get of the command line's origin: the elements of a path are the words of a `show` command.
+//! Get in the CLI origin: the elements of a path are the words of a `show` command.
 
 use holdfast_base::now_ns;
 use holdfast_config::Path;
@@ -14,7 +14,7 @@ use super::reads::{Reads, Work};
 use super::request::Reader;
 use super::status::Refusal;
 
-/// Answers a Get that asks for command texts, one notification for each. Each is about the whole configuration.
+/// Answers a Get of CLI text, with one notification for each command. Each text shows the whole configuration.
 pub(super) async fn get<D: Datastore>(
     core: &D,
     reads: &Reads,
@@ -53,7 +53,7 @@ fn text_of(prefix: &Prefix, path: &Joined, text: String) -> gnmi::Notification {
     gnmi::Notification { timestamp, prefix, update: vec![update], ..Default::default() }
 }
 
-/// Text has one encoding, and a command says itself what it shows.
+/// Refuses options that CLI text cannot follow: it has one encoding, and a command itself selects what it shows.
 fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(), Refusal> {
     if let Some(other) = paths.iter().find(|path| !path.cli) {
         return Err(Refusal::malformed(
@@ -75,7 +75,7 @@ fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(),
     Ok(())
 }
 
-/// `show running-config` as one element, or as one for each word.
+/// Reads the command, such as `show running-config`, from one element or from one element for each word.
 fn command(path: &Path) -> Result<String, Refusal> {
     if path.elems.iter().any(|elem| !elem.keys.is_empty()) {
         return Err(Refusal::malformed(path.to_string(), "a command has no keys"));

@@ -1,8 +1,7 @@
-//! The one place where a refusal becomes a gRPC status, after section 3.4.7 of the gNMI
-//! specification.
+//! Translation of refusals into gRPC statuses, after section 3.4.7 of the gNMI specification.
 //!
-//! A status has the code and the text of the first thing that is wrong. Its details (a
-//! `google.rpc.Status` with a `google.rpc.BadRequest`) list all of them, one for each operation.
+//! A status has the code and the text of the first mistake. Its details (a `google.rpc.Status` with a
+//! `google.rpc.BadRequest`) list all of them, one for each operation.
 
 use std::fmt;
 
@@ -20,8 +19,8 @@ use tonic::{Code, Status};
 use super::path::Access;
 use crate::core::{CommitError, ConfirmError, ElectionError};
 
-/// How many offenders the details of one status list: a status travels in HTTP/2 trailers, and
-/// clients refuse long ones (8 KiB is the default of grpc-go and others).
+/// Offenders that the details of one status list: a status travels in HTTP/2 trailers, and clients refuse long ones (8
+/// KiB is the default of grpc-go and others).
 const MAX_OFFENDERS: usize = 16;
 /// Octets of text kept of one offender, for the same reason.
 const MAX_OFFENDER_TEXT: usize = 400;
@@ -29,17 +28,17 @@ const MAX_OFFENDER_TEXT: usize = 400;
 /// Octets of a status, text and offenders together.
 const MAX_STATUS: usize = 6 * 1024;
 
-/// Why a request is not carried out.
+/// Reason for which a request is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     code: Code,
     text: String,
     offenders: Vec<Offender>,
-    /// What a service has to say in a message of its own.
+    /// Additional message of a service, for the details.
     more: Option<prost_types::Any>,
 }
 
-/// One operation or path of a request, and what is wrong with it.
+/// One operation or path of a request, and its mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offender {
     pub(super) place: String,
@@ -56,43 +55,43 @@ impl Refusal {
         Self::new(Code::InvalidArgument, text)
     }
 
-    /// A path that cannot be read, or stands where it must not.
+    /// A path that cannot be read, or that is in a wrong place.
     pub(super) fn malformed(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::invalid(format!("path `{}`: {}", excerpt(&path.into()), reason.into()))
     }
 
-    /// The protocol has it, this agent does not.
+    /// A feature of the protocol that this agent lacks.
     pub(super) fn unimplemented(text: impl Into<String>) -> Self {
         Self::new(Code::Unimplemented, text)
     }
 
-    /// The models have it, the box does not.
+    /// A node of the models that the box does not have now.
     pub(super) fn absent(path: impl fmt::Display, what: &str) -> Self {
         Self::new(Code::NotFound, format!("path `{}`: there is no {what}", excerpt(&path)))
     }
 
-    /// The policy of paths has no permit for the reader, on the path or above it.
+    /// A path without a permit for the reader in the pathz policy, on it or above it.
     pub(super) fn unreadable(path: &Path) -> Self {
         let why = "the pathz policy does not permit reading it";
         Self::denied(format!("path `{}`: {why}", excerpt(path)))
     }
 
-    /// The caller may not.
+    /// An action that the caller has no permission for.
     pub(super) fn denied(text: impl Into<String>) -> Self {
         Self::new(Code::PermissionDenied, text)
     }
 
-    /// The caller could not begin the call any more.
+    /// A running call that the caller could not begin any more.
     pub(super) fn lost_right(status: Status) -> Self {
         Self::new(status.code(), status.message())
     }
 
-    /// What the stream was opened under is no longer so: the client may open it again.
+    /// A stream whose permissions were replaced: the client may open it again.
     pub(super) fn superseded(text: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, text)
     }
 
-    /// What is wrong with a TLS profile, or with what is asked about one.
+    /// A mistake in a TLS profile, or in a request about one.
     pub(super) fn certz(error: &CertzError) -> Self {
         let code = match error.kind {
             Kind::Invalid => Code::InvalidArgument,
@@ -105,42 +104,42 @@ impl Refusal {
         Self::new(code, error.to_string())
     }
 
-    /// The agent is at fault.
+    /// A fault of the agent.
     pub(super) fn internal(text: impl Into<String>) -> Self {
         Self::new(Code::Internal, text)
     }
 
-    /// The client does not take what it asked for.
+    /// A client that does not read its stream, or a limit that is reached.
     pub(super) fn stuck(text: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, text)
     }
 
-    /// Another time it may be right.
+    /// A request that may be right at another time.
     pub(super) fn precondition(text: impl Into<String>) -> Self {
         Self::new(Code::FailedPrecondition, text)
     }
 
-    /// The client did not say in time what it had to.
+    /// A client that was silent for too long.
     pub(super) fn late(text: impl Into<String>) -> Self {
         Self::new(Code::DeadlineExceeded, text)
     }
 
-    /// What was under way is given up; the client may begin again.
+    /// A procedure that was given up; the client may begin again.
     pub(super) fn aborted(text: impl Into<String>) -> Self {
         Self::new(Code::Aborted, text)
     }
 
-    /// What is to be new is there already.
+    /// A request to create something that exists.
     pub(super) fn exists(text: impl Into<String>) -> Self {
         Self::new(Code::AlreadyExists, text)
     }
 
-    /// What the request names is not there.
+    /// A request that names something that does not exist.
     pub(super) fn missing(text: impl Into<String>) -> Self {
         Self::new(Code::NotFound, text)
     }
 
-    /// Somebody else is at it; later it may be right.
+    /// A request that must wait for the end of another one.
     pub(super) fn busy(text: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, text)
     }
@@ -155,13 +154,13 @@ impl Refusal {
         Self { more: Some(prost_types::Any { type_url, value: message.encode_to_vec() }), ..self }
     }
 
-    /// The agent is on its way down.
+    /// A request that comes while the agent is stopping.
     pub(super) fn stopping() -> Self {
         Self::new(Code::Unavailable, "the agent is stopping")
     }
 
-    /// A path that the models do not have is not implemented for a reader (3.3.4) and not found
-    /// for a writer (3.4.7); all else that is wrong with a path is the client's mistake.
+    /// An invalid path. One that the models do not have is not implemented for a reader (3.3.4) and not found for a
+    /// writer (3.4.7); other mistakes are invalid arguments.
     pub(super) fn path(error: &PathError, access: Access) -> Self {
         let code = match (error, access) {
             (error, Access::Read) if error.is_unknown() => Code::Unimplemented,
@@ -172,12 +171,12 @@ impl Refusal {
         Self::new(code, error.to_string())
     }
 
-    /// The same, in a rule of a policy.
+    /// Prefixes the message with the id of the policy rule.
     pub(super) fn in_rule(self, id: &str) -> Self {
         Self { text: cut(format!("rule `{}`: {}", excerpt(id), self.text)), ..self }
     }
 
-    /// What is wrong, with the path at which it is.
+    /// Prefixes the message with the path.
     pub(super) fn at(self, path: &Path) -> Self {
         Self { text: cut(format!("path `{}`: {}", excerpt(path), self.text)), ..self }
     }
@@ -206,19 +205,19 @@ impl Refusal {
     }
 }
 
-/// The request asks for more than one request may.
+/// Limits of requests become RESOURCE_EXHAUSTED.
 impl From<LimitExceeded> for Refusal {
     fn from(error: LimitExceeded) -> Self {
         Self::new(Code::ResourceExhausted, error.to_string())
     }
 }
 
-/// The code of the first operation that cannot be done; the details have all of them.
+/// Errors of a Set become the code of the first failed operation; the details have all of them.
 impl From<&EditErrors> for Refusal {
     fn from(errors: &EditErrors) -> Self {
         let first = errors.first();
         let code = match (&first.cause, first.operation) {
-            // Nothing but the message itself names the path.
+            // The path is inside of the message, so the message is invalid.
             (Cause::UnknownPath, Operation::Boot(_) | Operation::Seed(_)) => Code::InvalidArgument,
             (Cause::UnknownPath, _) => Code::NotFound,
             (Cause::Unconfirmed, _) => Code::FailedPrecondition,
@@ -247,7 +246,7 @@ impl From<&EditErrors> for Refusal {
     }
 }
 
-/// Nothing of the request is in effect, whichever it is.
+/// Errors of commits become statuses; nothing of the request is in effect.
 impl From<CommitError> for Refusal {
     fn from(error: CommitError) -> Self {
         let text = Chain(&error).to_string();
@@ -263,7 +262,7 @@ impl From<CommitError> for Refusal {
                 Self::new(Code::PermissionDenied, text)
             }
             CommitError::Election(_) => Self::new(Code::ResourceExhausted, text),
-            // A test-and-set that failed: the client starts again by asking what would happen.
+            // A test-and-set has failed: the client starts again with a new dry run.
             CommitError::PlanDiffers { .. } => Self::new(Code::Aborted, text),
             CommitError::Abandoned => Self::new(Code::Cancelled, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
@@ -282,7 +281,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// After sections 3.2.1 to 3.2.4 of gNMI's commit-confirmed extension.
+/// Codes after sections 3.2.1 to 3.2.4 of gNMI's commit-confirmed extension.
 fn confirm_code(error: &ConfirmError) -> Code {
     match error {
         ConfirmError::Waiting { .. } | ConfirmError::NoneWaits => Code::FailedPrecondition,
