@@ -1,7 +1,7 @@
-//! What accounting knows of the wire: the methods there are, and what of a request may be written down.
+//! The wire format for accounting: all methods, and the copy of a request that may be recorded.
 //!
 //! [`Methods`] is read once from the descriptors of the protocols. [`Methods::payload`] copies a request field by
-//! field, leaves out what is secret or does not fit, and gives a message of the same type.
+//! field, leaves out secrets and what does not fit, and makes a message of the same type.
 
 mod rules;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use self::rules::Rule;
 use self::walk::Walk;
 
-/// Octets of one request that are looked at and kept. More would let one Set fill the history, and costs every call.
+/// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
 pub const MAX_PAYLOAD: usize = 8 * 1024;
 
 /// Every method of every service that the protocols describe.
@@ -33,12 +33,12 @@ pub struct Methods {
 /// One method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Either side sends more than one message.
+    /// True when either side sends more than one message.
     pub streams: bool,
     request: usize,
 }
 
-/// One message: its fields by number, and what becomes of each.
+/// One message type: its fields by number, and the treatment of each.
 #[derive(Debug, Default)]
 struct Message {
     name: String,
@@ -56,7 +56,7 @@ impl Methods {
     /// Reads the descriptors in the binary.
     ///
     /// # Panics
-    /// When they are broken: a mistake of ours, found by the first test.
+    /// When the descriptors are broken, which the first test finds.
     pub fn new() -> Self {
         let sets = [
             FILE_DESCRIPTOR_SET,
@@ -77,12 +77,12 @@ impl Methods {
         Self { methods: reader.methods, messages: reader.messages }
     }
 
-    /// The method of a path of HTTP/2, as in `/gnmi.gNMI/Set`; nothing when no protocol has it.
+    /// The method of an HTTP/2 path such as `/gnmi.gNMI/Set`; `None` when no protocol has it.
     pub fn method(&self, path: &str) -> Option<&Method> {
         self.methods.get(path)
     }
 
-    /// The family of services that a path belongs to, whether or not there is such a method.
+    /// The family of services that a path belongs to, even if there is no such method.
     pub fn family(path: &str) -> Family {
         let package = path.trim_start_matches('/').split(['.', '/']).next();
         match package {
@@ -93,7 +93,7 @@ impl Methods {
         }
     }
 
-    /// What may be written down of a request, of which `octets` are the beginning and `whole` says whether that is all.
+    /// Copies what may be recorded of a request. `octets` is its beginning, or all of it if `whole`.
     pub fn payload(&self, method: &Method, octets: &[u8], whole: bool) -> Payload {
         let message = &self.messages[method.request];
         let mut walk = Walk::new(&self.messages, MAX_PAYLOAD);
@@ -168,7 +168,7 @@ impl Reader {
     }
 }
 
-/// How a number is written.
+/// Wire type of a number.
 fn wire_of(number: Type) -> WireType {
     match number {
         Type::Fixed64 | Type::Sfixed64 | Type::Double => WireType::SixtyFourBit,

@@ -1,22 +1,22 @@
-//! Which fields of which messages may be written down.
+//! Rules for the fields of messages that may be recorded.
 
 use holdfast_security::acctz::secrets::is_secret;
 
-/// What becomes of the octets of a field.
+/// Treatment of the octets of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     Keep,
     Withhold,
     /// A JSON document: members with secret names are withheld.
     Json,
-    /// Lines of the command line: what follows a secret name is withheld.
+    /// CLI text: the words after a secret name are withheld.
     Lines,
-    /// Kept, unless the path beside it leads to a secret.
+    /// Kept, unless the path of the same update leads to a secret.
     Value,
 }
 
-/// Packages whose texts are no secrets, unless a field's name says otherwise. In all others (certz, credentialz,
-/// what bootz hands over, messages that carry anything) texts are withheld but for [`HARMLESS`].
+/// Packages whose texts are no secrets, except in fields with a secret name. In all others (certz, credentialz, bootz,
+/// messages with arbitrary content) texts are withheld, except for [`HARMLESS`].
 const OPEN: [&str; 17] = [
     "gnmi",
     "gnmi_ext",
@@ -37,7 +37,7 @@ const OPEN: [&str; 17] = [
     "holdfast",
 ];
 
-/// Fields of text that say which thing is meant, and nothing that would help a thief.
+/// Text fields that identify an object, and are of no use to an attacker.
 const HARMLESS: [&str; 23] = [
     "gnsi.certz.v1.AddProfileRequest.ssl_profile_id",
     "gnsi.certz.v1.CSRParams.common_name",
@@ -74,7 +74,7 @@ pub(super) fn of_string(package: &str, message: &str, field: &str) -> Rule {
     }
 }
 
-/// Octets without a meaning that is known are withheld: keys, files, messages of others.
+/// Rule for octets. Those of unknown meaning are withheld: keys, files, encoded messages.
 pub(super) fn of_bytes(message: &str, field: &str) -> Rule {
     match (message, field) {
         ("gnmi.TypedValue", "json_val" | "json_ietf_val") => Rule::Json,

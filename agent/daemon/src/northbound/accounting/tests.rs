@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What no record may show, wherever it stood in a request.
+/// A secret that no record may show, in whatever field of a request it was.
 const SECRET: &str = "hunter2";
 
 const SET: &str = "/gnmi.gNMI/Set";
@@ -216,7 +216,7 @@ fn a_large_request_is_cut_and_still_a_message() {
     let kept = SetRequest::decode(&large.octets[..]).unwrap().update;
     assert!(large.cut && large.octets.len() <= MAX_PAYLOAD);
     assert!(kept.len() > 30, "{}", kept.len());
-    // All but the last are what was sent.
+    // All updates but the last are unchanged.
     assert_eq!(kept[..kept.len() - 1], many(1000).update[..kept.len() - 1]);
 
     let document = format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_PAYLOAD));
@@ -280,7 +280,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// However a request is cut on its way, what is kept is a message, and has no secret.
+    /// Any beginning of a request results in a valid message without secrets.
     #[test]
     fn any_beginning_of_a_set_can_be_read(
         values in proptest::collection::vec(value(), 0..6),
@@ -300,7 +300,7 @@ proptest! {
         prop_assert!(!String::from_utf8_lossy(&cut.octets).contains(SECRET));
     }
 
-    /// What is no message at all comes out as one.
+    /// Octets that are no message result in a valid message.
     #[test]
     fn any_octets_come_out_as_a_message(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
         let methods = Methods::new();

@@ -1,7 +1,7 @@
-//! Copies a message field by field, without what is secret and what does not fit.
+//! Copies a message field by field, without secrets and without fields that do not fit.
 //!
-//! What comes out is a message of the same type whatever went in: a field that nobody knows, or that ends too early,
-//! is left out and counts as cut.
+//! The result is a message of the same type for any input: a field that is unknown, or that ends too early, is left out
+//! and counts as cut.
 
 use bytes::Buf;
 use holdfast_proto::gnmi;
@@ -12,31 +12,31 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use super::rules::Rule;
 use super::{Field, Message};
 
-/// Messages within messages that are followed. Ours nest half as deep; the rest only wants to cost us time.
+/// Depth of nested messages that are copied. Those of the protocols nest half as deep; a deeper one only costs time.
 const MAX_DEPTH: usize = 16;
 /// Octets that the key and the length of a field take at most.
 const FRAME: usize = 10;
-/// What stands for a JSON document that is not all there.
+/// Replacement for a JSON document that is incomplete.
 const CUT_JSON: &[u8] = br#""(cut)""#;
 
-/// One copy in the making.
+/// State of one copy.
 pub(super) struct Walk<'m> {
     messages: &'m [Message],
     /// Octets that may still be written.
     left: usize,
-    /// Something was left out for its size, or because it is not known.
+    /// True once something was left out for its size, or because it is unknown.
     pub(super) cut: bool,
-    /// The path in front of all paths of a SetRequest, when it is known.
+    /// The prefix of a SetRequest, once it is known.
     prefix: Option<gnmi::Path>,
 }
 
-/// Where the walk is.
+/// Place of the walk in the message.
 #[derive(Clone, Copy)]
 struct At {
     depth: usize,
-    /// The path beside this value leads to a secret.
+    /// True when the path of the update leads to a secret.
     secret: bool,
-    /// All octets of the message are here.
+    /// True when all octets of the message are there.
     whole: bool,
 }
 
@@ -64,7 +64,7 @@ impl<'m> Walk<'m> {
         to
     }
 
-    /// Copies one field; nothing when the message cannot be followed any further.
+    /// Copies one field; `None` when the rest of the message cannot be read or does not fit.
     fn field(
         &mut self,
         message: &Message,
@@ -150,7 +150,7 @@ impl<'m> Walk<'m> {
         }
     }
 
-    /// As much of a text as fits.
+    /// The beginning of a text, as much as fits.
     fn text(&mut self, text: &str, at: At) -> Option<Vec<u8>> {
         let end = text.floor_char_boundary(self.left);
         let whole = at.whole && end == text.len();
@@ -167,14 +167,14 @@ impl<'m> Walk<'m> {
         Some(octets.to_vec())
     }
 
-    /// True of an update whose path has a secret name in it, or might have.
+    /// True for an update whose path has a secret name, or may have one.
     fn leads_to_secret(&self, update: &[u8], at: At) -> bool {
         let path = if at.whole { path_of(update) } else { first_path_of(update) };
         let Some(path) = path else { return true };
         let named = |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
         match &self.prefix {
             Some(prefix) => named(prefix) || named(&path),
-            // The prefix may come later. A leaf has its name in its own path, if it has one.
+            // The prefix may follow. A leaf has its name in its own path, unless that is empty.
             None => named(&path) || path.elem.is_empty() && path.origin.is_empty(),
         }
     }
@@ -196,7 +196,7 @@ fn skip_number(wire: WireType, from: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// True of numbers in a row, as a repeated field may be written.
+/// True for the packed form of a repeated field of numbers.
 fn are_numbers(wire: WireType, mut from: &[u8]) -> bool {
     while !from.is_empty() {
         if skip_number(wire, &mut from).is_none() {
@@ -217,7 +217,7 @@ fn path_of(update: &[u8]) -> Option<gnmi::Path> {
     gnmi::Update::decode(update).ok().map(|update| update.path.unwrap_or_default())
 }
 
-/// The path of an update that is not all there, when it is its first field, as everybody sends it.
+/// The path of an incomplete update, if it is the first field, as in all common clients.
 fn first_path_of(mut update: &[u8]) -> Option<gnmi::Path> {
     let (number, wire) = decode_key(&mut update).ok()?;
     let path = (number, wire) == (1, WireType::LengthDelimited);

@@ -1,8 +1,8 @@
-//! What the extensions of a request ask for.
+//! Extensions of requests, read and checked.
 //!
-//! An extension that we do not know, registered or not, is ignored: it may not change what the request itself means, so
-//! doing the request is right. One that we know and that stands where it has no meaning is refused by its name: a client
-//! that limits the depth of a Set has a mistake to find. So is one that comes twice.
+//! An unknown extension, registered or not, is ignored: it may not change the meaning of the request, so doing the
+//! request is right. A known one that has no meaning in its request is refused by name: a client that limits the depth
+//! of a Set has a mistake to find. So is one that is given twice.
 
 pub(super) mod plan;
 
@@ -18,27 +18,28 @@ use self::plan::Wish;
 use super::status::Refusal;
 use crate::core::{CommitOptions, ConfirmAction, Confirmation, Election};
 
-/// How long a commit waits to be confirmed when the client does not say.
+/// Time in which a commit must be confirmed if the client names none.
 const DEFAULT_ROLLBACK: Duration = Duration::from_secs(600);
-/// The longest that it may wait. Who needs longer does not watch, and the state before it is memory.
+/// The longest time in which a commit must be confirmed. A client that needs more does not watch, and the layers before
+/// the commit take memory.
 const MAX_ROLLBACK: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Octets of an id that a client gives to a commit or a role.
 const MAX_ID: usize = 256;
 
-/// What the extensions of a Set ask for.
+/// Options of a Set, from its extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SetWishes {
     pub(super) options: CommitOptions,
-    /// Only say what it would do.
+    /// True when the effects are to be reported, and nothing is to be changed.
     pub(super) dry_run: bool,
 }
 
-/// What those of a Get or Subscribe ask for.
+/// Options of a Get or Subscribe, from its extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadWishes {
-    /// Levels below each path that are wanted; all without it.
+    /// Levels below each path that are wanted; all for `None`.
     pub(super) depth: Option<NonZeroU32>,
-    /// Configuration alone, with a mark after each commit.
+    /// True when configuration alone is wanted, with a mark after each commit.
     pub(super) configuration: bool,
     history: Option<gnmi_ext::History>,
 }
@@ -95,7 +96,7 @@ impl ReadWishes {
                     }
                 },
                 Known::History(history) => wishes.history = Some(*history),
-                // Readers need not be the master, and a master may read.
+                // A reader need not be the master, and a master may read.
                 Known::Arbitration(_) => {}
                 other => return Err(other.misplaced(rpc)),
             }
@@ -104,7 +105,7 @@ impl ReadWishes {
     }
 }
 
-/// Capabilities have nothing to limit or to commit.
+/// Refuses extensions of Capabilities, which has nothing to limit or to commit.
 pub(super) fn check_none(extensions: &[Extension]) -> Result<(), Refusal> {
     match known(extensions)?.first() {
         None | Some(Known::Arbitration(_)) => Ok(()),
@@ -112,7 +113,7 @@ pub(super) fn check_none(extensions: &[Extension]) -> Result<(), Refusal> {
     }
 }
 
-/// An extension with a meaning to us.
+/// An extension that this agent knows.
 #[derive(Debug)]
 enum Known<'a> {
     Arbitration(&'a gnmi_ext::MasterArbitration),
@@ -166,7 +167,7 @@ impl Known<'_> {
 fn confirmation(commit: &gnmi_ext::Commit) -> Result<Confirmation, Refusal> {
     let action = match &commit.action {
         Some(commit::Action::Commit(begin)) => {
-            // A duration of zero is how common clients say nothing.
+            // Common clients send a duration of zero when they name none.
             let given = rollback(begin.rollback_duration.as_ref())?;
             ConfirmAction::Begin { rollback_after: given.unwrap_or(DEFAULT_ROLLBACK) }
         }
@@ -186,7 +187,7 @@ fn confirmation(commit: &gnmi_ext::Commit) -> Result<Confirmation, Refusal> {
     Ok(Confirmation { id: commit.id.as_str().into(), action })
 }
 
-/// A duration from the wire; zero is none.
+/// Reads a duration; zero counts as absent.
 fn rollback(duration: Option<&prost_types::Duration>) -> Result<Option<Duration>, Refusal> {
     let Some(duration) = duration else { return Ok(None) };
     let length = Duration::try_from(*duration);
@@ -220,7 +221,7 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
     }
 }
 
-/// What is said to who asks for the past: what is wrong with the question, else that no past values are kept.
+/// Refusal of `history`: the mistake in it, or else that past values are not kept.
 fn past(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
     match &asked.request {
         None => Refusal::invalid("the extension `history` names no time"),

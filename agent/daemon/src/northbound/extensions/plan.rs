@@ -1,4 +1,4 @@
-//! Our own extension: what a Set would do, and a Set that does that and nothing else.
+//! The extension of this agent for dry runs, and for Sets that are carried out with the expected plan only.
 //!
 //! `holdfast.Plan`, in `proto/protos/holdfast/plan.proto`.
 
@@ -12,10 +12,10 @@ use prost::Message;
 use super::super::status::Refusal;
 use crate::core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview, Waiting};
 
-/// By which clients and agent know the extension. Upstream registers extensions from below; this one is private to us.
+/// Number of the extension. Upstream assigns numbers from below; this one is private to this agent.
 pub(in super::super) const ID: i32 = 26150;
 
-/// What a client asks for with it.
+/// Request of a client in the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     DryRun,
