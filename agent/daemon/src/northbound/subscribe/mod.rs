@@ -1,8 +1,8 @@
-//! Subscribe: what a client is told, and when.
+//! Subscribe: the leaves that a client gets, and the times at which it gets them.
 //!
-//! Start at [`open`]. Each RPC is one task: [`plan`] is what the client asked for, [`stream`]
-//! decides what is due, [`outlet`] puts it into messages and ends a stream that nobody reads.
-//! The task holds snapshots of the datastore and never a queue of changes.
+//! Start at [`open`]. Each RPC is one task: [`plan`] is the checked subscription list, [`stream`] decides what is due,
+//! [`outlet`] puts it into messages and ends a stream whose client does not read. The task holds snapshots of the
+//! datastore and never a queue of changes.
 //!
 //! Absent on purpose: aggregation. `allow_aggregation` is ignored, an update is always one leaf;
 //! several leaves of the same instant share one notification.
@@ -40,15 +40,15 @@ use super::status::Refusal;
 use crate::gnsi::pathz::Policies;
 use crate::tls::Peer;
 
-/// Polls of one RPC that wait for the one being answered. A client that polls faster than it
-/// reads is held back by the transport.
+/// Polls of one RPC that wait for the one being answered. The transport slows down a client that polls faster than it
+/// reads.
 const POLL_QUEUE_DEPTH: usize = 1;
 
-/// Why a stream ends that was opened under another policy than the present one.
+/// Reason to end a stream that was opened under an earlier pathz policy.
 const POLICY_REPLACED: &str =
     "the pathz policy has changed since this subscription began: subscribe again";
 
-/// Who subscribes, and under which policy of paths.
+/// The subscriber, its pathz policy, and permits for its readings.
 #[derive(Debug)]
 pub(super) struct Subscribing {
     pub(super) caller: Caller,
@@ -57,7 +57,7 @@ pub(super) struct Subscribing {
     pub(super) ignored: Arc<IgnoredSubscriptions>,
 }
 
-/// Starts the task of one Subscribe RPC. It ends with the stream it feeds.
+/// Starts the task of one Subscribe RPC. The task ends with the returned stream.
 pub(super) fn open<D, R>(
     sampler: Arc<Sampler<D>>,
     reader: Subscribing,
@@ -78,7 +78,7 @@ where
     updates
 }
 
-/// Serves until the RPC is over. `Ok` is its good end.
+/// Serves one RPC to its end, which is `Ok` for ONCE, and for POLL when the client has no more to ask.
 async fn serve<D, R>(
     sampler: &Sampler<D>,
     mut reader: Subscribing,
@@ -114,12 +114,12 @@ where
     }
 }
 
-/// Resolves when nothing will be published any more: an open stream must not hold up the end.
+/// Resolves when no more revisions will be published, because open streams must not delay a shutdown.
 async fn stopped(mut revision_rx: watch::Receiver<Arc<Revision>>) {
     while revision_rx.changed().await.is_ok() {}
 }
 
-/// Passes polls on, and ends the RPC when the client says what it must not.
+/// Passes polls on, and ends the RPC when the client sends an invalid message.
 async fn watch_requests<R>(
     mut requests: R,
     mode: subscription_list::Mode,
@@ -145,7 +145,7 @@ where
             Ok(None) => return Refusal::invalid("a message without subscription or poll").into(),
         }
     }
-    // The client has no more to say: in POLL that ends the RPC, else it goes on reading.
+    // The client has closed its side: in POLL that ends the RPC, otherwise it goes on reading.
     drop(poll_tx);
     std::future::pending().await
 }

@@ -1,4 +1,4 @@
-//! Out of the task, into messages: bundles leaves of one instant.
+//! The messages of a Subscribe RPC: leaves with one time stamp are bundled.
 
 use holdfast_config::Step;
 use holdfast_config::schema::Schema;
@@ -19,7 +19,7 @@ use super::super::reads::Portions;
 /// clients limit messages, 4 MiB is a common default.
 const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = 1024 * 1024;
-/// What one Subscribe RPC is told.
+/// The sending half of one Subscribe RPC.
 pub(super) type Outlet = outlet::Outlet<SubscribeResponse>;
 /// The messages of one Subscribe RPC, then its status.
 pub(in super::super) type Updates = outlet::Messages<SubscribeResponse>;
@@ -29,7 +29,7 @@ impl Outlet {
         self.respond(Some(Response::SyncResponse(true)), Vec::new()).await
     }
 
-    /// All that one commit changed is told.
+    /// Marks the end of all changes of one commit.
     pub(super) async fn sync_done(&self, boundary: &Boundary) -> Result<(), End> {
         let done = ConfigSubscriptionSyncDone {
             commit_confirm_id: boundary.confirm_id.as_deref().unwrap_or_default().to_owned(),
@@ -54,16 +54,16 @@ impl Outlet {
     }
 }
 
-/// The time stamp of what is told.
+/// Time stamps of the notifications.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Time {
-    /// When each leaf changed; removals are of the revision that shows them.
+    /// The time at which each leaf changed; removals have the time of the revision that shows them.
     OfEvent { revision_ns: u64 },
-    /// When all of it was read.
+    /// The time at which all leaves were read.
     OfReading { time_ns: u64 },
 }
 
-/// Which part of a walk is told.
+/// The part of a walk that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tell {
     All,
@@ -71,7 +71,7 @@ pub(super) enum Tell {
     Updates,
 }
 
-/// Notifications in the making: what is told in a row and has one time goes into one.
+/// Notifications that are being made: consecutive items with one time stamp go into one.
 #[derive(Debug)]
 pub(super) struct Teller<'a> {
     pub(super) outlet: &'a Outlet,
@@ -81,7 +81,7 @@ pub(super) struct Teller<'a> {
     pub(super) time: Time,
     pending: gnmi::Notification,
     octets: usize,
-    /// Complete, and not yet sent.
+    /// Complete notifications that are not sent yet.
     complete: Vec<gnmi::Notification>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Teller<'a> {
         Self { outlet, schema, encoding, prefix, time, pending, octets: 0, complete }
     }
 
-    /// Tells a walk to its end, portion by portion. No turn is held while something is sent.
+    /// Sends a walk to its end, in portions. No permit is held while something is sent.
     pub(super) async fn tell(
         &mut self,
         mut walk: Walk,
@@ -118,7 +118,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// True at the end of the walk.
+    /// Adds the items of one portion; true at the end of the walk.
     fn tell_portion(&mut self, walk: &mut Walk, tell: Tell, until: usize) -> bool {
         loop {
             let (time_ns, item) = match walk.next_within(until) {
@@ -136,7 +136,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Sends what was told and is not yet sent.
+    /// Sends all notifications, also the incomplete one.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.finish();
         for notification in std::mem::take(&mut self.complete) {

@@ -1,4 +1,4 @@
-//! What a subscription list asks for, checked and split by how each leaf becomes known.
+//! A subscription list, checked and split into leaves with events and leaves that are polled.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::gnsi::pathz::Rights;
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
 /// of a box takes milliseconds, and a client that needs more than this wants a packet capture.
 pub(in super::super) const MIN_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often leaves that have no events are read where the client leaves the choice to us.
+/// Interval at which leaves without events are read, if the client leaves the choice to the agent.
 pub(in super::super) const DEFAULT_SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Code points of the differentiated services field have six bits.
 const MAX_DSCP: u32 = 63;
@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) encoding: Encoding,
     pub(super) updates_only: bool,
-    /// Configuration alone, with a mark after each commit.
+    /// True when configuration alone is wanted, with a mark after each commit.
     pub(super) configuration: bool,
     pub(super) prefix: Prefix,
     pub(super) parts: Vec<Part>,
@@ -44,27 +44,27 @@ pub(super) struct Plan {
     pub(super) marking: Option<u8>,
 }
 
-/// Leaves of one subscription that are told in the same way.
+/// Leaves of one subscription that are sent at the same pace.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) selection: Arc<Selection>,
-    /// Some of the leaves are read only when somebody asks.
+    /// True when some of the leaves are polled.
     pub(super) polled: bool,
     pub(super) pace: Pace,
 }
 
-/// What makes a stream tell its leaves again.
+/// The occasions on which a stream sends its leaves again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// A change; and the heartbeat, if there is one, all of them.
+    /// A change sends the changed leaves; a heartbeat, if there is one, sends all of them.
     Changes { heartbeat: Option<Duration> },
     Samples {
         interval: Duration,
-        /// Only values that differ from the last one told, except at a heartbeat.
+        /// Sends only values that differ from the last ones sent, except at a heartbeat.
         suppress: bool,
         heartbeat: Option<Duration>,
-        /// What is gone is told as well. Not so for those leaves that go with others, whose
-        /// events tell it: a late word of it would wipe out what has come since.
+        /// Sends removals, too. Not for polled leaves next to leaves with events: their entry is removed by an event,
+        /// and a late removal by a sample would delete what has come since.
         deletes: bool,
     },
 }
@@ -188,7 +188,7 @@ impl<D: Datastore> Split<'_, D> {
         Ok([self.part(Class::Event, Pace::Changes { heartbeat }), self.part(Class::Polled, pace)])
     }
 
-    /// Leaves without events that the path merely covers are watched at our own pace; a path that
+    /// Splits an ON_CHANGE subscription. Leaves without events are sampled at the agent's own interval; a path that
     /// names nothing else is refused.
     fn on_change(&self, heartbeat: Option<Duration>) -> Result<[Option<Part>; 2], Refusal> {
         let pace = Pace::Samples {
@@ -216,7 +216,7 @@ impl<D: Datastore> Split<'_, D> {
     }
 }
 
-/// An interval in nanoseconds as the wire has it; 0 is none.
+/// Reads an interval in nanoseconds; 0 counts as absent.
 fn interval(name: &str, nanoseconds: u64) -> Result<Option<Duration>, Refusal> {
     let interval = Duration::from_nanos(nanoseconds);
     match nanoseconds {

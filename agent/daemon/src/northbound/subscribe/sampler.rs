@@ -1,4 +1,4 @@
-//! The instants at which samples are taken, the same for all streams, and one reading at each.
+//! Samples of polled leaves: taken at instants that all streams share, with one reading at each.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::super::datastore::Datastore;
 
-/// Far enough that nobody will see it, near enough that an `Instant` can hold it.
+/// The latest due time from now: beyond any uptime, and within the range of `Instant`.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Shared by the streams of one service.
+/// Samples that the streams of one service share.
 ///
 /// Instants are whole multiples of the interval since the service began, so that streams with the
 /// same interval wake together, and what one of them reads serves them all.
@@ -27,17 +27,17 @@ pub(in super::super) struct Sampler<D> {
     native: Mutex<Option<Sample>>,
 }
 
-/// A revision with the leaves that were read on top.
+/// A revision, with polled leaves laid over it.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) tree: Tree<Stamp>,
-    /// When they were read, in nanoseconds since 1970.
+    /// Time of the reading, in nanoseconds since 1970.
     pub(super) time_ns: u64,
     tick: Option<Instant>,
 }
 
 impl Sample {
-    /// A sample of leaves that nobody has to read.
+    /// A sample of a tree without polled leaves.
     pub(super) fn of(tree: Tree<Stamp>, time_ns: u64) -> Self {
         Self { tree, time_ns, tick: None }
     }
@@ -53,7 +53,7 @@ impl<D: Datastore> Sampler<D> {
         &self.core
     }
 
-    /// The first instant after `now` at which something of this interval is due.
+    /// The first instant after `now` at which samples with this interval are due.
     pub(super) fn tick_after(&self, now: Instant, interval: Duration) -> Instant {
         let since = now.duration_since(self.epoch).as_nanos();
         let ticks = since / interval.as_nanos().max(1) + 1;
@@ -61,7 +61,7 @@ impl<D: Datastore> Sampler<D> {
         self.epoch + due.unwrap_or(FAR).min(now.duration_since(self.epoch) + FAR)
     }
 
-    /// The sample of an instant; the first stream to ask takes it.
+    /// The sample of an instant. The first stream that asks for it takes it.
     pub(super) async fn sample(&self, origin: Origin, tick: Instant) -> Sample {
         let shared = match origin {
             Origin::OpenConfig => &self.openconfig,

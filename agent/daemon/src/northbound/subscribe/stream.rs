@@ -1,4 +1,4 @@
-//! One subscriber: what is due, and the order in which it is told.
+//! One subscriber: the parts that are due, and the order in which they are sent.
 
 use std::sync::Arc;
 
@@ -28,19 +28,19 @@ pub(super) struct Subscriber<'a, D> {
     reads: Reads,
 }
 
-/// The samples that the parts of one answer have in common, by origin.
+/// Samples that the parts of one answer share, by origin.
 #[derive(Debug, Default)]
 struct Samples {
     openconfig: Option<Sample>,
     native: Option<Sample>,
 }
 
-/// A part of a stream, how far it is told, and when it is due again.
+/// A part of a stream, with its progress and its next due times.
 #[derive(Debug)]
 struct Live {
     part: Part,
     cursor: Cursor,
-    /// The revision up to which changes are told.
+    /// Number of the revision up to which changes were sent.
     told: u64,
     sample_due: Option<Instant>,
     heartbeat_due: Option<Instant>,
@@ -67,7 +67,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         }
     }
 
-    /// Everything as it is now, then sync; nothing but sync for a client that wants updates only.
+    /// Sends all present values, then sync; sync alone for a client that wants updates only.
     async fn tell_once(&self, portions: &mut Portions) -> Result<(), End> {
         if !self.plan.updates_only {
             let revision = self.sampler.core().current_revision().await;
@@ -85,7 +85,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     async fn stream(&self, portions: &mut Portions) -> Result<(), End> {
-        // Before the first look, so that no commit falls between the two.
+        // Subscribed before the first revision is taken, so that no commit is missed between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
         self.sampler.core().current_revision().await;
@@ -114,7 +114,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         }
     }
 
-    /// The initial values of all parts.
+    /// Sends the initial values of all parts.
     async fn begin(
         &self,
         revision: &Arc<Revision>,
@@ -162,7 +162,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         portions: &mut Portions,
     ) -> Result<(), End> {
         if revision.number <= live.told {
-            return Ok(()); // a heartbeat was ahead of the commit
+            return Ok(()); // a heartbeat has already sent it
         }
         live.told = revision.number;
         let tree = revision.tree(live.part.selection.origin);
@@ -185,7 +185,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         Ok(())
     }
 
-    /// A sample, or a heartbeat of whichever kind.
+    /// Sends a sample or a heartbeat.
     async fn tell_again(
         &self,
         live: &mut Live,
@@ -195,7 +195,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     ) -> Result<(), End> {
         let (suppress, deletes) = match live.part.pace {
             Pace::Changes { .. } => {
-                // Removals that nobody was told of yet must not get lost under the repetition.
+                // Removals that were not sent yet must not get lost by the repetition.
                 let revision = self.sampler.core().revision();
                 self.tell_news(live, &revision, portions).await?;
                 (false, false)
@@ -217,7 +217,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         teller.flush().await
     }
 
-    /// The leaves of a part on top of this very revision, read now if they have to be and nobody did.
+    /// The leaves of a part, laid over this revision. Polled leaves are read now, unless another part of the answer has
+    /// read them.
     async fn sample_now(&self, part: &Part, revision: &Revision, samples: &mut Samples) -> Sample {
         let origin = part.selection.origin;
         if !part.polled {
@@ -233,7 +234,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         known.insert(self.sampler.read(origin, revision, Instant::now()).await).clone()
     }
 
-    /// The leaves of a part at an instant that it shares with other streams.
+    /// The leaves of a part, at an instant that it shares with other streams.
     async fn sample_at(&self, part: &Part, tick: Instant) -> Sample {
         let origin = part.selection.origin;
         if part.polled {
@@ -260,7 +261,7 @@ impl Live {
         self.sample_due.into_iter().chain(self.heartbeat_due).min()
     }
 
-    /// Sets what is due no longer to its next instant.
+    /// Moves due times that have passed to their next instants.
     fn schedule<D: Datastore>(&mut self, sampler: &Sampler<D>, now: Instant) {
         let (interval, heartbeat) = match self.part.pace {
             Pace::Changes { heartbeat } => (None, heartbeat),
@@ -275,7 +276,7 @@ impl Live {
     }
 }
 
-/// The next commit; never without a receiver.
+/// The next commit; pending for ever without a receiver.
 async fn next_commit(commits: Option<&mut Boundaries>) -> Result<Boundary, Refusal> {
     let Some(commits) = commits else { return std::future::pending().await };
     commits.recv().await.map_err(|error| match error {
