@@ -29,8 +29,8 @@ use crate::northbound::Datastore;
 use crate::northbound::gnsi::{Artefacts, Seeds, may_finalize};
 use crate::northbound::status::Refusal;
 
-/// How long a boot configuration may be tried before it is taken back: a person who looks whether the box is still
-/// there needs minutes, and nobody else can change what the box boots with in the meantime.
+/// Time after which a tried boot configuration is taken back: a person who checks that the box is still reachable needs
+/// minutes, and other clients cannot change the boot configuration meanwhile.
 const TRIAL: Duration = Duration::from_secs(600);
 /// Answers that wait for the client: each step has one.
 const ANSWERS: usize = 4;
@@ -85,7 +85,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         let right = Right::of(request.extensions())?;
         let (answers, stream) = mpsc::channel(ANSWERS);
         let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
-        // A task of its own: what is tried is taken back also when the client and its stream are gone.
+        // A task of its own, because a trial is also taken back when the client and its stream are gone.
         let trial = async move {
             let asking = (&caller, &right);
             if let Err(refusal) = verified(&core, &gnsi, asking, requests, &answers).await {
@@ -99,7 +99,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     }
 }
 
-/// One trial: what is set is in force at once, and stays if the client says so.
+/// Runs one trial: the configuration is in force at once, and stays if the client finalizes it.
 async fn verified<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
@@ -140,7 +140,7 @@ async fn verified<D: Datastore>(
     Err(end.refusal())
 }
 
-/// What is in force until the client decides.
+/// Boot configuration and artefacts that are in force until the client decides.
 struct Trial {
     seeds: Seeds,
     with_boot: bool,
@@ -205,15 +205,15 @@ impl Trial {
     }
 }
 
-/// How a trial ends.
+/// End of a trial.
 enum End {
     Finalized,
     RolledBack(String),
-    /// The stream ended without a word.
+    /// The stream ended without a decision.
     Cut,
     Late,
     Wrong,
-    /// To finalize it was the right of whoever began it, and is no more.
+    /// The client has lost the permission to finalize.
     Denied(Refusal),
     Stopping,
 }
@@ -231,7 +231,7 @@ impl End {
         }
     }
 
-    /// What the client is told, if it still listens.
+    /// Status for the client, if it is still there.
     fn refusal(&self) -> Refusal {
         match self {
             Self::Finalized | Self::RolledBack(_) | Self::Cut => {
@@ -271,16 +271,17 @@ async fn change(core: &impl Datastore, caller: &Caller, change: BootChange) -> R
     Ok(())
 }
 
-/// What is set as one.
+/// Changes that are made together or not at all.
 #[derive(Debug, Default)]
 pub(in crate::northbound) struct SetBoot {
     pub(in crate::northbound) boot: Option<BootChange>,
     pub(in crate::northbound) artefacts: Artefacts,
-    /// Written down with it.
+    /// Further artefacts that are recorded in the same transaction.
     pub(in crate::northbound) beside: Vec<ArtefactChange>,
 }
 
-/// Sets the boot configuration and what is gNSI's, all or nothing; also when whoever asked has gone meanwhile.
+/// Sets boot configuration and gNSI artefacts, all or nothing. The change is completed even if the client goes
+/// meanwhile.
 pub(in crate::northbound) async fn set<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
@@ -304,7 +305,7 @@ pub(in crate::northbound) async fn set<D: Datastore>(
     gnsi.rotations.carry_out(set).await.unwrap_or_else(|| Err(Refusal::stopping()))
 }
 
-/// Writes down what is to stay, as one: a change of what the box boots with, and artefacts of gNSI.
+/// Records a change of the boot configuration and gNSI artefacts in one transaction.
 async fn write(
     core: &impl Datastore,
     gnsi: &Gnsi,
@@ -322,7 +323,7 @@ async fn write(
     Ok(())
 }
 
-/// Looks whether a request could be carried out now. Nothing is changed.
+/// Checks that a request could be carried out now, without changing anything.
 pub(super) async fn examine(
     core: &impl Datastore,
     gnsi: &Gnsi,
@@ -332,14 +333,14 @@ pub(super) async fn examine(
     Seeds::examine(core, gnsi, boot.as_ref(), artefacts).await
 }
 
-/// What a request sets.
+/// Reads a request.
 pub(super) fn read(request: SetBootConfigRequest) -> Result<SetBoot, Refusal> {
     let (boot, artefacts) = parts(request)?;
     let boot = boot.map(|boot| BootChange::Set(Some(Arc::new(boot))));
     Ok(SetBoot { boot, artefacts, beside: Vec::new() })
 }
 
-/// What a request brings; nothing for what it leaves alone.
+/// Splits a request into boot configuration and artefacts; absent fields change nothing.
 fn parts(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Refusal> {
     #[allow(deprecated, reason = "it is refused by name")]
     if request.certificates.is_some() {
@@ -350,7 +351,7 @@ fn parts(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Ref
     Ok((boot_config.map(read_boot).transpose()?, artefacts))
 }
 
-/// What a client says the box is to boot with.
+/// Reads the boot configuration of a client, which may not have the fields for bootstrapping.
 fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
     for (name, given) in [
         ("dynamic_vendor_config", !config.dynamic_vendor_config.is_empty()),
@@ -363,7 +364,8 @@ fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
     boot_of(&config)
 }
 
-/// The part of it that is kept, and given back to whoever asks; what is for bootstrapping only is left out.
+/// Reads the part of a boot configuration that is kept and that GetBootConfig returns; fields for bootstrapping are
+/// left out.
 pub(in crate::northbound) fn boot_of(config: &bootz::BootConfig) -> Result<Boot, Refusal> {
     if config.bootloader_config.is_some() {
         return Err(Refusal::invalid(

@@ -1,4 +1,4 @@
-//! gnoi.factory_reset: back to what the box was delivered with.
+//! gnoi.factory_reset: reset to the factory configuration.
 
 use holdfast_base::Caller;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
@@ -39,7 +39,7 @@ impl<D: Datastore> FactoryReset for FactoryResetService<D> {
         let _undertaking = self.reboots.undertakings().begin("a factory reset");
         let intent = Intent::FactoryReset { retain_certificates: retain_certs };
         self.core.change(&caller, intent).await.map_err(Refusal::from)?;
-        // A reboot that was pending has nothing left to wait for.
+        // A pending reboot is replaced by the reboot of the reset.
         self.reboots.cancel();
         let asked = self.reboots.at_once("factory reset".to_owned());
         asked.map_err(|error| Refusal::internal(error.to_string()))?;

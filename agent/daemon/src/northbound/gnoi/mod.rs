@@ -1,8 +1,8 @@
-//! gNOI: what the box boots with, its reboots, its way back to the factory, and what it can tell of its surroundings.
+//! gNOI: boot configuration, reboots, factory reset, software, and probes of the network.
 //!
-//! Each service is a few sentences: who asks, what, do it, answer. What a boot configuration means is decided by
-//! `holdfast_config::boot`, when a reboot takes place by `Reboots`, which process may be signalled by `processes`, how
-//! packages are kept by `packages`, what becomes of an activated version of the software by `software`.
+//! Each handler is a few sentences: who asks, what, do it, answer. The meaning of a boot configuration is in
+//! `holdfast_config::boot`, the time of a reboot in `Reboots`, the choice of a process to signal in `processes`, the
+//! storage of packages in `packages`, the result of an activated software version in `software`.
 //!
 //! Absent on purpose: the deprecated certificate service, and services for hardware that a Linux box does not have.
 

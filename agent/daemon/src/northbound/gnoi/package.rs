@@ -1,4 +1,4 @@
-//! SetPackage: a stream of octets, or a place to fetch them from, and at the end the digest that they should have.
+//! SetPackage: a stream of octets, or a URL to fetch them from, followed by their digest.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use crate::undertakings::Undertakings;
 
 /// The most octets of one message.
 const MAX_CHUNK: usize = 64 << 10;
-/// How long a client may be silent before its package is given up: nobody else can send one in the meantime.
+/// Time of silence after which a package is given up: no other client can send one meanwhile.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Takes a package; nothing of it stays unless the digest comes and is right. What cannot be installed or activated then
-/// is there nevertheless.
+/// Receives a package, which is kept only if its digest follows and is right. A package that cannot be installed or
+/// activated is kept nevertheless.
 pub(super) async fn set(
     (packages, software): (&Packages, &Software),
     undertakings: &Undertakings,
@@ -47,7 +47,7 @@ pub(super) async fn set(
     let hash = contents(&mut requests, &mut incoming, remote.is_some()).await?;
     let digest = digest(hash)?;
     info!(caller = %caller.name, package = package.filename, "a package is whole");
-    // A task of its own: a command that installs is not cut off because the client is gone.
+    // A task of its own, because an installation goes on when the client is gone.
     let (software, by) = (software.clone(), caller.name.clone());
     let finished = tokio::spawn(async move {
         let _undertaking = undertaking;
@@ -61,7 +61,7 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// The version that it is installed as, if it is. Refused before anything is sent.
+/// The version to install and activate, if any. A request that cannot be met is refused before the client sends octets.
 fn activation(software: &Software, package: &Package) -> Result<Option<String>, Refusal> {
     if !package.activate {
         return Ok(None);
@@ -74,7 +74,7 @@ fn activation(software: &Software, package: &Package) -> Result<Option<String>, 
     Ok(Some(package.version.clone()))
 }
 
-/// Takes what comes until the digest does.
+/// Receives octets up to the digest.
 async fn contents(
     requests: &mut Streaming<SetPackageRequest>,
     incoming: &mut Incoming,
@@ -119,7 +119,7 @@ async fn next(requests: &mut Streaming<SetPackageRequest>) -> Result<Option<Part
     }
 }
 
-/// gnoi.types.HashType: raw octets, and how they were made.
+/// Reads a gnoi.types.HashType: raw octets, and their method.
 fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let method = match HashMethod::try_from(hash.method) {
         Ok(HashMethod::Sha256) => Method::Sha256,
@@ -141,7 +141,7 @@ fn digest(hash: HashType) -> Result<Digest, Refusal> {
     Ok(Digest { method, octets: hash.hash.into() })
 }
 
-/// Where to fetch from: what a bootstrap can fetch, and nothing else.
+/// URL to fetch from. Only HTTP without credentials is supported, as for images of a bootstrap.
 fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
     let protocol = Protocol::try_from(remote.protocol).unwrap_or(Protocol::Unknown);
     match protocol {

@@ -1,7 +1,7 @@
-//! Ping and Traceroute: what a request asks of [`Probes`], and each answer as it comes.
+//! Ping and Traceroute: requests translated for [`Probes`], and its answers as they arrive.
 //!
-//! Both send traffic in the name of the box, so both need the role admin. A stream that nobody reads any more ends what
-//! feeds it; a client that reads slowly slows it down.
+//! Both send traffic in the name of the box, so both need the role admin. The probe ends when the client closes the
+//! stream, and slows down when the client reads slowly.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -30,27 +30,27 @@ use crate::northbound::status::Refusal;
 
 /// Pings and traces at the same time: each holds sockets, and each sends.
 const AT_ONCE: usize = 16;
-/// Answers that wait for the client before the next packet waits too.
+/// Answers that may wait for the client; the next packet waits when there are more.
 const ANSWERS: usize = 64;
-/// Packets of a ping that does not say how many.
+/// Default number of packets of a ping.
 const COUNT: u32 = 5;
-/// Time between packets of a ping that does not say how much.
+/// Default time between packets of a ping.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time for an answer when the request does not say how much.
+/// Default time to wait for an answer.
 const WAIT: Duration = Duration::from_secs(2);
-/// The longest time for an answer: what is older is no news of the network.
+/// The longest time to wait for an answer; a later one says nothing about the present network.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Octets behind the ICMP header of a ping that does not say how many.
+/// Default number of octets behind the ICMP header of a ping.
 const SIZE: usize = 56;
-/// The most of them: 65 535 octets of packet less the headers of ICMP and, for IPv4, IP.
+/// The most octets behind the ICMP header: 65 535 less the headers of ICMP and, for IPv4, IP.
 const MAX_SIZE_V4: usize = 65_507;
 const MAX_SIZE_V6: usize = 65_527;
-/// Hops of a trace that does not say how many.
+/// Default number of hops of a trace.
 const HOPS: u8 = 30;
 
 pub(in crate::northbound) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What asks other hosts, and how much of it goes on.
+/// Probes of other hosts, and permits that limit how many run at once.
 #[derive(Debug)]
 pub(super) struct Prober {
     probes: Probes,
@@ -116,7 +116,7 @@ async fn follow(
     Ok(())
 }
 
-/// What a task tells, for as long as somebody listens.
+/// Starts a task that sends answers, and returns their stream. The task ends when the stream is dropped.
 fn stream<T, F>(turn: OwnedSemaphorePermit, tell: impl FnOnce(Sender<T>) -> F) -> Answers<T>
 where
     T: Send + 'static,
@@ -251,7 +251,7 @@ async fn target(
     Ok(Target { destination, source, do_not_fragment })
 }
 
-/// One host's address of the family that is asked for. Names are resolved as the agent itself resolves them.
+/// Resolves one host to an address of the wanted family, with the resolver of the agent's own namespace.
 async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
     let family = L3Protocol::try_from(family)
         .map_err(|_| Refusal::invalid(format!("l3protocol {family} is none of IPV4, IPV6")))?;
@@ -283,7 +283,7 @@ async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
     Ok(address)
 }
 
-/// The first message of a trace: what is traced. The others have none of its fields.
+/// The first message of a trace, with its target and limits. The others have none of these fields.
 fn introduction(request: &TracerouteRequest, settings: &TraceSettings) -> TracerouteResponse {
     let address = settings.target.destination.to_string();
     let is_name = request.destination.parse::<IpAddr>().is_err();

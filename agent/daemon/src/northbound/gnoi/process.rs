@@ -1,4 +1,4 @@
-//! KillProcess: which process, by which signal.
+//! KillProcess: the choice of the process and of the signal.
 
 use holdfast_base::Caller;
 use holdfast_base::Chain;
@@ -10,7 +10,7 @@ use crate::northbound::status::Refusal;
 use crate::processes::{Deed, KillError, Signal, Wanted, signal};
 use crate::reboot::Reboots;
 
-/// Signals a process of ours. The agent itself starts anew in its own place, as after a reboot of it.
+/// Signals a process of the agent. The agent itself restarts in place, as for a reboot of the agent.
 pub(super) fn kill(
     reboots: &Reboots,
     caller: &Caller,

@@ -140,13 +140,13 @@ impl System for SystemService {
     }
 }
 
-/// The box has no parts that reboot by themselves: its one processor is the box.
+/// Refuses subcomponents other than the one processor, which stands for the whole box.
 fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), Refusal> {
     subcomponents.iter().try_for_each(require_processor)
 }
 
-/// What a method starts anew. WARM is "reload configuration but not underlying hardware" in system.proto, which the agent
-/// does when it starts anew; COLD takes in the operating system and the hardware.
+/// The extent of a reboot method. WARM is "reload configuration but not underlying hardware" in system.proto, which a
+/// restart of the agent does; COLD includes the operating system and the hardware.
 fn extent(method: i32, setting: Extent) -> Result<Extent, Refusal> {
     let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
     match (method, setting) {
@@ -162,7 +162,7 @@ fn extent(method: i32, setting: Extent) -> Result<Extent, Refusal> {
     }
 }
 
-/// The method by which an extent is asked for; UNKNOWN when it is not known.
+/// The reboot method of an extent; UNKNOWN without one.
 fn method_of(extent: Option<Extent>) -> RebootMethod {
     match extent {
         Some(Extent::System) => RebootMethod::Cold,
@@ -171,7 +171,7 @@ fn method_of(extent: Option<Extent>) -> RebootMethod {
     }
 }
 
-/// Nanoseconds since the box was started, also those in which it slept.
+/// Nanoseconds since the box was started, including suspended time.
 fn uptime() -> Result<i64, Refusal> {
     let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
     let since = since.map_err(|error| Refusal::internal(error.to_string()))?;

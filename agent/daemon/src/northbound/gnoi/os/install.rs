@@ -1,7 +1,7 @@
-//! Install: an image comes in pieces, and goes into a slot of the box.
+//! Install: an image arrives in pieces, and is installed into a slot of the box.
 //!
-//! What is wrong with an image, or with the box, is told by an `InstallError` at the end of the stream; a status is for
-//! a client that breaks the protocol, and for a box that cannot install anything.
+//! A fault of an image, or of the box, is an `InstallError` at the end of the stream. A status is for a client that
+//! breaks the protocol, and for a box that cannot install anything.
 
 use std::io;
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::slots::{Flaw, SlotError, check_version};
 use crate::software::Software;
 use crate::undertakings::Undertakings;
 
-/// Answers that wait for the client: how far it got is told again later, so nothing is lost when they do not fit.
+/// Answers that may wait for the client. Progress beyond these is dropped, because later progress replaces it.
 pub(super) const ANSWERS: usize = 4;
 /// The most octets of one piece: what gRPC allows a message by default.
 const MAX_PIECE: usize = 4 << 20;
-/// After how many octets, and after how long, a client is told how far it got.
+/// Octets, and time, after which a client is sent its progress.
 const PROGRESS_OCTETS: u64 = 1 << 20;
 const PROGRESS_TIME: Duration = Duration::from_secs(10);
-/// How long a client may be silent before its image is given up: nobody else can send one in the meantime.
+/// Time of silence after which an image is given up: no other client can send one meanwhile.
 const SILENCE: Duration = Duration::from_secs(60);
 
 pub(super) type Answers = Result<InstallResponse, Status>;
@@ -49,14 +49,14 @@ pub(super) struct Transfer {
     pub(super) answers: mpsc::Sender<Answers>,
 }
 
-/// How a stream ends badly.
+/// Failure that ends the stream: as an `InstallError`, or as a status.
 #[derive(Debug)]
 enum Failure {
     Told(Type, String),
     Status(Status),
 }
 
-/// How far a client got, and knows that it did.
+/// Progress that the client was sent.
 struct Progress<'a> {
     answers: &'a mpsc::Sender<Answers>,
     octets: u64,
@@ -105,7 +105,7 @@ impl Transfer {
     }
 }
 
-/// Takes what comes until the end is said.
+/// Receives pieces up to the end of the transfer.
 async fn contents(
     requests: &mut Streaming<InstallRequest>,
     incoming: &mut Incoming,
@@ -143,7 +143,7 @@ async fn contents(
     }
 }
 
-/// Waits for the program, and tells the client that it is still at it.
+/// Waits for the installing program, and sends progress meanwhile, so that the client does not give up.
 async fn installed(
     mut installing: JoinHandle<Result<(), PackageError>>,
     progress: &mut Progress<'_>,
@@ -165,7 +165,7 @@ impl Progress<'_> {
         }
     }
 
-    /// A client that does not read is told later: it may well read only after it has sent everything.
+    /// Sends progress unless the queue is full: a client may read only after it has sent everything.
     fn tell(&mut self, octets: u64) {
         (self.octets, self.at) = (octets, Instant::now());
         let progress = TransferProgress { bytes_received: octets };
@@ -173,7 +173,7 @@ impl Progress<'_> {
     }
 }
 
-/// A size of zero says nothing.
+/// Checks the announced size against the limit and the free space; zero means unknown.
 fn require_room(incoming: &Incoming, size: u64) -> Result<(), Failure> {
     if size > MAX_IMAGE {
         let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");

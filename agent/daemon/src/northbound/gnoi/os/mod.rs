@@ -1,7 +1,7 @@
-//! gnoi.os: which software the box runs, and which one it runs next.
+//! gnoi.os: the software version that the box runs, and the one that it runs next.
 //!
-//! A box has one supervisor. What is installed only the operator's program knows ([`crate::slots`]); what becomes of an
-//! activation is decided by [`Software`].
+//! A box has one supervisor. Installed versions are known to the operator's program alone ([`crate::slots`]); the
+//! result of an activation is decided by [`Software`].
 
 mod install;
 
@@ -67,7 +67,7 @@ impl<D: Datastore> Os for OsService<D> {
         let (software, packages) = (self.software.clone(), self.packages.clone());
         let undertakings = self.reboots.undertakings().clone();
         let transfer = Transfer { software, packages, undertakings, caller, answers };
-        // A task of its own: a program that installs is not cut off because the client is gone.
+        // A task of its own, because an installation goes on when the client is gone.
         tokio::spawn(transfer.run(request.into_inner()));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
@@ -81,7 +81,7 @@ impl<D: Datastore> Os for OsService<D> {
         let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
         let (software, reboots) = (self.software.clone(), self.reboots.clone());
         let request = request.into_inner();
-        // All of it, also when the client goes meanwhile.
+        // Completed even if the client goes meanwhile.
         let activating =
             async move { activate(&core, &gnsi, &software, &reboots, &caller, request).await };
         let activated = self.gnsi.rotations.carry_out(activating).await;
@@ -138,7 +138,7 @@ async fn activate<D: Datastore>(
     Ok(Outcome::ActivateOk(ActivateOk {}))
 }
 
-/// What is pending comes first, and boots whatever is activated then.
+/// Refuses an activation while a reboot is pending, because that would boot the activated version.
 fn require_no_reboot(reboots: &Reboots) -> Result<(), Refusal> {
     match reboots.pending() {
         Some(pending) => Err(RebootError::Pending(pending.reason).into()),
@@ -159,10 +159,10 @@ fn refused(kind: Type, detail: impl Into<String>) -> Outcome {
     Outcome::ActivateError(WireError { r#type: kind.into(), detail: detail.into() })
 }
 
-/// Brings what came with an activation into force if its version runs now; before anything is served.
+/// Brings the boot configuration of an activation into force if its version runs now. Called before anything is served.
 ///
 /// # Errors
-/// When what became of the activation cannot be written down.
+/// When the result of the activation cannot be recorded.
 pub(in crate::northbound) async fn begin<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
