@@ -1,4 +1,4 @@
-//! gNSI acctz: records of accounting for collectors, those that were kept and those to come.
+//! gNSI acctz: accounting records for collectors, from the history and then as they are made.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::northbound::status::Refusal;
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
-/// The number of TCP in headers of IP.
+/// Protocol number of TCP in the IP header.
 const TCP: u32 = 6;
 
 /// Serves gnsi.acctz.
@@ -53,7 +53,7 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
     }
 }
 
-/// Each record when its turn comes, until the client is gone or does not read.
+/// Sends each record, until the client is gone or does not read.
 async fn tell(mut reader: Reader, outlet: Outlet<wire::RecordResponse>) -> Result<(), End> {
     loop {
         let told = reader.next().await;
@@ -62,7 +62,7 @@ async fn tell(mut reader: Reader, outlet: Outlet<wire::RecordResponse>) -> Resul
     }
 }
 
-/// Unit of the answer: nanoseconds since 1970; 0 for all that there is.
+/// Reads the time stamp of a request as nanoseconds since 1970; 0, for the whole history, if it is absent.
 fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     let Some(time) = time else { return Ok(0) };
     let (seconds, nanos) = (u64::try_from(time.seconds).ok(), u64::try_from(time.nanos).ok());
@@ -125,7 +125,7 @@ fn session(session: &Session) -> wire::SessionInfo {
     }
 }
 
-/// An address of IPv4 that a socket of IPv6 carries is one of IPv4.
+/// Address and port of one end. An IPv4-mapped IPv6 address is shown as IPv4.
 fn end(address: SocketAddr) -> (String, u32) {
     (address.ip().to_canonical().to_string(), address.port().into())
 }

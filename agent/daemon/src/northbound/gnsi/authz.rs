@@ -1,4 +1,4 @@
-//! gnsi.authz: who may call which rpc.
+//! gnsi.authz: the policy for RPCs.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(in crate::northbound) struct AuthzService<D> {
     rotations: Rotations,
 }
 
-/// What a rotation needs.
+/// State that a rotation works on.
 #[derive(Debug)]
 pub(in crate::northbound) struct Face<D> {
     authz: Arc<Authz>,
@@ -161,13 +161,13 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     }
 }
 
-/// A policy on its way in, from wire to domain.
+/// Translates an upload from the wire.
 pub(super) fn upload(upload: wire::UploadRequest) -> Upload {
     let wire::UploadRequest { version, created_on, policy } = upload;
     Upload { version, created_on, text: policy }
 }
 
-/// There is one policy, for all servers and services.
+/// Refuses profiles other than the default, because one policy applies to all servers and services.
 fn default_profile(id: &str) -> Result<(), Refusal> {
     if id.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! gnsi.certz: the TLS profiles of the box.
 //!
-//! The wire becomes domain in [`wire_entities`]; what an upload means is decided by `holdfast_security::certz`, what new
-//! connections meet is in [`TlsProfiles`]. One RPC of the service at a time, as its protocol says.
+//! [`wire_entities`] translates messages, `holdfast_security::certz` decides on uploads, and [`TlsProfiles`] has the
+//! profiles for new connections. The protocol allows one RPC of the service at a time.
 
 mod wire_entities;
 
@@ -35,7 +35,7 @@ pub(in crate::northbound) struct CertzService<D> {
     rotations: Rotations,
 }
 
-/// What a rotation needs.
+/// State that a rotation works on.
 #[derive(Debug)]
 pub(in crate::northbound) struct Face<D> {
     certz: Certz,
@@ -47,7 +47,7 @@ impl<D: Datastore> CertzService<D> {
         Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
     }
 
-    /// The right to be the one RPC of the service, for one that may read, or with `attempt` change.
+    /// Checks the caller, for a change if there is an `attempt`, and takes the lock of the service.
     fn begin<T>(&self, request: &Request<T>, attempt: Option<&str>) -> Result<Held, Status> {
         match attempt {
             Some(attempt) => admin(&self.face.core, request, attempt)?,
@@ -57,7 +57,8 @@ impl<D: Datastore> CertzService<D> {
         Ok(self.face.certz.turn.take().ok_or_else(busy)?)
     }
 
-    /// Changes the list of profiles: durable when it is done. An RPC whose client has gone is carried out all the same.
+    /// Changes the list of profiles, and returns when it is durable. The change is completed even if the client goes
+    /// meanwhile.
     async fn change_list(&self, held: Held, now: Profiles) -> Result<(), Status> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
@@ -148,7 +149,7 @@ impl<D: Datastore> Face<D> {
         self.bring_into_force(&now).await
     }
 
-    /// What is connected already goes on with what it has.
+    /// Brings profiles into force for new connections; existing ones keep theirs.
     async fn bring_into_force(&self, profiles: &Profiles) -> Result<(), Refusal> {
         let taken = self.certz.profiles.bring_into_force(profiles);
         taken.map_err(|error| Refusal::internal(Chain(&error).to_string()))?;
@@ -228,7 +229,7 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
                 Ok(Command::Upload { upload: Change::Request { profile, generated }, overwrite })
             }
             Some(Asked::Certificates(upload)) => {
-                // A bundle of 20 000 authorities takes a second to take apart.
+                // A bundle of 20 000 authorities takes a second to parse.
                 let entities = in_background(move || entities(upload.entities)).await?;
                 let upload = Upload { profile, entities };
                 let identity = service.certz.profiles.identity();
@@ -261,7 +262,7 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     }
 }
 
-/// All profiles at once, from wire to domain; `in_use` is the one that the server will be bound to.
+/// Translates a message with all profiles. `in_use` is the profile that the server will be bound to.
 pub(super) async fn replacement(
     given: CertzProfiles,
     in_use: Option<SmolStr>,
@@ -278,7 +279,7 @@ pub(super) async fn replacement(
     Ok(Change::Replacement { uploads, in_use, identity, now: UnixTime::now() })
 }
 
-/// Work of the processor for so long that the other tasks of a thread must not wait for it.
+/// Runs long computations on another thread, so that other tasks need not wait.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CertzError> + Send + 'static,
 ) -> Result<T, Refusal> {

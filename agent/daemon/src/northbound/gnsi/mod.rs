@@ -1,7 +1,7 @@
-//! gNSI: the security state of the box, for those who may change it.
+//! gNSI: the services that read and change the security state of the box.
 //!
-//! Each service is a face: it translates messages, hands them to `holdfast_security` for what they mean and to
-//! [`crate::gnsi`] for what is in force. [`rotate`] drives the streams of all that rotate.
+//! Each service only translates messages: their meaning is decided by `holdfast_security`, and [`crate::gnsi`] brings
+//! the result into force. [`rotate`] drives the streams of all services that rotate.
 
 mod acctz;
 mod authz;
@@ -26,14 +26,14 @@ use tonic::{Request, Status};
 use super::datastore::Datastore;
 use super::status::Refusal;
 
-/// Who asks, where gNSI answers.
+/// The caller of a request, if gNSI is switched on.
 fn reader<T>(core: &impl Datastore, request: &Request<T>) -> Result<Caller, Status> {
     let caller = Caller::authenticated(request)?;
     switched_on(core)?;
     Ok(caller)
 }
 
-/// The same for an `attempt` that is an administrator's.
+/// The caller of a request that needs the role admin, if gNSI is switched on. `attempt` names the RPC in a refusal.
 fn admin<T>(core: &impl Datastore, request: &Request<T>, attempt: &str) -> Result<Caller, Status> {
     let caller = Caller::authenticated(request)?;
     caller.require_admin(attempt)?;
@@ -41,7 +41,7 @@ fn admin<T>(core: &impl Datastore, request: &Request<T>, attempt: &str) -> Resul
     Ok(caller)
 }
 
-/// A box on which the operator has switched gNSI off answers none of its services.
+/// Refuses all requests while the operator has switched gNSI off.
 fn switched_on(core: &impl Datastore) -> Result<(), Refusal> {
     match core.configuration().layers().is_on(layer::Service::Gnsi) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! gnsi.pathz: who may read and write which path.
+//! gnsi.pathz: the policy for reading and writing paths.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(in crate::northbound) struct PathzService<D> {
     rotations: Rotations,
 }
 
-/// What a rotation needs.
+/// State that a rotation works on.
 #[derive(Debug)]
 pub(in crate::northbound) struct Face<D> {
     pathz: Arc<Pathz>,
@@ -68,7 +68,7 @@ impl<D: Datastore> Service for PathzService<D> {
         let mode = read_mode(mode)
             .ok_or_else(|| Refusal::invalid("`mode` has to be MODE_READ or MODE_WRITE"))?;
         let Some(installed) = self.face.instance(policy_instance)? else {
-            // Nothing is in force, so everything is allowed.
+            // Without a policy everything is allowed.
             let action = wire::Action::Permit.into();
             return Ok(Response::new(wire::ProbeResponse { action, version: String::new() }));
         };
@@ -101,7 +101,7 @@ impl<D> Face<D> {
         Self { pathz: Arc::clone(&gnsi.pathz), core }
     }
 
-    /// The policy of an instance; none where nothing is in force.
+    /// The policy of an instance; `None` when no policy is in force.
     fn instance(&self, number: i32) -> Result<Option<Arc<Installed>>, Refusal> {
         match wire::PolicyInstance::try_from(number) {
             Ok(wire::PolicyInstance::Active) => Ok(self.pathz.active()),
@@ -139,7 +139,7 @@ impl<D: Datastore> Rotated for Face<D> {
         self.pathz.active()
     }
 
-    /// What is tried decides nothing.
+    /// Puts the upload into the sandbox, where it decides nothing.
     async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
         self.core.show_state(self.pathz.try_out(now)).await;
         Ok(())
@@ -164,7 +164,7 @@ struct Rotate;
 impl<D: Datastore> Messages<Face<D>> for Rotate {
     type Request = wire::RotateRequest;
     type Response = wire::RotateResponse;
-    /// After a finalize the client may try the next policy.
+    /// After a finalize, the client may upload the next policy.
     const GOES_ON: bool = true;
 
     async fn read(
@@ -189,14 +189,14 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     }
 }
 
-/// A policy as it is stored: what was uploaded, in the same octets.
+/// Reads a stored policy, which has the octets of the upload.
 pub(crate) fn draft(content: &[u8]) -> Result<Draft, Status> {
     let policy = wire::AuthorizationPolicy::decode(content)
         .map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(read_policy(policy)?)
 }
 
-/// A policy on its way in, from wire to domain.
+/// Translates an upload from the wire.
 pub(super) fn read_upload(upload: wire::UploadRequest) -> Result<Upload, Refusal> {
     let wire::UploadRequest { version, created_on, policy } = upload;
     let policy = policy.ok_or_else(|| Refusal::invalid("the upload has no policy"))?;

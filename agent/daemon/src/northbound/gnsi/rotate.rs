@@ -1,11 +1,11 @@
-//! Drives a rotation: the client's messages go into the machine, what it says is carried out.
+//! The driver of rotations: feeds the client's messages into the state machine, and carries out its results.
 //!
-//! Start at [`serve`] for a stream, at [`try_uploads`] for artefacts that come without one. What is accepted and what comes
-//! back is decided by [`Rotation`]; what it means for the box by the service, as [`Rotated`]; how it is said by
-//! [`Messages`]. Every end without
-//! finalize is a roll-back, and happens in a task of its own, which the client's going does not end: the stream is
-//! closed or broken, a step fails or panics, nothing is said for a named time, the agent stops. What no roll-back can
-//! reach, as kill -9, is not on disk: a start finds what was final.
+//! Start at [`serve`] for a stream, at [`try_uploads`] for artefacts that come without one. [`Rotation`] decides what
+//! is accepted and what is rolled back, the service carries it out as [`Rotated`], and [`Messages`] translates. Every
+//! end without finalize is a rollback: the stream is closed or broken, a step fails or panics, the client is silent for
+//! too long, the agent stops. The rollback runs in a task of its own, so it happens even if the client has gone. After
+//! an end without a rollback, such as kill -9, the next start has the final state, because uploads on trial are never
+//! on disk.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -27,81 +27,81 @@ use crate::access::Right;
 use crate::gnsi::{Held, Rotations, Turn};
 use crate::northbound::status::Refusal;
 
-/// Answers that wait for the client to read: each message has one at most.
+/// Answers that may wait for the client to read; each message has at most one.
 const ANSWERS: usize = 4;
 
-/// What a rotation means for the box.
+/// A service whose artefacts can be rotated.
 pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
-    /// What it rotates.
+    /// State machine rules for the artefacts of the service.
     type Rules: Rotating<
             State: Send + Sync + 'static,
             Upload: Send,
             Reply: Send,
             Refusal: Send + Sync + 'static,
         > + Sync;
-    /// What the log calls it.
+    /// Name of the service in logs and messages.
     const NAME: &'static str;
 
     fn rules(&self) -> &Self::Rules;
 
-    /// The right to rotate: rotations that must not run beside one another share it.
+    /// The lock of the rotation; rotations that exclude each other share one.
     fn turn(&self) -> &Turn;
 
-    /// Where it is written down.
+    /// The store that keeps the artefacts.
     fn store(&self) -> &Store;
 
-    /// What is final, and so in force when a rotation begins.
+    /// The final state, which is in force when a rotation begins.
     fn last(&self) -> State<Self>;
 
-    /// The code and the text of an upload that is not taken.
+    /// Status for an upload that is refused.
     fn refused(&self, refusal: &<Self::Rules as Rotating>::Refusal) -> Refusal {
         Refusal::invalid(Chain(refusal).to_string())
     }
 
-    /// Brings an upload into force for the time being.
+    /// Brings an upload into force for the trial.
     fn activate(
         &self,
         before: &State<Self>,
         now: &State<Self>,
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
 
-    /// What is to be written down so that `now` is final in place of `before`.
+    /// Changes of the store that make `now` final instead of `before`.
     fn changes(&self, before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange>;
 
-    /// Takes note of what is final; it is written down, so this cannot fail.
+    /// Notes the final state. It is recorded already, so this cannot fail.
     fn settle(&self, now: &State<Self>) -> impl Future<Output = ()> + Send;
 
-    /// Brings `to` back into force; `from` may be in force as a whole, in part or not at all.
+    /// Brings `to` back into force. Of `from`, all, a part or nothing may be in force.
     fn roll_back(&self, from: &State<Self>, to: &State<Self>) -> impl Future<Output = ()> + Send;
 }
 
 /// The messages of a stream that rotates, from wire to domain and back.
 pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
     type Request: Send + 'static;
-    /// Empty, it says that a finalize is carried out.
+    /// Answer of the stream; an empty one confirms a finalize.
     type Response: Default + Send + 'static;
-    /// Whether the stream goes on after a finalize.
+    /// True when the stream goes on after a finalize.
     const GOES_ON: bool = false;
 
-    /// What a message says; `current` is what is in force. What takes time or randomness, as the making of a key, belongs
-    /// here.
+    /// Reads a message; `current` is the state in force. Steps that need time or random numbers, such as the generation
+    /// of a key, belong here.
     fn read(
         service: &S,
         current: &State<S>,
         request: Self::Request,
     ) -> impl Future<Output = Result<Command<S>, Refusal>> + Send;
 
-    /// What the client is told when its upload is in force.
+    /// Answer for an upload that is in force.
     fn answer(reply: Reply<S>) -> Self::Response;
 }
 
-/// All that a service rotates.
+/// All artefacts of a service.
 pub(in crate::northbound) type State<S> = <<S as Rotated>::Rules as Rotating>::State;
-/// What one message brings.
+/// Artefacts of one message.
 pub(in crate::northbound) type Upload<S> = <<S as Rotated>::Rules as Rotating>::Upload;
-/// What an upload in force comes to.
+/// Result of an upload that is in force.
 pub(in crate::northbound) type Reply<S> = <<S as Rotated>::Rules as Rotating>::Reply;
-/// What a client is told, until the stream ends.
+/// Stream of answers to a client.
 pub(in crate::northbound) type Answers<R> = ReceiverStream<Result<R, Status>>;
 
 /// One message of a client.
@@ -113,7 +113,7 @@ pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
 /// Serves one stream, if no other rotation of the service is in progress.
 ///
 /// # Errors
-/// UNAVAILABLE when one is, or the agent is stopping.
+/// UNAVAILABLE when another rotation is in progress, or the agent is stopping.
 pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     service: Arc<S>,
     rotations: &Rotations,
@@ -130,7 +130,7 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
         let driver = Driver { service: &*service, caller: &caller };
         let mut client = Client { requests, answers, right, rotations: &own, idle };
         let last = driver.follow::<M>(&mut client).await;
-        // All is done or taken back. Who learns of the end may begin the next one at once.
+        // Released before the last answer, so that a client may begin the next rotation as soon as it has that.
         drop((held, undertaking));
         client.end(last).await;
     };
@@ -141,7 +141,7 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
     }
 }
 
-/// Uploads that came without a stream, in force and not final yet. Nothing takes back one that is dropped.
+/// Uploads that came without a stream, in force on trial. Dropping this does not roll them back.
 #[must_use = "what is tried has to be kept or undone"]
 pub(in crate::northbound) struct Trying<S: Rotated> {
     service: Arc<S>,
@@ -153,7 +153,7 @@ pub(in crate::northbound) struct Trying<S: Rotated> {
 /// Tries uploads as one rotation.
 ///
 /// # Errors
-/// When one of them is not taken or cannot be carried out: then all is as it was.
+/// When one of them is refused or cannot be carried out; all are rolled back then.
 pub(in crate::northbound) async fn try_uploads<S: Rotated>(
     service: Arc<S>,
     caller: &Caller,
@@ -171,7 +171,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
     Ok(Trying { service, caller: caller.clone(), rotation, _held: held })
 }
 
-/// Looks whether an upload would be taken now. Nothing is tried.
+/// Checks that an upload would be accepted now, without bringing it into force.
 pub(super) fn examine_upload<S: Rotated>(service: &S, upload: Upload<S>) -> Result<(), Refusal> {
     let trial = Rotation::open(service.last()).upload(service.rules(), upload, true);
     trial.map(drop).map_err(|broken| why(service, &broken.reason))
@@ -186,17 +186,17 @@ fn why<S: Rotated>(service: &S, reason: &Reason<<S::Rules as Rotating>::Refusal>
 }
 
 impl<S: Rotated> Trying<S> {
-    /// What is in force of it.
+    /// State that is in force.
     pub(in crate::northbound) fn now(&self) -> &State<S> {
         self.rotation.current()
     }
 
-    /// What has to be written down to keep it.
+    /// Changes of the store that make the uploads final.
     pub(in crate::northbound) fn changes(&self) -> Vec<ArtefactChange> {
         self.service.changes(&self.service.last(), self.now())
     }
 
-    /// It is written down.
+    /// Notes that the uploads are final, once they are recorded.
     pub(in crate::northbound) async fn settle(self) {
         let settled = async {
             self.service.settle(self.now()).await;
@@ -207,7 +207,7 @@ impl<S: Rotated> Trying<S> {
         info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
     }
 
-    /// Brings back what was there before.
+    /// Rolls the uploads back.
     pub(in crate::northbound) async fn undo(self, why: &Refusal) {
         let driver = Driver { service: &*self.service, caller: &self.caller };
         driver.take_back(self.rotation.end(), why).await;
@@ -219,7 +219,7 @@ fn take<S: Rotated>(service: &S) -> Result<Held, Refusal> {
     service.turn().take().ok_or_else(busy)
 }
 
-/// The other end of a stream.
+/// The client of a stream.
 struct Client<'a, Request, Response> {
     requests: Streaming<Request>,
     answers: mpsc::Sender<Result<Response, Status>>,
@@ -228,9 +228,9 @@ struct Client<'a, Request, Response> {
     idle: Duration,
 }
 
-/// Why nothing more comes from a client.
+/// Reason for which there are no more messages of a client.
 enum Gone {
-    /// It said that it is done, without a word about what it had uploaded.
+    /// The client has closed the stream without a finalize.
     Closed,
     Broken,
     Silent(Duration),
@@ -241,7 +241,7 @@ impl<Request, Response> Client<'_, Request, Response> {
     async fn next(&mut self) -> Result<Request, Gone> {
         let message = async {
             tokio::select! {
-                biased; // what a client said before it went counts
+                biased; // messages that a client sent before it went count
                 message = self.requests.message() => match message {
                     Ok(Some(request)) => Ok(request),
                     Ok(None) => Err(Gone::Closed),
@@ -261,8 +261,8 @@ impl<Request, Response> Client<'_, Request, Response> {
         }
     }
 
-    /// Sends the last answer, or the error with which the stream ends. A client that does not listen any more is told
-    /// nothing, and holds up no stop.
+    /// Sends the last answer, or the status of the stream. A client that does not read delays neither its task nor a
+    /// shutdown for long.
     async fn end(self, last: Option<Result<Response, Status>>) {
         let Some(last) = last else { return };
         tokio::select! {
@@ -274,7 +274,7 @@ impl<Request, Response> Client<'_, Request, Response> {
 }
 
 impl Gone {
-    /// What the client is told, if it still listens, after what it tried was taken back.
+    /// Status for the client, if it is still there, after the rollback.
     fn refusal(&self) -> Refusal {
         match self {
             Self::Closed | Self::Broken => {
@@ -288,19 +288,19 @@ impl Gone {
     }
 }
 
-/// A step that is done.
+/// A step that succeeded.
 struct Done<S: Rotated> {
     next: Rotation<S::Rules>,
     outcome: Outcome<S>,
 }
 
-/// What a client is told of it.
+/// Result of a step, for the client.
 enum Outcome<S: Rotated> {
     Tried(Reply<S>),
     Final,
 }
 
-/// A step that failed, and what it leaves to be taken back.
+/// A step that failed, and the rollback that it needs.
 struct Fallen<S: Rotated> {
     refusal: Refusal,
     roll_back: Option<RollBack<State<S>>>,
@@ -312,7 +312,7 @@ struct Driver<'a, S> {
 }
 
 impl<S: Rotated> Driver<'_, S> {
-    /// From the first message of a stream to its end, and what the client is told of that.
+    /// Handles the messages of a stream to its end, and returns the last answer.
     async fn follow<M: Messages<S>>(
         &self,
         client: &mut Client<'_, M::Request, M::Response>,
@@ -391,7 +391,7 @@ impl<S: Rotated> Driver<'_, S> {
             Ok(())
         };
         if let Err(refusal) = guarded("settling", settled).await {
-            // It is on disk, so there is no way back: a restart has it in force.
+            // The upload is on disk, so it is not rolled back: a restart has it in force.
             return Err(Fallen { refusal, roll_back: None });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
@@ -407,7 +407,7 @@ impl<S: Rotated> Driver<'_, S> {
         fallen.refusal
     }
 
-    /// A client that had nothing under way is told nothing when it goes.
+    /// Rolls back after the client has gone. One that closed its stream with no upload on trial gets no status.
     async fn gone(&self, rotation: Rotation<S::Rules>, gone: &Gone) -> Option<Status> {
         let (roll_back, refusal) = (rotation.end(), gone.refusal());
         if roll_back.is_none() && matches!(gone, Gone::Closed) {
@@ -424,13 +424,13 @@ impl<S: Rotated> Driver<'_, S> {
             self.service.roll_back(&from, &to).await;
             Ok(())
         };
-        // The panic is in the log; whatever it left is as the service says at the next start.
+        // The panic is in the log; the next start brings the final state into force.
         let _panicked = guarded("taking an upload back", back).await;
     }
 }
 
-/// Asks for the right once more: its caller may have been removed since the stream began. What is made final may take
-/// the caller's own right away, and it `is_end` of the stream all the same.
+/// Checks the permission once more, since the caller may have been removed after the stream began. The finalized state
+/// may withdraw the caller's own permission; with `is_end`, the call is allowed to end nevertheless.
 pub(in crate::northbound) fn may_finalize(right: &Right, is_end: bool) -> Result<(), Refusal> {
     right.ask().map_err(Refusal::lost_right)?;
     if is_end {
@@ -439,7 +439,7 @@ pub(in crate::northbound) fn may_finalize(right: &Right, is_end: bool) -> Result
     Ok(())
 }
 
-/// A panic of one step is the end of its rotation, and not of what has to be taken back.
+/// Turns a panic of one step into an error, so that the rotation is rolled back.
 async fn guarded<T>(
     step: &'static str,
     work: impl Future<Output = Result<T, Refusal>>,

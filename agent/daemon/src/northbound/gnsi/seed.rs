@@ -1,9 +1,9 @@
-//! Artefacts that come without a stream: with a boot configuration, or when the box is bootstrapped.
+//! Artefacts that come without a stream: with a boot configuration, or with a bootstrap.
 //!
-//! They take the same way as those of a rotation, each service's as one: [`Seeds::try_all`] has all of them in force or none.
-//! Then [`Seeds::changes`] says what has to be written down to keep them, and [`Seeds::settle`] that it is;
-//! [`Seeds::undo`] brings back what was there. One of the two has to follow, so all of it belongs into a task that the
-//! client's going does not end.
+//! Each service handles its artefacts like those of a rotation: [`Seeds::try_all`] brings all of them into force, or
+//! none. Then [`Seeds::changes`] lists the changes to record and [`Seeds::settle`] notes that they are recorded, or
+//! [`Seeds::undo`] rolls back. One of the last two must follow, so the caller runs in a task that does not end with the
+//! client.
 
 use std::sync::Arc;
 
@@ -26,18 +26,18 @@ use crate::gnsi::{Gnsi, Promise, native_path};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
-/// What somebody brings for the services of gNSI; nothing for those that stay as they are.
+/// Artefacts for the gNSI services; `None` for a service whose artefacts stay.
 #[derive(Debug, Default)]
 pub(crate) struct Artefacts {
     pub(crate) authz: Option<authz::UploadRequest>,
     pub(crate) pathz: Option<pathz::UploadRequest>,
-    /// All profiles.
+    /// All TLS profiles.
     pub(crate) certz: Option<bootz::CertzProfiles>,
-    /// Of all accounts.
+    /// Credentials of all accounts.
     pub(crate) credentials: Option<bootz::Credentials>,
 }
 
-/// What is in force of it, and not final yet.
+/// Artefacts that are in force on trial.
 #[must_use = "what is tried has to be kept or undone"]
 #[derive(Default)]
 pub(crate) struct Seeds {
@@ -45,10 +45,10 @@ pub(crate) struct Seeds {
     promise: Option<Promise>,
 }
 
-/// What is uploaded, and to which service.
+/// An upload, and the service that it is for.
 type Offer<F> = Option<(F, Upload<F>)>;
 
-/// All that is uploaded, as the services read it.
+/// All uploads, translated for their services.
 struct Offers<D: Datastore> {
     authz: Offer<authz_face::Face<D>>,
     pathz: Offer<pathz_face::Face<D>>,
@@ -56,7 +56,7 @@ struct Offers<D: Datastore> {
     credentials: Offer<credentialz_face::Face<D>>,
 }
 
-/// What one service tries.
+/// Uploads on trial of one service.
 #[tonic::async_trait]
 trait Seed: Send + Sync {
     fn changes(&self) -> Vec<ArtefactChange>;
@@ -87,10 +87,10 @@ impl Artefacts {
 }
 
 impl Seeds {
-    /// Brings all of them into force, as what comes with `boot`.
+    /// Brings all artefacts into force on trial. They are checked against the configuration with `boot`.
     ///
     /// # Errors
-    /// When one of them is not taken: then none is in force.
+    /// When one of them is refused; none is in force then.
     pub(crate) async fn try_all(
         core: &impl Datastore,
         gnsi: &Gnsi,
@@ -150,10 +150,10 @@ impl Seeds {
         Ok(())
     }
 
-    /// Looks whether all of them could come into force now, with `boot`. Nothing is tried.
+    /// Checks that all artefacts could be in force now, with `boot`, without bringing them into force.
     ///
     /// # Errors
-    /// What stands against it.
+    /// The first refusal.
     pub(crate) async fn examine(
         core: &impl Datastore,
         gnsi: &Gnsi,
@@ -173,24 +173,25 @@ impl Seeds {
         take_offer(credentials)
     }
 
-    /// What has to be written down to keep them.
+    /// Changes of the store that make the artefacts final.
     pub(crate) fn changes(&self) -> Vec<ArtefactChange> {
         self.tried.iter().flat_map(|seed| seed.changes()).collect()
     }
 
-    /// The configuration that came with them is in force: no other one may name what is not final.
+    /// Called when the configuration of the artefacts is in force. From then on no other configuration may refer to TLS
+    /// profiles that are not final.
     pub(crate) fn joined(&mut self) {
         self.promise = None;
     }
 
-    /// They are written down.
+    /// Notes that the artefacts are final, once they are recorded.
     pub(crate) async fn settle(self) {
         for seed in self.tried {
             seed.settle().await;
         }
     }
 
-    /// Brings back what was there before.
+    /// Rolls the artefacts back.
     pub(crate) async fn undo(self, why: &Refusal) {
         for seed in self.tried.into_iter().rev() {
             seed.undo(why).await;
@@ -199,7 +200,7 @@ impl Seeds {
 }
 
 impl<D: Datastore> Offers<D> {
-    /// `coming` is the configuration that they are in force with.
+    /// Translates artefacts. `coming` is the configuration that they will be in force with.
     async fn read(
         core: &D,
         gnsi: &Gnsi,
@@ -231,7 +232,7 @@ impl<D: Datastore> Offers<D> {
     }
 }
 
-/// What the rules of the service say of an offer.
+/// Checks an upload by the rules of its service.
 fn take_offer<S: Rotated>(offer: Offer<S>) -> Result<(), Refusal> {
     offer.map_or(Ok(()), |(face, upload)| examine_upload(&face, upload))
 }
@@ -242,7 +243,7 @@ impl std::fmt::Debug for Seeds {
     }
 }
 
-/// The configuration as it would be with `boot`.
+/// The configuration as it will be with `boot`.
 async fn coming(
     core: &impl Datastore,
     boot: Option<&BootChange>,
@@ -255,7 +256,7 @@ async fn coming(
     changed.map_err(|errors| CommitError::Edit(errors).into())
 }
 
-/// Whether a configuration makes somebody a user.
+/// True when a configuration has a role for the user.
 fn is_user_in(configuration: &Configuration, name: &str) -> bool {
     let path = [("system", &[][..]), ("user", &[("username", name)]), ("role", &[])];
     leaf_in(configuration, &path).is_some()

@@ -1,4 +1,4 @@
-//! Entities and parameters of requests, from the wire to what they mean.
+//! Translation of entities and request parameters of certz from the wire.
 
 use holdfast_proto::gnsi::certz::v1 as wire;
 use holdfast_proto::gnsi::certz::v1::certificate::{
@@ -15,13 +15,13 @@ use holdfast_security::certz::{
 use prost::Message;
 use rustls_pki_types::CertificateDer;
 
-/// What an authentication policy has to be packed as.
+/// Type that an authentication policy is packed as in `google.protobuf.Any`.
 const POLICY_TYPE: &str = "holdfast.CertificateAuthenticationPolicy";
 
-/// The entities of an upload.
+/// Translates the entities of an upload.
 ///
 /// # Errors
-/// When one of them is malformed; the field is named.
+/// When one of them is malformed; the text names the field.
 pub(super) fn entities(entities: Vec<wire::Entity>) -> Result<Vec<Entity>, CertzError> {
     entities.into_iter().map(entity).collect()
 }
@@ -203,7 +203,7 @@ fn existing_kind(kind: EntityType) -> Result<EntityKind, CertzError> {
     }
 }
 
-/// What a request for a certificate is to say.
+/// Translates the parameters of a certificate signing request.
 pub(super) fn csr_params(params: wire::CsrParams) -> CsrParams {
     let suite = suite(params.csr_suite());
     let san = params.san.unwrap_or_default();
@@ -221,7 +221,7 @@ pub(super) fn csr_params(params: wire::CsrParams) -> CsrParams {
     }
 }
 
-/// Nothing for a suite that has no name, or of which we make no keys.
+/// Key type and hash of a suite; `None` for an unknown suite, or one that is not supported.
 fn suite(suite: wire::CsrSuite) -> Option<Suite> {
     use wire::CsrSuite as S;
     let rsa = |bits, hash| Some(Suite::Rsa(bits, hash));

@@ -1,7 +1,7 @@
 //! gNSI credentialz: passwords, keys and principals of accounts, keys and certificates of the SSH server.
 //!
-//! Two rotations that share one turn. What an upload means is decided in `holdfast_security::credentialz`; here it comes
-//! into force as one transaction of the engine, and goes back the same way.
+//! Two rotations that share one lock. Uploads are checked in `holdfast_security::credentialz`; here they are brought
+//! into force as one transaction of the engine, and rolled back in the same way.
 
 mod translate;
 
@@ -32,9 +32,9 @@ use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, Rotations, Turn};
 use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
-/// Host keys made for one request: an RSA key takes a second or some.
+/// Host keys that one request may generate: an RSA key takes a second or more.
 const MAX_GENERATED: usize = 16;
-/// Before a roll-back that found the core flooded with changes is handed over again.
+/// Pause before a rollback is tried again that the core refused because its queue was full.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// The four RPCs.
@@ -93,7 +93,7 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
     }
 }
 
-/// An upload, with what has to be known of the box to judge it.
+/// An upload, with the facts of the box that its check needs.
 #[derive(Debug)]
 pub(in crate::northbound) struct Asked {
     rules: Rules,
@@ -120,7 +120,7 @@ impl Rotating for Asking {
     }
 }
 
-/// What both rotations need.
+/// State that both rotations work on.
 #[derive(Debug)]
 pub(in crate::northbound) struct Face<D> {
     core: D,
@@ -135,8 +135,8 @@ impl<D: Datastore> Face<D> {
         Self { core, logins, leaves, rules: Asking }
     }
 
-    /// With those of its accounts that exist: users of gRPC, or accounts of the box; or will, by what is `coming` with
-    /// them.
+    /// Adds the accounts of the upload that exist: gRPC users, accounts of the box, or users of the configuration that
+    /// is `coming` with it.
     pub(super) async fn about_accounts(
         &self,
         upload: Upload,
@@ -149,7 +149,7 @@ impl<D: Datastore> Face<D> {
         Ok(Asked { rules: Rules { accounts, box_keys: Vec::new() }, upload })
     }
 
-    /// With the host keys that the box has of its own.
+    /// Adds the host keys that the box itself has.
     async fn about_host(&self, upload: Upload) -> Result<Asked, Refusal> {
         let logins = self.logins.clone();
         let box_keys = beside(move || Ok(logins.box_keys())).await?;
@@ -177,7 +177,7 @@ impl<D: Datastore> Rotated for Face<D> {
         &self.rules
     }
 
-    /// One right for both rotations.
+    /// One lock for both rotations.
     fn turn(&self) -> &Turn {
         self.logins.turn()
     }
@@ -216,7 +216,7 @@ impl<D: Datastore> Rotated for Face<D> {
         self.logins.settle(now);
     }
 
-    /// Comes back as far as it can: a change that fails is repaired by the engine later on.
+    /// Rolls back as far as possible: the engine repairs a failed change later.
     async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
         self.logins.hold(&[to, from]);
         let logins = core::Logins { from: Arc::clone(from), to: Arc::clone(to), taken_back: true };
@@ -302,7 +302,7 @@ impl<D: Datastore> Messages<Face<D>> for OfHost {
             Some(Asks::Finalize(_)) => return Ok(Command::Finalize),
             None => return Err(nothing()),
         };
-        // Parameters of the host have no flag for it, and a version may come again.
+        // The message has no flag `force_overwrite`, and a version may be used again.
         Ok(Command::Upload { upload: service.about_host(upload).await?, overwrite: false })
     }
 
@@ -328,7 +328,7 @@ impl<D: Datastore> Messages<Face<D>> for OfHost {
     }
 }
 
-/// All that accounts log in with, from wire to domain.
+/// Translates all credentials of a bootstrap or boot configuration.
 pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Refusal> {
     let bootz::Credentials { credentials, users, passwords } = given;
     let keys = credentials.into_iter().map(translate::keys);
@@ -340,7 +340,7 @@ pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Ref
     Ok(Upload::Accounts(parts))
 }
 
-/// Whose doing it is, in the history: whoever opened the stream is in the log beside it.
+/// Author of the change in the history. The log has the client that opened the stream.
 fn author() -> Caller {
     let source = Source::Local { uid: 0 };
     Caller { name: SmolStr::new_static("credentialz"), role: Role::Admin, source, peer: None }
@@ -376,7 +376,7 @@ fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
     made.map_err(|error| Refusal::internal(Chain(&error).to_string()))
 }
 
-/// Runs what takes a processor or a disk a while where nobody waits for the thread.
+/// Runs long computations and file reads on a thread for blocking work.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

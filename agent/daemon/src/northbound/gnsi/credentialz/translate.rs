@@ -1,4 +1,4 @@
-//! Messages of credentialz as what they mean, and back.
+//! Translation of credentialz messages from and to the wire.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use holdfast_security::credentialz::{
 
 use crate::northbound::status::Refusal;
 
-/// A number that the enumeration of a field does not have.
+/// Refusal of a number that the enumeration of a field does not have.
 fn unknown(field: &str, number: i32) -> Refusal {
     Refusal::invalid(format!("{field}: there is no value {number}"))
 }
@@ -47,7 +47,7 @@ pub(super) fn principals(request: wire::AuthorizedUsersRequest) -> Upload {
     Upload::Principals(request.policies.into_iter().map(policy).collect())
 }
 
-/// Hashes what is given in clear: some 60 ms for each account.
+/// Translates passwords. Those in clear text are hashed, which takes some 60 ms each.
 pub(super) fn passwords(
     request: wire::PasswordRequest,
     mut salt: impl FnMut() -> Result<[u8; SALT_OCTETS], Refusal>,
@@ -100,7 +100,7 @@ pub(super) fn server_keys(request: wire::ServerKeysRequest) -> Upload {
     Upload::ServerKeys { stamp: stamp(request.version, request.created_on), artefacts }
 }
 
-/// Which keys to make, and their version.
+/// The kinds of keys to generate, and their version.
 pub(super) fn generate(
     request: wire::GenerateKeysRequest,
 ) -> Result<(Stamp, Vec<KeyKind>), Refusal> {
@@ -152,7 +152,7 @@ fn options(list: Vec<wire::Option>) -> RawOptions {
     list.into_iter().map(option).collect()
 }
 
-/// `None`: the client does not say.
+/// The kind of a key; `None` when the client leaves it open.
 fn key_kind(field: &str, number: i32) -> Result<Option<KeyKind>, Refusal> {
     use wire::KeyType as Type;
     Ok(Some(match Type::try_from(number) {
@@ -168,7 +168,7 @@ fn key_kind(field: &str, number: i32) -> Result<Option<KeyKind>, Refusal> {
     }))
 }
 
-/// `None`: no such key is made here.
+/// The kind of a key to generate; `None` for kinds that are not supported.
 pub(super) fn key_gen(number: i32) -> Option<KeyKind> {
     use wire::KeyGen as Gen;
     Some(match Gen::try_from(number) {
@@ -183,7 +183,7 @@ pub(super) fn key_gen(number: i32) -> Option<KeyKind> {
     })
 }
 
-/// As a line of a `.pub` file.
+/// Translates a public key, as a line of a `.pub` file.
 pub(super) fn public_key(key: &PublicKey) -> wire::PublicKey {
     let key_type = match key.kind() {
         Some(KeyKind::EcdsaP256) => wire::KeyType::EcdsaP256,
