@@ -1,4 +1,4 @@
-//! The identity of a caller, which roles, authorization policies and accounting all use.
+//! The caller of a request: the one identity that roles, authorization policies and accounting all use.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -8,11 +8,11 @@ use tonic::{Extensions, Request, Status};
 /// An authenticated peer. The authentication layer puts it into the extensions of each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// User name, or what the client certificate says: its SPIFFE id, else its common name.
+    /// User name, or the identity in the client certificate: its SPIFFE id, else its common name.
     pub name: SmolStr,
     pub role: Role,
     pub source: Source,
-    /// Where the connection comes from; nothing for the local socket.
+    /// Remote address of the connection; `None` for the local socket.
     pub peer: Option<SocketAddr>,
 }
 
@@ -24,7 +24,7 @@ pub enum Role {
     Admin,
 }
 
-/// How the caller proved who it is.
+/// Proof of the caller's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Name and password of a local user.
@@ -43,12 +43,12 @@ impl Caller {
     /// Owned, so that the request can be taken apart afterwards.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when the request did not come through that layer: a service nobody guards answers nothing.
+    /// `UNAUTHENTICATED` when the request did not come through that layer: an unprotected service answers nothing.
     pub fn authenticated<T>(request: &Request<T>) -> Result<Self, Status> {
         Self::of(request.extensions())
     }
 
-    /// The caller of a request of which a handler holds only the extensions.
+    /// The caller of a request of which a handler has the extensions alone.
     ///
     /// # Errors
     /// As [`Caller::authenticated`].

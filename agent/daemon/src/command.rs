@@ -25,7 +25,7 @@ use crate::{
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.
 const EXIT_NOT_RUNNING: u8 = 3;
 
-/// Why a command did not do what it was told.
+/// Failure of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -56,10 +56,10 @@ impl CommandError {
     }
 }
 
-/// Prints what the agent shows.
+/// Prints an answer of the agent's introspection.
 ///
 /// # Errors
-/// When no agent runs, or it cannot tell.
+/// When no agent runs, or it cannot answer.
 pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     let mut text = asynchronously(client.text(&settings.what.address()))??;
@@ -70,10 +70,10 @@ pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     print(&text)
 }
 
-/// Switches a service's namespace on or off, or says where the switch stands.
+/// Switches a service's namespace on or off, or prints the position of the switch.
 ///
 /// # Errors
-/// When no agent runs, or it cannot do it.
+/// When no agent runs, or it refuses.
 pub fn switch(settings: &SwitchSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     let name = settings.service.name();
@@ -85,10 +85,10 @@ pub fn switch(settings: &SwitchSettings) -> Result<(), CommandError> {
     print(if on { "on\n" } else { "off\n" })
 }
 
-/// Brings the box back to what it was delivered with.
+/// Resets the box to its factory configuration.
 ///
 /// # Errors
-/// When no agent runs, or it cannot do it.
+/// When no agent runs, or it refuses.
 pub fn factory_reset(settings: &FactoryResetSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     Ok(asynchronously(client.factory_reset(settings.retain_certificates))??)
@@ -97,7 +97,7 @@ pub fn factory_reset(settings: &FactoryResetSettings) -> Result<(), CommandError
 /// Starts, ends or shows a bootstrap.
 ///
 /// # Errors
-/// When no agent runs, or it cannot do it.
+/// When no agent runs, or it refuses.
 pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
     match &settings.action {
@@ -110,10 +110,10 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
     }
 }
 
-/// Makes, removes or lists users.
+/// Creates, changes, removes or lists users.
 ///
 /// # Errors
-/// When neither the agent nor its database can do it.
+/// When the agent refuses, or, if none runs, its database cannot be used.
 pub fn user(settings: UserSettings) -> Result<(), CommandError> {
     let access = Access::of(&settings.state)?;
     match settings.action {
@@ -131,11 +131,11 @@ pub fn user(settings: UserSettings) -> Result<(), CommandError> {
     }
 }
 
-/// Where the users are.
+/// Source of the users.
 enum Access {
     Agent(Client),
     Database(Box<Database>),
-    /// Nobody ever ran here, or made a user.
+    /// No agent has ever run with this state folder, and no user was created.
     Nothing(StateDir),
 }
 

@@ -1,8 +1,8 @@
-//! Capabilities that the agent keeps, and the helper that has the one which it gives up.
+//! Capabilities that the agent keeps, and the helper process with the one capability that the agent gives up.
 //!
-//! Capabilities belong to threads, and the allocator has threads of its own before `main` begins. So [`begin`] gives up
-//! what is not needed and then runs the program anew in its own place: nothing is left that has more. What a service
-//! manager does not give is not asked for.
+//! Capabilities belong to threads, and the allocator starts threads before `main`. So [`begin`] gives up the
+//! capabilities that are not needed and then executes the program again in place, after which no thread has more.
+//! Capabilities that the service manager does not give are not requested.
 
 use std::{
     io,
@@ -31,14 +31,14 @@ use crate::{process, reboot::Extent, settings::RunSettings};
 pub const HELPER_NAME: &std::ffi::CStr = c"holdfast-host";
 /// The hidden subcommand that becomes the helper.
 pub const HELPER_COMMAND: &str = "name-host";
-/// Says that standard input is the socket to a helper that is there already: the agent was started anew in its own
+/// Environment variable that says that standard input is the socket to a running helper: the agent was restarted in
 /// place, where it cannot get the capability back.
 const HELPER_IS_THERE: &str = "HOLDFAST_HOSTNAME_HELPER";
 
-/// Says that the program was run anew after it had given something up, so that it never does so for ever.
+/// Environment variable that says that the program was executed again with fewer capabilities, which prevents a loop.
 const IS_LIMITED: &str = "HOLDFAST_LIMITED";
 
-/// The capabilities that the agent works with at most, when it is given them.
+/// The capabilities that the agent uses, if it is given them.
 const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, routes, variables of /proc/sys/net
     .union(CapabilitySet::NET_RAW) // ping, traceroute, DHCP
     .union(CapabilitySet::NET_BIND_SERVICE) // ports below 1024: DHCP, and a listener that is given one
@@ -48,7 +48,7 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, rout
 
 /// Capabilities that a run with these settings keeps.
 fn kept(settings: &RunSettings) -> CapabilitySet {
-    // What an operator's program needs is not known: it runs as the agent does.
+    // The needs of an operator's program are unknown: it runs with the capabilities of the agent.
     if settings.image.image_command.is_some() {
         return CapabilitySet::all();
     }
@@ -69,10 +69,10 @@ fn kept(settings: &RunSettings) -> CapabilitySet {
     kept
 }
 
-/// Starts the helper that names the host, and gives up everything else that this run does not need.
+/// Starts the helper that sets the host name, and gives up all capabilities that this run does not need.
 ///
 /// # Errors
-/// When the helper cannot be started, or the program not be run anew.
+/// When the helper cannot be started, or the program cannot be executed again.
 pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
     let kept = kept(settings);
     let writer = if std::env::var_os(HELPER_IS_THERE).is_some() {
@@ -96,7 +96,7 @@ fn start_helper() -> io::Result<HostnameWriter> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut helper = Command::new(process::SELF);
     helper.arg0("holdfast").arg(HELPER_COMMAND).env_clear().current_dir("/");
-    // It ends with our side of the socket.
+    // The helper ends when this side of the socket is closed.
     helper.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(Stdio::null()).spawn()?;
     HostnameWriter::helper(ours)
 }
@@ -104,10 +104,10 @@ fn start_helper() -> io::Result<HostnameWriter> {
 /// Becomes the helper: reads names from standard input, which is a socket, until the agent ends.
 ///
 /// # Errors
-/// When the process cannot give up what it does not need, or the socket breaks.
+/// When the process cannot give up capabilities, or the socket breaks.
 pub fn name_hosts() -> io::Result<()> {
     prctl::set_name(HELPER_NAME)?;
-    // A reload that is meant for the agent is sent to all of its processes by some service managers.
+    // Some service managers send the reload signal of the agent to all of its processes.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGHUP);
     signals.thread_block()?;
@@ -118,10 +118,10 @@ pub fn name_hosts() -> io::Result<()> {
     hostname::serve(&socket, &socket)
 }
 
-/// A command that becomes the agent anew finds the helper on its standard input.
+/// Passes the helper's socket to a command that restarts the agent, as standard input.
 ///
 /// # Errors
-/// When there can be no more file descriptors.
+/// When no file descriptor is left.
 pub fn hand_over(writer: &HostnameWriter, command: &mut Command) -> io::Result<()> {
     if let Some(socket) = writer.socket()? {
         command.env(HELPER_IS_THERE, "1").stdin(Stdio::from(socket));
@@ -129,12 +129,12 @@ pub fn hand_over(writer: &HostnameWriter, command: &mut Command) -> io::Result<(
     Ok(())
 }
 
-/// Gives up all other capabilities, for this thread and the programs that it becomes. True when the program is to be run
-/// anew, because other threads still have them.
+/// Gives up all other capabilities, for this thread and the programs that it executes. True when the program has to be
+/// executed again, because other threads still have them.
 fn keep(kept: CapabilitySet) -> io::Result<bool> {
     for capability in CapabilitySet::all().difference(kept).iter() {
-        // Beyond the last one that the kernel knows there is none to be removed. Without CAP_SETPCAP the set stays as it
-        // is: no program gains anything from it, because of PR_SET_NO_NEW_PRIVS.
+        // The kernel may not know the capability, and without CAP_SETPCAP the bounding set stays as it is: no program
+        // gains anything from it, because of PR_SET_NO_NEW_PRIVS.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             let _stays = remove_capability_from_bounding_set(capability);
         }
@@ -149,7 +149,8 @@ fn keep(kept: CapabilitySet) -> io::Result<bool> {
         return Ok(false);
     }
     if let Err(error) = set_capabilities(None, fewer) {
-        // A filter of system calls may refuse even that. Then all of it was given by whoever made the filter.
+        // A system call filter may refuse even that. Then the capabilities are those that the author of the filter has
+        // chosen.
         warn!(%error, "cannot give up capabilities that are not needed");
         return Ok(false);
     }

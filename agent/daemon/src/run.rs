@@ -1,8 +1,8 @@
-//! One run of the agent: everything is started in order, and ends in the opposite order.
+//! One run of the agent: its parts are started in order, and end in the opposite order.
 //!
-//! Store, users, listener and TLS come first, because their failures are the operator's to mend and must be told
-//! before anything is touched. Then the core, which brings the box to its configuration; only then requests are
-//! answered, and the service manager is told.
+//! Store, users, listener and TLS come first, because the operator has to correct their failures, and must learn of
+//! them before the box is touched. Then the core, which brings the box to its configuration. Only then are requests
+//! answered and the service manager notified.
 
 use std::{
     io,
@@ -48,25 +48,25 @@ use crate::{
     watchdog,
 };
 
-/// How long the first changes to the box may hold up the word that the agent is ready: half of what service managers
-/// wait for it when nothing else is said (systemd: 90 s).
+/// Time for which the first changes to the box may delay the notification that the agent is ready: half of the default
+/// start timeout of service managers (systemd: 90 s).
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long RPCs under way get when the agent ends; subscriptions never end by themselves.
+/// Time for RPCs under way when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
-/// How long a change under way gets to end.
+/// Time for a change under way to end.
 const CORE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long the store gets to close its file after that.
+/// Time for the store to close its file after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
-/// How long the history of this run gets to be written for the next one.
+/// Time to write the history of this run for the next one.
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long rotations that nobody finalized get to be taken back: a reload of the SSH server is the longest of it.
+/// Time to roll back rotations that are not final; a reload of the SSH server takes longest.
 const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the last records of accounting get to be written.
+/// Time to write the last accounting records.
 const ACCOUNTS_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long threads get to notice the end, before the process goes without them.
+/// Time for threads to end, before the process exits without them.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Why the agent does not run.
+/// Reason for which the agent does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -74,7 +74,7 @@ pub enum RunError {
     Store(#[from] StoreError),
     #[error("cannot set up the users")]
     Users(#[from] PasswordError),
-    #[error("cannot take the password of admin from `{}`", file.display())]
+    #[error("cannot read the password of admin from `{}`", file.display())]
     AdminPassword { file: PathBuf, source: PasswordError },
     #[error("cannot read the factory configuration `{}`", path.display())]
     Factory { path: PathBuf, source: io::Error },
@@ -92,7 +92,7 @@ pub enum RunError {
     Start { what: &'static str, source: io::Error },
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
-    #[error("cannot begin gNSI")]
+    #[error("cannot start gNSI")]
     Gnsi(#[from] ModelError),
     #[error("the native model has no gRPC server")]
     NoServer,
@@ -100,7 +100,7 @@ pub enum RunError {
     Platform(#[from] PlatformError),
     #[error("cannot reach the network of the box")]
     Netns(#[from] NetnsError),
-    #[error("cannot start from what is stored")]
+    #[error("cannot start from the stored configuration")]
     Core(#[from] StartError),
     #[error("cannot describe the services")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -108,18 +108,20 @@ pub enum RunError {
     Bootz(#[from] BootzError),
     #[error("the server has stopped")]
     Server(#[from] tonic::transport::Error),
-    #[error("{0} has ended by itself, and nothing works without it; the log says why")]
+    #[error(
+        "{0} has ended unexpectedly, and the agent cannot go on without it; see the log for the reason"
+    )]
     Ended(&'static str),
 }
 
 /// Runs until the process is told to end.
 ///
 /// # Errors
-/// When something cannot be started, or the server stops by itself.
+/// When a part cannot be started, or ends by itself.
 pub fn run(settings: RunSettings) -> Result<(End, HostnameWriter), RunError> {
     logging::start(settings.log_format);
     let hostname = privileges::begin(&settings)
-        .map_err(|source| RunError::Start { what: "with few privileges", source })?;
+        .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
     let (store, loaded) = Store::open(settings.state.path())?;
     let runtime = runtime::Builder::new_multi_thread()
@@ -135,29 +137,29 @@ pub fn run(settings: RunSettings) -> Result<(End, HostnameWriter), RunError> {
     Ok((ended?, hostname))
 }
 
-/// Why a run ended in order.
+/// Reason for which a run ended in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was told to.
+    /// A signal asked for the end.
     Told,
-    /// To begin anew.
+    /// A reboot was requested, of the agent or of the box.
     Reboot(Extent),
 }
 
-/// The core and what it gives to the outside.
+/// The core, the services on top of it, and background tasks.
 struct Running {
     core: Core,
     routes: Routes,
     inspect: Arc<dyn Inspect>,
-    /// More paths on the local socket.
+    /// Additional paths on the local socket.
     local_routes: Router,
-    /// The bootstrap client ends with it.
+    /// Task of the bootstrap client, which ends when this is dropped.
     bootz: Option<AbortOnDropHandle<()>>,
-    /// Of these, those that may be on TCP as well.
+    /// Paths of the local socket that may be served on TCP as well.
     introspection: Router,
     journal: Journal,
     gnsi: Gnsi,
-    /// Show which TLS profile is bound, and count what gives or takes rights.
+    /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
 }
 
@@ -255,19 +257,19 @@ async fn serve(
             part = vital.ended() => break Err(RunError::Ended(part)),
         }
     };
-    // A service manager that hears of an end waits for it, and kills what comes after.
+    // Not before a restart in place: a service manager that is notified of an end kills the process afterwards.
     if !matches!(end, Ok(End::Reboot(Extent::Agent))) {
         process::notify_stopping();
     }
-    running.gnsi.rotations.stop(ROLL_BACK_TIMEOUT).await; // while everything that it takes is there
+    running.gnsi.rotations.stop(ROLL_BACK_TIMEOUT).await; // while all that a rollback needs is running
     drop(stop_tx);
     if !server.is_finished() && timeout(DRAIN_TIMEOUT, &mut server).await.is_err() {
         server.abort(); // subscriptions were still open
     }
     drop(running.bootz);
-    // After the last request, before the store is closed.
+    // Stopped after the last request, before the store is closed.
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
-        warn!("a change was still under way; the next start takes it back");
+        warn!("a change was still under way; the next start rolls it back");
     }
     tokio::task::block_in_place(|| {
         running.journal.flush(JOURNAL_TIMEOUT);
@@ -276,8 +278,8 @@ async fn serve(
     end
 }
 
-/// Parts that the agent is nothing without: when one of them ends by itself, so does the process, with an error, and
-/// the service manager starts it anew.
+/// Parts that the agent cannot work without. When one of them ends by itself, the process ends with an error, and the
+/// service manager restarts it.
 struct Vital {
     core: CoreHandle,
     store: Store,
@@ -285,7 +287,7 @@ struct Vital {
 }
 
 impl Vital {
-    /// The name of the first part that ends. Not to be called again after that.
+    /// Waits for the first part that ends, and returns its name. Must not be called again after that.
     async fn ended(&mut self) -> &'static str {
         tokio::select! {
             () = self.core.ended() => "the core",
@@ -295,7 +297,7 @@ impl Vital {
     }
 }
 
-/// Feeds the watchdog of the service manager as long as the core answers.
+/// Notifies the watchdog of the service manager as long as the core answers.
 fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
     let beat = move || {
         let core = core.clone();
@@ -304,18 +306,20 @@ fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(watchdog::feed(patience, beat, process::notify_watchdog)))
 }
 
-/// Tells the service manager that the agent is ready: services that are ordered after it find the box as it was
-/// configured, as far as that is possible at once. Clients are served before.
+/// Notifies the service manager that the agent is ready, once the box is configured as far as is possible at once, so
+/// that services that are ordered after it find it configured. Clients are served before.
 async fn announce(core: CoreHandle, status: String) {
     match timeout(SETTLE_TIMEOUT, core.settled()).await {
         Ok(Ok(())) => {}
-        Ok(Err(_)) => return, // it ends
-        Err(_) => warn!("the box is still being brought to its configuration"),
+        Ok(Err(_)) => return, // the core is stopping
+        Err(_) => warn!(
+            "ready, while changes that bring the box to its configuration are still under way"
+        ),
     }
     process::notify_ready(&status);
 }
 
-/// Starts what manages the box, and the services that use it.
+/// Starts the platform, the core and the services.
 async fn start_core(
     (settings, hostname): (&RunSettings, &HostnameWriter),
     store: &Store,
@@ -411,7 +415,7 @@ fn read_factory(path: &Path) -> Result<Vec<u8>, RunError> {
     std::fs::read(path).map_err(|source| RunError::Factory { path: path.to_owned(), source })
 }
 
-/// Where the server is reached, in one port: the model has no place for more.
+/// Addresses of the server with one port, because the model has one port.
 fn listening(addresses: &[SocketAddr]) -> Listening {
     let port = addresses.first().map_or(0, SocketAddr::port);
     let addresses = addresses.iter().filter(|it| it.port() == port).map(SocketAddr::ip).collect();

@@ -13,30 +13,31 @@ use crate::{
     tls::Incoming,
 };
 
-/// Silence on a connection before an HTTP/2 ping is sent, and time for its answer: a collector that lost its power
+/// Silence on a connection before an HTTP/2 ping is sent, and the time for its answer: a collector that lost its power
 /// must not hold its subscriptions.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Concurrent RPCs on one connection, subscriptions included.
+/// RPCs at one time on one connection, subscriptions included.
 const MAX_STREAMS: u32 = 256;
-/// Octets a client may send ahead of our reading: of one RPC (a Set of 15 MB would crawl with the 64 KiB default),
-/// and of all RPCs of its connection.
+/// Octets that a client may send before the agent reads them: of one RPC (a Set of 15 MB would be slow with the default
+/// of 64 KiB), and of all RPCs of its connection.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// Streams of one connection that we reset because the client broke the protocol, counted over the connection's life;
-/// the next one ends it. Each reset waits in memory until the client reads it, and a client may read nothing: without
-/// this limit memory has none (RUSTSEC-2024-0003). tonic passes its own "no limit" over hyper's figure, which is this
-/// one. A client that is in order has a few: the body of a call that was refused at its headers is an error of the
-/// protocol where it comes after the stream is forgotten, in a burst of more than fifty of them a second.
+/// Streams of one connection that the agent may reset because the client broke the protocol, counted over the
+/// connection's life; one more ends the connection. Each reset waits in memory until the client reads it, and a client
+/// may never read: without this limit memory has none (RUSTSEC-2024-0003). tonic overrides hyper's default, which is
+/// this value, by "no limit". A correct client has a few: the body of a call that was refused at its headers is a
+/// protocol error if it comes after the stream is forgotten, in a burst of more than fifty of them a second.
 const MAX_LOCAL_RESETS: usize = 1024;
-/// Streams of one connection that the client reset before we looked at them; one more ends the connection
-/// (CVE-2023-44487, "rapid reset"). It is h2's own figure, named so that no release changes it unseen.
+/// Streams of one connection that the client may reset before the agent has accepted them; one more ends the connection
+/// (CVE-2023-44487, "rapid reset"). The default of h2, named so that no release changes it unnoticed.
 const MAX_PENDING_ACCEPT_RESETS: usize = 20;
-/// Octets of the headers of one RPC (RFC 9113 section 6.5.2); over it the answer is 431. The longest that is in order
-/// has a name, a password of 1 KiB and the metadata of a few proxies. hyper's own figure, named for the same reason.
+/// Octets of the headers of one RPC (RFC 9113 section 6.5.2); longer ones are answered with status 431. The longest
+/// valid headers have a name, a password of 1 KiB and the metadata of a few proxies. The default of hyper, named for
+/// the same reason.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
-/// Octets of one frame: the least that a server has to take (RFC 9113 section 4.2). A larger one gains nothing, since
-/// TLS cuts what is sent into records of 16 KiB.
+/// Octets of one frame: the least that a server must accept (RFC 9113 section 4.2). Larger frames gain nothing, since
+/// TLS splits data into records of 16 KiB.
 const MAX_FRAME_BYTES: u32 = 16 * 1024;
 
 /// Serves until `stop` resolves, then lets the RPCs under way end.
