@@ -1,4 +1,4 @@
-//! Asking again: whether a caller who was let in would still be.
+//! Repeated authentication of a call under way: checks that its caller would still be let in.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use super::users::UserEntry;
 use super::{Authenticator, Credentials, Refusal};
 use crate::tls::{Peer, Standing};
 
-/// The login of a call, with enough to ask again. The authentication layer puts it into the extensions of each request.
+/// The login of a call, with all that is needed to repeat it. The authentication layer puts it into the extensions of
+/// each request.
 #[derive(Clone, Debug)]
 pub struct Admission {
     pub(crate) caller: Caller,
-    /// The access epoch before anything was asked.
+    /// The access epoch before the login was checked.
     pub(crate) epoch: u64,
-    /// The user with the password that counted then.
+    /// The user, with the password that was valid then.
     user: Option<Arc<UserEntry>>,
 }
 
-/// Notes that are taken before credentials are looked at.
+/// State that is noted before credentials are checked.
 #[derive(Debug)]
 pub(super) struct Entrance {
     epoch: u64,
@@ -30,7 +31,8 @@ pub(super) struct Entrance {
 }
 
 impl Entrance {
-    /// A password that changes while it is compared counts as the earlier one: then the next look ends the call.
+    /// Makes the admission of a caller. A password that changes while it is compared counts as the earlier one, so the
+    /// next check ends the call.
     pub(super) fn admit(self, caller: Caller) -> Admission {
         let user = self.user.filter(|_| caller.source == Source::Password);
         Admission { caller, epoch: self.epoch, user }
@@ -41,7 +43,7 @@ impl Authenticator {
     /// Lets a call of a test in.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the login is refused.
     #[cfg(test)]
     pub(crate) async fn admission(
         &self,
@@ -86,7 +88,7 @@ impl Authenticator {
         Ok(caller)
     }
 
-    /// The connection without a certificate that nobody is asked for any more.
+    /// The connection as a new one would be; without its certificate, if clients are no longer asked for one.
     ///
     /// # Errors
     /// When its certificate would be refused in a handshake now.
@@ -99,7 +101,7 @@ impl Authenticator {
         }
     }
 
-    /// The time at which a certificate of this connection has to be looked at again though nothing has changed.
+    /// The time at which the certificate of this connection must be checked again even if nothing has changed.
     pub(crate) fn certificate_until(&self, peer: &Peer) -> Option<UnixTime> {
         self.gnsi.profiles().standing_until(peer.certificate.as_ref()?)
     }

@@ -1,17 +1,17 @@
-//! Attempts to log in with a password, from the charge to its end.
+//! Attempts to log in with a password, from the charge to the refund.
 //!
-//! An attempt is charged before anything is compared, the remembered password included, and only a success that is
-//! still waited for takes the charge back. A request may be dropped at any moment (RST_STREAM); then its [`Attempt`] is
-//! dropped with it, and stays charged as a failure. So it does not matter to a guess whether it is given up:
+//! An attempt is charged before anything is compared, the remembered password included, and only a success whose
+//! request still waits takes the charge back. A request may be dropped at any moment (RST_STREAM); then its [`Attempt`]
+//! is dropped with it, and stays charged as a failure. So giving up gains nothing for a guess:
 //! * a wrong one counts, as if its answer had been waited for;
 //! * a right one counts as well, and leaves nothing else: what was found out about it is forgotten with the request. The
 //!   next attempt with the same password is charged and compared like the first, so there is nothing to come back for.
 //!
-//! A client that gives up all of its right logins is slowed down like one that guesses. That is meant: the two look the
-//! same from here.
+//! A client that gives up all of its right logins is slowed down like one that guesses. This is on purpose: the two
+//! cannot be told apart here.
 //!
-//! Waiting costs others nothing: who waits for a delay or for the end of another attempt holds no place where
-//! passwords are hashed, and of each source one attempt at a time stands in line there.
+//! Waiting costs other clients nothing: an attempt that waits for a delay or for the end of another one holds no permit
+//! for hashing, and of each source one attempt at a time waits for a permit.
 
 use std::{
     collections::HashMap,
@@ -35,12 +35,12 @@ use super::{
     backoff::{BackOff, NameKey, Verdict, source_of},
 };
 
-/// How long an attempt waits for others: to be charged, and again to be compared. Delays are not counted.
+/// Time that an attempt waits for others: to be charged, and again to be compared. Delays are not counted.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 /// Attempts of one source that wait to be charged. A connection has 256 requests at a time; a few of them may begin at
 /// once behind one address.
 const MAX_WAITING: usize = 1024;
-/// Sources remembered before those are looked for that nobody needs any more.
+/// Sources in the table before those without attempts are removed.
 const LANES_TO_CLEAN: usize = 1024;
 
 /// Charges attempts; clones share all state.
@@ -50,30 +50,30 @@ pub(super) struct Attempts(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     back_off: Mutex<BackOff>,
-    /// By source, as long as attempts of it are under way.
+    /// Lanes by source, as long as attempts of the source are under way.
     lanes: Mutex<HashMap<IpAddr, Weak<Lane>>>,
-    /// Places for comparing.
+    /// Permits for hashing and comparing.
     places: Arc<Semaphore>,
 }
 
 /// Attempts of one source.
 #[derive(Debug)]
 struct Lane {
-    /// The one of them that is in line for a place.
+    /// Permit of the one attempt that waits for hashing.
     turn: Semaphore,
-    /// One of them was settled.
+    /// Notified when an attempt was settled.
     settled: Notify,
     waiting: AtomicUsize,
 }
 
-/// An attempt that is charged. One that is dropped without being settled was given up, and stays charged.
+/// An attempt that is charged. If it is dropped before it is settled, its request was given up, and it stays charged.
 #[derive(Debug)]
 pub(super) struct Attempt {
     attempts: Attempts,
     peer: SocketAddr,
     source: IpAddr,
     key: NameKey,
-    /// The name as the log may show it.
+    /// The name in the form that the log may show.
     shown: SmolStr,
     lane: Arc<Lane>,
     delay: Duration,
@@ -81,7 +81,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempts {
-    /// `places` is how many passwords are compared at a time.
+    /// `places` is the number of passwords that are compared at a time.
     pub(super) fn new(places: usize) -> Self {
         Self(Arc::new(Shared {
             back_off: Mutex::new(BackOff::new()),
@@ -93,7 +93,8 @@ impl Attempts {
     /// Charges an attempt: at once, before anything is awaited, unless others of its source have to be decided first.
     ///
     /// # Errors
-    /// [`Refusal::BackOff`] after failures that have to be waited for, [`Refusal::Busy`] when others take too long.
+    /// [`Refusal::BackOff`] after failures that make the client wait, [`Refusal::Busy`] when other attempts take too
+    /// long.
     pub(super) async fn begin(
         &self,
         peer: SocketAddr,
@@ -107,7 +108,7 @@ impl Attempts {
         let mut waiter = None;
         loop {
             let mut settled = std::pin::pin!(lane.settled.notified());
-            settled.as_mut().enable(); // what is settled from here on is heard of
+            settled.as_mut().enable(); // attempts that are settled from here on wake this one
             let verdict = self.back_off().begin(source, key, Instant::now().into_std());
             match verdict {
                 Verdict::Charged { delay } => {
@@ -135,7 +136,7 @@ impl Attempts {
         }
     }
 
-    /// A failure that no test needs to bring about.
+    /// Counts a failure without a request.
     #[cfg(test)]
     pub(super) fn fail_for_tests(&self, source: &str, name: &str) {
         let source = source_of(source.parse().unwrap());
@@ -171,14 +172,14 @@ impl Attempts {
 }
 
 impl Attempt {
-    /// Waits as long as failures of the whole account say.
+    /// Waits for the delay that failures of the whole account cause.
     pub(super) async fn pause(&self) {
         if !self.delay.is_zero() {
             sleep(self.delay).await;
         }
     }
 
-    /// Waits for a place where the password can be compared.
+    /// Waits for a permit to compare the password.
     ///
     /// # Errors
     /// [`Refusal::Busy`] when others take too long.
@@ -190,17 +191,17 @@ impl Attempt {
         timeout(TURN_WAIT, in_line).await.ok().flatten().ok_or(Refusal::Busy)
     }
 
-    /// The password is right: nothing is owed.
+    /// Settles an attempt with the right password: its charge is taken back.
     pub(super) fn succeeded(self) {
         self.refund();
     }
 
-    /// Nothing was compared, and that was not the client's doing.
+    /// Settles an attempt that was not compared, for reasons of the agent: its charge is taken back.
     pub(super) fn not_compared(self) {
         self.refund();
     }
 
-    /// The password is wrong.
+    /// Settles an attempt with a wrong password: it stays charged.
     pub(super) fn failed(mut self) {
         self.charge();
     }
@@ -229,11 +230,11 @@ impl Drop for Attempt {
     }
 }
 
-/// One of those that wait to be charged.
+/// A place among the attempts that wait to be charged.
 struct Waiter<'l>(&'l Lane);
 
 impl<'l> Waiter<'l> {
-    /// Nothing when too many do.
+    /// `None` when too many attempts wait.
     fn new(lane: &'l Lane) -> Option<Self> {
         let waiting = lane.waiting.fetch_add(1, Ordering::Relaxed);
         let waiter = Self(lane); // counts down again if it is dropped here

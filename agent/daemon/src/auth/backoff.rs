@@ -1,7 +1,7 @@
-//! Slows down those who guess passwords.
+//! Slows down guessing of passwords.
 //!
 //! Attempts to log in are charged before anything is compared: one that is under way counts as a failure until it has
-//! succeeded. Three tables say what that costs:
+//! succeeded. Three tables determine the cost:
 //! * a source with a name: five failures are free, then each makes the next attempt wait longer;
 //! * a source alone, whatever the names: free up to a rate that no shared address of honest people reaches;
 //! * a name alone, from wherever: a short delay, never a refusal, so that no stranger locks a user out.
@@ -27,15 +27,15 @@ const SOURCES: Rates = Rates {
     first_wait: Duration::from_secs(1),
     longest_wait: Duration::from_secs(60),
 };
-/// Failures with one name from any source. The waits are delays of the answer: who knows the password still gets in.
+/// Failures with one name from any source. The waits delay the answer, so a user who knows the password still gets in.
 const ACCOUNTS: Rates = Rates {
     free: 5,
     forget_one: Duration::from_secs(30),
     first_wait: Duration::from_millis(250),
     longest_wait: Duration::from_secs(2),
 };
-/// Rows of each table. Beyond it the one with the oldest attempt is forgotten: filling the table takes many addresses,
-/// whose owner could guess from each of them anyway; a single source is slowed down long before.
+/// Rows of each table. When it is full, the row with the oldest attempt is removed: filling the table takes many
+/// addresses, whose owner could guess from each of them anyway; a single source is slowed down long before.
 const MAX_ROWS: usize = 4096;
 
 /// The unit that is slowed down: an IPv4 address, or the /64 that one IPv6 host can pick its addresses from.
@@ -49,8 +49,8 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Stands for a name in the tables: a hash with a random key, because a name may be a password typed in the wrong
-/// place. Two names with one hash would be slowed down together, no more.
+/// Key of a name in the tables: a hash with a random key, because a name may be a password typed in the wrong place.
+/// Two names with one hash would be slowed down together, no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NameKey(u64);
 
@@ -68,9 +68,9 @@ pub(super) struct BackOff {
 pub(super) enum Verdict {
     /// The attempt is charged, and may compare after this delay.
     Charged { delay: Duration },
-    /// As many are under way as may fail for nothing: it has to wait until one of them is decided.
+    /// As many attempts are under way as may fail without cost: the attempt has to wait until one of them is settled.
     Later,
-    /// Earlier failures have to be waited for.
+    /// The attempt is refused for this time, because of earlier failures.
     Refused { retry: Duration },
 }
 
@@ -88,7 +88,7 @@ impl BackOff {
         NameKey(self.names.hash_one(name))
     }
 
-    /// Charges an attempt, if it may be made now. What is charged has to be settled once: by [`BackOff::failed`] or
+    /// Charges an attempt, if it may be made now. A charged attempt has to be settled once: by [`BackOff::failed`] or
     /// [`BackOff::refund`].
     pub(super) fn begin(&mut self, source: IpAddr, name: NameKey, now: Instant) -> Verdict {
         let (pair, alone) = (self.pairs.ask(&(source, name), now), self.sources.ask(&source, now));
@@ -104,14 +104,14 @@ impl BackOff {
         Verdict::Charged { delay: self.accounts.delay(&name, now) }
     }
 
-    /// An attempt stays charged.
+    /// Settles an attempt that failed.
     pub(super) fn failed(&mut self, source: IpAddr, name: NameKey, now: Instant) {
         self.pairs.failed((source, name), now);
         self.sources.failed(source, now);
         self.accounts.failed(name, now);
     }
 
-    /// An attempt is charged no longer.
+    /// Settles an attempt by taking its charge back.
     pub(super) fn refund(&mut self, source: IpAddr, name: NameKey, now: Instant) {
         self.pairs.refund(&(source, name), now);
         self.sources.refund(&source, now);
@@ -121,7 +121,7 @@ impl BackOff {
 /// The cost of failures in one table.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    /// Failures that cost nothing, and attempts that may be under way beside each other.
+    /// Failures that cost nothing, and attempts that may be under way at the same time.
     free: u32,
     /// The time in which one failure is forgotten.
     forget_one: Duration,
@@ -141,7 +141,8 @@ impl Rates {
         }
     }
 
-    /// More failures than this cost no more, and would only be remembered for longer.
+    /// The number of failures that are counted at most. More would not wait longer, and would only be remembered for
+    /// longer.
     fn most(self) -> u32 {
         let doublings = self.longest_wait.as_millis() / self.first_wait.as_millis().max(1);
         self.free + 2 + doublings.max(1).ilog2()
@@ -176,9 +177,9 @@ struct Row {
     failures: u32,
     /// Attempts under way.
     undecided: u32,
-    /// When the failures were counted: since then, some may be forgotten.
+    /// Time at which the failures were counted; some may have expired since.
     counted: Instant,
-    /// When the last attempt began or failed.
+    /// Time at which the last attempt began or failed.
     last: Instant,
     blocked_until: Instant,
 }
@@ -226,7 +227,7 @@ impl<K: Copy + Eq + Hash> Table<K> {
         }
     }
 
-    /// The row, with what is forgotten by now taken off.
+    /// The row of a key, without expired failures.
     fn row(&mut self, key: K, now: Instant) -> &mut Row {
         if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&key) {
             self.forget_oldest();
@@ -255,7 +256,7 @@ impl Row {
         u32::try_from(idle / rates.forget_one.as_millis().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Takes off what is forgotten by now. A part of the time to the next one goes on to count.
+    /// Removes expired failures. Time that has passed since the last expiry counts for the next one.
     fn forget(&mut self, rates: Rates, now: Instant) {
         let forgotten = self.forgotten(rates, now);
         self.failures = self.failures.saturating_sub(forgotten);
@@ -278,7 +279,7 @@ mod tests {
         IpAddr::from(number.to_be_bytes())
     }
 
-    /// Begins an attempt; what it costs, as text.
+    /// Begins an attempt, and returns its cost as text.
     fn begin(back_off: &mut BackOff, source: u32, name: &str, now: Instant) -> String {
         let key = back_off.key(name);
         match back_off.begin(address(source), key, now) {
@@ -293,7 +294,7 @@ mod tests {
         back_off.failed(address(source), back_off.key(name), now);
     }
 
-    /// Begins and fails so many attempts, all of which are charged.
+    /// Begins and fails this many attempts, all of which are charged.
     #[track_caller]
     fn guess(back_off: &mut BackOff, source: u32, name: &str, times: u32, now: Instant) {
         for _ in 0..times {
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn a_source_waits_from_a_hundred_failures_a_minute_whatever_the_names() {
         let start = Instant::now();
-        // Pause between failures, of how many; whether the next attempt waits.
+        // Pause between failures; their number; whether the next attempt waits.
         for (pause_ms, failures, waits) in [
             (0, 100, false),
             (0, 101, true),

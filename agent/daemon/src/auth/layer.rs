@@ -20,8 +20,8 @@ use crate::{accounting::Login, messages, tls::Peer};
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
 
-/// Methods open to a caller that may only read; a trailing `/` stands for all methods of a service. Everything else
-/// needs the role admin, so that a service added later is closed until someone lists it here.
+/// Methods open to a caller that may only read; a trailing `/` means all methods of a service. All others need the role
+/// admin, so that a new service is closed until it is listed here.
 const READING_METHODS: &[&str] = &[
     "/gnmi.gNMI/Capabilities",
     "/gnmi.gNMI/Get",
@@ -55,8 +55,8 @@ impl<S> tower::Layer<S> for Layer {
     }
 }
 
-/// Lets through what [`Authenticator`] can name and the role allows, with a [`Caller`] in its extensions and without
-/// the password. Answers the rest itself.
+/// Passes on requests whose caller [`Authenticator`] identifies and whose role allows the method, with a [`Caller`] in
+/// the extensions and without the password. Answers all others itself.
 #[derive(Clone, Debug)]
 pub struct Authenticated<S> {
     inner: S,
@@ -84,7 +84,7 @@ where
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
         let login = request.extensions().get::<Login>().cloned().unwrap_or_default();
-        // Before anything is awaited: a call that is given up is recorded with the name that it tried.
+        // Noted before anything is awaited, so that a call that is given up is recorded with the name that it tried.
         let credentials = take_credentials(request.headers_mut());
         match &credentials {
             Ok(Credentials { name: Some(name), password: Some(_) }) => login.tried(name),
@@ -114,7 +114,7 @@ async fn admit(
     login: &Login,
     request: &mut Request<Body>,
 ) -> Result<Admission, Status> {
-    // The listener puts a peer on every request. Without one, nothing is known about the connection.
+    // The listener adds a peer to every request. Without one, nothing is known about the connection.
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
     let tried = credentials.name.clone();
@@ -136,12 +136,12 @@ pub(super) fn require_role(caller: &Caller, path: &str) -> Result<(), Status> {
     if open_to_readers(path) { Ok(()) } else { caller.require_admin(method_name(path)) }
 }
 
-/// Takes the password out of the request: no handler needs it, and what is not there cannot be logged.
+/// Removes the password from the request: no handler needs it, and so none can log it.
 fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, Refusal> {
     let name = only(headers, USERNAME)?.map(|name| std::str::from_utf8(name).map(SmolStr::new));
     let name = name.transpose().map_err(|_| Refusal::Malformed(USERNAME))?;
     let password = only(headers, PASSWORD)?.filter(|text| !text.is_empty());
-    // A text that can be no password is a wrong one: it is checked, and counted, like any other.
+    // A text that is no valid password counts as a wrong one: it is checked and charged like any other.
     let password = password.map(|text| Password::new(text).or_else(|_| Password::new("\0")));
     let password = password.transpose().map_err(|_| Refusal::Malformed(PASSWORD))?;
     headers.remove(PASSWORD);
@@ -166,7 +166,7 @@ fn open_to_readers(path: &str) -> bool {
     })
 }
 
-/// `/gnmi.gNMI/Set` as a person writes it.
+/// The name of a method in messages, such as `gnmi.gNMI/Set`.
 fn method_name(path: &str) -> &str {
     path.trim_start_matches('/')
 }

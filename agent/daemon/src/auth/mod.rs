@@ -1,4 +1,4 @@
-//! Decides who a request comes from, before any service sees it.
+//! Authentication: finds the caller of a request, before any service sees it.
 //!
 //! [`Layer`] wraps all services of the listener. In this order:
 //! 1. a name and a password that check out: that user;
@@ -49,10 +49,10 @@ use crate::{gnsi::Gnsi, tls::Peer};
 /// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
 const MAX_HASHES: usize = 2;
 
-/// Stands behind the scheme of a URI, as in `spiffe://`.
+/// The separator after the scheme of a URI, as in `spiffe://`.
 const URI_MARK: &str = "://";
 
-/// Why a request is not let in. The texts go to the client and say nothing about which users exist.
+/// Reason for which a request is refused. The texts go to the client, and do not reveal which users exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no credentials: send `username` and `password` metadata")]
@@ -71,14 +71,14 @@ pub enum Refusal {
     BackOff { source_address: std::net::IpAddr, retry: Duration },
     #[error("too many logins are being checked, try again")]
     Busy,
-    #[error("the password that this began with does not count any more")]
+    #[error("the password that this call began with is no longer valid")]
     PasswordReplaced,
-    #[error("the box would not let the client certificate of this connection in any more: {0}")]
+    #[error("the client certificate of this connection is no longer accepted: {0}")]
     Certificate(Rejection),
 }
 
 impl Refusal {
-    /// The kind of it in a word, without what differs from call to call.
+    /// The kind of refusal in a word or two, for accounting records, without details of the call.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::NoCredentials => "no credentials",
@@ -95,14 +95,14 @@ impl Refusal {
     }
 }
 
-/// What a client says about itself.
+/// Name and password that a client has sent.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     pub(crate) name: Option<SmolStr>,
     pub(crate) password: Option<Password>,
 }
 
-/// The login that succeeded on a connection, so that a noisy neighbour behind the same address cannot lock it out.
+/// The login that succeeded on a connection, so that a guessing client behind the same address cannot lock it out.
 #[derive(Debug, Default)]
 pub struct Remembered(Mutex<Option<(SmolStr, Tag)>>);
 
@@ -117,20 +117,20 @@ impl Remembered {
     }
 }
 
-/// Whose names a client certificate may give without a password.
+/// Names that the holder of a client certificate may use without a password.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SpeaksFor {
-    /// Its own: those that stand in it.
+    /// The names in the certificate
     #[default]
     Itself,
-    /// Everybody's. For clients that have checked their users themselves, and have no other certificates than those.
+    /// Any name. For clients that have checked their users themselves, when no other clients have certificates
     Anyone,
 }
 
-/// What client certificates are trusted with.
+/// Permissions of client certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct CertificateTrust {
-    /// The role of one whose identity is not a local user, until an authorization policy says who may do what.
+    /// The role of a certificate whose identity is not a local user, as long as there is no authorization policy.
     pub role: Role,
     pub speaks_for: SpeaksFor,
 }
@@ -142,7 +142,7 @@ pub struct Authenticator {
     certificates: CertificateTrust,
     attempts: Attempts,
     gnsi: Gnsi,
-    /// How often a password was compared.
+    /// Number of comparisons of a password.
     #[cfg(test)]
     compared: Arc<std::sync::atomic::AtomicUsize>,
 }
@@ -174,7 +174,7 @@ impl Authenticator {
         }
     }
 
-    /// A name without a password: of the certificate itself, or of a user for whom it may speak.
+    /// The caller of a name without a password: of the certificate itself, or of a user that its holder may act as.
     fn by_name(&self, name: SmolStr, peer: &Peer) -> Result<Caller, Refusal> {
         let certificate = peer.certificate.as_ref().ok_or(Refusal::NameAlone)?;
         if certificate.identity.as_ref() == Some(&name) {
@@ -182,13 +182,13 @@ impl Authenticator {
         }
         let is_own = certificate.principals.contains(&name);
         let role = self.users.role(&name);
-        // What is a URI is the name of a certificate's holder, to whom a policy may allow what it allows nobody else.
+        // A URI is the name of a certificate's holder, to which a policy may grant more than to any user.
         let is_holders = role.is_none() && name.contains(URI_MARK);
         let may_speak = self.certificates.speaks_for == SpeaksFor::Anyone && !is_holders;
         if !is_own && !may_speak {
             return Err(Refusal::OtherName(name));
         }
-        // The user need not exist here: then it may only read.
+        // A user that does not exist here may only read.
         let role = role.unwrap_or(Role::ReadOnly);
         let source = Source::NamedByCertificateHolder;
         Ok(Caller { name, role, source, peer: Some(peer.address) })
@@ -198,14 +198,14 @@ impl Authenticator {
         let certificate = peer.certificate.as_ref().ok_or(Refusal::NoCredentials)?;
         let name = certificate.identity.clone().ok_or(Refusal::NamelessCertificate)?;
         let role = self.users.role(&name).unwrap_or_else(|| match self.gnsi.authz.is_enforced() {
-            true => Role::Admin, // whoever the policy lets through may do what it allows
+            true => Role::Admin, // the policy decides what the caller may do
             false => self.certificates.role,
         });
         Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
     }
 
-    /// Charges the attempt before anything is compared, but for a login that goes on on a connection where it succeeded
-    /// before: that is no guess.
+    /// The caller with this password. The attempt is charged before anything is compared, except for a login that has
+    /// already succeeded on the connection, which is no guess.
     async fn by_password(
         &self,
         name: SmolStr,
@@ -238,7 +238,8 @@ impl Authenticator {
         }
     }
 
-    /// The user with this name and password. Does the same work whether or not there is such a user.
+    /// The user with this name and password. The work is the same if there is no such user, so that its time reveals
+    /// nothing.
     async fn compare(
         &self,
         attempt: &Attempt,
@@ -254,7 +255,7 @@ impl Authenticator {
         }
         let place = attempt.place().await?;
         if let Some(user) = remembered() {
-            return Ok(Some(user)); // a login that came in with this one has done the work
+            return Ok(Some(user)); // a simultaneous login has done the work
         }
         let user = self.users.entry(name);
         let hash = match &user {
@@ -262,7 +263,7 @@ impl Authenticator {
             None => self.users.nobodys_hash(name),
         };
         let compared = tokio::task::spawn_blocking(move || {
-            let _place = place; // until it is done, whoever still waits for it
+            let _place = place; // held until the comparison ends, even if its request is gone
             password.matches(&hash)
         });
         let right = compared.await.map_err(|_| Refusal::Busy)?;
@@ -278,7 +279,7 @@ impl Authenticator {
         Caller { name, role, source: Source::Password, peer: Some(peer.address) }
     }
 
-    /// A name as the log may show it: one that is no user's may be a password typed in the wrong place.
+    /// The name in the form that the log may show: an unknown one may be a password typed in the wrong place.
     fn shown(&self, name: &SmolStr) -> SmolStr {
         let known = self.users.role(name).is_some();
         if known { name.clone() } else { SmolStr::new_static("(unknown)") }

@@ -1,4 +1,4 @@
-//! Passwords: hashed with argon2id, compared in constant time, gone from memory when dropped.
+//! Passwords: hashed with argon2id, compared in constant time, erased from memory when dropped.
 
 use std::{fmt, fs, path::Path};
 
@@ -16,16 +16,16 @@ use holdfast_store::StoreError;
 /// Longest password, in octets. Hashing time grows with it, and clients choose it.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
-/// Blocks of 1 KiB that are asked for, though hashing touches fewer: glibc gives an allocation of over 32 MiB back to
-/// the system when it is freed, but keeps one of 19 MiB for each thread that ever hashed.
+/// Blocks of 1 KiB that are allocated, though hashing touches fewer: glibc returns an allocation of over 32 MiB to the
+/// system when it is freed, but keeps one of 19 MiB for each thread that ever hashed.
 const RETURNED_BLOCKS: usize = 33 * 1024;
 
-/// A hash that belongs to nobody and no password has, made with the parameters of real ones: checking a password
-/// against it costs what checking a user's password costs.
+/// A hash that no password has, made with the parameters of real ones: checking a password against it costs as much as
+/// checking the password of a user.
 const NOBODYS_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// A hash that no password has: to check one against it costs what it costs against `hash`, or against one made here.
+/// A hash that no password has, as expensive to check as `hash`, or by default as one made here.
 pub(super) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
     let crypt = hash.and_then(|hash| CryptHash::parse(hash).ok());
     Zeroizing::new(match crypt {
@@ -34,11 +34,11 @@ pub(super) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
     })
 }
 
-/// A password in clear. It prints as nothing.
+/// A password in clear text. Its debug output is empty.
 #[derive(Clone)]
 pub struct Password(Zeroizing<Vec<u8>>);
 
-/// Why a text is no password, or could not be turned into a hash.
+/// Failure to read or hash a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordError {
@@ -54,7 +54,7 @@ pub enum PasswordError {
 
 impl Password {
     /// # Errors
-    /// When it is empty or too long.
+    /// When the text is empty or too long.
     pub fn new(text: impl Into<Vec<u8>>) -> Result<Self, PasswordError> {
         let text = Zeroizing::new(text.into());
         match text.len() {
@@ -64,10 +64,10 @@ impl Password {
         }
     }
 
-    /// The first line of a file.
+    /// Reads a password from the first line of a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or its first line is no password.
+    /// When the file cannot be read, or its first line is no valid password.
     pub fn from_file(path: &Path) -> Result<Self, PasswordError> {
         let content = fs::read(path).map(Zeroizing::new).map_err(|source| {
             PasswordError::File(StoreError::File { action: "read", path: path.into(), source })
@@ -75,16 +75,16 @@ impl Password {
         Self::first_line(&content)
     }
 
-    /// What stands before the first line end.
+    /// Reads a password from the text before the first line end.
     ///
     /// # Errors
-    /// When that is no password.
+    /// When the line is no valid password.
     pub fn first_line(content: &[u8]) -> Result<Self, PasswordError> {
         let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// The password as text, to send it to the agent of this box.
+    /// The password as text, to be sent to the agent of this box.
     pub(crate) fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -92,18 +92,18 @@ impl Password {
     /// The PHC string to store. Takes some 20 ms and 19 MiB.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When there is not enough memory.
     pub fn hash(&self) -> Result<String, PasswordError> {
         self.salted(&Salt::generate()).map_err(PasswordError::Hash)
     }
 
-    /// True when `hash` was made from this password: one of argon2id, which takes some 20 ms and 19 MiB, or of crypt(3),
-    /// which takes what its rounds take.
+    /// True when `hash` was made from this password, by argon2id, which takes some 20 ms and 19 MiB, or by crypt(3),
+    /// which takes as long as its rounds.
     pub fn matches(&self, hash: &str) -> bool {
         if let Ok(hash) = CryptHash::parse(hash) {
             return hash.matches(&self.0);
         }
-        let hash = if hash.is_empty() { NOBODYS_HASH } else { hash }; // a user who has no password
+        let hash = if hash.is_empty() { NOBODYS_HASH } else { hash }; // a user without a password
         self.compare(hash).unwrap_or(false)
     }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Stands for a password that was verified: a keyed hash, whose key lives and dies with this process.
+/// Record of a verified password: a hash with a random key that never leaves this process.
 #[derive(Clone)]
 pub(super) struct Tag(hmac::Tag);
 
@@ -167,7 +167,7 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// Makes tags.
+/// Maker of tags, with their key.
 pub(super) struct Tagger(hmac::Key);
 
 impl Tagger {
@@ -181,7 +181,7 @@ impl Tagger {
         Tag(hmac::sign(&self.0, &password.0))
     }
 
-    /// One of so many, for a name: always the same one, and nobody outside knows which.
+    /// A number below `many` for a name: always the same one, and not predictable from outside.
     pub(super) fn pick(&self, name: &str, many: usize) -> Option<usize> {
         let tag = hmac::sign(&self.0, name.as_bytes());
         let number = tag.as_ref().first_chunk().copied().map(usize::from_ne_bytes)?;

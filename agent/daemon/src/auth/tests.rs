@@ -1,4 +1,4 @@
-//! Logins over connections of the tests' own, and what is compared for them.
+//! Logins over made-up connections, and the number of comparisons that they cause.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::settings::TlsSettings;
 use crate::tls::{LastStanding, Peer, PeerCertificate};
 
-/// Attempts that are compared before one has to wait: five for nothing, and the one that costs the first wait.
+/// Attempts that are compared before one has to wait: five without cost, and the one that causes the first wait.
 const COMPARED: usize = 6;
 
 struct Rig {
@@ -31,7 +31,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Users `ada` and `bob` with the password `secret`; nobody has logged in.
+    /// Creates the users `ada` and `bob` with the password `secret`, and no logins.
     async fn new() -> Self {
         let state = TempDir::new().unwrap();
         let (store, loaded) = Store::open(state.path()).unwrap();
@@ -71,7 +71,7 @@ impl Rig {
         outcome(&self.login(&peer(address), name, password).await)
     }
 
-    /// How many passwords were compared since this was asked last.
+    /// Number of passwords that were compared since the last call.
     fn compared(&self) -> usize {
         self.authenticator.compared.swap(0, Ordering::SeqCst)
     }
@@ -82,7 +82,7 @@ fn peer(address: &str) -> Peer {
     Peer::of(address, None)
 }
 
-/// How far a login gets before it has to wait.
+/// Polls a login once, to its first wait.
 async fn once<F: Future>(login: &mut Pin<Box<F>>) -> Poll<F::Output> {
     std::future::poll_fn(|context| Poll::Ready(login.as_mut().poll(context))).await
 }
@@ -103,14 +103,14 @@ async fn a_guess_that_is_given_up_counts_like_one_that_is_answered() {
     rig.compared();
     let peers = [peer("192.0.2.1"), peer("192.0.2.1")];
     for number in 0..200 {
-        // From the hundredth on it is the right one.
+        // The password is right from the hundredth attempt on.
         let password = if number < 100 { format!("guess {number}") } else { "secret".to_owned() };
         let mut guess = Box::pin(rig.login(&peers[number % 2], "ada", &password));
         let told = once(&mut guess).await;
         assert!(!matches!(told, Poll::Ready(Ok(_))), "guess {number} is told");
     }
     assert!((1..=COMPARED).contains(&rig.compared()));
-    // The answer does not depend on whether it is right.
+    // The answer is the same for a right password.
     for password in ["secret", "guess"] {
         assert_eq!(rig.answer("192.0.2.1", "ada", password).await, "wait");
     }
@@ -148,7 +148,7 @@ async fn logins_that_come_at_once_are_compared_a_few_at_a_time() {
     let wrong = answers.iter().filter(|answer| *answer == "wrong").count();
     assert_eq!((wrong, rig.compared()), (COMPARED, COMPARED));
     assert!(answers.iter().all(|answer| ["wrong", "wait"].contains(&answer.as_str())));
-    // Those who know the password only wait for each other.
+    // Logins with the right password only wait for each other.
     let logins = (0..40).map(|_| rig.login(&peer("192.0.2.2"), "bob", "secret"));
     let answers = join_all(logins).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -172,7 +172,7 @@ async fn nobody_is_locked_out_by_others() {
         rig.answer("192.0.2.1", "bob", "guess").await;
     }
     rig.compared();
-    // Where, who, password; what becomes of it.
+    // Address, name, password; outcome.
     for (address, name, password, want) in [
         ("192.0.2.1", "ada", "secret", "ada"), // behind the same address
         ("192.0.2.1", "nobody", "secret", "wait"),
@@ -200,7 +200,7 @@ async fn users_behind_one_address_mistype_without_locking_each_other_out() {
         rig.authenticator.attempts.fail_for_tests("192.0.2.1", &format!("user {user}"));
     }
     assert_eq!(rig.answer("192.0.2.1", "ada", "secret").await, "ada");
-    // From a hundred a minute on it is an attack.
+    // A hundred attempts a minute or more are an attack.
     for guess in 0..2 {
         assert_eq!(rig.answer("192.0.2.1", &format!("name{guess}"), "guess").await, "wrong");
     }

@@ -16,12 +16,12 @@ use zeroize::Zeroizing;
 use super::password::{self, Password, PasswordError, Tag, Tagger};
 use crate::{access::AccessEpoch, gnsi::Switch};
 
-/// Longest user name, in octets: room for a SPIFFE id, which a certificate's role may be tied to.
+/// Longest user name, in octets: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
 const MAX_NAME_BYTES: usize = 2048;
-/// The user that `--admin-password-file` is about.
+/// The user of `--admin-password-file`.
 const ADMIN: &str = "admin";
 
-/// Why a user was not changed.
+/// Failure to change a user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
@@ -59,29 +59,29 @@ pub trait ConfiguredUsers: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
-    /// Passwords that gNSI gave, which go before those of the entries.
+    /// Passwords from gNSI, which take precedence over those of the entries.
     given: RwLock<Given>,
-    /// Counts each change of a user.
+    /// Counter of the changes of users.
     access: AccessEpoch,
     /// Passwords that clients gave, as far as they were asked for, each with what the configuration refers to.
     configured_entries: RwLock<BTreeMap<SmolStr, (SecretRef, Arc<UserEntry>)>>,
-    /// Whether these do go before them; not there before gNSI is.
+    /// Switch of gNSI, which decides on that precedence; absent until gNSI has started.
     gnsi: OnceLock<Switch>,
     /// Not there until the configuration is in force.
     configured: OnceLock<Box<dyn ConfiguredUsers>>,
     tagger: Tagger,
 }
 
-/// Passwords that gNSI gave.
+/// Passwords from gNSI.
 #[derive(Debug, Default)]
 struct Given {
-    /// For new logins: what is final, or what is tried.
+    /// Passwords for new logins: final, or on trial.
     in_force: BTreeMap<SmolStr, Arc<UserEntry>>,
-    /// The final state.
+    /// Final passwords.
     last: BTreeMap<SmolStr, Arc<UserEntry>>,
 }
 
-/// A user, with the password that was last verified. A change of the user makes a new entry, which remembers nothing.
+/// A user, with the tag of the password that was last verified. A change of the user makes a new entry without a tag.
 #[derive(Debug)]
 pub(super) struct UserEntry {
     user: User,
@@ -108,7 +108,7 @@ impl UserEntry {
 
 impl Users {
     /// # Errors
-    /// When the system has no randomness.
+    /// When the system gives no random numbers.
     pub fn new(stored: Vec<User>, store: Store) -> Result<Self, PasswordError> {
         let entries = stored.into_iter().map(|user| (user.name.clone(), entry_of(user))).collect();
         Ok(Self {
@@ -125,7 +125,7 @@ impl Users {
         })
     }
 
-    /// Counts whatever changes the rights of callers: here, in policies, in TLS profiles.
+    /// Counter of all changes of the permissions of callers: of users, policies and TLS profiles.
     pub fn access(&self) -> &AccessEpoch {
         &self.shared.access
     }
@@ -139,20 +139,20 @@ impl Users {
         let _there_already = self.shared.configured.set(Box::new(configured));
     }
 
-    /// From now on this says whether passwords that gNSI gave go before those that were set at the box. While it is
-    /// off they count for users who have no other. The first one to say so stays.
+    /// Sets the switch of gNSI, which decides if passwords from gNSI take precedence over those set at the box. While
+    /// it is off, they count for users who have no other. Only the first call has an effect.
     pub(crate) fn obey(&self, gnsi: Switch) {
         let _there_already = self.shared.gnsi.set(gnsi);
     }
 
-    /// The role of a user, if there is such a user: as configured, else as it was set beside its password.
+    /// The role of a user, if there is such a user: from the configuration, or else as it was set with its password.
     pub fn role(&self, name: &str) -> Option<Role> {
         let configured = self.shared.configured.get().and_then(|it| it.configured_role(name));
         configured.or_else(|| self.own(name).map(|entry| entry.role()))
     }
 
-    /// From now on new logins are by these passwords of these users, instead of their own. Logins with a password that
-    /// stays are remembered; what began with another one goes on until [`Self::settle`].
+    /// Replaces the passwords of these users for new logins. Logins with an unchanged password are remembered; calls
+    /// that began with another one go on until [`Self::settle`].
     pub fn supersede(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         let known = std::mem::take(&mut given.in_force);
@@ -160,7 +160,7 @@ impl Users {
             let same = known.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
             let user = || User {
                 name: name.clone(),
-                role: Role::ReadOnly, // which says nothing: a user without a role of its own is none
+                role: Role::ReadOnly, // not used: a user without a role of its own is none
                 password_hash: hash.text().to_owned(),
             };
             (name.clone(), same.unwrap_or_else(|| entry_of(user())))
@@ -170,7 +170,7 @@ impl Users {
         self.shared.access.advance();
     }
 
-    /// The passwords of [`Self::supersede`] are final.
+    /// Makes the passwords of [`Self::supersede`] final.
     pub fn settle(&self) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         given.last = given.in_force.clone();
@@ -185,11 +185,11 @@ impl Users {
         entries.iter().map(|(name, entry)| (name.clone(), role(name, entry))).collect()
     }
 
-    /// Makes a user or changes it; what was remembered of its logins is forgotten. A password that the user has already
-    /// keeps its hash, so that what began with it goes on. Durable when it returns.
+    /// Creates or changes a user, and forgets its remembered login. A password that the user already has keeps its
+    /// hash, so that calls that began with it go on. Durable on return.
     ///
     /// # Errors
-    /// When the name is none, or hashing or storing fails; then nothing has changed.
+    /// When the name is invalid, or hashing or storing fails; then nothing has changed.
     pub async fn set(
         &self,
         name: SmolStr,
@@ -263,13 +263,13 @@ impl Users {
         checked.await.unwrap_or(false)
     }
 
-    /// What a password is compared with.
+    /// The entry with whose password a login is compared.
     pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
         self.entry_among(&given.in_force, name)
     }
 
-    /// The user, when it still has the password of this entry: by what is in force, or by what is final beside it.
+    /// The user, if it still has the password of this entry: among the passwords in force, or among the final ones.
     pub(super) fn same_password(&self, name: &str, begun: &UserEntry) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
         let both = [&given.in_force, &given.last].map(|given| self.entry_among(given, name));
@@ -318,8 +318,8 @@ impl Users {
         Some(entry)
     }
 
-    /// What a password is compared with where nobody has such a name: as hard as with the hash of some user, so that
-    /// the time of a refusal does not tell who is one. Which user that is depends on the name alone.
+    /// The hash to compare with for an unknown name. It is as expensive as that of some user, so that the time of a
+    /// refusal does not reveal which names exist. The choice of that user depends on the name alone.
     pub(super) fn nobodys_hash(&self, name: &str) -> Zeroizing<String> {
         let hashed = |name: &SmolStr| self.entry(name);
         let names: BTreeSet<SmolStr> = {
@@ -347,7 +347,7 @@ fn entry_of(user: User) -> Arc<UserEntry> {
     Arc::new(UserEntry { user, verified: OnceLock::new() })
 }
 
-/// Refuses what cannot be sent as metadata or read in a log.
+/// Refuses names that cannot be sent as metadata or read in a log.
 ///
 /// # Errors
 /// [`UserError::Name`].
