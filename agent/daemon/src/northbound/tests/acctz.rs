@@ -1,4 +1,4 @@
-//! Collectors of accounts, through a channel.
+//! gnsi.acctz through a real channel: collectors of accounting records.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ use crate::northbound::outlet::STUCK_CLIENT;
 
 /// Octets of the payload of one record of these tests.
 const PAYLOAD: usize = 1000;
-/// Room for a few thousand of them.
+/// Octets of a history with room for a few thousand records.
 const ROOM: usize = 4 << 20;
 
 type Collector = AcctzStreamClient<Channel>;
 
-/// A datastore beside accounts of the test's own.
+/// A datastore, and an accounting log of the test's own.
 struct Kept {
     core: Fake,
     accounts: Accounts,
@@ -184,7 +184,7 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
     for stream in [&mut all, &mut later] {
         assert_eq!(name(&next(stream).await), "/gnmi.gNMI/Set3");
     }
-    // The second of the epoch was long before the history began.
+    // The first nanosecond of 1970 was long before the history began.
     let early = Timestamp { seconds: 0, nanos: 1 };
     let mut early = subscribe(&mut client, Some(early)).await;
     assert!(next(&mut early).await.history_istruncated);
@@ -226,7 +226,7 @@ async fn a_collector_that_does_not_read_is_let_go_and_holds_up_nobody() {
     let accounts = accounts(ROOM);
     let mut stalled = subscribe(&mut collector(&accounts).await, None).await;
     let mut other = subscribe(&mut collector(&accounts).await, None).await;
-    // More than the pipe and the windows hold.
+    // More records than the pipe and the flow control windows hold.
     for number in 0..2000 {
         accounts.record(call(number));
     }
@@ -296,12 +296,12 @@ async fn records_and_collectors_are_counted_for_readers() {
     accounts.record(call(2));
     accounts.record(command());
     let mut client = Collector::new(channel(&agent, Some(Role::Admin)).await);
-    // The second of the epoch was long before the history began.
+    // The first nanosecond of 1970 was long before the history began.
     let mut stream = subscribe(&mut client, Some(Timestamp { seconds: 0, nanos: 1 })).await;
     for _ in 0..3 {
         next(&mut stream).await;
     }
-    // The third was sent before it is counted, so one more settles it.
+    // A record is sent before it is counted, so after one more the third is counted.
     accounts.record(call(3));
     next(&mut stream).await;
     let responses = read(&mut gnmi, format!("{served}/record-responses")).await;

@@ -1,4 +1,4 @@
-//! gnsi.authz through a real channel: policies are tried, kept or taken back, and asked before every RPC.
+//! gnsi.authz through a real channel: policies are tried, finalized or rolled back, and checked before every RPC.
 
 use std::time::Duration;
 
@@ -37,16 +37,16 @@ use crate::core::tests::Agent;
 use crate::core::{CommitError, Intent};
 use crate::northbound::Datastore;
 
-/// A policy under which `ada` may do everything and everybody may ask for the time.
+/// A policy that allows `ada` everything, and every caller the time.
 const ADA: &str = r#"{"name":"ada","allow_rules":[
     {"name":"ada","source":{"principals":["ada"]}},
     {"name":"time","request":{"paths":["/gnoi.system.System/Time"]}}]}"#;
-/// One that takes the time from everybody but ada.
+/// A policy that allows nothing to callers other than ada.
 const ADA_ALONE: &str =
     r#"{"name":"ada-alone","allow_rules":[{"name":"ada","source":{"principals":["ada"]}}]}"#;
 const VERSION: &str = "/system/aaa/authorization/state/grpc-authz-policy-version";
 const CREATED_ON: &str = "/system/aaa/authorization/state/grpc-authz-policy-created-on";
-/// Seconds.
+/// Creation time of the policies, in seconds since 1970.
 const BORN: u64 = 1_700_000_000;
 
 type Authz = AuthzClient<Channel>;
@@ -88,20 +88,20 @@ impl Rotation {
         Ok(Self { request_tx, responses })
     }
 
-    /// Says something; true for an answer, false for the good end.
+    /// Sends a message; true for an answer, false for an end with status OK.
     async fn say(&mut self, request: RotateAuthzRequest) -> Result<bool, Status> {
         self.request_tx.send(request).await.unwrap();
         Ok(self.responses.message().await?.is_some())
     }
 
-    /// Has a policy tried.
+    /// Opens a rotation and uploads a policy.
     async fn trying(client: &mut Authz, version: &str, policy: &str) -> Self {
         let mut rotation = Self::open(client).await.unwrap();
         assert!(rotation.say(upload(version, policy)).await.unwrap());
         rotation
     }
 
-    /// Ends it from the client's side, and waits until the server has taken note.
+    /// Closes the client's side, and waits for the server's end.
     async fn close(self) -> Result<(), Status> {
         let Self { request_tx, mut responses } = self;
         drop(request_tx);
@@ -135,7 +135,7 @@ async fn get(client: &mut Authz) -> Result<GetResponse, Code> {
     got.map(tonic::Response::into_inner).map_err(|status| status.code())
 }
 
-/// The version that Get tells; `-` without a policy.
+/// The version in the answer to Get, or the code of its refusal.
 async fn version(client: &mut Authz) -> String {
     get(client).await.map_or_else(|code| format!("{code:?}"), |got| got.version)
 }
@@ -182,7 +182,7 @@ async fn before_the_first_policy_everything_is_allowed_and_afterwards_nothing_bu
         let status = client.probe(request).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{user} {rpc}");
     }
-    // A new policy replaces all of the old one.
+    // A new policy replaces the whole old one.
     install(&mut client, "v2", ADA).await;
     assert!(may_ask_for_the_time(&mut eve).await);
 }
@@ -226,7 +226,7 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
         kinds.push(("a rotation", rotate.map(drop)));
         for (kind, answer) in kinds {
             match answer {
-                // An empty box has no data for some; what counts is who answers.
+                // An empty box has no data for some; it counts that the service has answered.
                 Ok(()) => assert!(allowed, "{kind}"),
                 Err(status) => {
                     assert_eq!(
@@ -241,7 +241,7 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
                 }
             }
         }
-        // Refused by a service, and not implemented by the listener: authorization is asked first.
+        // One request is invalid for its service, the other has no service here: authorization is checked before both.
         let ping = SystemClient::new(channel.clone()).ping(PingRequest::default()).await;
         let nowhere = FileClient::new(channel).stat(StatRequest::default()).await;
         let want = match allowed {
@@ -268,7 +268,7 @@ async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
     install(&mut client, "v1", ADA).await;
     assert!(may_ask_for_the_time(&mut eve).await);
 
-    // Whoever locks everybody out, himself included, only has to let go.
+    // A client that locks out all callers, itself included, only has to close the stream.
     let nobody = r#"{"name":"x","allow_rules":[{"name":"x","source":{"principals":["nobody"]}}]}"#;
     let rotation = Rotation::trying(&mut client, "v2", nobody).await;
     assert!(!may_ask_for_the_time(&mut eve).await);
@@ -277,7 +277,7 @@ async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
     assert!(may_ask_for_the_time(&mut eve).await);
     assert_eq!(version(&mut client).await, "v1");
 
-    // The same when the connection is cut, and when a step fails.
+    // The policy is also rolled back when the connection is cut, and when a step fails.
     let own = authz(&core).await;
     let rotation = Rotation::trying(&mut own.clone(), "v2", nobody).await;
     assert!(!may_ask_for_the_time(&mut eve).await);
@@ -291,7 +291,7 @@ async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
     assert_eq!(rotation.say(upload("v3", "{")).await.unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(version(&mut client).await, "v1");
     assert!(may_ask_for_the_time(&mut eve).await);
-    // A rotation that brings nothing ends well.
+    // A rotation without an upload ends with OK.
     Rotation::open(&mut client).await.unwrap().close().await.unwrap();
 }
 
@@ -322,11 +322,11 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     let status = client.get(GetRequest { authz_profile_id: "other".into() }).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
 
-    // One at a time; the first goes on as if nothing had happened.
+    // One rotation at a time: the first goes on undisturbed.
     let mut first = Rotation::trying(&mut client, "v2", ADA_ALONE).await;
     let second = Rotation::open(&mut client).await.err().unwrap();
     assert_eq!(second.code(), Code::Unavailable, "{second:?}");
-    // The version that is tried is in use as well; force_overwrite is for whoever means it, also when it is finalized.
+    // The version on trial is in use as well; force_overwrite allows it again, and may be set in a finalize.
     assert!(first.say(overwrite("v2", ADA)).await.unwrap());
     let last = RotateAuthzRequest { force_overwrite: true, ..finalize() };
     assert!(first.say(last).await.unwrap(), "a finalize is answered");
@@ -335,7 +335,7 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     assert!(third.say(overwrite("v2", ADA_ALONE)).await.unwrap());
     assert_eq!(third.say(upload("v2", ADA)).await.unwrap_err().code(), Code::AlreadyExists);
 
-    // A disk that does not take it: the finalize fails, and what was tried is taken back.
+    // If the disk refuses the policy, the finalize fails, and the trial is rolled back.
     let mut eve = system_of(&core, "eve").await;
     let mut rotation = Rotation::trying(&mut client, "v4", ADA_ALONE).await;
     assert!(!may_ask_for_the_time(&mut eve).await);
@@ -352,7 +352,7 @@ async fn a_rotation_that_is_forgotten_is_taken_back() {
     let mut client = authz(&core).await;
     let mut rotation = Rotation::trying(&mut client, "v1", ADA_ALONE).await;
     assert_eq!(version(&mut client).await, "v1");
-    // Nothing happens but time.
+    // Only time passes.
     let status = rotation.responses.message().await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(get(&mut client).await, Err(Code::FailedPrecondition));
@@ -371,7 +371,7 @@ async fn an_agent_that_stops_takes_rotations_back_and_begins_no_others() {
     assert_eq!(status.code(), Code::Unavailable);
 }
 
-/// An agent on a simulated box.
+/// Starts an agent on a simulated box.
 async fn agent(folder: &TempDir) -> Agent {
     Agent::start(&SimulatedKernel::new(&["eth0"]), folder.path()).await
 }
@@ -400,7 +400,7 @@ async fn readers_see_which_policy_is_in_force() {
     assert_eq!(subscription.next().await, shown("v1"));
     let mut rotation = Rotation::trying(&mut client, "v2", ADA_ALONE).await;
     assert_eq!(subscription.next().await, format!("{VERSION}=\"v2\""));
-    // Nothing of what is wrong is ever seen.
+    // Readers never see a policy that is refused.
     rotation.say(upload("v3", "{")).await.unwrap_err();
     assert_eq!(subscription.next().await, format!("{VERSION}=\"v1\""));
     let mut wrong = Rotation::open(&mut client).await.unwrap();
@@ -495,7 +495,7 @@ async fn gnmi_writes_nothing_that_gnsi_owns() {
         let status = gnmi.set(set_request(&operation)).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{operation}: {status:?}");
     }
-    // What only covers it goes through, and leaves it alone.
+    // A delete that only covers the leaf succeeds, and leaves the leaf alone.
     set(&mut gnmi, "delete /").await;
     assert_eq!(leaf(&mut gnmi, VERSION).await, "\"v1\"");
 }
@@ -549,7 +549,7 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
     assert_eq!(get(&mut client).await.unwrap().policy, ADA);
     let held = || format!("{:?}", core.configuration().layers().boot);
     let before = held();
-    // All or nothing.
+    // Both parts are set, or none.
     for (request, want) in [
         (request(&boot("two"), "v2", "{"), Code::InvalidArgument),
         (request("{", "v2", ADA_ALONE), Code::InvalidArgument),
@@ -565,7 +565,7 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
     let status = boots.set_boot_config(request(&boot("two"), "v2", ADA)).await.unwrap_err();
     assert_eq!((status.code(), held()), (Code::Unavailable, before));
     rotation.close().await.unwrap_err();
-    // Each part alone leaves the other one as it is.
+    // A part that is absent leaves its state as it is.
     let policy = SetBootConfigRequest { boot_config: None, ..request("", "v4", ADA_ALONE) };
     boots.set_boot_config(policy).await.unwrap();
     assert_eq!(version(&mut client).await, "v4");

@@ -1,4 +1,4 @@
-//! Commits and what extensions make of them, through a real channel, over the core and the simulated kernel.
+//! Commits with extensions, through a real channel, over the core and the simulated kernel.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct Rig {
     client: Client,
 }
 
-/// Everything that a roll-back must bring back.
+/// State that a rollback must restore.
 #[derive(Debug, PartialEq)]
 pub(super) struct Seen {
     layers: [String; 2],
@@ -51,7 +51,7 @@ impl Rig {
         rig
     }
 
-    /// The agent ends, and another one starts on what it left.
+    /// Stops the agent, and starts another one on its state.
     pub(super) async fn restart(self) -> Self {
         let Self { kernel, folder, agent, .. } = self;
         agent.stop().await;
@@ -60,7 +60,7 @@ impl Rig {
         Self { kernel, folder, agent, client }
     }
 
-    /// A Set with extensions; both may be empty.
+    /// Sends a Set with extensions; operations and extensions may be empty.
     pub(super) async fn ask(
         &mut self,
         operations: &str,
@@ -88,7 +88,7 @@ impl Rig {
         self.agent.pass(time).await;
     }
 
-    /// Waits until a revision shows the box like that.
+    /// Waits until a revision shows the earlier state.
     pub(super) async fn until(&self, before: &Seen) {
         let mut revisions = self.agent.handle.watch();
         while self.seen() != *before {
@@ -167,7 +167,7 @@ async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
     let mut rig = Rig::new().await;
     let before = rig.seen();
     let change = format!("update {MTU} 1314; delete /network-instances");
-    // what is asked, minutes until it still stands, minutes after which it is gone
+    // request, second request, minutes for which the change stays, minutes after which it is gone
     for (begin, then, stands, gone) in [
         ("begin a", "", 8, 3),
         ("begin a 1200", "", 18, 3),
@@ -188,7 +188,7 @@ async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
         let late = rig.ask("", "confirm a").await.unwrap_err();
         assert_eq!(late.code(), Code::FailedPrecondition);
     }
-    // Confirmed in time: it stays, also over a restart.
+    // A commit that is confirmed in time stays, also over a restart.
     rig.ask(&change, "begin a").await.unwrap();
     let after = rig.seen();
     rig.pass(minutes(8)).await;
@@ -252,7 +252,7 @@ async fn a_rollback_ends_whatever_the_kernel_says() {
         rig.ask(&change, "begin a").await.unwrap();
         rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EBUSY));
         rig.ask("", "cancel a").await.unwrap();
-        // The configuration is back at once; what failed is tried again.
+        // The configuration is back at once; failed operations are tried again.
         let layers = rig.seen().layers;
         assert_eq!(layers, before.layers, "request {nth}");
         for _ in 0..10 {
@@ -285,7 +285,7 @@ async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
         let shown = rig.agent.shown().contains(&format!(r#""mtu":{mtu}"#));
         assert_eq!(shown, code == Code::Ok, "{election}");
     }
-    // An empty Set raises the id, a dry run does not, and who takes no part in it writes.
+    // An empty Set raises the id, a dry run does not, and a writer without an election id may write.
     rig.ask("", "election  9 0").await.unwrap();
     rig.ask("", "election  10 0; dry-run").await.unwrap();
     rig.ask("", "election  9 0").await.unwrap();
@@ -316,7 +316,7 @@ async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
     let told = follower.until_sync().await.join(" ");
     assert!(told.contains("/config/mtu=1414") && !told.contains("/state/"), "{told}");
     let mtu = |value: u32| format!("{MTU}={value}");
-    // what is asked with which extensions, what is told
+    // request, extensions, messages to the follower
     for (asked, extension, wanted) in [
         (format!("update {MTU} 1314"), "", vec![mtu(1314), "done".into()]),
         (r#"update /system/config/hostname "box""#.into(), "", vec!["done".into()]),
@@ -333,7 +333,7 @@ async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
             assert_eq!(follower.next().await, wanted, "{asked} {extension}");
         }
     }
-    // Nobody confirms.
+    // A commit that is not confirmed.
     rig.ask(&format!("update {MTU} 1319"), "begin c").await.unwrap();
     rig.pass(minutes(11)).await;
     let mut told = Vec::new();
@@ -365,11 +365,11 @@ async fn each_commit_is_told_by_itself_also_to_who_reads_late() {
     rig.agent.stop().await;
 }
 
-/// What it did not read is memory of ours, so a follower has a number of commits to fall behind.
+/// Unread commits take memory of the agent, so a follower may fall behind by a limited number of them.
 #[tokio::test]
 async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
     use gnmi::subscription_list::Mode;
-    /// Octets of one change, so that few of them fill what the connection holds for a client that does not read.
+    /// Octets of one change: large, so that a few fill the buffers of a connection that is not read.
     const LARGE: usize = 100_000;
     let mut rig = Rig::new().await;
     let request = gnmi::SubscribeRequest {
@@ -417,7 +417,7 @@ async fn a_reader_sees_a_rollback_once() {
 // proves 1.132
 #[tokio::test]
 async fn what_the_kernel_is_silent_about_is_taken_back_as_well() {
-    // eth1 is down: the kernel tells nobody of its alias.
+    // eth1 is down, so the kernel sends no event for its alias.
     const DESCRIBED: &str =
         r#"update holdfast_native:/interfaces/interface[name=eth1] {"description": "native"}"#;
     const DOWN: &str =
@@ -441,7 +441,7 @@ async fn what_the_kernel_is_silent_about_is_taken_back_as_well() {
 
 const LEASED_PORT: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
-/// The state folder of a box whose port got an address and a route by DHCP.
+/// Makes the state folder of a box whose port got an address and a route by DHCP.
 async fn leased() -> TempDir {
     const ROUTE: &str = "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/route[prefix=0.0.0.0\\/0]";
     let (kernel, elsewhere) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
@@ -465,8 +465,7 @@ async fn leased() -> TempDir {
     folder
 }
 
-/// Case 9 of the union: what was leased gives way to an address that a client asks for, and comes back with the
-/// commit that asked.
+/// Case 9 of the union: a lease yields to an address of a client, and comes back when the commit is rolled back.
 #[tokio::test]
 async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     const ADDRESS: &str = "address 192.0.2.9/24 of eth0";
@@ -485,7 +484,7 @@ async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     for end in ["cancel", "time", "restart"] {
         rig.ask(&own, "begin a").await.unwrap();
         rig.pass(Duration::from_secs(10)).await;
-        // Also the route goes, whose gateway the new address would reach.
+        // The leased route goes too, although the new address would reach its gateway.
         assert_eq!(rig.kernel.describe(), ["address 192.0.2.1/24 of eth0", "link eth0", "link lo"]);
         match end {
             "cancel" => drop(rig.ask("", "cancel a").await.unwrap()),
@@ -497,7 +496,7 @@ async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     rig.agent.stop().await;
 }
 
-/// Changes to choose from: in both origins, of ports that are there and that are not, of routes and of nothing.
+/// Changes to choose from: in both origins, of present and absent ports, of routes, and without effect.
 const CHANGES: [&str; 12] = [
     r#"update /interfaces/interface[name=eth0]/config/mtu 1314"#,
     r#"update /interfaces/interface[name=eth0]/config/description "one""#,
@@ -518,9 +517,9 @@ const CHANGES: [&str; 12] = [
 fn an_unconfirmed_commit_leaves_nothing_behind() {
     const CASES: u32 = 24;
     const SETTLED: Duration = Duration::from_secs(10);
-    /// A roll-back that is not seen by then leaves something behind.
+    /// Time limit of a rollback; later it counts as incomplete.
     const PATIENCE: Duration = Duration::from_secs(20);
-    /// Each of them waits as long.
+    /// Steps of shrinking a failure, each of which may take that long.
     const SHRINKS: u32 = 6;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let rig = RefCell::new(Some(runtime.block_on(Rig::new())));

@@ -25,7 +25,7 @@ const KEY: &[u8] =
     b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICNStoYBNp4MC97H3OBeFhjafRjd9i9hRK/6WttN4Lh1 test";
 const MD5: &str = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
 
-/// A box with an account and, unless told otherwise, an SSH server.
+/// A box with an account, and files as given, such as an SSH server.
 struct Rig {
     kernel: SimulatedKernel,
     folder: TempDir,
@@ -41,7 +41,7 @@ struct Stream<Q, A> {
 
 impl<Q, A> Stream<Q, A> {
     async fn ask(&mut self, request: Q) -> Result<Option<A>, Status> {
-        // When the stream has ended, its answer says why.
+        // If the stream has ended, its status says why.
         let _ = self.requests.send(request).await;
         self.answers.message().await
     }
@@ -87,7 +87,7 @@ impl Rig {
         Ok(Stream { requests, answers: answers.into_inner() })
     }
 
-    /// One upload in a rotation of its own, which ends without finalize.
+    /// Tries one upload in a rotation of its own, which ends without finalize.
     async fn tried(&mut self, request: Account) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
         let answer = rotation.ask(asks(request)).await;
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    /// The same, and it is kept.
+    /// Uploads and finalizes in a rotation of its own.
     async fn finalized(&mut self, request: Account) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
         rotation.ask(asks(request)).await?;
@@ -267,7 +267,7 @@ async fn refusals_have_their_codes_and_leave_everything() {
     let mut rotation = rig.accounts().await.unwrap();
     let nothing = wire::RotateAccountCredentialsRequest::default();
     assert_eq!(rotation.ask(nothing).await.unwrap_err().code(), Code::InvalidArgument);
-    // A version that is in use is taken when the client insists.
+    // A version in use is accepted with force_overwrite.
     let mut rotation = rig.accounts().await.unwrap();
     let insists = wire::RotateAccountCredentialsRequest {
         force_overwrite: true,
@@ -346,7 +346,7 @@ async fn keys_are_made_where_they_can_be() {
     assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
 }
 
-/// A leaf of state as readers see it; nothing when it is not there.
+/// A state leaf as readers see it; `None` if there is none.
 async fn leaf(client: &mut Client, path: &str) -> String {
     match client.get(get_request(&[path])).await {
         Ok(got) => value(got.into_inner().notification[0].update[0].val.as_ref()),
@@ -357,7 +357,7 @@ async fn leaf(client: &mut Client, path: &str) -> String {
     }
 }
 
-/// Names of leaves and what they show; the others are not there.
+/// Checks state leaves by name; an empty value means that there is no leaf.
 async fn check(client: &mut Client, state: &str, want: &[(&str, &str)]) {
     for (name, value) in want {
         assert_eq!(leaf(client, &format!("{state}/{name}")).await, *value, "{state}/{name}");

@@ -1,4 +1,4 @@
-//! Extensions through a real channel: what each asks for, and what is refused.
+//! Extensions through a real channel: the effect of each, and refusals.
 
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self as ext, Extension, commit, config_subscription, history};
@@ -163,7 +163,7 @@ async fn extensions_that_nobody_here_knows_change_nothing() {
     client.capabilities(request).await.unwrap();
 }
 
-/// A leaf of each level of the interface tree, told by its path.
+/// A box with a leaf on each level of the interface tree.
 async fn box_with_a_port() -> (Fake, Client) {
     let core = Fake::new();
     let mut client = client(&core).await;
@@ -223,7 +223,7 @@ async fn depth_limits_the_levels_below_each_path_of_a_get() {
             assert!(!told.contains(has_not), "{depth} {at}: {told}");
         }
     }
-    // What is not there is not there at any depth.
+    // An absent path is absent at any depth.
     let extension = extensions("depth 1");
     let absent = "/interfaces/interface[name=eth9]";
     let request = gnmi::GetRequest { extension, ..get_request(&[absent]) };
@@ -244,7 +244,7 @@ async fn depth_limits_the_levels_below_all_paths_of_a_subscription() {
     let told = subscription.until_sync().await.join(" ");
     assert!(told.contains("oper-status") && told.contains("[name=eth0]/name"), "{told}");
     assert!(!told.contains("mtu") && !told.contains("in-octets"), "{told}");
-    // Of both, only the state's own leaves are within one level.
+    // Of both containers, only the leaves of `state` are within one level.
     set(&mut client, "update /interfaces/interface[name=eth0]/config/mtu 1314").await;
     core.state("/interfaces/interface[name=eth0]/state/oper-status", "DOWN");
     let next = subscription.next().await;

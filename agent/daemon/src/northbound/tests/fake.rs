@@ -1,4 +1,4 @@
-//! A datastore of configuration without a kernel: a commit publishes at once, state is what a test says.
+//! A datastore without a kernel: a commit is published at once, and tests set the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ pub(super) struct Fake(Arc<Inside>);
 #[derive(Debug)]
 struct Inside {
     configuration: Mutex<Configuration>,
-    /// None after the end.
+    /// `None` after the end.
     revision_tx: Mutex<Option<watch::Sender<Arc<Revision>>>>,
     boundary_tx: BoundarySender,
     polled: Mutex<Vec<(InstancePath, Value)>>,
@@ -45,7 +45,7 @@ struct Inside {
     gnsi: Gnsi,
     ignored: Arc<IgnoredSubscriptions>,
     store: Store,
-    /// Where the reboots are written down.
+    /// State folder with the database of reboots and artefacts.
     folder: tempfile::TempDir,
 }
 
@@ -54,7 +54,7 @@ impl Fake {
         Self::with_slots(|_| Slots::default(), "1.0")
     }
 
-    /// A box on which this version runs, and with slots for others.
+    /// A box that runs this version, and has slots for others.
     pub(super) fn with_slots(slots: impl FnOnce(&std::path::Path) -> Slots, runs: &str) -> Self {
         let configuration = Configuration::new(MODELS.clone(), Layers::new());
         let folder = tempfile::tempdir().unwrap();
@@ -104,12 +104,12 @@ impl Fake {
         self.0.device.clone()
     }
 
-    /// What the box keeps.
+    /// The state folder of the box.
     pub(super) fn state_folder(&self) -> &std::path::Path {
         self.0.folder.path()
     }
 
-    /// Where reboots and artefacts are written down.
+    /// The store of reboots and artefacts.
     pub(super) fn store(&self) -> &Store {
         &self.0.store
     }
@@ -118,36 +118,36 @@ impl Fake {
         self.0.gnsi.clone()
     }
 
-    /// Under a command line that does not say what becomes of unknown paths.
+    /// The setting for unknown paths in subscriptions, with its default on the command line.
     pub(super) fn ignored(&self) -> Arc<IgnoredSubscriptions> {
         Arc::clone(&self.0.ignored)
     }
 
-    /// The policy of paths that is obeyed.
+    /// The pathz policy that is in force.
     pub(super) fn pathz(&self) -> Arc<Pathz> {
         Arc::clone(&self.0.gnsi.pathz)
     }
 
-    /// The next commit fails.
+    /// Makes the next commit fail.
     pub(super) fn fail(&self, error: CommitError) {
         *self.0.failure.lock().unwrap() = Some(error);
     }
 
-    /// An OpenConfig state leaf has this value from now on.
+    /// Sets an OpenConfig state leaf.
     pub(super) fn state(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
         let change = Change { origin: Origin::OpenConfig, path, what: What::Set(value) };
         self.publish(|draft| draft.apply(change));
     }
 
-    /// All state at the path is gone.
+    /// Removes all state at the path.
     pub(super) fn gone(&self, path: &str) {
         let path = instance(path);
         let what = What::Gone(Plane::State);
         self.publish(|draft| draft.apply(Change { origin: Origin::OpenConfig, path, what }));
     }
 
-    /// What a reading of a leaf without events gives from now on.
+    /// Sets a leaf without events, which readers have to poll.
     pub(super) fn polled_leaf(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
         let mut polled = self.0.polled.lock().unwrap();
@@ -155,12 +155,12 @@ impl Fake {
         polled.push((path, value));
     }
 
-    /// How often somebody read such leaves.
+    /// Number of polls.
     pub(super) fn reads(&self) -> usize {
         self.0.reads.load(Ordering::SeqCst)
     }
 
-    /// Nothing is published any more.
+    /// Ends the publication of revisions.
     pub(super) fn stop(&self) {
         self.0.revision_tx.lock().unwrap().take();
     }
@@ -169,7 +169,7 @@ impl Fake {
         ask(self.0.revision_tx.lock().unwrap().as_ref().unwrap())
     }
 
-    /// How many receivers streams hold.
+    /// Number of receivers that streams hold.
     pub(super) fn watchers(&self) -> usize {
         self.with_sender(watch::Sender::receiver_count)
     }

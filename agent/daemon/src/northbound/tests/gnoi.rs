@@ -1,4 +1,4 @@
-//! gNOI through a real channel: what the answers say, and what is there afterwards.
+//! gNOI through a real channel: the answers, and the state afterwards.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -138,7 +138,7 @@ async fn clients_are_told_what_is_reserved_and_for_whom() {
     }
     gnmi.set(set_request("delete /")).await.unwrap();
     assert_eq!(hostname(&core).as_deref(), Some("boot"));
-    // Get CONFIG shows what clients hold: none of boot's, so it can be sent back.
+    // Get CONFIG shows configuration of clients and none of boot, so it can be sent back.
     let own = "/interfaces/interface[name=eth0]/config/description";
     gnmi.set(set_request(&format!(r#"update {own} "a client's""#))).await.unwrap();
     let request = gnmi::GetRequest { r#type: DataType::Config as i32, ..get_request(&["/"]) };
@@ -185,7 +185,7 @@ impl Trial {
     }
 }
 
-/// Waits until the host name is this one: what a cut stream leaves is taken back by itself.
+/// Waits for a host name: the trial of a cut stream is rolled back without a request.
 async fn until(core: &Fake, name: &str) {
     while hostname(core).as_deref() != Some(name) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -357,7 +357,7 @@ async fn the_one_processor_is_switched_to_by_doing_nothing() {
     for path in [None, Some(Path::default())] {
         refused(client.switch_control_processor(switch(path)).await, Code::InvalidArgument);
     }
-    // The same names say what reboots.
+    // Components of a reboot have the same names.
     let of = |name| RebootStatusRequest { subcomponents: vec![component(name)] };
     client.reboot_status(of("cpu0")).await.unwrap();
     refused(client.reboot_status(of("fan0")).await, Code::NotFound);
@@ -387,7 +387,7 @@ async fn only_processes_of_the_agent_are_signalled() {
     }
     assert!(core.reboots().pending().is_none());
     let started = || {
-        // Whoever runs the tests may ignore signals, and a child inherits that.
+        // The parent of the tests may ignore signals, which a child inherits.
         let sleep = ["--default-signal", "sleep", "600"];
         let child = std::process::Command::new("env").args(sleep).spawn().unwrap();
         let name = format!("/proc/{}/comm", child.id());

@@ -1,4 +1,4 @@
-//! A client and a server with a pipe between them, and texts for what they say.
+//! A client and a server with a pipe between them, and messages as text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const PIPE: usize = 64 * 1024;
 
 pub(super) type Client = GNmiClient<Channel>;
 
-/// What a channel leads to.
+/// A server side for a channel.
 pub(super) trait Served {
     type Core: Datastore;
     fn datastore(&self) -> Self::Core;
@@ -82,7 +82,7 @@ impl Served for Agent {
     }
 }
 
-/// A client that may do everything.
+/// A client with the role admin.
 pub(super) async fn client(core: &impl Served) -> Client {
     client_as(core, Role::Admin).await
 }
@@ -97,12 +97,12 @@ pub(super) async fn channel(core: &impl Served, role: Option<Role>) -> Channel {
     channel_of(core, role.map(|role| caller("test", role))).await
 }
 
-/// Someone who logged in with a password.
+/// A caller who logged in with a password.
 pub(super) fn caller(name: &str, role: Role) -> Caller {
     Caller { name: name.into(), role, source: Source::Password, peer: None }
 }
 
-/// A channel of one caller, or of nobody that authentication knows.
+/// A channel of one caller, or without an authenticated caller.
 pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Channel {
     let authenticate = move |mut request: Request<()>| {
         if let Some(caller) = &caller {
@@ -229,7 +229,7 @@ impl Subscription {
         self.request_tx.send(SubscribeRequest { request, ..Default::default() }).await.unwrap();
     }
 
-    /// The next message as text, `end` at the good end, the code at another.
+    /// The next message as text; `end` for status OK, otherwise the code.
     pub(super) async fn next(&mut self) -> String {
         match self.responses.message().await {
             Ok(None) => "end".into(),
@@ -243,7 +243,7 @@ impl Subscription {
         }
     }
 
-    /// All messages up to the next sync, that included.
+    /// All messages up to and including the next sync.
     pub(super) async fn until_sync(&mut self) -> Vec<String> {
         let mut messages = Vec::new();
         loop {
@@ -254,7 +254,7 @@ impl Subscription {
         }
     }
 
-    /// What comes within a time, what is due at its very end included.
+    /// All messages within a time, including those that are due at its end.
     pub(super) async fn within(&mut self, time: Duration) -> Vec<String> {
         let deadline = tokio::time::Instant::now() + time + Duration::from_millis(1);
         let mut messages = Vec::new();
@@ -265,7 +265,7 @@ impl Subscription {
     }
 }
 
-/// `-/path` for a delete, `/path=value` for an update, `*n` behind one that stands for n more.
+/// `-/path` for a delete, `/path=value` for an update, followed by `*n` if it has n duplicates.
 pub(super) fn notification_text(notification: &gnmi::Notification) -> String {
     let deletes = notification.delete.iter().map(|path| format!("-{}", text(Some(path))));
     let updates = notification.update.iter().map(|update| {
@@ -334,7 +334,7 @@ pub(super) fn subscribe(list: gnmi::SubscriptionList) -> SubscribeRequest {
     SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() }
 }
 
-/// How a client goes on once it has sent the finalize of a rotation.
+/// Behaviour of a client after it has sent the finalize of a rotation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FinalizingClient {
     /// Closes its side of the stream without waiting for anything.
@@ -353,7 +353,7 @@ pub(super) enum Afterwards {
 impl FinalizingClient {
     pub(super) const ALL: [Self; 2] = [Self::Closes, Self::Waits];
 
-    /// Sends `finalize`, which is answered by one empty message, and reads on to the good end.
+    /// Sends `finalize`, which is answered by one empty message, and reads on to the end with status OK.
     pub(super) async fn finalizes<Q, A>(
         self,
         requests: mpsc::Sender<Q>,

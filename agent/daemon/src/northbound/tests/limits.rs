@@ -1,4 +1,4 @@
-//! Limits of a request, and the order in which its mistakes are told.
+//! Limits of a request, and the order in which its mistakes are reported.
 
 use holdfast_base::Role;
 use holdfast_config::Limit;
@@ -51,7 +51,7 @@ async fn subscribed(client: &mut Client, list: gnmi::SubscriptionList) -> Result
     stream.responses.message().await.map(drop)
 }
 
-/// Every way that a path comes in by.
+/// All places of a request that have a path.
 #[tokio::test]
 async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
     let core = Fake::new();
@@ -96,7 +96,7 @@ async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
         check(policies.probe(request).await.map(drop), limit, what);
         core.pathz().enforce(None);
     }
-    // A path and its prefix are one.
+    // Elements of the prefix and the path are counted together.
     let request = gnmi::GetRequest {
         prefix: Some(named(&["a"; 33])),
         path: vec![named(&["b"; 32])],
@@ -130,7 +130,7 @@ async fn paths_subscriptions_and_what_they_name_are_counted() {
     let most = SUBSCRIPTIONS.figure;
     subscribed(&mut client, subscriptions(most)).await.unwrap();
     check(subscribed(&mut client, subscriptions(most + 1)).await, &SUBSCRIPTIONS, "subscriptions");
-    // Each names all leaves of configuration, and another entry.
+    // Each path expands to all configuration leaves, and differs from the others in a key.
     let many = (0..REQUEST_PATHS.figure).map(|at| {
         let mut one = named(&["*", "*", "...", "config", "*"]);
         one.elem[1].key = [("name".to_owned(), format!("p{at}"))].into();
@@ -156,7 +156,7 @@ async fn an_answer_is_counted_while_it_is_made() {
         encoding: encoding.into(),
         ..get_request(&["/"; 1000])
     };
-    // A document is as large in memory as it is sent, leaves are not.
+    // A document has the same size in memory and on the wire; leaves take more in memory.
     check(get(&mut client, many(gnmi::Encoding::Json)).await, &MESSAGE_SIZE, "documents");
     check(get(&mut client, many(gnmi::Encoding::Proto)).await, &ANSWER_SIZE, "leaves");
     get(&mut client, get_request(&["/"; 10])).await.unwrap();
@@ -186,7 +186,7 @@ async fn an_error_text_is_cut_and_says_so() {
     assert!(status.details().len() < 6 * 1024, "{}", status.details().len());
 }
 
-/// A limit, then syntax, then the policy of paths, then the models, then the data.
+/// Limits are checked first, then syntax, the pathz policy, the models, the data.
 // proves 5.46
 #[tokio::test]
 async fn the_first_mistake_in_order_is_told() {
@@ -204,7 +204,7 @@ async fn the_first_mistake_in_order_is_told() {
         ("", long_and_nameless, "ResourceExhausted"),
         (CLOSED, nameless, "InvalidArgument"),
         (CLOSED, keys_on_depth, "InvalidArgument"),
-        // Nobody is told of the models or the data what they may not read.
+        // A refusal reveals nothing of models or data that the caller may not read.
         (CLOSED, path("/bogus"), "PermissionDenied"),
         (CLOSED, path("/.../bogus"), "PermissionDenied"),
         (CLOSED, path("/system[name=a]"), "PermissionDenied"),

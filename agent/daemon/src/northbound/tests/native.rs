@@ -1,4 +1,4 @@
-//! The native origin: the same operations, encodings and reads as OpenConfig's, over the whole native schema.
+//! The native origin: operations, encodings and reads like those of OpenConfig, over the whole native schema.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::northbound::Datastore;
 
 const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
-/// What clients hold natively, as text: one line for each leaf.
+/// Native configuration of clients as CLI text, one line for each leaf.
 fn held(core: &Fake) -> String {
     cli::show(&core.configuration(), "show running-config").unwrap()
 }

@@ -1,4 +1,4 @@
-//! gnoi.os through a real channel: what is told, what is installed, and what runs after the next boot.
+//! gnoi.os through a real channel: answers, installed images, and the version after the next boot.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,8 +36,8 @@ use crate::slots::tests::program;
 
 type Client = OsClient<Channel>;
 
-/// Keeps versions as files of a folder, and what runs and what boots next as names in files beside it. Images begin with
-/// what is wrong with them.
+/// Image program that keeps versions as files of a folder, and the running and the next version as names in two other
+/// files. An image may begin with the name of a fault.
 const SLOTS: &str = r#"
 case "$1" in
 install)
@@ -55,7 +55,7 @@ async fn client(core: &impl Served) -> Client {
     OsClient::new(channel(core, Some(Role::Admin)).await).max_encoding_message_size(usize::MAX)
 }
 
-/// A box with slots, on which 1.0 runs.
+/// A box with slots that runs version 1.0.
 fn with_slots() -> Fake {
     Fake::with_slots(slots, "1.0")
 }
@@ -83,7 +83,7 @@ pub(super) fn part(part: Part) -> InstallRequest {
     InstallRequest { request: Some(part) }
 }
 
-/// All answers as text, up to the end.
+/// Sends all parts, and returns the answers as text, up to the end.
 async fn install(client: &mut Client, parts: Vec<Part>) -> Vec<String> {
     let requests = tokio_stream::iter(parts.into_iter().map(part).collect::<Vec<_>>());
     let mut responses = client.install(requests).await.unwrap().into_inner();
@@ -112,7 +112,7 @@ fn text(response: InstallResponse) -> String {
     }
 }
 
-/// What lies where images arrive.
+/// Number of files in the folder for incoming images.
 fn arrivals(core: &Fake) -> usize {
     fs::read_dir(core.state_folder().join("packages")).map_or(0, Iterator::count)
 }
@@ -137,12 +137,12 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
     assert_eq!((installed.len(), installed[1 << 20]), (2_097_153, b'x'));
     assert_eq!(arrivals(&core), 0);
 
-    // What is there, or runs, is not asked for again.
+    // A version that is installed or running is not transferred again.
     for version in ["2.0", "1.0"] {
         let told = install(&mut client, vec![wanted(version, 0)]).await;
         assert_eq!(told, [format!("validated {version}")]);
     }
-    // Only the program knows what is there: it had to make place.
+    // Only the program knows the installed versions: here it has removed one.
     fs::remove_file(core.state_folder().join("slots/2.0")).unwrap();
     let told = install(&mut client, vec![wanted("2.0", 2), content("ab"), end()]).await;
     assert_eq!((told[0].as_str(), told.last().unwrap().as_str()), ("ready", "validated 2.0"));
@@ -188,7 +188,7 @@ async fn what_is_wrong_with_an_image_is_told_without_a_status() {
     }
 }
 
-/// An Install that is led step by step.
+/// An Install RPC, step by step.
 struct Stream {
     request_tx: mpsc::Sender<InstallRequest>,
     responses: Streaming<InstallResponse>,
@@ -236,14 +236,14 @@ async fn one_image_comes_at_a_time() {
     first.say(content("slow")).await;
     first.say(end()).await;
     assert_eq!(install(&mut client, vec![wanted("3.0", 0)]).await, [busy]);
-    // The program is not cut off because the client is gone.
+    // The program is not stopped when the client goes.
     drop(first);
     fs::write(core.state_folder().join("go-on"), "").unwrap();
     let installed = core.state_folder().join("slots/2.0");
     while !installed.exists() || arrivals(&core) > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // A client that goes in the middle leaves nothing, and the next one has its turn.
+    // A client that goes in the middle of a transfer leaves nothing, and the next one can begin.
     let gone = Stream::open(&mut client, "3.0").await;
     gone.say(content("half")).await;
     drop(gone);
@@ -366,14 +366,14 @@ struct Rig {
     agent: Agent,
 }
 
-/// What happens to a box.
+/// Event after an activation.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// The agent is killed and starts again.
+    /// The agent is killed and started again.
     Killed,
-    /// The box boots what was activated.
+    /// The box boots the activated version.
     Boots,
-    /// It tries to, and comes back with what it had.
+    /// The boot of the activated version fails, and the box comes back with the former one.
     FallsBack,
 }
 
@@ -421,7 +421,7 @@ impl Rig {
         configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
     }
 
-    /// What is in force of all that comes with an activation.
+    /// Host name and authz policy in force, which come with an activation.
     fn seen(&self) -> (Option<String>, Option<String>) {
         let authz = self.agent.gnsi.authz.last().map(|it| it.version.clone());
         (self.hostname(), authz)
@@ -455,7 +455,7 @@ async fn what_comes_with_an_activation_is_in_force_when_its_version_first_runs()
         (&[Boots, Killed], "2.0", "", new()),
         (&[FallsBack], "1.0", fell_back, (None, None)),
         (&[FallsBack, Killed], "1.0", fell_back, (None, None)),
-        // Another boot finds the way after all: what came with the activation is gone, and the complaint as well.
+        // A later boot succeeds after all: the configuration of the activation is gone, and so is the failure message.
         (&[FallsBack, Boots], "2.0", "", (None, None)),
     ] {
         let mut rig = Rig::new().await;
@@ -469,7 +469,7 @@ async fn what_comes_with_an_activation_is_in_force_when_its_version_first_runs()
         assert_eq!(rig.seen(), seen, "{course:?}");
         let state = format!(r#""software-version":"{version}""#);
         assert!(rig.agent.shown().contains(&state), "{}", rig.agent.shown());
-        // It came into force once: what is set later stays.
+        // The configuration is applied once; later changes stay.
         if version == "2.0" {
             rig.agent
                 .update(r#"{"openconfig-system:system":{"config":{"motd-banner":"x"}}}"#)
@@ -488,7 +488,7 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     let rig = Rig::new().await;
     let mut client = client(&rig.agent).await;
     assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
-    // gNSI is switched off meanwhile: its policies are not taken, and nothing of the rest is.
+    // gNSI is switched off meanwhile: its policies are refused, and so is the rest.
     let off = crate::core::Intent::Switch { service: holdfast_config::Service::Gnsi, on: false };
     rig.agent.handle.change(&crate::core::tests::caller(), off).await.unwrap();
     let rig = rig.then(Then::Boots).await;
@@ -504,7 +504,7 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     rig.agent.stop().await;
 }
 
-/// What SetPackage and a bootstrap install counts as well.
+/// Versions that SetPackage and a bootstrap install count as activations.
 #[tokio::test]
 async fn a_package_that_is_activated_takes_the_place_of_an_activation() {
     use Then::{Boots, FallsBack};
@@ -534,7 +534,7 @@ async fn the_last_activation_counts_and_takes_what_came_with_it() {
     let no_reboot = |request| ActivateRequest { no_reboot: true, ..request };
     assert_eq!(activate(&mut client, no_reboot(coming("first"))).await.unwrap(), "ok");
     assert_eq!(activate(&mut client, no_reboot(coming("second"))).await.unwrap(), "ok");
-    // One that fails leaves the last one as it was.
+    // An activation that fails leaves the previous one valid.
     fs::write(rig.file("slots/stuck"), "").unwrap();
     let failed = activate(&mut client, ActivateRequest { version: "stuck".into(), ..coming("x") });
     assert!(failed.await.unwrap().starts_with("UNSPECIFIED"));

@@ -1,4 +1,4 @@
-//! Who may read and write which path, through the services of gNMI.
+//! The pathz policy in gNMI: reads and writes of paths, permitted and refused.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::gnsi::pathz::tests::{judge, rights};
 use crate::northbound::Datastore;
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
-/// The caller of these tests is called `test`, and is staff.
+/// Policies for the caller of these tests, `test` of the group `staff`.
 const PORT_ONLY: &str = "user test + read /interfaces/interface[name=eth0]";
 const ALL_BUT_ETH1: &str =
     "group staff + read /; user test - read /interfaces/interface[name=eth1]";
@@ -25,7 +25,7 @@ const NO_STATE: &str = "user test + read /interfaces; \
     user test - read /interfaces/interface[name=*]/state; \
     user test + read /interfaces/interface[name=*]/state/counters";
 
-/// eth0 and eth1 configured, eth0 up with a counter; a host name.
+/// A box with eth0 and eth1 configured, eth0 up with a counter, and a host name.
 async fn box_with_ports() -> (Fake, Client) {
     let core = Fake::new();
     let mut client = client(&core).await;
@@ -40,7 +40,7 @@ async fn box_with_ports() -> (Fake, Client) {
     (core, client)
 }
 
-/// Every leaf below a path as `path=value`, or the code.
+/// All leaves below a path as `path=value`, or the code of the refusal.
 async fn leaves(client: &mut Client, at: &str) -> String {
     let encoding = gnmi::Encoding::Proto as i32;
     answer(client, gnmi::GetRequest { encoding, ..get_request(&[at]) }).await
@@ -94,7 +94,7 @@ async fn a_get_is_refused_or_shows_what_may_be_seen() {
         (PORT_ONLY, "/interfaces/*/config/mtu", "PermissionDenied"),
         (PORT_ONLY, "/.../mtu", "PermissionDenied"),
         (PORT_ONLY, "holdfast_native:/interfaces/interface[name=eth0]", "PermissionDenied"),
-        // What is denied below is left out, and nothing tells that it is there.
+        // Denied nodes below a path are left out without a trace.
         (ALL_BUT_ETH1, mtu, MTU0),
         (ALL_BUT_ETH1, "/interfaces/*/config/mtu", MTU0),
         (ALL_BUT_ETH1, "/interfaces/interface[name=eth1]", "PermissionDenied"),
@@ -190,7 +190,7 @@ async fn changes_and_deletes_of_what_is_denied_are_not_told() {
     assert_eq!(told, ["/interfaces/interface[name=eth0]/config/mtu=1600"]);
     set(&mut client, "delete /interfaces/interface[name=eth0]/config/mtu").await;
     let told = stream.within(Duration::from_millis(100)).await;
-    // What is left is a name, which brings no default along.
+    // The key leaf is left, which has no default.
     let gone =
         ["enabled", "mtu"].map(|leaf| format!("-/interfaces/interface[name=eth0]/config/{leaf}"));
     assert_eq!(told, [gone.join(" ")]);
@@ -236,7 +236,7 @@ async fn text_is_shown_as_a_whole_or_not_at_all() {
     }
 }
 
-/// What a Set comes to: `ok`, or the code and the text.
+/// Result of a Set: `ok`, or the code and the text.
 async fn outcome(client: &mut Client, request: gnmi::SetRequest) -> String {
     match client.set(request).await {
         Ok(_) => "ok".to_owned(),
@@ -260,9 +260,9 @@ async fn a_set_is_refused_for_any_path_that_may_not_be_written() {
             "update /interfaces/interface[name=eth1]/config/mtu 1600",
             "/interfaces/interface[name=eth1]/config/mtu",
         ),
-        // Who may read a value may send it back.
+        // A caller who may read a value may send it back.
         ("update /interfaces/interface[name=eth1]/config/mtu 1414", ""),
-        // To be equal is no excuse where it would be an answer.
+        // An equal value is refused if the caller may not read it, because success would reveal it.
         (
             r#"update /interfaces/interface[name=eth1]/config/description "secret""#,
             "/interfaces/interface[name=eth1]/config/description",
@@ -277,7 +277,7 @@ async fn a_set_is_refused_for_any_path_that_may_not_be_written() {
             "/interfaces/interface[name=eth1]/config/enabled",
         ),
         ("delete /interfaces/interface[name=eth0]", ""),
-        // Whatever is named covers what is denied.
+        // Operations on a path above also cover the denied node.
         ("delete /interfaces", "/interfaces/interface[name=eth1]/config/enabled"),
         (
             "delete /interfaces/interface[name=*]/config/mtu",
@@ -314,13 +314,13 @@ async fn a_set_is_refused_for_any_path_that_may_not_be_written() {
     }
 }
 
-/// What may be written although it may not be read stays unknown.
+/// Values that the caller may write but not read are not revealed.
 // proves 5.51, 5.52
 #[tokio::test]
 async fn a_refusal_tells_nothing_that_may_not_be_read() {
     let (core, mut client) = box_with_ports().await;
     set(&mut client, "update holdfast_native:/interfaces/interface[name=eth0]/mtu 1500").await;
-    // The path of what is in the way is not named, and neither is what stands there.
+    // The refusal names neither the path that denies it nor its value.
     core.pathz().enforce(Some(judge(
         "user test + write /; user test - write /interfaces/interface[name=eth1]",
     )));
@@ -335,7 +335,7 @@ async fn a_refusal_tells_nothing_that_may_not_be_read() {
         let got = outcome(&mut client, set_request(&operation)).await;
         assert!(got.starts_with("PermissionDenied"), "{got}");
     }
-    // The other origin has another value, which only those learn who may read it.
+    // The other origin has another value, which is named only to callers who may read it.
     let conflict = "update /interfaces/interface[name=eth0]/config/mtu 9000";
     let got = outcome(&mut client, set_request(conflict)).await;
     assert!(got.starts_with("InvalidArgument") && !got.contains("1500"), "{got}");
@@ -377,14 +377,14 @@ async fn union_replace_and_text_are_judged_by_what_they_change() {
         ),
         ("user test + write holdfast_native:/".to_owned(), append(mtu), false),
         ("user test + write holdfast_cli:/interfaces".to_owned(), append(mtu), false),
-        // eth7 was made by text: to leave it out takes it away.
+        // eth7 was made by CLI text, so a replace without it removes it.
         (TEXT.to_owned(), replace(mtu), true),
         (
             format!("{TEXT}; user test - write cli:/interfaces/interface[name=eth7]"),
             replace(mtu),
             false,
         ),
-        // OpenConfig's layer goes as well.
+        // The OpenConfig layer is removed as well.
         (TEXT.to_owned(), union(vec![cli(mtu)]), false),
         (format!("{TEXT}; {OPENCONFIG}"), union(vec![cli(mtu)]), true),
         (format!("{TEXT}; {OPENCONFIG}"), union(vec![update("/", root), cli(mtu)]), true),
@@ -393,7 +393,7 @@ async fn union_replace_and_text_are_judged_by_what_they_change() {
             union(vec![update("/", root), cli(mtu)]),
             false,
         ),
-        // And what text had made, where only OpenConfig is sent.
+        // The layer of CLI text is removed if only OpenConfig is sent.
         (OPENCONFIG.to_owned(), union(vec![update("/", root)]), false),
         (
             format!("{OPENCONFIG}; user test + write holdfast_native:/"),
@@ -423,7 +423,8 @@ async fn a_dry_run_needs_to_read_everything() {
     assert!(got.starts_with("PermissionDenied: a dry run"), "{got}");
 }
 
-/// What is judged is what is written, whatever else there is, and nothing at all where all of it may be.
+/// The policy is checked for the written nodes alone, whatever else there is, and not at all if everything may be
+/// written.
 #[tokio::test]
 async fn judging_costs_what_is_written() {
     use holdfast_config::edit::{Edit, Gate, Payload, Target};

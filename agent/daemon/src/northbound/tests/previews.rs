@@ -55,7 +55,7 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
     let told = preview(&rig.ask(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
     let mtu = told.configuration.iter().find(|change| change.path == MTU).unwrap();
     assert_eq!((&*mtu.origin, &*mtu.before, &*mtu.after), ("openconfig", "1414", "1314"));
-    // What a Set would be refused for, its dry run is refused for.
+    // A dry run is refused for the same reasons as its Set.
     let refused = rig.ask(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!((rig.seen(), rig.kernel.requests()), (before, requests));
@@ -72,12 +72,12 @@ async fn a_set_with_a_plan_hash_does_that_plan_or_nothing() {
     let wrong = rig.ask(&change, "expected 0123456789abcdef").await.unwrap_err();
     assert_eq!(wrong.code(), Code::Aborted, "{wrong:?}");
     assert!(wrong.message().contains(&seen.hash), "{wrong:?}");
-    // The same hash for another change is no leave to make it.
+    // The hash does not permit another change.
     let expected = format!("expected {}", seen.hash);
     let other = rig.ask(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
     assert_eq!(other.code(), Code::Aborted, "{other:?}");
     assert_eq!(rig.seen(), before);
-    // The box changes, so the same change comes to another plan.
+    // The box changes, so the plan of the same change is another one.
     let mut revisions = rig.agent.handle.watch();
     rig.kernel.unplug("eth0");
     while rig.agent.shown().contains(r#""oper-status":"UP""#) {

@@ -15,7 +15,7 @@ use super::harness::{Client, channel, client, get_request, path, set, text, valu
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 
-/// eth0 and eth1 configured; eth0 up, with a counter.
+/// A box with eth0 and eth1 configured, eth0 up with a counter.
 async fn box_with_ports() -> (Fake, Client) {
     let core = Fake::new();
     let mut client = client(&core).await;
@@ -62,7 +62,7 @@ async fn a_path_reads_what_it_names() {
         ("openconfig:/interfaces/interface[name=eth0]/config/mtu", "1514"),
         ("/openconfig-interfaces:interfaces/interface[name=eth0]/config/mtu", "1514"),
         ("/interfaces/interface[name=eth0]/config/name", r#""eth0""#),
-        // nobody set it: the default of the model
+        // not configured: the default of the model
         ("/interfaces/interface[name=eth0]/config/enabled", "true"),
         ("/interfaces/interface[name=eth0]/state/oper-status", r#""UP""#),
         (COUNTER, r#""42""#),
@@ -353,7 +353,7 @@ async fn health_and_reflection_are_served() {
     assert!(names.contains(&"gnmi.gNMI") && names.contains(&"grpc.health.v1.Health"), "{names:?}");
 }
 
-/// The value of the one update that a path gives.
+/// The value of the only update for a path.
 async fn one(client: &mut Client, path: &str) -> String {
     let answer = client.get(get_request(&[path])).await.unwrap().into_inner();
     let [notification] = answer.notification.as_slice() else { panic!("{answer:?}") };

@@ -1,4 +1,4 @@
-//! Every bad input gets its code, and a text that says what is wrong with it.
+//! Codes and texts of refusals, for each kind of bad input.
 
 use holdfast_base::Role;
 use holdfast_config::limits;

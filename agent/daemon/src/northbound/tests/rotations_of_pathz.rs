@@ -59,7 +59,7 @@ impl Rotation {
         }
     }
 
-    /// The client says that it is done; the rest of what it is told.
+    /// Closes the client's side, and returns the rest of the answers.
     async fn close(self) -> String {
         drop(self.request_tx);
         let mut responses = self.responses;
@@ -173,18 +173,18 @@ async fn one_stream_tries_and_finalizes_several_policies() {
     assert_eq!(probe(&mut pathz, Sandbox).await, "FailedPrecondition"); // nothing is uploaded yet
     assert_eq!(rotation.upload(upload("one", false)).await, "uploaded");
     assert_eq!(probe(&mut pathz, Sandbox).await, "Permit one");
-    // Another candidate takes the place of the first.
+    // Another candidate replaces the first.
     assert_eq!(rotation.upload(upload("two", true)).await, "uploaded");
     assert_eq!(probe(&mut pathz, Sandbox).await, "Deny two");
     assert_eq!(held(&mut pathz, Sandbox).await, "two 1700000000 3 rules");
-    // It decides nothing yet.
+    // The candidate decides nothing yet.
     assert_eq!(probe(&mut pathz, Active).await, "Permit");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
     assert_eq!(rotation.finalize().await, "finalized");
     assert_eq!(probe(&mut pathz, Active).await, "Deny two");
     assert_eq!(probe(&mut pathz, Sandbox).await, "FailedPrecondition");
     assert_eq!(hostname(&mut gnmi).await, "PermissionDenied");
-    // The stream goes on with the next one, which is dropped with it.
+    // The stream goes on with the next candidate, which is dropped when the stream ends.
     assert_eq!(rotation.upload(upload("three", false)).await, "uploaded");
     assert_eq!(probe(&mut pathz, Sandbox).await, "Permit three");
     assert!(rotation.close().await.starts_with("Aborted"));
@@ -271,7 +271,7 @@ async fn a_question_names_user_path_mode_and_instance() {
     }
     pathz.probe(whole).await.unwrap();
     assert_eq!(held(&mut pathz, Unspecified).await, "InvalidArgument");
-    // To change the policy takes more than to read.
+    // A caller with the role read-only cannot change the policy.
     let (core, ..) = box_with_a_name().await;
     let mut reader = PathzClient::new(channel(&core, Some(Role::ReadOnly)).await);
     assert_eq!(probe(&mut reader, Active).await, "Permit");

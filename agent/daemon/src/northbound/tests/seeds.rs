@@ -1,4 +1,4 @@
-//! Artefacts of gNSI that come with a boot configuration, or when the box is bootstrapped: all of it, or nothing.
+//! gNSI artefacts that come with a boot configuration or a bootstrap: all of them are applied, or none.
 
 use std::time::Duration;
 
@@ -33,9 +33,9 @@ use crate::local::{Inspect, Inspector};
 use crate::northbound::{Datastore, bootstrap};
 use crate::settings::Shown;
 
-/// Lets everybody do everything.
+/// A policy that allows every caller everything.
 const OPEN: &str = r#"{"name":"open","allow_rules":[{"name":"all"}]}"#;
-/// What `carol` logs in with.
+/// The password of `carol`.
 const CAROLS: &str = "carols-secret";
 
 /// A box with an SSH server and one account of its own, `alice`.
@@ -61,7 +61,7 @@ impl Rig {
         self.killed().await
     }
 
-    /// A restart that leaves nobody the time to take anything back.
+    /// Restarts after a kill, without time for a rollback.
     async fn killed(self) -> Self {
         let Self { kernel, folder, running, root } = self;
         let Running { agent, _server, .. } = running;
@@ -80,7 +80,7 @@ impl Rig {
         self.boots().await.set_boot_config(request).await.map(drop)
     }
 
-    /// What is in force and what is final of each service, and what the box itself holds.
+    /// The state in force and the final state of each service, and the state of the box itself.
     fn seen(&self) -> String {
         let (gnsi, core) = (&self.running.agent.gnsi, &self.running.agent.handle);
         let configuration = core.configuration();
@@ -102,7 +102,7 @@ impl Rig {
         )
     }
 
-    /// Whether `carol` can log in on a new connection that shows a certificate of `root`.
+    /// Logs `carol` in on a new connection, on which the server shows a certificate of `root`.
     async fn carol(&self) -> Result<(), String> {
         let connected = self.running.connect(&self.root.pem, None).await?;
         let with = |mut request: Request<()>| {
@@ -127,7 +127,7 @@ impl Rig {
     }
 }
 
-/// With a user, and the server bound to the profile that comes with it.
+/// A boot configuration with a user, and with the server bound to the profile that comes with it.
 fn boot(name: &str) -> bootz::BootConfig {
     let vendor = format!(
         r#"{{"holdfast:system":{{"hostname":"{name}","user":[{{"username":"carol","role":"admin"}}],
@@ -140,7 +140,7 @@ fn policy(version: &str, text: &str) -> authz::UploadRequest {
     authz::UploadRequest { version: version.to_owned(), created_on: 7, policy: text.to_owned() }
 }
 
-/// Whoever is asked about may read and write everything.
+/// A pathz policy that allows `carol` to read and write everything.
 fn paths(version: &str) -> pathz::UploadRequest {
     let rule = |id: &str, mode: pathz::Mode| pathz::AuthorizationRule {
         id: id.to_owned(),
@@ -220,7 +220,7 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
         assert!(seen.contains(part), "{part} is not in {seen}");
     }
     rig.carol().await.unwrap();
-    // What is not named stays, what is named is replaced, also by nothing.
+    // Absent parts stay, present parts are replaced, even by an empty one.
     let only = |credentials| SetBootConfigRequest { credentials, ..Default::default() };
     rig.set(only(None)).await.unwrap();
     assert_eq!(rig.seen(), seen);
@@ -236,7 +236,7 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
     rig.carol().await.unwrap();
 }
 
-/// A change of a request that has nothing else wrong with it, and what its refusal names.
+/// The text that a refusal must have, and the mistake that is put into a valid request.
 type Wrong = (&'static str, fn(&Rig, &mut SetBootConfigRequest));
 
 // proves 4.56, 4.76, 4.82
@@ -261,13 +261,13 @@ async fn what_is_wrong_with_one_part_leaves_all_of_them() {
             it.certz.as_mut().unwrap().profiles[0].ssl_profile_id =
                 "system_default_profile".to_owned();
         }),
-        // What the server shows would not be signed by whom it trusts.
+        // The certificate of the server is not signed by its trust anchor.
         ("trust", |rig, it| {
             let other = Authority::new("other");
             let entities = vec![chain("v2", &rig.root.server()), trust("v2", &[&other])];
             it.certz = Some(profiles(vec![("p", entities)]));
         }),
-        // The server is bound to it.
+        // The server is bound to the missing profile.
         ("`p`", |_, it| it.certz = Some(bootz::CertzProfiles::default())),
         ("nobody", |_, it| {
             it.credentials.as_mut().unwrap().passwords.push(password("nobody", "v2"));
@@ -291,7 +291,7 @@ async fn what_is_wrong_with_one_part_leaves_all_of_them() {
         assert!(status.message().contains(word), "{word}: {status:?}");
         assert_eq!(rig.seen(), before, "{word}");
     }
-    // What is given to somebody who is no user any more is for nobody.
+    // Credentials for an account that is no longer a user are refused.
     let mut request = rig.everything("two", "v2");
     request.boot_config = Some(bootz::BootConfig::default());
     request.credentials.as_mut().unwrap().passwords = vec![password("dave", "v2")];
@@ -327,7 +327,7 @@ async fn an_accident_on_the_way_leaves_all_of_them() {
     assert_eq!(rig.seen(), after);
 }
 
-/// A stream that tries.
+/// A stream with a trial.
 struct Trial {
     requests: mpsc::Sender<SetBootConfigVerifiedRequest>,
     answers: Streaming<SetBootConfigVerifiedResponse>,
@@ -371,7 +371,7 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     trial.end(Step::Rollback(RollbackRequest { reason: "no".to_owned() })).await.unwrap();
     assert_eq!(rig.seen(), before);
 
-    // What was cut off goes by itself; the next one waits for that.
+    // The trial of a cut stream is rolled back, and the next trial waits for that.
     drop(Trial::open(&rig, rig.everything("two", "v2")).await.unwrap());
     let policies = || SetBootConfigRequest {
         authz: Some(policy("v4", OPEN)),
@@ -386,7 +386,7 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     alone.end(Step::Rollback(RollbackRequest::default())).await.unwrap();
     assert_eq!(rig.seen(), before);
 
-    // A stop takes it back as well, and a start what no stop did.
+    // A stop of the agent rolls a trial back, and so does a start after a kill.
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     let rig = rig.restart().await;
     drop(trial);
@@ -442,7 +442,7 @@ async fn bootstrapped(rig: &Rig, payload: &Payload) -> Result<Vec<String>, Strin
     bootstrap(&agent.handle, &agent.gnsi, &caller("bootz", Role::Admin), payload).await
 }
 
-/// What is wrong with a payload, and what its refusal names.
+/// The text that a refusal must have, and the mistake that is put into a payload.
 type Malformed = (&'static str, fn(&mut Payload));
 
 // proves 4.55, 4.58, 4.59, 4.60
@@ -516,7 +516,7 @@ async fn a_bootstrap_without_artefacts_leaves_the_policy_of_the_factory() {
     let rig = Rig::new().await;
     let mut payload = payload(&rig);
     payload.response = bootz::BootstrapDataResponse {
-        // An empty message is as little as none.
+        // An empty message counts as absent.
         credentials: Some(Default::default()),
         certz_profiles: Some(Default::default()),
         ..Default::default()

@@ -1,4 +1,4 @@
-//! Subscribe, with a clock that stands still until everybody waits.
+//! Subscribe, with a paused clock that advances only when all tasks wait.
 
 use std::time::Duration;
 
@@ -231,7 +231,7 @@ async fn on_change_watches_counters_that_the_path_merely_covers() {
     assert!(stream.within(DEFAULT_SAMPLE_INTERVAL * 5).await.is_empty());
     core.polled_leaf(COUNTER, "2");
     assert_eq!(stream.within(DEFAULT_SAMPLE_INTERVAL).await, [count(2)]);
-    // With its port the counter goes too, and comes back as news although its value is the same.
+    // The counter goes with its port, and is sent again when it comes back with the same value.
     core.gone("/interfaces/interface[name=eth0]");
     assert_eq!(stream.next().await, "-/interfaces");
     core.state(STATUS, "UP");

@@ -1,4 +1,4 @@
-//! The origin of the command line: texts in and out, and what it is not for.
+//! The CLI origin: text that is written and shown, and requests that are refused.
 
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue};

@@ -1,4 +1,4 @@
-//! Set: what the answer says, and what is there afterwards.
+//! Set: the answer, and the configuration afterwards.
 
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
@@ -13,7 +13,7 @@ use crate::northbound::Datastore;
 #[tokio::test]
 async fn operations_have_their_order_and_meaning() {
     let eth0 = "/interfaces/interface[name=eth0]/config";
-    // first Set, second Set, path, what is there (nothing: it is not)
+    // first Set, second Set, path, its value (empty: absent)
     let rows = [
         (
             "",
@@ -257,7 +257,7 @@ async fn what_get_shows_of_the_root_can_be_sent_back() {
     let operations = r#"update /system/config/hostname "box"; update /interfaces {"interface":[{"name":"eth0","config":{"name":"eth0","mtu":1514},"subinterfaces":{"subinterface":[{"index":0,"openconfig-if-ip:ipv4":{"addresses":{"address":[{"ip":"10.0.0.1","config":{"ip":"10.0.0.1","prefix-length":24}}]}}}]}}]}; update /network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static] {"static-routes":{"static":[{"prefix":"10.9.0.0/16","config":{"prefix":"10.9.0.0/16"},"next-hops":{"next-hop":[{"index":"a","config":{"index":"a","next-hop":"10.0.0.2"}}]}}]}}"#;
     set(&mut client, operations).await;
     core.state("/interfaces/interface[name=eth0]/state/oper-status", "UP");
-    // Nobody configured these: they are there to be seen.
+    // State without configuration.
     core.state("/interfaces/interface[name=eth7]/state/oper-status", "UP");
     core.state("/interfaces/interface[name=lo]/subinterfaces/subinterface[index=0]/openconfig-if-ip:ipv4/addresses/address[ip=127.0.0.1]/state/prefix-length", "8");
     for encoding in [gnmi::Encoding::Json, gnmi::Encoding::JsonIetf] {

@@ -1,4 +1,4 @@
-//! gnsi.certz over real TLS: what new connections meet, and what becomes of those that are there.
+//! gnsi.certz over real TLS: the certificates that new connections meet, and the fate of existing ones.
 
 pub(crate) mod rig;
 
@@ -136,7 +136,7 @@ async fn new_connections_meet_what_is_tried_and_open_ones_what_is_final() {
     running.connect(&root.pem, Some(&of_root)).await.unwrap();
     running.connect(&other.pem, Some(&of_other)).await.map(drop).unwrap_err();
 
-    // What does not fit changes nothing, and ends the stream.
+    // Entities that do not fit together change nothing, and end the stream.
     for entities in [
         vec![chain("v2", &other.server())],
         vec![trust("v2", &[&other])],
@@ -331,7 +331,7 @@ async fn readers_see_what_new_connections_meet() {
     assert_eq!(state["ssl-profile-id"], "system_default_profile");
     assert_eq!(state["certificate-id"], "system_default_profile");
     assert!(!state.contains_key("certificate-version"));
-    // The identity of the box lasts longer than 64 bits count nanoseconds.
+    // The identity of the box expires later than 64 bits can count in nanoseconds.
     assert!(!state.contains_key("certificate-expires-on"));
     let accepts: u64 = state["connection-accepts"].parse().unwrap();
 
@@ -420,7 +420,7 @@ async fn identities_of_the_box_are_shown_from_their_files() {
         all = all.with_added(id).unwrap();
         all = all.with_upload(&upload, None, &*identity, UnixTime::now()).unwrap();
     }
-    // One that cannot be used is none, and the box comes up all the same.
+    // An identity that cannot be used is left out, and the box starts nevertheless.
     let broken = TlsSettings {
         idevid: Some((file("broken.pem", "none"), file("broken-key.pem", "none"))),
         ..TlsSettings::default()
@@ -428,7 +428,7 @@ async fn identities_of_the_box_are_shown_from_their_files() {
     let broken = TlsProfiles::new(broken, state.clone(), &[address], &BTreeMap::new()).unwrap();
     assert!(broken.identity().certified(OfBox::Idevid).is_none());
 
-    // What is stored follows the files.
+    // Stored rows follow the files.
     let rows = differences(&holdfast_security::certz::Profiles::default(), &all);
     let rows = rows.into_iter().filter_map(|row| Some((row.name, row.artefact?))).collect();
     let again = open(&rows).last();

@@ -103,7 +103,7 @@ impl Authority {
         params.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 
-    /// SHA-256 of its key, as a policy names it.
+    /// SHA-256 of the key, as in an authentication policy.
     pub(crate) fn digest(&self) -> String {
         let block = x509_parser::pem::parse_x509_pem(self.pem.as_bytes()).unwrap().1;
         let key = block.parse_x509().unwrap().public_key().raw.to_vec();
@@ -116,7 +116,7 @@ impl Authority {
 pub(crate) struct Running {
     pub(crate) agent: Agent,
     pub(crate) address: SocketAddr,
-    /// What clients trust it by until it is bound to a profile.
+    /// Certificate that clients trust before the server is bound to a profile.
     pub(crate) own: String,
     pub(crate) _server: AbortOnDropHandle<()>,
 }
@@ -126,7 +126,7 @@ impl Running {
         Self::on(&SimulatedKernel::new(&["eth0"]), folder).await
     }
 
-    /// The same on a box that is there already.
+    /// Starts an agent and its listener on an existing box.
     pub(crate) async fn on(kernel: &SimulatedKernel, folder: &TempDir) -> Self {
         let agent = Agent::start(kernel, folder.path()).await;
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
@@ -147,7 +147,7 @@ impl Running {
         Self { agent, address, own, _server: server }
     }
 
-    /// A new connection of a client that trusts `authority`; an answer proves that it came through.
+    /// Opens a connection of a client that trusts `authority`, and checks that it gets an answer.
     pub(crate) async fn connect(
         &self,
         authority: &str,
@@ -170,7 +170,7 @@ impl Running {
         }
     }
 
-    /// The first one: the box shows its own identity and knows a user by password.
+    /// Opens a connection with the box's own identity and the password of ada.
     pub(crate) async fn ada(&self) -> Connected {
         self.connect(&self.own, None).await.unwrap()
     }
@@ -224,7 +224,7 @@ impl Connected {
         CertzClient::new(self.intercepted()).max_encoding_message_size(MAX_MESSAGE_SIZE)
     }
 
-    /// Leaves of the state of the server: name and value.
+    /// State leaves of the server, by name.
     pub(crate) async fn state(&self) -> BTreeMap<String, String> {
         let request = gnmi::GetRequest {
             path: vec![path("/system/grpc-servers/grpc-server[name=DEFAULT]/state")],
@@ -283,7 +283,7 @@ impl Connected {
         Rotation { overwrite: false, requests, answers: answers.unwrap().into_inner() }
     }
 
-    /// A rotation with one upload that is finalized.
+    /// Runs a rotation with one upload, which is finalized.
     pub(crate) async fn install(
         &self,
         profile: &str,
@@ -299,7 +299,7 @@ pub(crate) fn text_of(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A refusal as its code; it has to say something.
+/// The code of a refusal, which must have a message.
 #[track_caller]
 pub(crate) fn coded<T>(result: Result<T, Status>) -> Result<T, Code> {
     result.map_err(|status| {
@@ -308,7 +308,7 @@ pub(crate) fn coded<T>(result: Result<T, Status>) -> Result<T, Code> {
     })
 }
 
-/// An open stream.
+/// An open Rotate stream.
 pub(crate) struct Rotation {
     pub(crate) overwrite: bool,
     pub(crate) requests: mpsc::Sender<wire::RotateCertificateRequest>,
@@ -342,7 +342,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// A request for a certificate, in PEM.
+    /// Generates a certificate signing request, in PEM.
     pub(crate) async fn csr(
         &mut self,
         profile: &str,
@@ -364,7 +364,7 @@ impl Rotation {
         }
     }
 
-    /// An empty message is the answer, then the stream ends with OK.
+    /// Finalizes: the answer is an empty message, then the stream ends with OK.
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
         let asked = Asked::FinalizeRotation(wire::FinalizeRequest {});
         let told = self.ask(profile, Some(asked)).await?;
@@ -373,7 +373,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// Closes without finalize, and waits for the roll-back.
+    /// Closes without finalize, and waits for the rollback.
     pub(crate) async fn abandon(self) {
         let Self { requests, mut answers, .. } = self;
         drop(requests);
@@ -441,7 +441,7 @@ pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> wir
     entity(version, wire::entity::Entity::AuthenticationPolicy(policy))
 }
 
-/// An agent bound to the profile `p`, which shows a certificate of `root` and trusts those whom it signs.
+/// Starts an agent bound to the profile `p`, with a certificate of `root` and `root` as its trust anchor.
 pub(crate) async fn bound(folder: &TempDir, root: &Authority) -> (Running, Connected) {
     let running = Running::start(folder).await;
     let ada = running.ada().await;
