@@ -1,4 +1,4 @@
-//! The binary as its operator meets it: start, users, end.
+//! The binary as its operator uses it: start, users, end.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -17,7 +17,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Much longer than any step takes, so that a slow machine is no failure.
+/// Time limit of a step: much longer than any step takes, so that a slow machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Device {
@@ -33,7 +33,7 @@ impl Device {
         self.folder.path().join("state")
     }
 
-    /// `holdfast WORDS --state-dir ...` with something on standard input.
+    /// Runs `holdfast WORDS --state-dir ...` with this text on standard input.
     fn command(&self, words: &str, input: &str) -> Output {
         let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
             .args(words.split(' '))
@@ -48,7 +48,7 @@ impl Device {
         child.wait_with_output().unwrap()
     }
 
-    /// Starts the agent and waits until it says that it is ready.
+    /// Starts the agent and waits until it notifies that it is ready.
     fn agent(&self, options: &[&str]) -> Agent {
         self.agent_in(options, &[])
     }
@@ -96,7 +96,7 @@ impl Agent {
         self.wait_for_after(line, |_| ());
     }
 
-    /// Looks at each line that comes before.
+    /// Waits for a line of the notifications, and passes all lines up to it to `look`.
     fn wait_for_after(&self, line: &str, look: impl Fn(&str)) {
         let mut message = [0; 512];
         loop {

@@ -1,8 +1,8 @@
-//! Requests of any kind to the services of an agent on a simulated box: each is answered, nothing panics, and none
-//! takes more memory than a bound that grows with the request.
+//! Requests of any kind to the services of an agent on a simulated box: each is answered without a panic, and its
+//! memory stays below a bound that grows with the request.
 //!
-//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set). Half of the requests are octets as
-//! they come, half are made of them by [`requests`].
+//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set). Half of the requests are random
+//! octets, half are messages that [`requests`] makes of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

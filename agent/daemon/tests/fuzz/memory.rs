@@ -1,4 +1,4 @@
-//! Counts the octets that the process has allocated, and the most it had.
+//! Counter of the octets that the process has allocated, and of their maximum.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe by its trait; each call is handed on as it came"
@@ -7,7 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The allocator of the system, counted.
+/// The system's allocator, with a counter.
 struct Counted;
 
 #[global_allocator]
@@ -25,17 +25,17 @@ fn given_back(octets: usize) {
     HELD.fetch_sub(octets, Ordering::Relaxed);
 }
 
-// SAFETY: every method hands its arguments to the system's allocator and returns what that returns.
+// SAFETY: every method passes its arguments to the system's allocator and returns its result.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());
-        // SAFETY: the caller's promise is the one that the system's allocator asks for.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         given_back(layout.size());
-        // SAFETY: as above; the pointer came from there.
+        // SAFETY: as above; the pointer came from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -46,16 +46,16 @@ unsafe impl GlobalAlloc for Counted {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // For a while there may be both.
+        // Both blocks may exist for a moment.
         taken(size);
-        // SAFETY: as above; the pointer came from there.
+        // SAFETY: as above; the pointer came from the system's allocator.
         let moved = unsafe { System.realloc(pointer, layout, size) };
         given_back(layout.size());
         moved
     }
 }
 
-/// Runs `act`; returns its result, and the octets that the process had at most above those of before.
+/// Runs `act`; returns its result, and the largest increase of allocated octets meanwhile.
 pub(crate) fn most_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);

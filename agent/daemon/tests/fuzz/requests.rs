@@ -1,5 +1,5 @@
-//! Plausible requests out of octets: some of every kind, now and then very many, very long or very deep, and none larger
-//! than [`LARGEST`].
+//! Plausible requests made of octets: of every kind, at times with very many, very long or very deep parts, and none
+//! larger than [`LARGEST`].
 
 use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::{self, TypedValue};
@@ -9,7 +9,7 @@ use holdfast_proto::gnsi::credentialz::v1 as credentialz;
 use holdfast_proto::gnsi::pathz::v1 as pathz;
 use prost::Message;
 
-/// Octets that decide. When they are used up, all decisions are the first choice.
+/// Octets that make the decisions. When they are used up, each decision is the first choice.
 pub(crate) struct Source {
     octets: Vec<u8>,
     used: usize,
@@ -17,8 +17,8 @@ pub(crate) struct Source {
     room: usize,
 }
 
-/// Octets of a request, about: repetitions of repetitions would otherwise come to gigabytes, which are refused by their
-/// length alone.
+/// Approximate limit of the octets of a request: nested repetitions would otherwise result in gigabytes, which are
+/// refused by their length alone.
 const LARGEST: usize = 16 << 20;
 const NAMES: [&str; 16] = [
     "interfaces",
@@ -80,7 +80,7 @@ impl Source {
         self.below(8) == 7
     }
 
-    /// Mostly a few items of `size` octets each; up to `most` of them, as far as there is room.
+    /// A number of items of `size` octets each: a few in most cases, and up to `most`, as far as there is room.
     fn many(&mut self, most: usize, size: usize) -> usize {
         let few = self.below(4);
         let wanted = if self.perhaps() { most >> self.below(12) } else { few };
@@ -89,7 +89,7 @@ impl Source {
         count
     }
 
-    /// Some copies of these messages, one after the other and round again.
+    /// Copies of these messages, in order and repeated.
     fn copies<M: Message + Clone>(&mut self, of: &[M], most: usize) -> Vec<M> {
         let octets: usize = of.iter().map(M::encoded_len).sum();
         let count = self.many(most, octets / of.len());

@@ -1,4 +1,4 @@
-//! The services of an agent on a simulated box, called with octets as HTTP/2 would hand them over.
+//! The services of an agent on a simulated box, called with request bodies as from HTTP/2.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,23 +32,23 @@ use tower::ServiceExt;
 
 use crate::memory;
 
-/// How long any answer may take: the largest requests on a busy machine, in a build without optimisation.
+/// Time limit of an answer, enough for the largest requests on a busy machine without optimisation.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Silence after which a stream that has begun to answer is left.
+/// Silence after which a stream that has begun to answer is closed.
 const SILENCE: Duration = Duration::from_millis(100);
 /// Frames of a stream that are read.
 const FRAMES: usize = 256;
-/// Octets of memory that a call may take, whatever it asks for: an answer of the largest size while it is made, and room.
+/// Octets of memory that any call may take: an answer of the largest size while it is made, with a margin.
 const BOUND: usize = 512 << 20;
-/// Octets of memory that it may take besides, for each octet of its request: messages of two octets each become structures.
+/// Additional octets of memory for each octet of the request: messages of two octets become structures.
 const BOUND_FOR_EACH_OCTET: usize = 100;
 
 /// Octets of a request that a failure shows.
 const SHOWN: usize = 256;
 
-/// Panics of any thread, each with its place: the output of threads that are not the test's own is not shown.
+/// Panics of all threads, each with its place, since the output of other threads than the test's own is not shown.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// One call at a time: what it takes is measured.
+/// The services. The lock admits one call at a time, because its memory is measured.
 static RIG: LazyLock<Mutex<Rig>> = LazyLock::new(|| Mutex::new(Rig::start()));
 
 struct Rig {
@@ -72,7 +72,7 @@ impl Rig {
         Self { runtime, routes, _core: core, _folder: folder }
     }
 
-    /// Sends a call and reads its answer, or a part of it.
+    /// Sends a request and reads its answer, or a part of it.
     async fn answer(&self, method: &str, body: Bytes) {
         let mut request = http::Request::post(format!("http://box{method}"))
             .header("content-type", "application/grpc")
@@ -154,11 +154,11 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     (core, routes)
 }
 
-/// Calls a method with the message that `make` gives. The method answers without a panic, and takes no more memory than it
-/// may. One thread at a time is in here, from the making of the message until it is gone: the memory that is counted is that
-/// of the whole process.
+/// Calls a method with the message of `make`, and checks that it answers without a panic and within the memory bounds.
+/// One thread at a time runs this, from the making of the message to its end, because memory is counted for the whole
+/// process.
 pub(crate) fn call(method: &str, make: impl FnOnce() -> Vec<u8>) {
-    // A call that failed an assertion left nothing half done here.
+    // A failed assertion of an earlier call leaves the services intact.
     let rig = RIG.lock().unwrap_or_else(PoisonError::into_inner);
     let message = make();
     let mut body = BytesMut::new();

@@ -1,4 +1,4 @@
-//! Accounting records of calls, over real TLS connections.
+//! Accounting records of calls over real TLS connections.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::fixture::{Agent, Authority, request};
 const ADA: &str = "username ada\npassword secret";
 const ROB: &str = "username rob\npassword secret";
 
-/// Long enough to be heard, too short to be answered: a debug build hashes for some 100 ms.
+/// Time after which a login has arrived and is not answered yet: a debug build hashes for some 100 ms.
 const BEFORE_IT_IS_HASHED: Duration = Duration::from_millis(20);
 
 async fn next(reader: &mut Reader) -> Record {
@@ -35,7 +35,7 @@ fn rpc(record: &Record) -> &Rpc {
     }
 }
 
-/// One record as text: stage, user, authentication, RPC, and the outcome of its authorization.
+/// A record as text: caller, login, method and result.
 fn text(record: &Record) -> String {
     let session = &record.account.session;
     let rpc = rpc(record);
@@ -107,7 +107,7 @@ async fn every_call_is_taken_down_whatever_becomes_of_it() {
         let record = next(&mut reader).await;
         assert_eq!(text(&record), want, "{metadata}");
         let session = &record.account.session;
-        // What is refused, or has no service, is not read.
+        // The payload of a call that is refused, or that has no service, is not read.
         let read = metadata == ADA && call != "ping";
         assert_eq!(rpc(&record).payload.is_some(), read, "{metadata} {call}");
         ends.push(session.transport.unwrap());
@@ -145,7 +145,7 @@ async fn the_name_in_a_record_is_the_one_that_was_decided_by() {
     let agent = Agent::with_clients(&authority, Role::ReadOnly, SpeaksFor::Anyone).await;
     let mut reader = agent.accounts.read(0);
     let spiffe = "spiffe://example.com/controller";
-    // common name, URIs, metadata, who it is taken for, how
+    // common name, URIs, metadata, recorded caller, kind of login
     for (name, uris, metadata, caller, kind) in [
         ("rob", &[][..], "", "rob read-only", "TlsCertificate"),
         ("rob", &[spiffe], "", "spiffe://example.com/controller read-only", "TlsCertificate"),
@@ -171,7 +171,7 @@ async fn a_stream_is_taken_down_when_it_opens_and_when_it_ends() {
         let (request_tx, request_rx) = mpsc::channel(4);
         let streaming = client.subscribe(request(ReceiverStream::new(request_rx), ADA));
         let mut stream = streaming.await.unwrap().into_inner();
-        // What was asked for is known when it was asked.
+        // The record has the request once that is sent.
         let mode = SubscriptionMode::OnChange.into();
         let list = SubscriptionList {
             subscription: vec![Subscription { mode, ..Default::default() }],
@@ -206,7 +206,7 @@ async fn a_stream_is_taken_down_when_it_opens_and_when_it_ends() {
         assert!(rpc(&end).payload.is_none());
         assert_eq!(end.account.session.channel, open.account.session.channel);
     }
-    // One that is refused has neither beginning nor end.
+    // A stream that is refused has one record, neither of a login nor of a logout.
     let none = tokio_stream::empty::<SubscribeRequest>();
     client.subscribe(request(none, "username ada\npassword guess")).await.unwrap_err();
     let refused = next(&mut reader).await;

@@ -1,4 +1,4 @@
-//! An agent's network side with a toy gNMI service behind it, and clients for it.
+//! The network side of an agent with a toy gNMI service, and clients for it.
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 
@@ -47,7 +47,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A client with a common name (when not empty) and URIs, or names of hosts, as alternative names.
+    /// Signs a client with a common name (unless empty) and URIs or host names as alternative names.
     pub(crate) fn client(&self, common_name: &str, names: &[&str]) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -65,7 +65,7 @@ impl Authority {
     }
 }
 
-/// Trust in client certificates for the cases that are about other things: each speaks for itself, as an administrator.
+/// Permissions of certificates in tests that do not choose any.
 const OF_ADMINS: CertificateTrust =
     CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
 
@@ -101,7 +101,7 @@ impl Agent {
         Self::start_with(None, OF_ADMINS, None).await
     }
 
-    /// Clients of this authority are asked for by a policy, and may speak for anyone.
+    /// Starts an agent with an authz policy for clients of this authority, who may use any name.
     pub(crate) async fn with_policy(authority: &Authority, policy: &str) -> Self {
         let certificates = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
         let agent = Self::start_with(Some(authority), certificates, Some(policy)).await;
@@ -160,7 +160,7 @@ impl Agent {
         tls::ca_file(self.state.path())
     }
 
-    /// A connection that trusts the agent by its `ca.pem`.
+    /// Opens a connection that trusts the agent by its `ca.pem`.
     pub(crate) async fn connect(
         &self,
         identity: Option<Identity>,
@@ -179,7 +179,7 @@ impl Agent {
 pub(crate) struct Client(pub(crate) Channel);
 
 impl Client {
-    /// Calls Get with this metadata (`name value` lines); returns the caller's name and role, or the status code.
+    /// Sends a Get with this metadata (`name value` lines); returns the caller's name and role, or a code.
     pub(crate) async fn get(&self, metadata: &str) -> Result<String, Code> {
         let answer =
             GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;
@@ -187,7 +187,7 @@ impl Client {
         Ok(answer.notification[0].prefix.clone().unwrap().target)
     }
 
-    /// Message of the status with which a Get with this metadata is refused.
+    /// The message of the refusal of a Get with this metadata.
     pub(crate) async fn refusal(&self, metadata: &str) -> String {
         let answer =
             GNmiClient::new(self.0.clone()).get(request(GetRequest::default(), metadata)).await;
@@ -200,7 +200,7 @@ impl Client {
         Ok(answer.map_err(|status| failed(&status))?.into_inner().prefix.unwrap().target)
     }
 
-    /// A call of a service that the toy does not have.
+    /// Calls a service that is not served.
     pub(crate) async fn ping(&self, metadata: &str) -> Result<(), Code> {
         let mut client = SystemClient::new(self.0.clone());
         let answer = client.ping(request(PingRequest::default(), metadata)).await;
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// The code of a failure, which must say something.
+/// The code of a failure, which must have a message without secrets.
 fn failed(status: &Status) -> Code {
     assert!(!status.message().is_empty(), "{status:?}");
     assert!(!status.message().contains("secret"), "{status:?}");
@@ -232,7 +232,7 @@ pub(crate) fn request<T>(message: T, metadata: &str) -> Request<T> {
     request
 }
 
-/// Says who asked, as `name role`.
+/// A service that answers with its caller, as `name role`.
 struct Toy;
 
 fn describe<T>(request: &Request<T>) -> Result<Option<Path>, Status> {

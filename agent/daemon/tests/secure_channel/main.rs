@@ -1,4 +1,4 @@
-//! Callers that reach a service and callers that do not, over real TLS connections.
+//! Authentication over real TLS connections: callers that reach a service, and callers that do not.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -21,7 +21,7 @@ use tonic::{
 
 use crate::fixture::{Agent, Authority};
 
-/// A ClientHello of TLS 1.`minor - 1` as RFC 5246 7.4.1.2 has it, with nothing else in it that we would refuse.
+/// A ClientHello of TLS 1.`minor - 1` after RFC 5246 7.4.1.2, which is acceptable in all other respects.
 fn client_hello(minor: u8) -> Vec<u8> {
     let mut hello = vec![3, minor];
     hello.extend([0x5a; 32]); // random
@@ -38,7 +38,7 @@ fn client_hello(minor: u8) -> Vec<u8> {
     record
 }
 
-/// Sends these octets; returns the agent's answer, up to its close of the connection.
+/// Sends octets, and returns all that the agent sends before it closes the connection.
 async fn answer_to(agent: &Agent, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(agent.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_password_names_the_caller() {
         ("username rob\npassword secret", Ok("rob read-only"), Err(PermissionDenied)),
         ("username ada\npassword wrong", Err(Unauthenticated), Err(Unauthenticated)),
         ("username nobody\npassword secret", Err(Unauthenticated), Err(Unauthenticated)),
-        // none of these is an attempt to guess, so none is counted
+        // none of these is a guess, so none is charged
         ("username ada", Err(Unauthenticated), Err(Unauthenticated)),
         ("username ada\npassword ", Err(Unauthenticated), Err(Unauthenticated)),
         ("password secret", Err(Unauthenticated), Err(Unauthenticated)),
@@ -216,7 +216,7 @@ async fn with_a_client_authority_only_its_clients_connect() {
     let agent = Agent::with_client_authority(&ours, Role::Admin).await;
     let ada = "username ada\npassword secret";
     for identity in [None, Some(theirs.client("ada", &[]))] {
-        // TLS 1.3 tells the client only after its own handshake is over: then the first RPC fails.
+        // With TLS 1.3, the client learns of a refusal only after its own handshake: the first RPC fails.
         if let Ok(client) = agent.connect(identity).await {
             let code = client.get(ada).await.unwrap_err();
             assert_ne!(code, Unauthenticated, "refused by TLS, not by a service");
@@ -241,12 +241,12 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
         ("rob", &[], "", Ok("rob read-only"), false), // a local user has its own role
         ("", &[], "", Err(Unauthenticated), false),
         ("two", &[spiffe, "spiffe://example.org/b"], "", Err(Unauthenticated), false),
-        // a name wins over the certificate, and needs no password
+        // a name takes precedence over the certificate, and needs no password
         ("collector", &[spiffe], "username ada", Ok("ada admin"), true),
         ("collector", &[spiffe], "username rob", Ok("rob read-only"), false),
         ("collector", &[spiffe], "username stranger", Ok("stranger read-only"), false),
         ("collector", &[spiffe], "username rob\npassword secret", Ok("rob read-only"), false),
-        // but the URI of another certificate is not claimed
+        // but the URI of another certificate is refused
         ("collector", &[spiffe], "username spiffe://example.org/b", Err(Unauthenticated), false),
         ("collector", &[spiffe], &named, Ok("spiffe://example.org/collector admin"), true),
         // and a password that is sent must be right
@@ -272,7 +272,7 @@ async fn a_certificate_gives_its_own_names_alone_unless_it_may_speak_for_others(
     let spiffe = "spiffe://example.org/collector";
     for (common_name, names, metadata, get, set) in [
         ("collector", &[spiffe][..], "username ada", Err(Unauthenticated), Unauthenticated),
-        // Beside a SPIFFE id a common name says nothing.
+        // A common name is ignored if there is a SPIFFE id.
         ("ada", &[spiffe], "username ada", Err(Unauthenticated), Unauthenticated),
         ("", &[], "username ada", Err(Unauthenticated), Unauthenticated),
         ("rob", &[], "username rob", Ok("rob read-only"), PermissionDenied),
@@ -283,7 +283,7 @@ async fn a_certificate_gives_its_own_names_alone_unless_it_may_speak_for_others(
             Ok("host.example.org read-only"),
             PermissionDenied,
         ),
-        // A password is another proof than a certificate.
+        // A password proves another identity than the certificate.
         (
             "collector",
             &[spiffe],
@@ -320,7 +320,7 @@ async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata
     let authority = Authority::new("ours");
     let spiffe = "spiffe://example.org/collector";
     let names = [spiffe, "host.example.org"];
-    // names that the policy lists, common name and alternative names of the client, metadata, may it
+    // names that the policy lists, common name and alternative names of the client, metadata, whether it may
     for (principals, common_name, names, metadata, may) in [
         (r#""spiffe://example.org/*""#, "collector", &names[..], "", true),
         (r#""host.example.org""#, "collector", &names, "", true),
@@ -333,7 +333,7 @@ async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata
         (r#""ada""#, "collector", &names, "username ada\npassword secret", true),
         (r#""ada""#, "collector", &names, "username ada", true),
         (r#""rob""#, "collector", &names, "username ada\npassword secret", false),
-        // Whoever gives a name is that one, and not its certificate.
+        // A caller with a name is not known by its certificate.
         (r#""spiffe://example.org/*""#, "collector", &names, "username ada", false),
     ] {
         let policy = format!(
@@ -345,10 +345,10 @@ async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata
         let want = if may { Ok(()) } else { Err(PermissionDenied) };
         assert_eq!(client.get(metadata).await.map(drop), want, "{row}");
         assert_eq!(client.health(metadata).await, want, "{row}");
-        // The policy says what a certificate may do, whatever the setting says.
+        // The policy takes precedence over the setting for the role of certificates.
         assert_eq!(client.set(metadata).await.map(drop), want, "{row}");
     }
-    // Clients may speak for anyone here, but a name of a policy that only a certificate can have is not for the asking.
+    // Clients may use any name here, except for names in the policy that only a certificate can have.
     let controller = "spiffe://example.org/controller/1";
     let policy = format!(
         r#"{{"name":"p","allow_rules":[{{"name":"r","source":{{"principals":["{controller}","stranger"]}}}}]}}"#
@@ -360,13 +360,13 @@ async fn a_policy_knows_every_name_of_a_certificate_and_one_name_of_the_metadata
     assert_eq!(client.set("username stranger").await, Err(PermissionDenied));
     let client = agent.connect(Some(authority.client("x", &[controller]))).await.unwrap();
     assert_eq!(client.set(&format!("username {controller}")).await.map(drop), Ok(()));
-    // A role goes on to count beside the policy.
+    // The role still counts in addition to the policy.
     let all = r#"{"name":"p","allow_rules":[{"name":"all"}]}"#;
     let agent = Agent::with_policy(&authority, all).await;
     let client = agent.connect(Some(authority.client("rob", &[]))).await.unwrap();
     assert_eq!(client.get("").await.unwrap(), "rob read-only");
     assert_eq!(client.set("").await, Err(PermissionDenied));
-    // What cannot be read any more allows nothing.
+    // A policy that cannot be read allows nothing.
     let agent = Agent::with_policy(&authority, "{").await;
     let client = agent.connect(Some(authority.client("collector", &[]))).await.unwrap();
     assert_eq!(client.get("").await, Err(PermissionDenied));

@@ -346,7 +346,7 @@ async fn keys_are_made_where_they_can_be() {
     assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
 }
 
-/// A state leaf as readers see it; `None` if there is none.
+/// A state leaf as readers see it; empty if there is none.
 async fn leaf(client: &mut Client, path: &str) -> String {
     match client.get(get_request(&[path])).await {
         Ok(got) => value(got.into_inner().notification[0].update[0].val.as_ref()),
