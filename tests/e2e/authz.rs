@@ -133,7 +133,7 @@ async fn grpcurl_reaches_each_service_of_gnsi() {
             "gnsi.acctz.v1.AcctzStream",
             "RecordSubscribe",
             r#"{"timestamp":"1960-01-01T00:00:00Z"}"#,
-            "no time since 1970",
+            "not a time since 1970",
         ),
     ] {
         assert!(listed.lines().any(|line| line == service), "{service} is not in {listed}");

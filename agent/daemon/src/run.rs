@@ -184,7 +184,7 @@ async fn serve(
     }
     if users.is_empty() {
         warn!(
-            "there are no users: logins are refused until `holdfast user set NAME --role admin` makes one"
+            "there are no users: logins are refused until `holdfast user set NAME --role admin` creates one"
         );
     }
     let listener = Listener::bind(&settings.listen)?;

@@ -65,7 +65,7 @@ pub enum Refusal {
     OtherName(SmolStr),
     #[error("wrong username or password")]
     WrongPassword,
-    #[error("the client certificate names no one: it needs one SPIFFE id or one common name")]
+    #[error("the client certificate has no identity: it needs one SPIFFE id or one common name")]
     NamelessCertificate,
     #[error("too many failed logins from {source_address}: try again in {} s", .retry.as_secs().max(1))]
     BackOff { source_address: std::net::IpAddr, retry: Duration },
@@ -287,7 +287,7 @@ impl Authenticator {
 
     fn report(&self, name: &SmolStr, peer: &Peer) {
         if self.users.is_empty() {
-            warn!(peer = %peer.address, "login refused: there are no users yet, make one with `holdfast user set NAME --role admin`");
+            warn!(peer = %peer.address, "login refused: there are no users yet, create one with `holdfast user set NAME --role admin`");
         } else {
             info!(peer = %peer.address, user = %self.shown(name), "login refused");
         }

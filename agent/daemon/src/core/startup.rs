@@ -77,7 +77,7 @@ impl std::fmt::Debug for Parts {
 pub enum StartError {
     #[error(transparent)]
     Rows(#[from] holdfast_config::rows::RowError),
-    #[error("cannot take the factory configuration")]
+    #[error("cannot apply the factory configuration")]
     Factory(#[source] EditErrors),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -259,7 +259,7 @@ impl Objects {
         match factory {
             Some(text) if fresh => layers.factory_text = Some(text.into()),
             Some(_) => {
-                tracing::info!("this box is not new: the factory configuration it began with stays")
+                tracing::info!("this box is not new: it keeps its first factory configuration")
             }
             None => {}
         }

@@ -445,7 +445,7 @@ impl CoreTask {
             Stage::Aborting { error } => {
                 self.publisher.release();
                 if let Err(error) = result {
-                    error!(error = %Chain(&error), "cannot take a change back in the store; a restart will");
+                    error!(error = %Chain(&error), "cannot roll back a change in the store; the next start will");
                 }
                 transaction.ticket.answer(Err(error));
             }
@@ -484,7 +484,7 @@ impl CoreTask {
                 step
             }
             Err(fault) => {
-                error!(error = %Chain(&fault), "cannot plan the way back");
+                error!(error = %Chain(&fault), "cannot plan the rollback");
                 self.publisher.release();
                 return transaction.ticket.answer(Err(CommitError::Store(error)));
             }

@@ -121,7 +121,7 @@ impl Supplied {
             Some(Wire::JsonIetfVal(text)) => Ok(Self::Json { text: text.clone(), ietf: true }),
             Some(Wire::AsciiVal(text)) => Ok(Self::Text(text.clone())),
             Some(value) => read_scalar(value).map(Self::Scalar),
-            None => Err(Refusal::invalid("a value of no type")),
+            None => Err(Refusal::invalid("a value without a type")),
         }
     }
 
@@ -140,7 +140,7 @@ fn read_entry(entry: &TypedValue) -> Result<Scalar, Refusal> {
     match &entry.value {
         Some(Wire::LeaflistVal(_)) => Err(Refusal::invalid("a leaf-list inside a leaf-list")),
         Some(value) => read_scalar(value),
-        None => Err(Refusal::invalid("a leaf-list with a value of no type")),
+        None => Err(Refusal::invalid("a leaf-list with a value without a type")),
     }
 }
 

@@ -70,7 +70,10 @@ impl<M> Outlet<M> {
         match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(Refusal::stuck(format!("nothing was read for {STUCK_CLIENT:?}")).into()),
+            Err(_) => {
+                Err(Refusal::stuck(format!("the client has read nothing for {STUCK_CLIENT:?}"))
+                    .into())
+            }
         }
     }
 

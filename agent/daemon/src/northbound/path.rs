@@ -124,8 +124,9 @@ impl Prefix {
             return Err(Refusal::malformed(excerpt(&joined), reason));
         }
         if !above.is_empty() && !here.is_empty() {
-            let reason =
-                format!("its origin `{here}` and that of the prefix, `{above}`: one too many");
+            let reason = format!(
+                "origin `{here}` in the path and origin `{above}` in the prefix: only one may be given"
+            );
             return Err(Refusal::malformed(excerpt(&joined), reason));
         }
         Ok(NamedPath { origin, path: joined })
@@ -203,7 +204,7 @@ pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
         (true, _) => Path { elems: wire.elem.iter().map(element).collect() },
         (false, true) => old_elements(old)?,
         (false, false) => {
-            let reason = "it has both `elem` and the deprecated `element`";
+            let reason = "both `elem` and the deprecated `element` are given";
             return Err(Refusal::malformed(old.join("/"), reason));
         }
     };

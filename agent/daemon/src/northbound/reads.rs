@@ -177,7 +177,7 @@ impl Reads {
 }
 
 async fn turn_of(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    turns.clone().acquire_owned().await.expect("nobody closes it")
+    turns.clone().acquire_owned().await.expect("the semaphore is never closed")
 }
 
 /// Nodes that the walks of one task may visit before they have to wait for permits.

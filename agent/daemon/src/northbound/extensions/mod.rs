@@ -224,7 +224,7 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
 /// Refusal of `history`: the mistake in it, or else that past values are not kept.
 fn past(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
     match &asked.request {
-        None => Refusal::invalid("the extension `history` names no time"),
+        None => Refusal::invalid("the extension `history` has no time"),
         Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {
             Refusal::invalid("a snapshot of the past can be read ONCE only")
         }

@@ -25,7 +25,7 @@ pub(super) enum Wish {
 impl Wish {
     pub(super) fn read(message: &[u8]) -> Result<Self, Refusal> {
         let plan = Plan::decode(message).map_err(|error| {
-            Refusal::invalid(format!("the extension {ID} is no holdfast.Plan: {error}"))
+            Refusal::invalid(format!("the extension {ID} is not a holdfast.Plan: {error}"))
         })?;
         match plan.content {
             Some(Content::DryRun(_)) => Ok(Self::DryRun),
@@ -39,7 +39,7 @@ impl Wish {
             Some(Content::Preview(_)) => {
                 Err(Refusal::invalid("a preview is an answer; a request has none"))
             }
-            None => Err(Refusal::invalid("holdfast.Plan must say `dry_run` or `expected`")),
+            None => Err(Refusal::invalid("holdfast.Plan must have `dry_run` or `expected`")),
         }
     }
 }

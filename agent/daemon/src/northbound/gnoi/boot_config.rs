@@ -129,7 +129,7 @@ async fn verified<D: Datastore>(
     match end {
         End::Finalized => trial.keep(core, gnsi, caller).await?,
         _ => {
-            info!(caller = %caller.name, reason = end.reason(), "taking a tried boot configuration back");
+            info!(caller = %caller.name, reason = end.reason(), "rolling back the trial of a boot configuration");
             trial.take_back(core, caller, &end.refusal()).await?;
         }
     }
@@ -155,7 +155,7 @@ impl Trial {
     ) -> Result<Self, Refusal> {
         let (boot, artefacts) = parts(set)?;
         if boot.is_none() && artefacts.is_empty() {
-            return Err(Refusal::invalid("`set` brings nothing that could be tried"));
+            return Err(Refusal::invalid("`set` has nothing that could be tried"));
         }
         let boot = boot.map(|boot| BootChange::Try(Arc::new(boot)));
         let mut seeds = Seeds::try_all(core, gnsi, caller, boot.as_ref(), artefacts).await?;
@@ -199,7 +199,7 @@ impl Trial {
         back.inspect_err(|refusal| {
             warn!(
                 reason = refusal.text(),
-                "cannot take a tried boot configuration back; a restart will"
+                "cannot roll back the trial of a boot configuration; the next start will"
             );
         })
     }
@@ -224,7 +224,7 @@ impl End {
             Self::Finalized => "it is finalized",
             Self::RolledBack(reason) => reason,
             Self::Cut => "the stream ended",
-            Self::Late => "nothing was said in time",
+            Self::Late => "the client was silent for too long",
             Self::Wrong => "the client sent `set` again",
             Self::Denied(refusal) => refusal.text(),
             Self::Stopping => "the agent stops",
@@ -235,7 +235,7 @@ impl End {
     fn refusal(&self) -> Refusal {
         match self {
             Self::Finalized | Self::RolledBack(_) | Self::Cut => {
-                Refusal::aborted("the trial ended without finalize: all is as it was")
+                Refusal::aborted("the stream ended without finalize: the trial is rolled back")
             }
             Self::Late => Refusal::late(format!(
                 "the client was silent for {TRIAL:?}: the trial is rolled back"

@@ -46,7 +46,7 @@ pub(super) async fn set(
     }
     let hash = contents(&mut requests, &mut incoming, remote.is_some()).await?;
     let digest = digest(hash)?;
-    info!(caller = %caller.name, package = package.filename, "a package is whole");
+    info!(caller = %caller.name, package = package.filename, "a package is complete");
     // A task of its own, because an installation goes on when the client is gone.
     let (software, by) = (software.clone(), caller.name.clone());
     let finished = tokio::spawn(async move {
@@ -109,7 +109,9 @@ async fn contents(
 }
 
 async fn next(requests: &mut Streaming<SetPackageRequest>) -> Result<Option<Part>, Status> {
-    let late = |_| Refusal::late(format!("nothing came for {SILENCE:?}: the package is given up"));
+    let late = |_| {
+        Refusal::late(format!("the client was silent for {SILENCE:?}: the package is discarded"))
+    };
     match timeout(SILENCE, requests.message()).await.map_err(late)?? {
         None => Ok(None),
         Some(SetPackageRequest { request: Some(part) }) => Ok(Some(part)),
@@ -128,7 +130,7 @@ fn digest(hash: HashType) -> Result<Digest, Refusal> {
         Ok(HashMethod::Unspecified) | Err(_) => {
             let method = hash.method;
             return Err(Refusal::invalid(format!(
-                "hash.method {method} is none of SHA256, SHA512, MD5"
+                "hash.method {method} is unknown: use SHA256, SHA512 or MD5"
             )));
         }
     };
@@ -150,7 +152,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
         other => {
             let other = other.as_str_name();
             return Err(Refusal::unimplemented(format!(
-                "remote_download.protocol {other} is not supported, HTTP is: the hash says what is right"
+                "remote_download.protocol {other} is not supported: use HTTP, the hash protects the content"
             )));
         }
     }

@@ -185,7 +185,9 @@ async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Re
     };
     let first = hops("initial_ttl", request.initial_ttl.max(1).into())?;
     if first > last {
-        return Err(Refusal::invalid(format!("initial_ttl {first} is behind max_ttl {last}")));
+        return Err(Refusal::invalid(format!(
+            "initial_ttl {first} is greater than max_ttl {last}"
+        )));
     }
     let by = match L4Protocol::try_from(request.l4protocol) {
         Ok(L4Protocol::Icmp) => By::Icmp,
@@ -193,7 +195,9 @@ async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Re
         Ok(L4Protocol::Tcp) => By::Tcp,
         Err(_) => {
             let number = request.l4protocol;
-            return Err(Refusal::invalid(format!("l4protocol {number} is none of ICMP, TCP, UDP")));
+            return Err(Refusal::invalid(format!(
+                "l4protocol {number} is unknown: use ICMP, TCP or UDP"
+            )));
         }
     };
     let wait = wait(request.wait)?;
@@ -253,8 +257,9 @@ async fn target(
 
 /// Resolves one host to an address of the wanted family, with the resolver of the agent's own namespace.
 async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
-    let family = L3Protocol::try_from(family)
-        .map_err(|_| Refusal::invalid(format!("l3protocol {family} is none of IPV4, IPV6")))?;
+    let family = L3Protocol::try_from(family).map_err(|_| {
+        Refusal::invalid(format!("l3protocol {family} is unknown: use IPV4 or IPV6"))
+    })?;
     let fits = |address: &IpAddr| match family {
         L3Protocol::Unspecified => true,
         L3Protocol::Ipv4 => address.is_ipv4(),
@@ -267,13 +272,15 @@ async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
         Ok(address) if fits(&address) => address,
         Ok(_) => {
             let family = family.as_str_name();
-            return Err(Refusal::invalid(format!("destination `{text}` is no {family} address")));
+            return Err(Refusal::invalid(format!(
+                "destination `{text}` is not an address of {family}"
+            )));
         }
         Err(_) => {
             let addresses = lookup_host((text, 0)).await;
             let mut addresses = addresses.into_iter().flatten().map(|address| address.ip());
             addresses.find(fits).ok_or_else(|| {
-                Refusal::missing(format!("destination `{text}`: no such address is found"))
+                Refusal::missing(format!("destination `{text}`: no address is found"))
             })?
         }
     };

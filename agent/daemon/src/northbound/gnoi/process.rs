@@ -24,7 +24,7 @@ pub(super) fn kill(
         Ok(Wire::Unspecified) | Err(_) => {
             let number = request.signal;
             return Err(Refusal::invalid(format!(
-                "signal {number} is none of TERM, KILL, HUP, ABRT"
+                "signal {number} is unknown: use TERM, KILL, HUP or ABRT"
             )));
         }
     };
@@ -33,7 +33,7 @@ pub(super) fn kill(
         name: Some(request.name).filter(|name| !name.is_empty()),
     };
     let deed = signal(&wanted, told, request.restart)?;
-    info!(caller = %caller.name, ?wanted, signal = ?told, "a process is signalled");
+    info!(caller = %caller.name, ?wanted, signal = ?told, "signalling a process");
     match deed {
         Deed::Signalled => Ok(()),
         Deed::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),

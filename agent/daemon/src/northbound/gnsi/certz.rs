@@ -132,7 +132,8 @@ impl<D: Datastore> Service for CertzService<D> {
         request: Request<wire::GetIntegrityManifestRequest>,
     ) -> Result<Response<wire::GetIntegrityManifestResponse>, Status> {
         reader(&self.face.core, &request)?;
-        let reason = "gnsi.certz GetIntegrityManifest: this box has no root of trust that measures";
+        let reason =
+            "gnsi.certz GetIntegrityManifest: this box has no root of trust for measurement";
         Err(Refusal::unimplemented(reason).into())
     }
 }
@@ -196,7 +197,7 @@ impl<D: Datastore> Rotated for Face<D> {
 
     async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
         if let Err(refusal) = self.bring_into_force(&to.profiles).await {
-            tracing::error!(reason = %refusal.text(), "the TLS profiles stay as they were tried");
+            tracing::error!(reason = %refusal.text(), "cannot roll back the TLS profiles; those of the trial stay in force");
         }
     }
 }
@@ -221,7 +222,7 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
             Some(Asked::GenerateCsr(asked)) => {
                 if !asked.integrities.is_empty() {
                     let reason =
-                        "generate_csr.integrities: this box has no root of trust that measures";
+                        "generate_csr.integrities: this box has no root of trust for measurement";
                     return Err(Refusal::unimplemented(reason));
                 }
                 let params = csr_params(asked.params.unwrap_or_default());

@@ -107,7 +107,7 @@ impl<D> Face<D> {
             Ok(wire::PolicyInstance::Active) => Ok(self.pathz.active()),
             Ok(wire::PolicyInstance::Sandbox) => {
                 let none =
-                    || Refusal::precondition("no rotation is in progress that uploaded a policy");
+                    || Refusal::precondition("no rotation with an uploaded policy is in progress");
                 self.pathz.sandbox().map(Some).ok_or_else(none)
             }
             Ok(wire::PolicyInstance::Unspecified) | Err(_) => {

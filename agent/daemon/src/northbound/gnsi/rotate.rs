@@ -278,7 +278,7 @@ impl Gone {
     fn refusal(&self) -> Refusal {
         match self {
             Self::Closed | Self::Broken => {
-                Refusal::aborted("the stream ended without finalize: all is as it was")
+                Refusal::aborted("the stream ended without finalize: the rotation is rolled back")
             }
             Self::Silent(idle) => Refusal::late(format!(
                 "the client was silent for {idle:?}: the rotation is rolled back"
@@ -383,7 +383,7 @@ impl<S: Rotated> Driver<'_, S> {
             let changes = self.service.changes(finalizing.before(), finalizing.now());
             Ok(self.service.store().write_artefacts(changes).await?)
         };
-        if let Err(refusal) = guarded("writing the upload down", written).await {
+        if let Err(refusal) = guarded("recording the upload", written).await {
             return Err(Fallen { refusal, roll_back: Some(finalizing.failed()) });
         }
         let settled = async {
@@ -419,13 +419,13 @@ impl<S: Rotated> Driver<'_, S> {
 
     async fn take_back(&self, roll_back: Option<RollBack<State<S>>>, why: &Refusal) {
         let Some(RollBack { from, to }) = roll_back else { return };
-        warn!(service = S::NAME, caller = %self.caller.name, reason = %why.text(), "taking an upload back");
+        warn!(service = S::NAME, caller = %self.caller.name, reason = %why.text(), "rolling back an upload");
         let back = async {
             self.service.roll_back(&from, &to).await;
             Ok(())
         };
         // The panic is in the log; the next start brings the final state into force.
-        let _panicked = guarded("taking an upload back", back).await;
+        let _panicked = guarded("rolling back an upload", back).await;
     }
 }
 

@@ -134,7 +134,7 @@ fn split_all<D: Datastore>(
 
 fn marking(marking: u32) -> Result<u8, Refusal> {
     u8::try_from(marking).ok().filter(|_| marking <= MAX_DSCP).ok_or_else(|| {
-        Refusal::invalid(format!("qos.marking {marking} is no DSCP: 0 to {MAX_DSCP}"))
+        Refusal::invalid(format!("qos.marking {marking} is not a DSCP from 0 to {MAX_DSCP}"))
     })
 }
 
@@ -202,7 +202,7 @@ impl<D: Datastore> Split<'_, D> {
         if let (None, Some(polled)) = (&events, &polled) {
             let schema = self.reader.schema(self.path.joined.origin);
             let leaf = polled.selection.first_leaf(schema).unwrap_or_default();
-            let reason = format!("`{leaf}` has no events to tell of a change: SAMPLE it");
+            let reason = format!("`{leaf}` has no change events: use SAMPLE");
             return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
         }
         Ok([events, polled])

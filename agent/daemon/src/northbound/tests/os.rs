@@ -317,7 +317,7 @@ async fn a_version_is_activated_if_it_is_there() {
     let policy = authz::UploadRequest { policy: "{".to_owned(), ..Default::default() };
     let policy = SetBootConfigRequest { authz: Some(policy), ..Default::default() };
     for (request, want) in [
-        (to(""), "NON_EXISTENT_VERSION: no version is named"),
+        (to(""), "NON_EXISTENT_VERSION: `version` is missing"),
         (to("3.0"), "NON_EXISTENT_VERSION: version `3.0` is not installed, there is 1.0, 2.0, st"),
         (ActivateRequest { standby_supervisor: true, ..to("2.0") }, "NOT_SUPPORTED_ON_BACKUP: t"),
         (to("stuck"), "UNSPECIFIED: `"),

@@ -98,7 +98,7 @@ impl Transfer {
         let mut progress = Progress { answers: &self.answers, octets: 0, at: Instant::now() };
         contents(&mut requests, &mut incoming, package_size, &mut progress).await?;
         progress.tell(incoming.length());
-        info!(caller = %self.caller.name, version, octets = incoming.length(), "an image is whole");
+        info!(caller = %self.caller.name, version, octets = incoming.length(), "an image is complete");
         installed(tokio::spawn(incoming.install()), &mut progress).await?;
         info!(caller = %self.caller.name, version, "an image is installed");
         Ok(Validated { version, description: String::new() })
@@ -191,12 +191,13 @@ fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
     if fits || size == 0 {
         return Ok(());
     }
-    let detail = format!("{length} octets came, package_size says {size}");
+    let detail = format!("{length} octets were sent, package_size is {size}");
     Err(Failure::Told(Type::IntegrityFail, detail))
 }
 
 async fn next(requests: &mut Streaming<InstallRequest>) -> Result<Option<Part>, Failure> {
-    let late = |_| Refusal::late(format!("nothing came for {SILENCE:?}: the image is given up"));
+    let late =
+        |_| Refusal::late(format!("the client was silent for {SILENCE:?}: the image is discarded"));
     let message = timeout(SILENCE, requests.message()).await.map_err(late)?;
     match message.map_err(Failure::Status)? {
         None => Ok(None),

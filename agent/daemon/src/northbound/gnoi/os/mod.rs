@@ -117,7 +117,7 @@ async fn activate<D: Datastore>(
         return Ok(refused(Type::NotSupportedOnBackup, "this box has one supervisor"));
     }
     if version.is_empty() {
-        return Ok(refused(Type::NonExistentVersion, "no version is named"));
+        return Ok(refused(Type::NonExistentVersion, "`version` is missing"));
     }
     software.slots().program().map_err(|error| Refusal::precondition(error.to_string()))?;
     if let Some(set) = &boot_config {
@@ -181,7 +181,7 @@ pub(in crate::northbound) async fn begin<D: Datastore>(
                 "version {version} runs, without the boot configuration that came with it: {}",
                 secrets::message(refusal.text()) // readers see it
             );
-            error!(why, "what came with the software is dropped");
+            error!(why, "the boot configuration that came with the software is dropped");
             software.incomplete(why).await
         }
     }

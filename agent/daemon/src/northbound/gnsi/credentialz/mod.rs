@@ -362,13 +362,16 @@ fn refused(refusal: &Refused) -> Refusal {
 fn salt() -> Result<[u8; SALT_OCTETS], Refusal> {
     let mut salt = [0; SALT_OCTETS];
     let filled = SystemRandom::new().fill(&mut salt);
-    filled.map_err(|_| Refusal::internal("the system has no randomness"))?;
+    filled.map_err(|_| Refusal::internal("the system gives no random numbers"))?;
     Ok(salt)
 }
 
 fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
     if kinds.len() > MAX_GENERATED {
-        let text = format!("generate_keys: {} keys are more than {MAX_GENERATED}", kinds.len());
+        let text = format!(
+            "generate_keys: {} keys are too many, the limit is {MAX_GENERATED}",
+            kinds.len()
+        );
         return Err(Refusal::invalid(text));
     }
     let made = kinds.iter().map(|kind| gnsi::make_host_key(*kind));
