@@ -17,7 +17,7 @@ use crate::{
 /// must not hold its subscriptions.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// RPCs at one time on one connection, subscriptions included.
+/// Concurrent RPCs on one connection, subscriptions included.
 const MAX_STREAMS: u32 = 256;
 /// Octets that a client may send before the agent reads them: of one RPC (a Set of 15 MB would be slow with the default
 /// of 64 KiB), and of all RPCs of its connection.
