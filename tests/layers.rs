@@ -9,7 +9,7 @@ use std::process::Command;
 use holdfast_tests::trace::Trace;
 use serde_json::Value;
 
-/// Each crate with those of ours that it may use. `tests` uses what it likes.
+/// Each crate, with the crates of the workspace that it may use. `tests` may use all.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "holdfast",
@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("holdfast-telemetry", &["holdfast-config", "holdfast-security"]),
 ];
 
-/// Outside crates that only some of ours may depend on.
+/// External crates that only some crates may depend on.
 const RESERVED: &[(&str, &[&str])] = &[
     ("netlink-packet-core", &["holdfast-platform"]),
     ("netlink-packet-route", &["holdfast-platform"]),
@@ -60,9 +60,9 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("yang5", &["holdfast-config"]),
 ];
 
-/// Words that the sources below a folder may not hold, except in the folder named last.
+/// Words that the sources below a folder may not have, except in the folder named last.
 const FORBIDDEN: &[(&str, &[&str], Option<&str>)] = &[
-    // Only the northbound knows the wire; everything else speaks the domain.
+    // Only the northbound knows the wire format; other modules use domain types.
     ("agent/daemon/src", &["holdfast_proto", "prost::", "prost_types"], Some("northbound")),
     // Functions of their arguments: no file, socket, clock or thread.
     (
@@ -176,7 +176,7 @@ fn packages_and_tests() -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Names of what a crate links; what only its own tests use does not count.
+/// Names of the crates that a crate links, without those of its tests.
 fn dependencies(package: &Value) -> Vec<String> {
     let all = package["dependencies"].as_array().unwrap();
     let linked = all

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Folders without documents of ours; hidden ones are skipped, too.
+/// Folders without own documents; hidden ones are skipped, too.
 const SKIPPED_FOLDERS: &[&str] = &["target"];
 
 /// Beginnings of links that lead out of the workspace.
@@ -79,7 +79,7 @@ fn headings_have_the_anchors_of_github() {
     assert_eq!(anchors(text), want.map(str::to_owned).into());
 }
 
-/// Why a link of a document leads nowhere.
+/// Checks a link of a document; the error is the reason for which it leads nowhere.
 fn check(
     document: &Path,
     link: &str,
@@ -153,7 +153,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 /// The anchor of a heading that is the only one with its text: lower case, hyphens for blanks, no other marks.
 fn anchor(heading: &str) -> String {
     let mut text = String::new();
-    // Of a link its text counts.
+    // Only the text of a link counts.
     for (at, part) in heading.trim().split("](").enumerate() {
         let shown = if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
         text += shown;

@@ -18,14 +18,14 @@ use prost_types::{
 };
 use serde_json::{Map, Value, json};
 
-/// Elements that no fact table has, each with the reason why we have them.
+/// Elements that no fact table has, each with the reason for having it.
 const BEYOND_THE_FACTS: &[(&str, &str)] = &[
     ("google.rpc.BadRequest", "details of a failed Set; the tables hold google.rpc.Status only"),
     ("google.rpc.BadRequest.FieldViolation", "part of google.rpc.BadRequest"),
     ("google/rpc/error_details.proto", "the file of google.rpc.BadRequest"),
 ];
 
-/// Packages that are ours alone: the public interface has no say in them.
+/// Packages of this project, which the public interface does not have.
 const OUR_OWN: &[&str] = &["holdfast"];
 
 /// Parts of a fact table that are compared; its remaining keys repeat these.
@@ -214,7 +214,7 @@ impl FileOptions {
     }
 }
 
-/// A fact table in the making. Maps go from full names to what the table says of them.
+/// A fact table that is being built. Maps go from full names to rows.
 #[derive(Default)]
 struct Package {
     files: Map<String, Value>,
@@ -441,7 +441,7 @@ fn full_name(name: &str) -> &str {
     name.trim_start_matches('.')
 }
 
-/// The JSON name that a field has when none is given.
+/// The default JSON name of a field.
 fn lower_camel_case(name: &str) -> String {
     let mut camel = String::new();
     let mut after_underscore = false;

@@ -1,6 +1,7 @@
-//! The engine alone, on a transport that does nothing: what planning and bookkeeping cost, history included.
+//! Benchmark of the engine alone, on a transport that does nothing: the cost of planning and bookkeeping, history
+//! included.
 //!
-//! The yardsticks are what KVScheduler, the engine that this one succeeds, takes for workloads of the same shape.
+//! The yardsticks are the times of KVScheduler, the predecessor of this engine, for workloads of the same shape.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use holdfast_scheduler::{
     TransportId,
 };
 
-/// How much of everything is measured.
+/// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Groups of the large table: a link, its two properties and a route make four values.
     groups: u32,
-    /// Values that wait for one that is not there.
+    /// Values that wait for a missing one.
     waiting: u32,
     members: u32,
     chain: u32,
@@ -30,7 +31,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The workloads that the targets are about.
+    /// Sizes to which the targets apply.
     pub(crate) const FULL: Self = Self {
         groups: 25_000,
         waiting: 100_000,
@@ -40,7 +41,7 @@ impl Sizes {
         repeats: 5,
         changes: 2_000,
     };
-    /// Small ones, which show that each row comes to its end.
+    /// Small sizes, which only show that each row completes.
     pub(crate) const SMOKE: Self = Self {
         groups: 250,
         waiting: 1_000,
@@ -54,7 +55,7 @@ impl Sizes {
 
 /// Members that are added one by one.
 const ADDITIONS: u32 = 100;
-/// New engines that take in the layers, one after the other.
+/// New engines that load the layers, one after the other.
 const ENGINES: u32 = 21;
 
 /// One line of the table.
@@ -139,7 +140,7 @@ pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
     Ok((rows, Memory { octets, original: 1700.0, target: 500.0 }))
 }
 
-/// The median of many new engines: one alone shows what the rows before have left in the caches.
+/// The median of many new engines, because a single time depends on what the rows before have left in the caches.
 fn diamonds(layers: u32) -> Result<Duration> {
     let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
     let layer = |number| some(Thing::new(number, &below(number)));
@@ -196,7 +197,7 @@ impl Bench {
         Now { monotonic: self.begun.elapsed(), unix_ns: 0 }
     }
 
-    /// Plans a change and carries it out to the end; how long that takes.
+    /// Plans a change and carries it out to the end; returns the time.
     fn commit(&mut self, changes: Vec<Change>) -> Result<Duration> {
         let started = Instant::now();
         let plan = self.engine.plan(Delta::new(changes))?;
@@ -207,7 +208,7 @@ impl Bench {
         Ok(took)
     }
 
-    /// Answers what is handed out until the transaction ends. An operation on one key may be refused.
+    /// Answers all operations until the transaction ends. The operation on `refused` fails.
     fn follow(&mut self, mut step: Step, refused: Option<&Key>) -> Result<Outcome> {
         loop {
             if let Some(outcome) = step.finished.pop() {
@@ -224,7 +225,7 @@ impl Bench {
             };
             let answers = step.submit.iter().map(answer).collect();
             step = self.engine.completed(answers, self.now());
-            // What failed is read back.
+            // A failed value is read back.
             if step.finished.is_empty() && !step.read.is_empty() {
                 let fact = |key: &Key| Fact {
                     key: key.clone(),
@@ -247,7 +248,7 @@ impl Bench {
         Ok(started.elapsed() / changes)
     }
 
-    /// How long each of many changes of one value takes, sorted.
+    /// Times of many changes of one value, sorted.
     fn change_ones(&mut self, changes: u32) -> Result<Vec<Duration>> {
         let mut times = Vec::new();
         for number in 0..changes {
@@ -258,7 +259,7 @@ impl Bench {
         Ok(times)
     }
 
-    /// The median of one member more, many times.
+    /// The median time to add one member.
     fn grow(&mut self, members: u32) -> Result<Duration> {
         let mut times = Vec::new();
         for more in 1..=ADDITIONS {
@@ -268,7 +269,7 @@ impl Bench {
         Ok(median(times))
     }
 
-    /// The median of changes whose operation fails.
+    /// The median time of changes whose operation fails.
     fn fail_one(&mut self, changes: u32) -> Result<Duration> {
         let mut times = Vec::new();
         for number in 0..changes {
@@ -284,7 +285,7 @@ impl Bench {
         Ok(median(times))
     }
 
-    /// Everything retrieved, and nothing differs.
+    /// Time of a resync without differences.
     fn resync(&mut self, groups: u32) -> Result<Duration> {
         let observed = |key: Key| {
             let value = self.engine.planes(&key)[2].cloned();

@@ -1,5 +1,5 @@
-//! The engine on the kernel, without a client, a configuration or a store: what [`super::engine`] leaves out, and all that
-//! its targets for a real system are about.
+//! Benchmark of the engine on the kernel, without a client, a configuration or a store: the part that [`super::engine`]
+//! leaves out, and to which its targets for a real system apply.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use holdfast_tests::netns::Netns;
 
 use super::{Table, yardstick};
 
-/// After so long without anything to happen, nothing will.
+/// Time without events after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Change = (Key, Option<SharedValue>);
@@ -45,13 +45,13 @@ pub(super) async fn rows(table: &mut Table, routes: u32, pairs: u32) -> Result<(
     Ok(())
 }
 
-/// A namespace, and the engine that holds it to its intent.
+/// A namespace, and the engine that keeps it in line with its intent.
 struct Managed {
     engine: Engine,
     platform: Platform,
     events: Events,
     epoch: Instant,
-    /// When the engine wants to go on by itself.
+    /// Time of the next call of the engine without an event.
     deadline: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ impl Managed {
         Now { monotonic: self.epoch.elapsed(), unix_ns: 0 }
     }
 
-    /// How long a change takes, from its values to the verified end of all it does.
+    /// Time of a change, from its values to the verified end of all operations.
     async fn commit(&mut self, changes: Vec<Change>) -> Result<Duration> {
         let started = Instant::now();
         let plan = self.engine.plan(Delta::new(changes))?;
@@ -110,7 +110,7 @@ impl Managed {
         }
     }
 
-    /// Has the transports do what the engine says; the transactions that have ended.
+    /// Passes a step of the engine to the transports; returns the transactions that have ended.
     fn follow(&mut self, step: Step) -> Vec<Outcome> {
         self.platform.submit(step.submit);
         self.platform.read(step.read);
@@ -119,7 +119,7 @@ impl Managed {
     }
 }
 
-/// The way to the neighbour.
+/// The port and address that lead to the neighbour.
 fn port() -> Vec<Change> {
     let port = Link::new("eth0", LinkKind::Physical);
     let ip = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));

@@ -1,4 +1,4 @@
-//! `make bench`: what the agent takes, beside what the kernel alone takes in the same run.
+//! `make bench`: times of the agent, compared with the kernel alone in the same run.
 //!
 //! One table: each row has the agent's number, its yardstick, their ratio and the target. A missed target is
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
@@ -30,7 +30,7 @@ use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-/// How much of everything is measured.
+/// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     /// Routes of the large table.
@@ -56,14 +56,14 @@ impl Sizes {
         system: None,
         engine: engine::Sizes::FULL,
     };
-    /// `--all`: what is measured before a release.
+    /// `--all`: sizes for a release.
     const ALL: Self = Self {
         cables: 500,
         tables: &[10_000, 100_000],
         system: Some((20_000, 1_000)),
         ..Self::USUAL
     };
-    /// `--smoke`: each row comes to its end.
+    /// `--smoke`: small sizes, which only show that each row completes.
     const SMOKE: Self = Self {
         routes: 500,
         sets: 20,
@@ -87,7 +87,7 @@ impl Sizes {
     }
 }
 
-/// The lines between which the table of a Markdown document is.
+/// The lines around the table in a Markdown document.
 const TABLE_BEGIN: &str = "<!-- written by `make bench`: begin -->";
 const TABLE_END: &str = "<!-- end -->";
 
@@ -172,7 +172,7 @@ async fn main() -> Result<ExitCode> {
     Ok(ended)
 }
 
-/// The document that `--markdown` names.
+/// The document of the option `--markdown`.
 fn document() -> Result<Option<PathBuf>> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--markdown");
     match arguments.next() {
@@ -192,14 +192,14 @@ fn port() -> Value {
     }]})
 }
 
-/// How long a Set takes.
+/// Times of a Set.
 struct Took {
     answered: Duration,
-    /// Until a Get right after the answer has its own.
+    /// Time until a Get right after the answer is answered.
     shown: Duration,
 }
 
-/// One Set with so many routes; they are in the kernel when it is answered.
+/// One Set with `count` routes, which are in the kernel when it is answered.
 async fn many_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<Took> {
     let replace = vec![update(STATIC_ROUTES, routes(count))];
     let took = timed_set(client, SetRequest { replace, ..Default::default() }).await?;
@@ -216,7 +216,7 @@ async fn no_routes(client: &GnmiClient, net: &Netns) -> Result<Took> {
     Ok(took)
 }
 
-/// The client's own work, writing the document, is done before the clock starts.
+/// Times a Set. The client writes the document before the clock starts.
 async fn timed_set(client: &GnmiClient, request: SetRequest) -> Result<Took> {
     let started = Instant::now();
     client.set(request).await.context("the routes")?;
@@ -225,7 +225,7 @@ async fn timed_set(client: &GnmiClient, request: SetRequest) -> Result<Took> {
     Ok(Took { answered, shown: started.elapsed() })
 }
 
-/// So many static routes, each through the neighbour of the port.
+/// A document with `count` static routes, each through the neighbour of the port.
 fn routes(count: u32) -> Value {
     let route = |number: u32| {
         let prefix = format!("{}/32", yardstick::destination(number));
@@ -236,7 +236,7 @@ fn routes(count: u32) -> Value {
     json!({"static": routes})
 }
 
-/// How long each of many small Sets takes, sorted.
+/// Times of many small Sets, sorted.
 async fn one_leaf_sets(client: &GnmiClient, sets: u32) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for number in 0..sets {
@@ -263,7 +263,7 @@ fn megabytes(octets: u64) -> f64 {
     octets / 1_000_000.0
 }
 
-/// One row: what is measured, the agent's figure, its yardstick, their ratio, the target.
+/// One row: the workload, the agent's time, the yardstick, their ratio, the target.
 type Row = [String; 5];
 
 /// The rows that will be printed.
@@ -271,7 +271,7 @@ type Row = [String; 5];
 struct Table {
     rows: Vec<Row>,
     missed: bool,
-    /// Small sizes say nothing about targets.
+    /// True with small sizes, to which the targets do not apply.
     smoke: bool,
 }
 
@@ -296,7 +296,7 @@ impl Table {
         );
     }
 
-    /// The engine without a system, beside the engine whose place it takes.
+    /// The engine without a system, compared with its predecessor.
     fn engine(&mut self, sizes: engine::Sizes) -> Result<()> {
         let (rows, memory) = engine::measure(sizes)?;
         for engine::Row { what, took, original, target } in rows {
@@ -388,7 +388,7 @@ fn head() -> Row {
     ["what", "agent", "yardstick", "ratio", "target"].map(str::to_owned)
 }
 
-/// A row for people who read the output.
+/// A row of the terminal output.
 fn line([what, ours, yardstick, ratio, verdict]: &Row) -> String {
     let line = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}");
     line.trim_end().to_owned()

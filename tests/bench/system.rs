@@ -1,4 +1,4 @@
-//! The agent on the kernel: a middling table of routes, and a thousand pairs of links that go at once.
+//! The agent on the kernel: a medium table of routes, and a thousand pairs of links that are deleted at once.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! union_replace of whole configurations: cold, the same again, and with one change.
+//! union_replace of whole configurations: first, repeated, and with one change.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ async fn routing(table: &mut Table, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// The first configuration on an empty box, again, and then the second, which differs in little.
+/// Times the first configuration on an empty box, its repetition, and then the second, which differs slightly.
 async fn measure(
     table: &mut Table,
     what: &str,

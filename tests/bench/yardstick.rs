@@ -14,7 +14,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 /// The protocol number of the routes of the yardstick, so that they can be told apart.
 const PROTOCOL: u8 = 151;
 
-/// Octets in one send: what the kernel takes at once with the default socket buffer.
+/// Octets in one send, as many as the kernel accepts at once with the default socket buffer.
 const BATCH_BYTES: u32 = 64 * 1024;
 
 /// From linux/rtnetlink.h and linux/netlink.h.
@@ -38,7 +38,7 @@ pub(crate) fn destination(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number)
 }
 
-/// How often what a ratio is taken of is measured: one run alone is as much as a fifth off.
+/// Runs of a yardstick that a ratio is made of: a single run may be off by a fifth.
 const OFTEN: usize = 5;
 
 /// Time to add `count` routes by raw netlink: the median of several runs.
@@ -48,7 +48,7 @@ pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {
     Ok(times[OFTEN / 2])
 }
 
-/// Adds so many routes by batches of raw netlink, and removes them again untimed.
+/// Adds `count` routes by batches of raw netlink, and then removes them untimed.
 fn routes_once(net: &Netns, count: u32) -> Result<Duration> {
     let index = net.link("eth0").index;
     let mut socket = Socket::new(NETLINK_ROUTE).context("a netlink socket")?;
@@ -74,7 +74,7 @@ fn routes_once(net: &Netns, count: u32) -> Result<Duration> {
     Ok(took)
 }
 
-/// Makes so many virtual cables with one `ip -batch`, and removes them again untimed.
+/// Makes `count` virtual cables with one `ip -batch`, and then removes them untimed.
 pub(crate) fn cables(count: u32) -> Result<Duration> {
     let took = batch(count, |number| format!("link add a{number} type veth peer name b{number}"))?;
     batch(count, |number| format!("link delete a{number}"))?;
@@ -93,7 +93,8 @@ fn batch(count: u32, lines: impl Fn(u32) -> String) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// Makes the pairs by `ip`, up as those of the agent are, puts them into one group, and deletes the group by one message.
+/// Makes the pairs with `ip`, up like those of the agent, puts them into one group, and deletes the group by one
+/// message.
 pub(crate) fn teardown(net: &Netns, pairs: u32) -> Result<Duration> {
     batch(pairs, |number| {
         let add = format!("link add p{number} type veth peer name q{number}");
@@ -104,7 +105,7 @@ pub(crate) fn teardown(net: &Netns, pairs: u32) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// One RTM_NEWROUTE; the kernel answers the last of a batch, and whatever fails.
+/// One RTM_NEWROUTE; the kernel answers the last one of a batch, and each failure.
 fn request(number: u32, interface: u32, last: bool) -> Vec<u8> {
     let flags = NLM_F_REQUEST | NLM_F_CREATE | if last { NLM_F_ACK } else { 0 };
     let gateway = Ipv4Addr::new(192, 0, 2, 2).octets();
@@ -161,7 +162,7 @@ fn sync(file: &mut File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Starting the binary only to have it say its version.
+/// Time to start the binary just to print its version.
 pub(crate) fn exec() -> Result<Duration> {
     let started = Instant::now();
     let status = Command::new(binary()).arg("--version").stdout(Stdio::null()).status()?;

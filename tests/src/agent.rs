@@ -22,10 +22,10 @@ use crate::gnmi::{Credentials, GnmiClient, connect};
 use crate::netns::Netns;
 use crate::unit;
 
-/// The user that `--admin-password-file` makes.
+/// The user that `--admin-password-file` creates.
 pub const ADMIN: &str = "admin";
 
-/// No password is a default; this one belongs to agents that live as long as a test.
+/// Password of agents that run for one test only; agents have no default password.
 pub const PASSWORD: &str = "correct horse battery staple";
 
 /// Lines of the agent's log that a failing test shows.
@@ -36,14 +36,14 @@ const LOG_TAIL: usize = 60;
 pub struct AgentProcess {
     folder: TempDir,
     options: Vec<String>,
-    /// A command in front, and what is the root of the file system behind it.
+    /// A command in front of the agent, and the root folder of its file system.
     behind: Option<(Vec<String>, PathBuf)>,
-    /// All that it may have, as setpriv(1) names them; everything when there is no list.
+    /// Capabilities of the agent, as setpriv(1) names them; `None` for all.
     capabilities: Option<Vec<String>>,
     password: String,
     address: SocketAddr,
     child: Option<Child>,
-    /// From start to the first moment it served.
+    /// Time from the start to the first moment at which the agent served.
     start_time: Duration,
 }
 
@@ -64,8 +64,8 @@ impl AgentProcess {
         Self::start_as(PASSWORD, options).await
     }
 
-    /// Starts an agent behind a command that ends in becoming it, as `unshare` does, and for which `root` is the root of
-    /// the file system.
+    /// Starts an agent behind a command that executes it in the end, such as `unshare`, and that gives it `root` as the
+    /// root of its file system.
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
@@ -89,7 +89,7 @@ impl AgentProcess {
         Self::start_new(PASSWORD, options, behind, Some(unit::capabilities(drop_ins))).await
     }
 
-    /// Starts an agent in the namespaces of this thread, whatever they are, with a password for [`ADMIN`].
+    /// Starts an agent in the present namespaces of this thread, with a password for [`ADMIN`].
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
@@ -115,7 +115,7 @@ impl AgentProcess {
             behind,
             capabilities,
             password: password.to_owned(),
-            // In a namespace of the test's own the port is free.
+            // The port is free, because the test has a namespace of its own.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
             child: None,
             start_time: Duration::ZERO,
@@ -124,7 +124,7 @@ impl AgentProcess {
         agent
     }
 
-    /// Starts the binary and waits until it says by `sd_notify` that it serves.
+    /// Starts the binary and waits for its `sd_notify` message that it is ready.
     async fn run(&mut self) {
         let notify = self.folder.path().join("notify");
         let _ = fs::remove_file(&notify); // of an earlier run
@@ -205,16 +205,16 @@ impl AgentProcess {
         Credentials::new(ADMIN, &self.password).expect("plain ASCII")
     }
 
-    /// Ends it the way a power cut does, and waits until it is gone.
+    /// Kills the agent, as a power cut would, and waits until it is gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may be dead already, which is what we want.
+            // The process may be dead already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 
-    /// Starts it again with the same folders.
+    /// Starts the agent again with the same folders.
     ///
     /// # Panics
     /// When it does not get ready.
@@ -228,10 +228,10 @@ impl AgentProcess {
         self.options = options.to_vec();
     }
 
-    /// Asks it to end, and says how it did and how long that took.
+    /// Asks the agent to end; returns its exit status and the time that this took.
     ///
     /// # Panics
-    /// When it goes on.
+    /// When the agent does not end.
     pub async fn terminate(&mut self) -> (ExitStatus, Duration) {
         let mut child = self.child.take().expect("the agent runs");
         let asked = Instant::now();
@@ -260,7 +260,7 @@ impl AgentProcess {
         body.to_owned()
     }
 
-    /// Runs `holdfast show WHAT` against it.
+    /// Runs `holdfast show WHAT` against the agent.
     ///
     /// # Panics
     /// When that fails.
@@ -288,7 +288,7 @@ impl AgentProcess {
         command.output().expect("the binary starts")
     }
 
-    /// `holdfast COMMAND --state-dir ...`, which dies with this thread.
+    /// The command `holdfast COMMAND --state-dir ...`, whose process ends with this thread.
     pub fn command(&self, command: &str) -> Command {
         let mut setpriv = Command::new("setpriv");
         setpriv.args(["--pdeathsig", "KILL"]);
@@ -305,7 +305,7 @@ impl AgentProcess {
         self.folder.path().join("state")
     }
 
-    /// The folder that it takes for the root of the file system.
+    /// The root folder of the agent's file system.
     pub fn root(&self) -> PathBuf {
         match &self.behind {
             Some((_, root)) => root.clone(),
@@ -327,7 +327,7 @@ impl AgentProcess {
         self.child.as_ref().expect("the agent runs").id()
     }
 
-    /// The file that clients trust it by.
+    /// File of the certificate by which clients trust the agent.
     pub fn ca_file(&self) -> PathBuf {
         self.state_dir().join("tls/ca.pem")
     }
@@ -337,7 +337,7 @@ impl AgentProcess {
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
-    /// Memory that it holds now, in octets.
+    /// Resident memory at present, in octets.
     ///
     /// # Panics
     /// When it does not run.
@@ -345,7 +345,7 @@ impl AgentProcess {
         self.memory("VmRSS:")
     }
 
-    /// The most memory that it held at any time since it began, in octets.
+    /// Peak of the resident memory since the start, in octets.
     ///
     /// # Panics
     /// When it does not run.
@@ -387,7 +387,7 @@ impl Drop for AgentProcess {
         self.kill();
         if std::thread::panicking() {
             let tail = self.log_tail();
-            // To the test's own output: what the agent thought while the test failed.
+            // Added to the test's own output, to show what the agent did while the test failed.
             eprintln!("--- log of the agent\n{tail}\n---");
         }
     }

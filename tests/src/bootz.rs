@@ -1,4 +1,4 @@
-//! Bootstrap and DHCP servers that nobody here wrote, in a namespace of their own, and what a box needs to trust them.
+//! Bootstrap and DHCP servers by others, in a namespace of their own, and the files with which a box trusts them.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use crate::clients::client;
 use crate::eventually::eventually;
 use crate::netns::Netns;
 
-/// Where the server listens; the box is at [`BOX`].
+/// Address and port of the server; the box is at [`BOX`].
 pub const SERVER: &str = "192.0.2.1:15006";
 /// The address of the box on the cable to the server.
 pub const BOX: &str = "192.0.2.2/24";
@@ -39,9 +39,9 @@ pub const LEASED_V6: &str = "2001:db8::9/128";
 #[derive(Debug)]
 pub struct Bootstrap {
     folder: TempDir,
-    /// Where the server is.
+    /// Namespace of the server.
     pub server: Netns,
-    /// As it listens.
+    /// Address and port at which the server listens.
     address: &'static str,
 }
 
@@ -65,7 +65,7 @@ pub struct Given<'a> {
 }
 
 impl Bootstrap {
-    /// Configures the port of the box, as its operator would, and has the keys, vouchers and certificates made.
+    /// Configures the port of the box, as its operator would, and makes keys, vouchers and certificates.
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.
@@ -124,12 +124,12 @@ impl Bootstrap {
         .collect()
     }
 
-    /// With these as well, a box begins by itself and asks DHCP.
+    /// Options with which a factory-new box bootstraps by itself, with DHCP.
     pub fn options_of_factory_new(&self) -> Vec<String> {
         [self.options(), vec!["--bootz-port".to_owned(), PORT.to_owned()]].concat()
     }
 
-    /// A DHCP server that names the bootstrap server to whoever asks for that.
+    /// Starts a DHCP server that names the bootstrap server to clients that ask for it.
     ///
     /// # Panics
     /// When it does not start.
@@ -169,7 +169,7 @@ impl Bootstrap {
         self.run("dnsmasq".as_ref(), &arguments, "range").await
     }
 
-    /// A DHCP server whose leases last four seconds.
+    /// Starts a DHCP server whose leases last four seconds.
     ///
     /// # Panics
     /// When it does not start.
@@ -179,8 +179,8 @@ impl Bootstrap {
         self.run(&client("bootz"), &arguments, "listening on").await
     }
 
-    /// The server emulator of the public repository, with its DHCP server for the box in this namespace. It starts on a
-    /// link that is usable for IPv6 only, so the other end is up.
+    /// Starts the server emulator of the public repository, with its DHCP server for the box in this namespace. The
+    /// emulator starts only on a link that is usable for IPv6, so the other end is set up.
     ///
     /// # Panics
     /// When it does not start.
@@ -201,7 +201,7 @@ impl Bootstrap {
         self.emulate(&[format!("-dhcp_file={}", file.display())]).await
     }
 
-    /// The server emulator of the public repository.
+    /// Starts the server emulator of the public repository.
     ///
     /// # Panics
     /// When it does not start.
@@ -216,7 +216,7 @@ impl Bootstrap {
         self.run(&client("bootz-emulator"), &arguments, "ready and listening").await
     }
 
-    /// The service of the public repository, of whose answers one thing is wrong.
+    /// Starts the service of the public repository with one fault in its answers.
     ///
     /// # Panics
     /// When it does not start.
@@ -226,7 +226,7 @@ impl Bootstrap {
         self.run(&client("bootz"), &arguments, "listening on").await
     }
 
-    /// A server that means no good, in the place of the right one. It ends when what is returned is dropped.
+    /// Starts a malicious server instead of the right one. The server ends when the result is dropped.
     ///
     /// # Panics
     /// When it cannot listen.
@@ -241,13 +241,13 @@ impl Bootstrap {
             setns(namespace, CloneFlags::CLONE_NEWNET).expect("root, or a user namespace");
             let listener = TcpListener::bind(address).expect("the address is free");
             listens_tx.send(()).expect("the test waits");
-            // Each connection in turn: the box makes one at a time.
+            // One connection after the other, because the box makes one at a time.
             for stream in listener.incoming().flatten() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 counted.fetch_add(1, Ordering::Relaxed);
-                // The box hanging up is how it ends.
+                // The connection ends when the box closes it.
                 let _hung_up = malice.serve(stream, &stopped);
             }
         });
@@ -256,7 +256,7 @@ impl Bootstrap {
         Hostile { address, namespace, connections, stop, thread: Some(thread) }
     }
 
-    /// Runs a program beside the box until it says that it serves.
+    /// Starts a program in the server's namespace, and waits for the line that says that it serves.
     async fn run(&self, program: &Path, arguments: &[String], ready: &str) -> Server {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let first = arguments.first().map_or("", String::as_str).trim_start_matches('-');
@@ -277,7 +277,7 @@ impl Bootstrap {
     }
 }
 
-/// `intended_image` that is version 2.
+/// An `intended_image` with version 2.
 pub fn image(url: &str, sum: &str) -> String {
     format!(
         "name: \"os\" version: \"2\" url: \"{url}\" os_image_hash: \"{sum}\"
@@ -285,29 +285,29 @@ pub fn image(url: &str, sum: &str) -> String {
     )
 }
 
-/// A URI as DHCP carries it: behind its length in two octets.
+/// A URI as in the DHCP option: its length in two octets, then the text.
 fn option(uri: &str) -> Vec<u8> {
     let length = u16::try_from(uri.len()).expect("a short URI");
     [&length.to_be_bytes()[..], uri.as_bytes()].concat()
 }
 
-/// How a server means no good.
+/// Behaviour of a malicious server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malice {
-    /// Takes the connection, and never says anything.
+    /// Accepts the connection, and never sends anything.
     Silence,
-    /// Says anything but TLS, without end.
+    /// Sends octets that are not TLS, without end.
     Garbage,
-    /// Begins a handshake with a record of the largest length, and sends an octet of it now and then.
+    /// Begins a handshake with a record of the largest length, and sends its octets slowly, one by one.
     Drip,
-    /// Hangs up at once.
+    /// Closes the connection at once.
     HangUp,
 }
 
 impl Malice {
     /// The head of a TLS handshake record of 16 KiB.
     const RECORD: [u8; 5] = [0x16, 3, 3, 0x40, 0];
-    /// Between two octets of [`Malice::Drip`].
+    /// Pause between two octets of [`Malice::Drip`].
     const PAUSE: Duration = Duration::from_millis(50);
 
     fn serve(self, mut stream: TcpStream, stopped: &AtomicBool) -> io::Result<()> {
@@ -334,7 +334,7 @@ impl Malice {
     }
 }
 
-/// A server that means no good.
+/// A malicious server.
 #[derive(Debug)]
 pub struct Hostile {
     address: &'static str,
@@ -345,7 +345,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// How often the box has come.
+    /// Number of connections of the box.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -355,7 +355,7 @@ impl Drop for Hostile {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let (namespace, address) = (self.namespace.try_clone(), self.address);
-        // A connection wakes the listener, so that it sees the end.
+        // A connection wakes the listener, which then ends.
         let wake = thread::spawn(move || {
             let entered = namespace.map(|it| setns(it, CloneFlags::CLONE_NEWNET));
             entered.is_ok_and(|it| it.is_ok()) && TcpStream::connect(address).is_ok()

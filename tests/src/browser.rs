@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by the WebDriver protocol (W3C): what a person at the page sees and clicks.
+//! A headless Chromium, driven by the WebDriver protocol (W3C), to see and click like a person at the page.
 //!
 //! Only the handful of commands that the tests use: requests with a JSON body to chromedriver.
 
@@ -16,11 +16,11 @@ use tokio::process::{Child, Command};
 
 use crate::eventually::eventually_async;
 
-/// Where chromedriver listens: in a namespace of the test's own the port is free.
+/// Address of chromedriver; the port is free, because the test has a namespace of its own.
 const DRIVER: &str = "127.0.0.1:9515";
 /// The member that names an element in answers (WebDriver, 11.1).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Quiet, and without anything of another run or of the network.
+/// Options for a quiet browser that uses nothing of other runs or of the network.
 const OPTIONS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -98,7 +98,7 @@ impl Browser {
         self.post(&format!("element/{element}/value"), json!({"text": text})).await.map(drop)
     }
 
-    /// The text that is seen of an element.
+    /// The visible text of an element.
     ///
     /// # Errors
     /// When there is none.
@@ -151,7 +151,7 @@ impl Browser {
     }
 }
 
-/// One request to chromedriver; the `value` of its answer.
+/// Sends one request to chromedriver, and returns the `value` of its answer.
 async fn exchange(method: Method, path: &str, body: Value) -> Result<Value> {
     let stream = TcpStream::connect(DRIVER).await?;
     let (mut sender, connection) =

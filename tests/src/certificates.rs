@@ -21,7 +21,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use crate::gnmi::Credentials;
 use crate::rotation;
 
-/// Signs servers and clients.
+/// An authority that signs servers and clients.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -47,22 +47,22 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A server on this host.
+    /// Signs a server on this host.
     pub fn server(&self) -> Pair {
         self.pair("server", &["localhost", "127.0.0.1"], None)
     }
 
-    /// A client with this common name.
+    /// Signs a client with this common name.
     pub fn client(&self, name: &str) -> Pair {
         self.pair(name, &[], None)
     }
 
-    /// A client with a serial number, which a revocation list may name.
+    /// Signs a client with a serial number, for revocation lists.
     pub fn numbered_client(&self, name: &str, serial: u64) -> Pair {
         self.pair(name, &[], Some(serial))
     }
 
-    /// A list that takes these serial numbers back, in PEM.
+    /// A revocation list of these serial numbers, in PEM.
     ///
     /// # Panics
     /// When it cannot be signed.
@@ -96,10 +96,10 @@ impl Authority {
     }
 }
 
-/// A connection to a server that one of `authorities` (PEM) signed.
+/// Connects to a server that one of `authorities` (PEM) has signed.
 ///
 /// # Errors
-/// When there is none, or either side does not take the other's certificate.
+/// When no server listens, or either side refuses the other's certificate.
 pub async fn connect(address: SocketAddr, authorities: &[&str], client: &Pair) -> Result<Channel> {
     let trusted: Vec<_> = authorities.iter().map(Certificate::from_pem).collect();
     let identity = Identity::from_pem(&client.certificate, &client.key);
@@ -119,32 +119,32 @@ impl Certz {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn add(&mut self, profile: &str) -> Result<(), Status> {
         let request = wire::AddProfileRequest { ssl_profile_id: profile.to_owned() };
         self.0.add_profile(request).await.map(drop)
     }
 
-    /// The profiles that there are.
+    /// The names of all profiles.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn list(&mut self) -> Result<Vec<String>, Status> {
         let list = self.0.get_profile_list(wire::GetProfileListRequest {}).await?;
         Ok(list.into_inner().ssl_profile_ids)
     }
 
-    /// Begins to change a profile.
+    /// Opens a rotation of a profile.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn rotate(&mut self, profile: &str) -> Result<Rotation, Status> {
         let stream = rotation::Rotation::open(|requests| self.0.rotate(requests)).await?;
         Ok(Rotation { profile: profile.to_owned(), stream })
     }
 }
 
-/// One open stream.
+/// An open Rotate stream.
 #[derive(Debug)]
 pub struct Rotation {
     profile: String,
@@ -152,10 +152,10 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Shows `server`, trusts `clients`.
+    /// Uploads the server's certificate and the authority of clients.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn upload(
         &mut self,
         version: &str,
@@ -176,10 +176,10 @@ impl Rotation {
         self.upload_entities(entities).await
     }
 
-    /// Revocation lists, in PEM or whatever they are.
+    /// Uploads revocation lists, which may be malformed.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn upload_revocations(
         &mut self,
         version: &str,
@@ -203,13 +203,13 @@ impl Rotation {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn finalize(mut self) -> Result<(), Status> {
         let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
         self.stream.send(finalize).await.map(drop)
     }
 
-    /// Says that it is to be kept, and does not wait for what becomes of that.
+    /// Sends a finalize, without waiting for its result.
     pub async fn ask_to_finalize(&self) {
         let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
         self.stream.ask(finalize).await;

@@ -1,4 +1,4 @@
-//! Clients in other languages: gnmic, grpcurl and the Python ones, which nobody here wrote, and a controller of ours in Go.
+//! Clients in other languages: gnmic, grpcurl and Python clients by others, and a controller of this project in Go.
 //! `tests/scripts/clients.sh` builds them.
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::agent::{ADMIN, AgentProcess, PASSWORD};
 use crate::eventually::PATIENCE;
 
-/// The operator's tool, aimed at one agent.
+/// gnmic, with the options for one agent.
 #[derive(Debug)]
 pub struct Gnmic {
     options: Vec<String>,
@@ -95,7 +95,7 @@ impl Gnmic {
             .unwrap_or_else(|error| panic!("gnmic {arguments:?}: {error}: {text}"))
     }
 
-    /// Runs a command that must fail; returns what it complains.
+    /// Runs a command that must fail; returns its error text.
     ///
     /// # Panics
     /// When it succeeds.
@@ -106,10 +106,10 @@ impl Gnmic {
         }
     }
 
-    /// Runs a command: what it prints, or what it complains.
+    /// Runs a command, and returns its output.
     ///
     /// # Errors
-    /// Its complaint, when it fails.
+    /// The error text of the command.
     pub async fn outcome(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command(arguments).output();
         let output =
@@ -121,7 +121,7 @@ impl Gnmic {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Starts a subscription that goes on; events come one a line.
+    /// Starts a subscription that goes on, with one event on each line.
     ///
     /// # Panics
     /// When gnmic cannot be started.
@@ -164,10 +164,10 @@ impl GnmicStream {
     }
 }
 
-/// Runs grpcurl, which knows the services by reflection only, with messages as JSON; what it prints, or complains.
+/// Runs grpcurl, which knows the services by reflection only, with messages as JSON; returns its output.
 ///
 /// # Errors
-/// Its complaint, when it fails.
+/// The error text of grpcurl.
 ///
 /// # Panics
 /// When it cannot be started, or does not end.
@@ -191,7 +191,7 @@ pub async fn grpcurl(
     }
 }
 
-/// Runs the controller of `tests/clients/whole-tree`, which must succeed; what it prints.
+/// Runs the controller of `tests/clients/whole-tree`, which must succeed; returns its output.
 ///
 /// # Panics
 /// When it fails, or cannot be started, or does not end.

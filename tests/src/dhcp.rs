@@ -1,4 +1,4 @@
-//! A DHCPv4 server that means no good.
+//! A malicious DHCPv4 server.
 
 use std::fs::File;
 use std::io;
@@ -17,25 +17,25 @@ const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 /// Octets of a message before its options, the magic cookie included (RFC 2131 section 2).
 const HEAD: usize = 240;
-/// Between two looks at whether the server is to end.
+/// Interval at which the server checks if it has to end.
 const PERIOD: Duration = Duration::from_millis(50);
 
 const DISCOVER: u8 = 1;
 const OFFER: u8 = 2;
 const ACK: u8 = 5;
 
-/// Bad answers; each question gets all of them.
+/// Kinds of bad answers; each request gets all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// Ends within the fixed part of the message.
     Short,
-    /// Has an option that says to be longer than what is left.
+    /// Has an option whose length exceeds the rest of the message.
     Overlong,
     /// Has options of random octets.
     Random,
     /// Offers the unspecified address.
     NoAddress,
-    /// Offers an address with a mask that is none.
+    /// Offers an address with an invalid mask.
     BadMask,
     /// Offers a multicast address, and lists of servers and routes that are cut within an entry.
     Multicast,
@@ -101,7 +101,7 @@ fn message_type(message: &[u8]) -> u8 {
     0
 }
 
-/// An octet that depends on its place alone, so that a failure can be seen again.
+/// A pseudo-random octet that depends on its place alone, so that failures can be reproduced.
 fn octet(place: usize) -> u8 {
     let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed.to_be_bytes()[0]
@@ -116,7 +116,7 @@ pub struct HostileDhcp {
 }
 
 impl HostileDhcp {
-    /// Begins to answer whoever asks in a namespace.
+    /// Starts to answer all clients in a namespace.
     ///
     /// # Panics
     /// When it cannot listen.
@@ -143,13 +143,13 @@ impl HostileDhcp {
         Self { answered, stop, thread: Some(thread) }
     }
 
-    /// Questions that were answered.
+    /// Number of requests that were answered.
     pub fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
 }
 
-/// Waits for a question, and answers it in every way.
+/// Waits for a request, and sends all kinds of bad answers.
 fn answer_one(socket: &UdpSocket, number: usize) -> io::Result<()> {
     let mut question = [0; 1500];
     let length = socket.recv(&mut question)?;

@@ -1,15 +1,15 @@
-//! Waiting for what another process does.
+//! Waits for the effects of other processes.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long a test waits. Far above what anything takes, since the machine may be busy with other tests; a server that
-/// makes itself an RSA key of 4096 bits alone may take a quarter of it.
+/// Time limit of a wait. Far above the usual times, since the machine may be busy with other tests; a server that
+/// generates an RSA key of 4096 bits may take a quarter of it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// Interval between two checks.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// Waits until `holds` does.
@@ -20,7 +20,7 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     eventually_async(what, || std::future::ready(holds())).await;
 }
 
-/// Like [`eventually`], for a condition that has to ask somebody.
+/// Like [`eventually`], for an asynchronous condition.
 ///
 /// # Panics
 /// When it does not hold within [`PATIENCE`].

@@ -19,7 +19,7 @@ use crate::subscription::Subscription;
 /// The largest message that either side sends: a whole-device Set, and the Get that reads it back.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Until a call is answered, or a stream begun: the largest Set on a busy machine takes a part of it.
+/// Time limit for an answer, or for the beginning of a stream; enough for the largest Set on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection as one user. Clones share it.
@@ -52,7 +52,7 @@ impl Interceptor for Credentials {
 }
 
 impl GnmiClient {
-    /// Asks as one user over a connection.
+    /// A client for one user over a connection.
     pub fn over(channel: Channel, credentials: Credentials) -> Self {
         let inner = GNmiClient::with_interceptor(channel, credentials)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -61,22 +61,22 @@ impl GnmiClient {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn capabilities(&self) -> Result<gnmi::CapabilityResponse, Status> {
         let request = gnmi::CapabilityRequest::default();
         Ok(self.inner.clone().capabilities(request).await?.into_inner())
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn get(&self, request: gnmi::GetRequest) -> Result<gnmi::GetResponse, Status> {
         Ok(self.inner.clone().get(request).await?.into_inner())
     }
 
-    /// Everything at a path, as `JSON_IETF`.
+    /// Reads all data at a path, as `JSON_IETF`.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn read(&self, path: &str) -> Result<Value, Status> {
         self.read_as(path, gnmi::get_request::DataType::All).await
     }
@@ -103,13 +103,13 @@ impl GnmiClient {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn set(&self, request: gnmi::SetRequest) -> Result<gnmi::SetResponse, Status> {
         Ok(self.inner.clone().set(request).await?.into_inner())
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn update(
         &self,
         path: &str,
@@ -119,7 +119,7 @@ impl GnmiClient {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn replace(
         &self,
         path: &str,
@@ -130,18 +130,18 @@ impl GnmiClient {
     }
 
     /// # Errors
-    /// What the server answers.
+    /// The status of the server.
     pub async fn delete(&self, path: &str) -> Result<gnmi::SetResponse, Status> {
         self.set(gnmi::SetRequest { delete: vec![parse_path(path)], ..Default::default() }).await
     }
 
     /// # Errors
-    /// What the server answers before the first message.
+    /// The status of a server that refuses the subscription.
     pub async fn subscribe(&self, list: gnmi::SubscriptionList) -> Result<Subscription, Status> {
         Subscription::open(self.inner.clone(), list).await
     }
 
-    /// The client underneath, for what has no method here.
+    /// The underlying client, for calls that have no method here.
     pub fn raw(&self) -> GNmiClient<InterceptedService<Channel, Credentials>> {
         self.inner.clone()
     }
@@ -150,7 +150,7 @@ impl GnmiClient {
 /// Connects over TLS to a server that shows a certificate for `localhost` signed by `ca` (PEM).
 ///
 /// # Errors
-/// When the server is not there or not who it should be.
+/// When no server listens, or its certificate is not valid.
 pub async fn connect(address: SocketAddr, ca: &str) -> Result<Channel> {
     let tls =
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost");
@@ -163,7 +163,7 @@ pub async fn connect(address: SocketAddr, ca: &str) -> Result<Channel> {
 /// A path written as text: `/interfaces/interface[name=eth0]`, or `origin:/...`.
 ///
 /// # Panics
-/// When it is none.
+/// When the text is not a path.
 #[track_caller]
 pub fn parse_path(text: &str) -> gnmi::Path {
     let (origin, text) = match text.split_once(":/") {
@@ -198,7 +198,7 @@ pub fn update(path: &str, value: impl Into<Value>) -> gnmi::Update {
     gnmi::Update { path: Some(parse_path(path)), val, ..Default::default() }
 }
 
-/// A value of any encoding as JSON, for comparing.
+/// A value in any encoding, as JSON for comparison.
 ///
 /// # Panics
 /// When JSON in it is malformed.

@@ -1,11 +1,11 @@
 //! Fixtures for tests of the whole agent, and the rules of the workspace that are checked from its sources.
 //!
-//! Start at [`netns::Netns`], in which a test lives, and [`agent::AgentProcess`], the real binary started there.
-//! [`gnmi::GnmiClient`] asks it like a controller, [`clients`] are those that nobody here wrote.
+//! Start at [`netns::Netns`], the namespace of a test, and [`agent::AgentProcess`], the real binary started there.
+//! [`gnmi::GnmiClient`] calls it like a controller; [`clients`] are programs by others.
 //!
-//! Fixtures panic with what they know when something is not as a test needs it; only what a test may want to
-//! see fail is returned as an error. Absent on purpose: tests. They are the files beside `src/`, each target
-//! named in the manifest.
+//! Fixtures panic, with details, when a precondition of a test does not hold; only failures that a test may expect are
+//! returned as errors. Absent on purpose: tests. They are in the other folders of this crate, and the manifest lists
+//! each target.
 
 pub mod agent;
 pub mod bootz;

@@ -8,14 +8,14 @@ use std::thread::JoinHandle;
 use crate::eventually::eventually;
 use crate::netns::Netns;
 
-/// Makes the monitor speak: a link that no test configures.
+/// A link that no test configures; changing it makes the monitor print a line.
 const MARKER: &str = "lo";
-/// How the addresses start that the kernel gives a port itself, some seconds after it came up.
+/// Prefix of the addresses that the kernel itself gives a port, some seconds after it came up.
 const LINK_LOCAL: &str = "fe80::";
-/// A link that is made when all is over.
+/// A link that is created at the end, as a mark.
 const LAST: &str = "the-end";
 
-/// `ip monitor` in the namespace of this thread. It does not see a set that sets what is.
+/// `ip monitor` in the namespace of this thread. Requests that change nothing cause no notification.
 #[derive(Debug)]
 pub struct Monitor {
     child: Child,
@@ -24,7 +24,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to listen once the kernel has told of what was done before, and returns once it is heard to.
+    /// Starts the monitor once earlier changes have been notified, and returns once it prints new ones.
     ///
     /// # Panics
     /// When `ip` cannot be started or stays silent.
@@ -54,12 +54,12 @@ impl Monitor {
         monitor
     }
 
-    /// Ends it, and returns what it heard since it was started.
+    /// Ends the monitor, and returns its lines since the start.
     ///
     /// # Panics
-    /// When it does not speak any more.
+    /// When the monitor prints nothing more.
     pub async fn heard(mut self, net: &Netns) -> Vec<String> {
-        // Something that it must see, after everything that it should not have seen.
+        // A change that the monitor must print, after all those that it should not have seen.
         net.ip(&format!("link add {LAST} type veth peer name {LAST}-peer"));
         eventually("the monitor told of the end", || self.seen().contains(LAST)).await;
         net.ip(&format!("link delete {LAST}"));
@@ -68,7 +68,7 @@ impl Monitor {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("it only reads");
         }
-        // But for what made it speak. What belongs to a line before is indented.
+        // Lines except those of the marker; continuation lines are indented.
         let others = |line: &&str| {
             !line.contains(&format!(" {MARKER}: "))
                 && !line.contains(LINK_LOCAL)

@@ -14,9 +14,9 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Netns {
     path: String,
-    /// The thread that keeps it, by which `ip` names it when a link moves.
+    /// The thread that keeps the namespace; `ip` takes its id when a link is moved.
     thread: i32,
-    /// Of a namespace beside that of this thread: what keeps it alive until dropped.
+    /// Keeps a namespace alive that is not that of this thread, until dropped.
     keeper: Option<mpsc::SyncSender<()>>,
 }
 
@@ -50,7 +50,7 @@ impl Netns {
         net
     }
 
-    /// Makes a namespace that this thread is not in; it lives as long as what is returned.
+    /// Makes a namespace that this thread is not in; it is removed when the result is dropped.
     ///
     /// # Panics
     /// Without the privilege to make one.
@@ -59,7 +59,7 @@ impl Netns {
         let (net_tx, net_rx) = mpsc::sync_channel(1);
         let (keeper, dropped) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            // Each end may be gone first; then there is nothing left to keep.
+            // Either end may be gone first, and then there is nothing to keep.
             let _ = net_tx.send(Self::enter());
             let _ = dropped.recv();
         });
@@ -80,12 +80,12 @@ impl Netns {
         self.ip(&format!("link add {port} type veth peer name {peer} netns {}", other.thread));
     }
 
-    /// Where another process finds this namespace.
+    /// Path of the namespace, for other processes.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Runs `ip` with arguments separated by spaces, and returns what it prints.
+    /// Runs `ip` with arguments separated by spaces, and returns its output.
     #[track_caller]
     pub fn ip(&self, arguments: &str) -> String {
         let words = arguments.split_whitespace();
@@ -104,7 +104,7 @@ impl Netns {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs a line of the shell, and returns what it prints.
+    /// Runs a shell command line, and returns its output.
     #[track_caller]
     pub fn shell(&self, line: &str) -> String {
         let output = match self.keeper {

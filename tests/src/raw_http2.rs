@@ -1,6 +1,6 @@
-//! HTTP/2 by hand, for what no library sends: connections that say nothing, and frames that break the protocol.
+//! HTTP/2 by hand, for input that no library sends: silent connections, and frames that break the protocol.
 //!
-//! Everything ends by itself after the time that it was given.
+//! All attacks end after a given time.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,19 +14,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// RFC 9113, 3.4; then the settings that have to follow, none of them changed.
+/// The connection preface (RFC 9113, 3.4), with an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 /// `:method POST`, `:scheme https`, `:path /`, and a `connection: close`, which HTTP/2 forbids (RFC 9113, 8.2.2).
 const MALFORMED: &[u8] = b"\x83\x87\x84\x00\x0aconnection\x05close";
 /// Streams that are written at a time.
 const BATCH: u32 = 256;
-/// Before the next connection of an attacker whose connection was ended.
+/// Pause before the next connection, after the server has closed one.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A client that trusts `ca` (PEM) and offers HTTP/2.
 ///
 /// # Panics
-/// When that is no certificate.
+/// When `ca` is not a certificate.
 pub fn client_config(ca: &str) -> Arc<ClientConfig> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     let mut roots = RootCertStore::empty();
@@ -42,7 +42,7 @@ pub fn client_config(ca: &str) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// A TCP connection from one address of this host.
+/// Opens a TCP connection from one address of this host.
 ///
 /// # Errors
 /// When it is refused.
@@ -52,7 +52,7 @@ pub async fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpS
     socket.connect(server).await
 }
 
-/// A TLS connection from one address of this host.
+/// Opens a TLS connection from one address of this host.
 ///
 /// # Errors
 /// When the connection is refused, or the handshake fails.
@@ -66,7 +66,7 @@ pub async fn connect_tls_from(
     TlsConnector::from(config.clone()).connect(name, stream).await
 }
 
-/// True when the other end has closed it.
+/// True when the other end has closed the connection.
 pub fn is_closed(stream: &TcpStream) -> bool {
     match stream.try_read(&mut [0; 1024]) {
         Ok(octets) => octets == 0,
@@ -77,7 +77,7 @@ pub fn is_closed(stream: &TcpStream) -> bool {
 /// Sends malformed streams over `connections` at a time until the time is over, and reads nothing. A connection that
 /// is ended by the server is followed by another one.
 ///
-/// Returns how many streams were sent. It has a thread of its own, born in the namespace of the caller.
+/// Runs on a thread in the namespace of the caller, and returns the number of streams that were sent.
 pub fn flood_malformed_streams(
     server: SocketAddr,
     config: Arc<ClientConfig>,
@@ -118,7 +118,7 @@ async fn send_malformed_streams(
                 }
                 io::Result::Ok(())
             };
-            // Ended by the time, or by the server, as it should be.
+            // The connection ends with the time, or is closed by the server.
             let _ = timeout_at(end, writing).await;
         }
         sleep(PAUSE).await;

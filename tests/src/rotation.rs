@@ -1,4 +1,4 @@
-//! A rotation of gNSI, one message after the other, and the moments at which the power may be cut.
+//! A gNSI rotation, message by message, and the moments at which a test may cut the power.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status, Streaming};
 
-/// Requests on their way at a time: one waits for its answer, one is sent beside it.
+/// Requests under way: one that waits for its answer, and one that is sent meanwhile.
 const QUEUE_DEPTH: usize = 2;
 
 /// Moments of a rotation.
@@ -35,7 +35,7 @@ impl Cut {
     }
 }
 
-/// Dropping it breaks the stream.
+/// An open stream; dropping it breaks the stream.
 #[derive(Debug)]
 pub struct Rotation<Q, A> {
     requests: mpsc::Sender<Q>,
@@ -43,7 +43,7 @@ pub struct Rotation<Q, A> {
 }
 
 impl<Q, A> Rotation<Q, A> {
-    /// Opens the stream by this call.
+    /// Opens the stream with this call.
     ///
     /// # Errors
     /// When it is refused at once.
@@ -56,28 +56,28 @@ impl<Q, A> Rotation<Q, A> {
         Ok(Self { requests, answers })
     }
 
-    /// One request and its answer; none when the stream ended well.
+    /// Sends a request, and returns its answer; `None` when the stream ended with OK.
     ///
     /// # Errors
-    /// With which the stream ended.
+    /// The status with which the stream ended.
     pub async fn send(&mut self, request: Q) -> Result<Option<A>, Status> {
-        // When the stream has ended, its answer says why.
+        // If the stream has ended, its status says why.
         let _ = self.requests.send(request).await;
         self.answers.message().await
     }
 
-    /// The next answer, to nothing that was asked: the end, as a rule.
+    /// The next message without a request, usually the end.
     ///
     /// # Errors
-    /// With which the stream ended.
+    /// The status with which the stream ended.
     pub async fn answer(&mut self) -> Result<Option<A>, Status> {
         self.answers.message().await
     }
 
-    /// Says nothing more and waits for the end: after it, another rotation may begin.
+    /// Closes the client's side and waits for the end, after which another rotation may begin.
     ///
     /// # Errors
-    /// With which the stream ended.
+    /// The status with which the stream ended.
     pub async fn close(self) -> Result<(), Status> {
         let Self { requests, mut answers } = self;
         drop(requests);
@@ -85,10 +85,10 @@ impl<Q, A> Rotation<Q, A> {
         Ok(())
     }
 
-    /// Goes on from its beginning to this moment.
+    /// Runs the rotation from its beginning to this moment.
     ///
     /// # Panics
-    /// When an answer is not what it should be.
+    /// When an answer is missing or wrong.
     pub async fn go_on_until(&mut self, cut: Cut, upload: Q, finalize: Q) {
         match cut {
             Cut::Opened => return,
@@ -101,7 +101,7 @@ impl<Q, A> Rotation<Q, A> {
         match cut {
             Cut::Finalizing => self.ask(finalize).await,
             Cut::Finalized => {
-                // That of pathz may go on; the others end.
+                // A stream of pathz may go on; the others end.
                 let answer = self.send(finalize).await.expect("the end is good");
                 assert!(answer.is_some(), "a finalize is answered");
             }
@@ -109,7 +109,7 @@ impl<Q, A> Rotation<Q, A> {
         }
     }
 
-    /// One request, whose answer nobody waits for. It goes out while the test gives way.
+    /// Sends a request without waiting for its answer; it is transmitted when the test awaits something.
     pub async fn ask(&self, request: Q) {
         let _ = self.requests.send(request).await;
         tokio::task::yield_now().await;

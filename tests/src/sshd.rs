@@ -1,7 +1,7 @@
 //! A box with an OpenSSH server of its own: `/etc`, `/run` and `/var/lib` of a test, in a mount namespace of their own.
 //!
-//! The test's thread stays outside: the folders are plain folders to it, and are in place of the machine's only to what
-//! is started behind [`SshBox::command`].
+//! The test's thread stays outside and sees the folders as ordinary ones. They replace those of the machine only for
+//! processes started with [`SshBox::command`].
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,11 +16,11 @@ use crate::eventually::eventually;
 pub const PORT: u16 = 2222;
 /// The account of the box that tests log in to.
 pub const ACCOUNT: &str = "alice";
-/// Its number.
+/// User id of the account.
 const UID: u32 = 1000;
 /// The group that may read hashes of passwords.
 pub const SHADOW_GROUP: u32 = 42;
-/// The hash of the account's own password, which is [`OWN_PASSWORD`].
+/// The hash of the account's own password, [`OWN_PASSWORD`].
 const OWN_HASH: &str = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
 /// Original password of [`ACCOUNT`].
 pub const OWN_PASSWORD: &str = "correct horse";
@@ -32,7 +32,7 @@ pub struct SshBox {
     server: Option<Child>,
 }
 
-/// How a client proves who it is.
+/// Credentials of an SSH client.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'a> {
     Password(&'a str),
@@ -67,7 +67,7 @@ impl SshBox {
             &format!("root:*:19000:0:99999:7:::\nsshd:!:19000::::::\n{ACCOUNT}:{OWN_HASH}:19000:0:99999:7:::\n"),
         );
         fs::set_permissions(it.place("etc/shadow"), Permissions::from_mode(0o640)).expect("ours");
-        // As Debian has it. In a user namespace with a single group it stays ours.
+        // Group of the file as on Debian. In a user namespace with a single group, the file keeps that one.
         let _one_group = chown(it.place("etc/shadow"), None, Some(SHADOW_GROUP));
         it.write("etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\n");
         it.write(
@@ -80,7 +80,7 @@ impl SshBox {
         it
     }
 
-    /// A path of the box as the test sees it.
+    /// The path of a file of the box, for the test.
     pub fn place(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
@@ -133,7 +133,7 @@ impl SshBox {
             .success()
     }
 
-    /// Runs `true` on the box, with more options of the client.
+    /// Runs `true` on the box, with additional options of the client.
     ///
     /// # Panics
     /// When the client cannot be started.
@@ -197,7 +197,7 @@ impl Default for SshBox {
 impl Drop for SshBox {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // It may have ended already, which is as well.
+            // The server may have ended already.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -18,14 +18,14 @@ use crate::gnmi::{Credentials, json_of, parse_path, path_text};
 /// Requests under way to the server: the list, and polls.
 const REQUESTS_UNDER_WAY: usize = 8;
 
-/// A subscription and what it tells.
+/// An open subscription.
 #[derive(Debug)]
 pub struct Subscription {
     requests: mpsc::Sender<gnmi::SubscribeRequest>,
     responses: Streaming<gnmi::SubscribeResponse>,
 }
 
-/// One thing that a subscription tells.
+/// A message of a subscription.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Notification(gnmi::Notification),
@@ -68,7 +68,7 @@ impl Subscription {
         Ok(Self { requests, responses })
     }
 
-    /// Asks a POLL subscription for everything now.
+    /// Polls a POLL subscription.
     ///
     /// # Panics
     /// When the call has ended.
@@ -80,10 +80,10 @@ impl Subscription {
         self.requests.send(poll).await.expect("the call goes on");
     }
 
-    /// The next thing told.
+    /// The next message.
     ///
     /// # Errors
-    /// What the server ends the stream with, and `DEADLINE_EXCEEDED` when it is silent for [`PATIENCE`].
+    /// The status with which the server ends the stream; `DEADLINE_EXCEEDED` when it is silent for [`PATIENCE`].
     pub async fn next(&mut self) -> Result<Event, Status> {
         match timeout(PATIENCE, self.responses.message()).await {
             Err(_) => Err(Status::deadline_exceeded(format!("nothing was told for {PATIENCE:?}"))),
@@ -95,7 +95,7 @@ impl Subscription {
         }
     }
 
-    /// Everything told up to the next sync, a line for each update and delete.
+    /// All updates and deletes up to the next sync, one line for each.
     ///
     /// # Panics
     /// When the stream ends before.
@@ -112,7 +112,7 @@ impl Subscription {
         }
     }
 
-    /// Reads on until the call fails: the kernel may have something to tell meanwhile.
+    /// Reads on until the call fails, ignoring updates before that.
     ///
     /// # Panics
     /// When the call ends without an error.
@@ -135,7 +135,7 @@ impl Subscription {
         lines.into_iter().find(|line| line.contains(part)).unwrap_or_default()
     }
 
-    /// Reads on until each of `parts` was in some line, in whatever order, and returns all lines.
+    /// Reads on until each of `parts` was in a line, in any order, and returns all lines.
     ///
     /// # Panics
     /// When the stream ends or falls silent before.

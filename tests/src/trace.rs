@@ -1,4 +1,4 @@
-//! Which numbered requirement is proven by which test.
+//! Trace of numbered requirements to the tests that prove them.
 //!
 //! A test says so in a comment, alone above it or at the end of its row: `// proves 1.63, kv.X4`, with `#`
 //! in place of the slashes in Python and shell. [`Trace::read`] collects these tags from all sources and
@@ -17,13 +17,13 @@ use anyhow::{Context, Result, bail};
 /// Text between the comment mark and the ids.
 const TAG: &str = "proves ";
 
-/// Scenarios of other engines that ours has no place for: tables whose rows are `| id | why | instead |`.
+/// Scenarios of other engines that do not apply to this one: tables whose rows are `| id | why | instead |`.
 const SCENARIOS: &str = "agent/scheduler/SCENARIOS.md";
 
-/// Ids whose rows may stand in [`SCENARIOS`].
+/// Beginning of the ids that may be in [`SCENARIOS`].
 const SCENARIO_PREFIX: &str = "kv.";
 
-/// Folders without sources of ours.
+/// Folders without own sources.
 const SKIPPED_FOLDERS: &[&str] = &["target", ".git", "data"];
 
 /// One row of `requirements.tsv`.
@@ -44,7 +44,7 @@ pub struct Deviation {
     pub id: String,
     pub what: String,
     pub why: String,
-    /// The option with which we do it as required. Where there is one, a test has to prove it.
+    /// The option with which the agent does as required. If there is one, a test has to prove it.
     pub option: Option<String>,
 }
 
@@ -56,13 +56,13 @@ pub struct Partial {
     pub missing: String,
 }
 
-/// How a requirement stands.
+/// Status of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Proven,
     Partly,
     Deviates,
-    /// The design has no place for it.
+    /// Does not apply to the design.
     Exempt,
     Open,
 }
@@ -84,7 +84,7 @@ pub struct Tag {
     pub line: usize,
 }
 
-/// The requirements, what proves them and what we do otherwise.
+/// All requirements, with their tags and deviations.
 #[derive(Debug)]
 pub struct Trace {
     requirements: Vec<Requirement>,
@@ -94,7 +94,7 @@ pub struct Trace {
     tags: Vec<Tag>,
 }
 
-/// How far one section is. The first five add up to its rows.
+/// Counts of one section. The first five add up to its rows.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub proven: usize,
@@ -103,7 +103,7 @@ pub struct Count {
     /// Rows that do not apply to the design.
     pub exempt: usize,
     pub open: usize,
-    /// Of the rows with level `M`, `FP` or `HIGH`.
+    /// Counts of the rows with level `M`, `FP` or `HIGH`.
     pub must_proven: usize,
     pub must_total: usize,
 }
@@ -125,7 +125,7 @@ impl Trace {
         Ok(Self { requirements, deviations, partial, exemptions, tags })
     }
 
-    /// One line for each tag, deviation or exemption that cannot stand.
+    /// One line for each tag, deviation or exemption that is invalid.
     pub fn problems(&self) -> Vec<String> {
         let known: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
         let exempt = self.exempt();
@@ -159,7 +159,7 @@ impl Trace {
         problems
     }
 
-    /// Exemptions of what is unknown, named twice or without a reason.
+    /// Exemptions of unknown ids, exemptions that occur twice, and exemptions without a reason.
     fn unfounded(&self, known: &BTreeSet<&str>) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
@@ -178,7 +178,7 @@ impl Trace {
         problems
     }
 
-    /// Rows of `partial.tsv` that have no test at all, or stand elsewhere as well.
+    /// Rows of `partial.tsv` without a test, or that are in another table as well.
     fn impartial(&self) -> Vec<String> {
         let tagged = self.tagged();
         let (deviating, exempt) = (self.deviating(), self.exempt());
@@ -326,7 +326,7 @@ impl Report {
     }
 }
 
-/// The ids claimed in one line of source, or the text that is no list of ids.
+/// The ids claimed in one line of source; an invalid list is returned as one id.
 fn tag_ids(line: &str) -> Option<Vec<&str>> {
     let claim = ["// ", "# "].iter().find_map(|mark| {
         let at = line.find(&format!("{mark}{TAG}"))?;
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn tags_are_comments_that_name_ids_and_nothing_else() {
-        // What follows the mark is put in here, so that this table claims nothing itself.
+        // The mark is replaced here, so that this table claims nothing itself.
         check("    // @1.63, kv.X4", &["1.63", "kv.X4"]);
         check("/// @1.63", &["1.63"]);
         check("# @sv.A1", &["sv.A1"]);

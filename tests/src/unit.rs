@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Runs every agent of a test run with the capabilities of the unit and all of its drop-ins, when it is set.
+/// Environment variable that makes every agent of a test run have the capabilities of the unit with all drop-ins.
 const UNDER_UNIT: &str = "HOLDFAST_E2E_UNDER_UNIT";
 
-/// The drop-ins, by the parts of their names that say what they are for.
+/// The drop-ins, by the parts of their names that give the purpose.
 pub const DROP_INS: [&str; 4] = ["10-dhcp", "20-system", "30-credentials", "40-netns"];
 
 /// The capabilities that the unit gives with these drop-ins, as setpriv(1) names them.
@@ -25,8 +25,9 @@ pub fn capabilities(drop_ins: &[&str]) -> Vec<String> {
     given
 }
 
-/// Those of all drop-ins, when this run of tests is to be under the unit. Namespaces of tests are named by a process that
-/// has more than the agent, which CAP_SYS_PTRACE lets it open; those of `ip netns` are plain files.
+/// Capabilities of all drop-ins, if this test run is to be under the unit. A namespace of a test is named by a process
+/// with more capabilities than the agent, so CAP_SYS_PTRACE is needed to open it; namespaces of `ip netns` are plain
+/// files.
 pub(crate) fn of_this_run() -> Option<Vec<String>> {
     let given = || [capabilities(&DROP_INS), vec!["sys_ptrace".to_owned()]].concat();
     std::env::var_os(UNDER_UNIT).map(|_| given())

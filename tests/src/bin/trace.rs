@@ -1,4 +1,4 @@
-//! `make trace`: which requirements the tests prove.
+//! `make trace`: requirements that the tests prove, and those that are open.
 //!
 //! `trace [--brief] [SECTION...]` prints the counts by section, what deviates on purpose, what is proven in part
 //! and, unless brief, what is open. It fails when a tag names an unknown requirement, one that deviates or one that has no

@@ -1,8 +1,8 @@
 //! `make try`: a live box to play with.
 //!
-//! Makes a private network namespace with the ports eth0 to eth3, starts the agent outside of it, pushes a sample
-//! configuration, shows the kernel before and after, and then waits with commands to paste. It needs no client
-//! but itself. Everything is gone when it ends.
+//! Makes a private network namespace with the ports eth0 to eth3, starts the agent outside of it, sends a sample
+//! configuration, shows the kernel before and after, and then waits with commands to paste. It needs no other client.
+//! All of it is removed at the end.
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 use std::fs;
@@ -21,10 +21,10 @@ use tokio::time::timeout;
 
 const PORTS: usize = 4;
 
-/// The configuration that is pushed, beside this crate's manifest.
+/// The sample configuration, relative to this crate's manifest.
 const SAMPLE: &str = "data/try.json";
 
-/// How long the picture of the kernel waits for a carrier.
+/// Time to wait for a carrier before the kernel is shown.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Octets of randomness in the generated password.
@@ -62,7 +62,7 @@ async fn run() -> Result<()> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE).canonicalize()?;
     push(&agent, &sample).await?;
     println!("\nPushed {} by gNMI Set.", sample.display());
-    // The kernel reports a carrier a moment after a port is up; the picture is clearer then.
+    // The kernel reports a carrier a moment after a port is up, and its state should show it.
     let _still_worth_showing = timeout(CARRIER_PATIENCE, carrier(&managed)).await;
     show("The kernel after", &managed);
     invite(&agent, &managed, &password);
@@ -76,7 +76,7 @@ async fn run() -> Result<()> {
     Ok(())
 }
 
-/// Gives the box its ports; at their other ends are neighbours that answer.
+/// Makes the ports of the box, with neighbours at their other ends that answer.
 fn cable(managed: &Netns, neighbours: &Netns) {
     for number in 0..PORTS {
         managed.add_cable(&format!("eth{number}"), neighbours, &format!("peer{number}"));
@@ -92,7 +92,7 @@ async fn carrier(managed: &Netns) {
     eventually("the ports have a carrier", || ["eth0", "eth1"].iter().all(up)).await;
 }
 
-/// Sets the whole of a document at the root.
+/// Sends a whole document as a Set of the root.
 async fn push(agent: &AgentProcess, sample: &Path) -> Result<()> {
     let text =
         fs::read_to_string(sample).with_context(|| format!("cannot read {}", sample.display()))?;
@@ -155,7 +155,7 @@ Ctrl-C ends everything."#,
     );
 }
 
-/// How the user calls gnmic: the one that `make gnmic` built, if it did.
+/// Command line name of gnmic: the one that `make gnmic` has built, if there is one.
 fn gnmic() -> String {
     let built: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients/gnmic");
     built.canonicalize().map_or("gnmic".into(), |path| path.display().to_string())

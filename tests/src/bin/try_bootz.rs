@@ -1,7 +1,8 @@
 //! `make try-bootz`: a box that has just left the factory finds the public server emulator by DHCP, and is bootstrapped.
 //!
-//! Box and servers have a network namespace each and a cable between them; nobody tells the box anything. It prints what
-//! the box did, what the servers saw and what the box is afterwards, and ends. Everything is gone then.
+//! Box and servers have a network namespace each and a cable between them; the box gets no other information. The
+//! program prints the log of the box, the lines of the servers and the resulting configuration, and ends. All of it is
+//! removed then.
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use holdfast_tests::bootz::{Bootstrap, Given, PORT, SERVER, bootz};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 
-/// Characters of the server's lines that are shown: the rest are certificates.
+/// Characters of each server line that are shown; the rest are certificates.
 const WIDTH: usize = 160;
 const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#;
 const DYNAMIC: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"yours now"}}}"#;
