@@ -1,4 +1,4 @@
-//! Speed and duplex in the configuration of a port: accepted where the port has them, refused by name where it has not.
+//! Speed and duplex in the configuration of a port: accepted if the port has them, otherwise refused by name.
 
 use holdfast_base::Chain;
 use holdfast_config::{Boot, BootChange};
@@ -42,7 +42,7 @@ async fn replace(agent: &Agent, document: &str) -> Result<Committed, CommitError
     done
 }
 
-/// What each value that is not in place waits for.
+/// Missing dependencies of all pending values.
 async fn waits(agent: &Agent) -> Vec<String> {
     let pending = agent.handle.statuses(true).await.unwrap();
     pending.into_iter().flat_map(|status| status.detail.unmet).collect()
@@ -108,7 +108,8 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
     agent.stop().await;
 }
 
-/// What was accepted once stays accepted: the port that changes is shown, and the rest of its configuration goes on.
+/// Accepted configuration stays accepted: a later change of the port is shown, and the rest of its configuration
+/// applies.
 #[tokio::test]
 async fn a_port_that_becomes_slower_keeps_its_configuration() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
@@ -138,7 +139,7 @@ async fn a_port_that_becomes_slower_keeps_its_configuration() {
     agent.stop().await;
 }
 
-/// A boot configuration that was accepted comes back when the next one is given up, whatever became of its port.
+/// An accepted boot configuration is restored when the next one is rolled back, even if its port has changed.
 #[tokio::test]
 async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
@@ -157,7 +158,7 @@ async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
     agent.stop().await;
 }
 
-/// Nothing is known of a port that is not there, or has no carrier: its configuration is accepted, and waits.
+/// Nothing is known of a port that is absent or has no carrier: its configuration is accepted, and waits.
 #[tokio::test]
 async fn a_port_that_comes_with_another_speed_says_what_it_lacks() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
