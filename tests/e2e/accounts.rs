@@ -1,4 +1,4 @@
-//! Accounting: what was done outlives the agent, for collectors that come later.
+//! Accounting: records outlive the agent, for collectors that connect later.
 
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
 use holdfast_proto::gnsi::acctz::v1::authz_detail::AuthzStatus;
@@ -20,7 +20,7 @@ pub(crate) async fn collect(
     client.record_subscribe(RecordRequest { timestamp: after }).await.unwrap().into_inner()
 }
 
-/// The next record as text: who did what, and whether they were let.
+/// The next record as text: caller, action and decision; and the record itself.
 pub(crate) async fn next(stream: &mut Streaming<RecordResponse>) -> (String, RecordResponse) {
     let record = stream.message().await.unwrap().unwrap();
     let session = record.session_info.as_ref().unwrap();
@@ -65,7 +65,7 @@ async fn what_was_done_is_told_after_a_kill() {
         ]
     );
 
-    // What a collector was told is still there when it asks again, whatever happened in between.
+    // Records that a collector was sent are still there when it asks again after a restart.
     agent.restart().await;
     let mut later = collect(&agent, Some(times[0])).await;
     for want in &told[1..] {

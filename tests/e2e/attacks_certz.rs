@@ -1,4 +1,4 @@
-//! TLS material that is wrong, over the wire: whatever is uploaded, what was in force stays in force.
+//! Invalid TLS material, over the wire: no upload changes the state in force.
 
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -12,24 +12,24 @@ use tonic::{Code, Status};
 
 const HOSTNAME: &str = "/system/config/hostname";
 const SERVER: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]";
-/// The serial number of the client that everybody wants out.
+/// The serial number of the client to be revoked.
 const SERIAL: u64 = 7;
-/// More lists than a bundle has.
+/// A number of revocation lists above the limit of a bundle.
 const MANY_LISTS: usize = 5000;
-/// Octets that a message may have, and more than a message may have.
+/// Octets of an upload within the limit of a message, and of one above it.
 const LARGE: usize = 20 << 20;
 const TOO_LARGE: usize = 65 << 20;
 
-/// One upload that does no harm.
+/// One upload that must have no effect.
 struct Attack {
     what: &'static str,
     upload: Upload,
-    /// Several, where the transport may be the one that refuses.
+    /// Accepted codes: several, if the transport may refuse the upload first.
     want: &'static [Code],
 }
 
 enum Upload {
-    /// A server's certificate and key, and whom the profile trusts.
+    /// A server's certificate and key.
     Pair(Pair),
     Lists(Vec<Vec<u8>>),
 }
@@ -78,7 +78,7 @@ fn attacks(root: &Authority) -> Vec<Attack> {
     .collect()
 }
 
-/// State of the server that readers see, without what is counted.
+/// State of the server as readers see it, without counters.
 async fn shown(admin: &GnmiClient) -> Value {
     let mut state = admin.read(&format!("{SERVER}/state")).await.unwrap();
     let leaves = state.as_object_mut().unwrap();
@@ -122,7 +122,7 @@ async fn wrong_material_leaves_everything_as_it_was() {
         stream.until(&name).await;
     }
 
-    // A list of somebody whom nobody trusts takes nobody back, not even when it is final.
+    // A revocation list of an untrusted authority revokes no certificate, not even when it is final.
     let mut rotation = certz.rotate("p").await.unwrap();
     let list = Authority::new("stranger").revocation_list(&[SERIAL]);
     rotation.upload_revocations("stranger's", &[list]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Attacks on the sockets of the agent by those who cannot log in: what they cost it, and who is served meanwhile.
+//! Attacks on the agent's sockets without a login: their cost, and the service for others meanwhile.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 const INTROSPECTION: &str = "127.0.0.1:9190";
 
-/// How long streams are sent, over how many connections, and what the agent may hold meanwhile: it has some 50 MB at
+/// Duration of the flood, number of its connections, and memory that the agent may have meanwhile: it has some 50 MB at
 /// rest, and without a limit it had 683 after 2.5 s.
 const FLOOD: Duration = Duration::from_secs(10);
 const FLOOD_CONNECTIONS: usize = 8;
@@ -44,7 +44,7 @@ async fn malformed_streams_cost_no_memory_and_others_are_served() {
     let sent = attack.join().unwrap();
     assert!(sent > 10_000, "{sent} streams are no attack");
     assert!(served > 10, "{served} calls were served");
-    // New connections are taken as well.
+    // New connections are accepted as well.
     agent.gnmi().await.capabilities().await.unwrap();
 }
 
@@ -73,7 +73,7 @@ async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
     let operator = IpAddr::from([127, 0, 9, 1]);
     served(&agent, operator).await;
 
-    // Seventeen sources with 64 silent connections each fill all places.
+    // Seventeen sources with 64 silent connections each use up all connections.
     let address = agent.address();
     let sources = (1..=17).map(|last| IpAddr::from([127, 0, 1, last]));
     let mut held = Vec::new();
@@ -89,7 +89,7 @@ async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
     served(&agent, operator).await;
     served(&agent, IpAddr::from([127, 0, 9, 2])).await;
 
-    // They go on knocking, so that a stranger's place is gone after some hundred others.
+    // They go on connecting, so that a connection without a login is closed after some hundred others.
     let knocking = tokio::spawn(async move {
         for source in sources.cycle() {
             held.remove(0);
@@ -118,7 +118,7 @@ async fn a_source_of_ipv6_is_a_64() {
         held.push(connect_tls_from(source.parse().unwrap(), server, &config).await.unwrap());
     }
     let open = || held.iter().filter(|stream| !is_closed(stream.get_ref().0)).count();
-    // Long before their time is over.
+    // Well before their login timeout.
     let left = eventually("64 strangers of the network are left", || open() <= 64);
     timeout(PATIENCE / 3, left).await.unwrap();
     served_at(&agent, server, "2001:db8::2".parse().unwrap()).await;
@@ -132,7 +132,7 @@ async fn introspection_leaves_the_agent_to_its_clients() {
     let client = agent.gnmi().await;
     let address: SocketAddr = INTROSPECTION.parse().unwrap();
 
-    // Two hundred who say nothing: 64 are let in, and not for long.
+    // Two hundred silent connections: 64 are accepted, and not for long.
     let mut held = Vec::new();
     for _ in 0..200 {
         held.push(TcpStream::connect(address).await.unwrap());
@@ -149,7 +149,7 @@ async fn introspection_leaves_the_agent_to_its_clients() {
     agent.gnmi().await.capabilities().await.unwrap();
     eventually("who says nothing is closed", || open(&held) == 0).await;
 
-    // One who says something now and then, and never all of it.
+    // A client that sends its request slowly and never completes it.
     let slow = TcpStream::connect(address).await.unwrap();
     let mut head =
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".iter().chain([b'x'; 4096].iter());
@@ -214,7 +214,7 @@ fn ca(agent: &AgentProcess) -> String {
     fs::read_to_string(agent.ca_file()).unwrap()
 }
 
-/// Asks for a path, and reads the first part of the answer. The connection stays open as long as what is returned.
+/// Requests a path, and reads the first part of the answer. The connection is open as long as the result exists.
 fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (Blocking, String) {
     let mut stream = Blocking::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,4 +1,5 @@
-//! Those who guess passwords, flood the accounts or ask for what is not theirs, and those beside them.
+//! Attacks by guessing passwords, by flooding the accounting history and by forbidden requests, and their effect on
+//! other clients.
 
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
@@ -23,18 +24,18 @@ use tokio::time::timeout;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-/// Guesses of one attack, as many as are sent at once, and whether they are right; 200 in all. The first two are more
-/// than are free, and all of them take less than the first wait of the back-off.
+/// Waves of one attack: guesses that are sent at once, and whether they are right; 200 in all. The first two waves
+/// exceed the free failures, and all of them together take less time than the first wait of the back-off.
 const WAVES: [(usize, bool); 3] = [(100, false), (20, false), (80, true)];
-/// How long a guess is waited for before its stream is reset: a remembered password was answered within it, a hashed one
-/// is not.
+/// Time after which the stream of a guess is reset: enough for the answer to a remembered password, and too short for a
+/// hashed one.
 const PATIENCE_OF_A_GUESSER: Duration = Duration::from_millis(20);
 /// Calls without credentials that fill the smallest history many times over.
 const FLOOD: usize = 3000;
-/// The smallest history there is, in octets.
+/// The smallest accounting history, in octets.
 const SMALL_HISTORY: &str = "65536";
 
-/// One login; nothing when it was given up.
+/// One login; `None` when it was given up.
 async fn guess(channel: Channel, name: &str, password: &str) -> Option<Result<(), Status>> {
     let client = GnmiClient::over(channel, Credentials::new(name, password).unwrap());
     let answer = timeout(PATIENCE_OF_A_GUESSER, client.capabilities()).await.ok()?;
@@ -62,7 +63,7 @@ async fn channel_from(agent: &AgentProcess, source: &str) -> Channel {
     endpoint.local_address(Some(source)).tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-/// All that was recorded before the beginning of this subscription, which comes after so many others.
+/// All records before the beginning of this subscription, which follows `others` other ones.
 async fn records(agent: &AgentProcess, channel: Channel, others: usize) -> Vec<RecordResponse> {
     let mut client = AcctzStreamClient::with_interceptor(channel, agent.credentials());
     let mut stream: Streaming<RecordResponse> =
@@ -139,8 +140,8 @@ async fn a_right_guess_that_was_given_up_is_not_to_be_had_by_asking_again() {
     let made = agent.user(&["set", "bob", "--role", "admin"], "bob's password");
     assert!(made.status.success(), "{made:?}");
     let channel = agent.channel().await;
-    // Nobody has logged in as bob: each of them is hashed, two at a time, and the right one comes last. So it is given up
-    // before it is answered, however fast the machine is.
+    // There was no login as bob: each guess is hashed, two at a time, and the right one comes last. So it is given up
+    // before it is answered, even on a fast machine.
     let mut wave = JoinSet::new();
     for password in ["1", "2", "3", "4", "bob's password"] {
         let channel = channel.clone();

@@ -19,7 +19,8 @@ const GUEST: &str = "guest";
 const GUEST_PASSWORD: &str = "a password of the guest";
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Everything for the administrator; the guest reads these and not those.
+/// A policy that allows the administrator everything, and the guest to read the permitted paths without the denied
+/// ones.
 fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> wire::RotateRequest {
     let rule =
         |user: &str, path: &str, action: wire::Action, mode: wire::Mode| wire::AuthorizationRule {
@@ -64,7 +65,7 @@ fn list(mode: SubscriptionMode) -> SubscriptionList {
     list
 }
 
-/// Reads on until this is told, twice where a sample may be under way. Nothing of it is denied.
+/// Reads on until the wanted line, twice where a sample may be under way, and checks that no line has a denied value.
 async fn hears(stream: &mut Subscription, wanted: &str, what: &str) {
     for _ in 0..2 {
         let lines = stream.until_all(&[wanted]).await;
@@ -101,7 +102,7 @@ async fn a_stream_never_tells_what_is_denied() {
         assert_permitted(&lines, "at first");
     }
 
-    // What the administrator does, all of it denied to the guest, and then the MTU, which is not.
+    // Changes by the administrator that are denied to the guest, and then one of the MTU, which is permitted.
     let ports = ["eth0", "eth1"];
     for (number, what) in ["changes", "appears", "is gone", "is back"].into_iter().enumerate() {
         match what {
@@ -131,7 +132,7 @@ async fn a_stream_never_tells_what_is_denied() {
         hears(&mut samples, &wanted, what).await;
     }
 
-    // Another policy ends both, and neither says what it denies.
+    // Another policy ends both streams, and neither shows a denied value.
     install(&agent, upload("v2", &["/interfaces/interface[name=eth0]/state"], &[])).await;
     for stream in [&mut changes, &mut samples] {
         assert_eq!(stream.until_refused().await.code(), Code::Unavailable);

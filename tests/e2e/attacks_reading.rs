@@ -1,4 +1,4 @@
-//! Attacks by a user who may only read: none of them harms the box.
+//! Attacks by a user with the role read-only: none of them harms the box.
 
 use holdfast_config::Limit;
 use holdfast_config::limits::{
@@ -15,13 +15,13 @@ use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
 use tonic::{Code, Status};
 
-/// Memory that the agent may have taken at its peak, whatever a reader asked for. It is built without optimisation,
-/// and begins with some 50 MB.
+/// Peak of the agent's memory, for any requests of a reader. The agent is built without optimisation, and begins with
+/// some 50 MB.
 const MOST_MEMORY: u64 = 200 << 20;
 const PASSWORD: &str = "a password to watch with";
 const HOSTNAME: &str = "/system/config/hostname";
 
-/// An agent, its administrator, and somebody who may only read.
+/// An agent, its administrator, and a user with the role read-only.
 async fn watched() -> (Netns, AgentProcess, GnmiClient, GnmiClient) {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
@@ -42,7 +42,7 @@ fn wildcards(count: usize) -> GetRequest {
     get(vec![parse_path(&"/...".repeat(count))])
 }
 
-/// A port with so many keys; the lengths of their names and values are some octets.
+/// A path to a port with `count` keys, whose names and values have a few octets.
 fn keys(count: usize) -> GetRequest {
     let mut path = parse_path("/interfaces/interface");
     path.elem[1].key = (0..count).map(|at| (format!("k{at}"), String::new())).collect();

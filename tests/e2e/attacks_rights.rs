@@ -1,4 +1,4 @@
-//! Attacks by callers that lose their right: with open streams, rotations and connections.
+//! Attacks by callers that lose their permissions: with open streams, rotations and connections.
 
 use std::future::Future;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn password(name: &str) -> String {
     format!("a password of {name}")
 }
 
-/// Makes a user, or gives it another role and the password that it has.
+/// Creates a user, or changes its role and keeps its password.
 fn set_user(agent: &AgentProcess, name: &str, role: &str) {
     let made = agent.user(&["set", name, "--role", role], &password(name));
     assert!(made.status.success(), "{made:?}");
@@ -73,7 +73,7 @@ async fn authz_of(agent: &AgentProcess, credentials: Credentials) -> AuthzClient
     AuthzClient::with_interceptor(agent.channel().await, credentials)
 }
 
-/// An open Subscribe for the host name, with everything told that is there.
+/// An open Subscribe of the host name, after its initial value.
 async fn watch(client: &GnmiClient) -> Subscription {
     let names = ("/system/state/hostname", SubscriptionMode::OnChange);
     let mut stream = client.subscribe(subscribe_to(Mode::Stream, &[names])).await.unwrap();
@@ -81,7 +81,7 @@ async fn watch(client: &GnmiClient) -> Subscription {
     stream
 }
 
-/// The status that a stream ends with; no line that it told until then contains `never`.
+/// The status that a stream ends with; checks that no line before contains `never`.
 async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     loop {
         match stream.next().await {
@@ -96,7 +96,7 @@ async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     }
 }
 
-/// Waits in bounded time.
+/// Awaits a future, within a time limit.
 async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
     timeout(PATIENCE, coming).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
@@ -115,7 +115,7 @@ async fn end_of<T>(mut stream: Streaming<T>) -> Code {
     in_time("the stream ends", end).await
 }
 
-/// The code of a rotation that its client does not end.
+/// The code with which the server ends a rotation.
 async fn end_of_rotation(rotation: &mut AuthzRotation) -> Code {
     let end = in_time("the rotation ends", rotation.answer()).await;
     end.expect_err("it ends badly").code()
@@ -126,7 +126,7 @@ async fn records(channel: Channel, credentials: Credentials) -> Streaming<Record
     client.record_subscribe(RecordRequest { timestamp: None }).await.unwrap().into_inner()
 }
 
-/// A policy of rules: who, and which RPCs.
+/// A policy with these rules: a user, and its RPCs.
 fn policy(rules: &[(&str, &[&str])]) -> String {
     let rule = |(number, (who, rpcs)): (usize, &(&str, &[&str]))| {
         json!({"name": format!("rule {number}"), "source": {"principals": [who]},
@@ -179,7 +179,7 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
     admin.update(HOSTNAME, "before").await.unwrap();
     of_eve.until("before").await;
 
-    // Another user's change, and the same password once more, take nothing from her.
+    // A change of another user, and setting her password again, do not end her call.
     set_user(&agent, "carl", "admin");
     set_user(&agent, "eve", "read-only");
     admin.update(HOSTNAME, "between").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
     assert_eq!(recorded.status(), AuthzStatus::Deny, "{recorded:?}");
     assert!(recorded.detail.contains("Unauthenticated"), "{recorded:?}");
 
-    // Another password is another login.
+    // A new password invalidates the old login.
     let made = agent.user(&["set", "bob", "--role", "read-only"], "something new");
     assert!(made.status.success(), "{made:?}");
     admin.update(HOSTNAME, "later").await.unwrap();
@@ -244,7 +244,7 @@ async fn a_deleted_administrator_finalizes_nothing() {
     }
     install(&agent, "v3", &policy(&[("*", &["*"])])).await;
 
-    // What the box boots with is tried and finalized in the same way.
+    // Boot configurations are tried and finalized in the same way.
     set_user(&agent, "mallory", "admin");
     let mut client =
         BootConfigClient::with_interceptor(agent.channel().await, credentials("mallory"));
@@ -327,7 +327,7 @@ async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
     let subscribe = "/gnmi.gNMI/Subscribe";
     let both = policy(&[(ADMIN, &["*"]), ("eve", &[subscribe]), ("bob", &["/gnmi.gNMI/*"])]);
     let admin = agent.gnmi().await;
-    // The same policy again and again is nobody's loss.
+    // The same policy ends no call when it is installed again.
     for number in 0..3 {
         install(&agent, &format!("v{number}"), &both).await;
         let name = format!("host{number}");
@@ -336,7 +336,7 @@ async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
         of_bob.until(&name).await;
     }
     let less = policy(&[(ADMIN, &["*"]), ("eve", &["/gnmi.gNMI/Get"]), ("bob", &[subscribe])]);
-    // What is tried counts for new calls.
+    // A policy on trial counts for new calls.
     let mut client = authz_of(&agent, agent.credentials()).await;
     let mut rotation = open_rotation(&mut client).await.unwrap();
     rotation.send(upload("less", &less)).await.unwrap();
@@ -395,7 +395,7 @@ async fn a_certificate_that_is_revoked_is_out_on_open_connections() {
     let connected = async |name: &str, serial| {
         let client = root.numbered_client(name, serial);
         let channel = connect(agent.address(), &[&root.pem], &client).await.unwrap();
-        // A name without a password: that of the certificate.
+        // The name of the certificate, without a password.
         GnmiClient::over(channel, Credentials::new(name, "").unwrap())
     };
     let (eve, adam) = (connected("eve", 7).await, connected("adam", 8).await);
@@ -416,7 +416,7 @@ async fn a_certificate_that_is_revoked_is_out_on_open_connections() {
     of_adam.until("revoked").await;
     adam.capabilities().await.expect("his certificate counts");
 
-    // The box asks nobody for a certificate any more: nobody is here by one.
+    // The box no longer asks clients for certificates, so no login by certificate remains.
     admin.update(CERTIFICATE_ID, "system_default_profile").await.unwrap();
     admin.update(HOSTNAME, "unbound").await.unwrap();
     let ended = of_adam.until_refused().await;
@@ -464,7 +464,7 @@ async fn a_commit_keeps_its_timer_when_its_author_is_gone() {
     delete_user(&agent, "mallory");
     assert_eq!(commit(&mallory, "a", confirm(), None).await, Err(Code::Unauthenticated));
     assert_eq!(hostname().await, json!("hers"), "it waits, neither confirmed nor taken back");
-    // It waits still: no other change is taken.
+    // The commit still waits, so other changes are refused.
     let busy = admin.update(HOSTNAME, "other").await.unwrap_err();
     assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
     let soon =

@@ -1,4 +1,4 @@
-//! Sets that are made to cost much: refused by the name of a limit, and nobody else waits for them.
+//! Sets with a high cost: refused by the name of a limit, without delaying other clients.
 
 use holdfast_config::limits::{EXCERPT, LEAF_LIST_ENTRIES, LIST_ENTRIES, Limit, SET_OPERATIONS};
 use holdfast_proto::gnmi::typed_value::Value as Typed;
@@ -74,7 +74,7 @@ async fn as_many_domains_as_there_may_be_are_accepted_and_no_more_are_added() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let (client, other) = (agent.gnmi().await, agent.gnmi().await);
-    // Each in an update of its own, all in one request.
+    // One update for each value, all in one request.
     let update_of = |name: String| update(SEARCH, json!([name]));
     let updates: Vec<_> = domains(0, MOST).into_iter().map(update_of).collect();
     let mtu = format!("{}/mtu", config_of("eth0"));
@@ -104,7 +104,7 @@ async fn what_is_too_much_of_anything_is_refused_by_its_name() {
     let refused = client.set(SetRequest { delete, ..Default::default() }).await;
     check_over(&refused.unwrap_err(), &SET_OPERATIONS, "");
 
-    // What is wrong with a very long name is said without it, to the client and in the log.
+    // A very long name is not repeated, neither to the client nor in the log.
     let name = "x".repeat(20 << 20);
     let path = format!("/interfaces/interface[name={name}]/config/mtu");
     let refused = client.update(&path, 1414).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! gnsi.authz and the real binary: a power cut at any moment of a rotation, and a client that nobody here wrote.
+//! gnsi.authz and the real binary: a power cut at any moment of a rotation, and a client by others.
 
 use holdfast_proto::gnoi::system::TimeRequest;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
@@ -17,7 +17,7 @@ use tonic::Code;
 
 const VERSION: &str = "/system/aaa/authorization/state/grpc-authz-policy-version";
 
-/// A policy that allows these users, and nobody else, everything.
+/// A policy that allows these users everything, and all others nothing.
 fn policy(users: &[&str]) -> String {
     let rule = json!({"name": "users", "source": {"principals": users}});
     json!({"name": "policy", "allow_rules": [rule]}).to_string()
@@ -54,7 +54,7 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
     let mut kept: Option<(String, String)> = None;
     let cuts = Cut::ALL.iter().chain(&Cut::ALL).chain(&[Cut::Finalizing; 2]);
     for (number, cut) in cuts.enumerate() {
-        // Each policy decides otherwise than the one before.
+        // Each policy differs from the one before in its decision.
         let text = match &kept {
             Some((_, text)) if *text == without_eve => &with_eve,
             _ => &without_eve,
@@ -118,7 +118,7 @@ async fn grpcurl_reaches_each_service_of_gnsi() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let listed = grpcurl(&agent, &["list"], "").await.unwrap();
-    // service and RPC, message, what is told or complained of
+    // service and RPC, message, part of the answer or of the error
     for (service, rpc, message, said) in [
         ("gnsi.authz.v1.Authz", "Probe", r#"{"user":"a","rpc":"Get"}"#, "`rpc` has to be"),
         ("gnsi.pathz.v1.Pathz", "Probe", r#"{"path":{}}"#, "`user` is missing"),

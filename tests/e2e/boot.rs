@@ -98,11 +98,11 @@ async fn a_kill_during_a_trial_brings_back_what_was_before() {
     assert_eq!(net.link("eth0").mtu, 1400);
     let mut channel = boots(&agent).await;
     assert_eq!(get_boot(&mut channel).await, Some(mgmt(1400, "first")));
-    // Nobody waits for it any more.
+    // The client of the trial has gone.
     set_boot(&mut channel, mgmt(1350, "second")).await.unwrap();
     assert_eq!(net.link("eth0").mtu, 1350);
 
-    // A client that is gone did not say that it stays.
+    // The trial of a client that has gone is rolled back.
     let set = SetBootConfigRequest { boot_config: Some(mgmt(1300, "tried")), ..Default::default() };
     let step = SetBootConfigVerifiedRequest { set_request: Some(Step::Set(set)) };
     let steps = tokio_stream::once(step);

@@ -1,4 +1,4 @@
-//! Bootstraps against the public server emulator, and against servers that are wrong in one place.
+//! Bootstraps against the public server emulator, and against servers with one fault.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -83,7 +83,7 @@ async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
         (OPENCONFIG.as_bytes(), VENDOR.as_bytes())
     );
     assert!(boot.dynamic_oc_config.is_empty());
-    // What boot holds is the owner's, what it seeded is the clients'.
+    // Boot configuration is reserved; dynamic configuration may be changed by clients.
     assert!(client.update("/system/config/hostname", "mine").await.is_err());
     client.replace("/system/config/motd-banner", "mine").await.unwrap();
 
@@ -145,7 +145,7 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
     assert_eq!(agent.gnmi().await.read("/system/state/hostname").await.unwrap(), hostname);
     assert_eq!(get_boot(&mut boots(&agent).await).await, None);
 
-    // Data that is right, from a server that cannot show the certificate which the data names.
+    // Valid data, from a server without the certificate that the data names.
     let _server = bootstrap.faulty("trust").await;
     start(&agent);
     until_status(&agent, "BOOTZ_CONFIGURATION_APPLIED").await;
@@ -209,7 +209,8 @@ async fn warm_reboot(agent: &AgentProcess) -> Result<(), Status> {
     system.reboot(request).await.map(drop)
 }
 
-/// Servers that do not even speak: the box stays as it is, small and in service, and finds the right one afterwards.
+/// Servers that do not speak TLS: the box keeps its state, its memory and its services, and finds the right server
+/// afterwards.
 // proves 6.4
 #[tokio::test]
 async fn a_server_that_means_no_good_costs_little_and_ends() {

@@ -1,4 +1,4 @@
-//! Boxes that have just left the factory: they find their address and their server by DHCP, and nobody touches them.
+//! Boxes that have just left the factory: they find their address and their server by DHCP, without an operator.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
     let requested = |line: &str| line.contains("requested options") && line.contains("143");
     assert!(asked.lines().any(requested), "{asked}");
 
-    // The box is reached by its lease after a restart as well, and is not bootstrapped again.
+    // After a restart the box can be reached by its lease, and is not bootstrapped again.
     agent.restart().await;
     eventually("the lease is asked for again", || dhcp.log().matches("DHCPACK(box0)").count() > 1)
         .await;
@@ -79,7 +79,7 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
     );
     assert!(account(&agent).contains("bootz: nothing to do"));
 
-    // What its operator wants on the port is stronger, and leaves the lease where it is.
+    // Configuration of the operator on the port is stronger, and does not remove the lease.
     let client = agent.gnmi().await;
     let address = format!(
         "/interfaces/interface[name={PORT}]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=192.0.2.77]"
@@ -92,14 +92,14 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
         (vec![LEASED.into()], vec![default_route()])
     );
 
-    // A box that is set up without the port gives back what nobody renews.
+    // A box that is started without the port gives up a lease that is no longer renewed.
     let options = bootstrap.options();
     agent.set_options(&options);
     agent.restart().await;
     assert_eq!((net.addresses(PORT), net.routes("150")), (Vec::new(), Vec::new()));
 }
 
-/// A DHCP server that cannot be believed: the box takes nothing from it, stays in service, and finds the right one.
+/// A malicious DHCP server: the box accepts nothing from it, stays in service, and finds the right one.
 #[tokio::test]
 async fn a_dhcp_server_that_means_no_good_costs_little() {
     const MOST_MEMORY: u64 = 32 << 20;
@@ -120,7 +120,8 @@ async fn a_dhcp_server_that_means_no_good_costs_little() {
     is_bootstrapped(&agent).await;
 }
 
-/// The emulator answers only who asks for the option. The agent's own services are in another namespace than the port.
+/// The emulator answers only clients that ask for the option. The agent's own services are in another namespace than
+/// the port.
 // proves 4.2, 4.3, 4.4
 #[tokio::test]
 async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() {
@@ -140,7 +141,7 @@ async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
     let bootstrap = Bootstrap::factory_new(&net, Given { v6: true, ..given() });
     let (_server, dhcp) = (bootstrap.faulty("none").await, bootstrap.dnsmasq().await);
     let agent = delivered(&net, &bootstrap, &[]).await;
-    // The lease may come before the router has announced the prefix: then the first attempt finds no way.
+    // The lease may come before the router has announced the prefix: then the first attempt has no route.
     let ended = || ["status: BOOTZ_OK", "failed:"].iter().any(|end| account(&agent).contains(end));
     eventually("an attempt ends", ended).await;
     eventually("the prefix is announced", || net.ip("-6 route").contains("2001:db8::/64")).await;
@@ -174,8 +175,8 @@ async fn a_lease_is_renewed_and_goes_when_nobody_renews_it() {
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_OK"));
 }
 
-/// The security floor: nobody is let in who has no password, whatever becomes of the bootstrap.
-// proves 3.36, 4.8, 4.10
+/// The security floor: no client without a password is let in, at any stage of the bootstrap.
+// proves 4.8, 4.10
 #[tokio::test]
 async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
     let net = Netns::enter();
@@ -187,7 +188,7 @@ async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
         let refused = GnmiClient::over(agent.channel().await, stranger).read(HOSTNAME).await;
         assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
     }
-    // A power cut does not make it give up, a configuration does.
+    // The bootstrap goes on after a power cut, and ends with a configuration.
     agent.restart().await;
     assert!(account(&agent).contains("bootz: attempting by DHCP"));
     agent.gnmi().await.update("/system/config/hostname", "mine").await.unwrap();
@@ -234,7 +235,7 @@ async fn a_reset_leads_back_through_dhcp_into_production() {
     is_bootstrapped(&agent).await;
 }
 
-/// A power cut in each step: whatever holds the box there goes, and it ends in production without anybody's help.
+/// A power cut in each step: once the obstacle of that step is removed, the box gets to production without help.
 // proves 4.6, 4.22
 #[tokio::test]
 async fn a_power_cut_in_any_step_ends_in_a_configured_box() {

@@ -24,7 +24,7 @@ const NEW_CONNECTIONS: usize = 50;
 const HOSTNAME: &str = "/system/config/hostname";
 const CERTIFICATE_ID: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]/config/certificate-id";
 
-/// Binds the agent to the profile `p`, which shows a certificate of `root` and trusts those whom it signs.
+/// Binds the agent to the profile `p`, with a certificate of `root` and `root` as its trust anchor.
 async fn bind(agent: &AgentProcess, root: &Authority) -> Certz {
     let mut certz = Certz::over(agent.channel().await, agent.credentials());
     certz.add("p").await.unwrap();

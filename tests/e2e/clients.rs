@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote: what they make of the agent is what operators will.
+//! Clients by others, as operators use them.
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::{Gnmic, python};
@@ -118,7 +118,7 @@ async fn gnmic_sends_unions() {
     }
 }
 
-/// A window around a union_replace: what is not confirmed goes, what is confirmed stays.
+/// A union_replace that must be confirmed: rolled back without the confirmation, kept with it.
 // proves 2.14
 #[tokio::test]
 async fn gnmic_confirms_a_union_or_not() {
@@ -275,7 +275,7 @@ async fn gnmic_writes_and_reads_text() {
     assert!(complaint.contains("line 1") && complaint.contains("is `mtu` meant?"), "{complaint}");
 }
 
-/// The text in what gnmic prints of an answer: a JSON string, or the text itself.
+/// The CLI text in gnmic's output, which is a JSON string or the text itself.
 fn text_in(printed: &str) -> String {
     let values: Result<Vec<String>, _> = serde_json::from_str(printed);
     values.map_or_else(|_| printed.to_owned(), |values| values.concat())

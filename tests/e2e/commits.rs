@@ -1,4 +1,4 @@
-//! Commits that must be confirmed, and dry runs, as gnmic asks for them.
+//! Commits that must be confirmed, and dry runs, with gnmic.
 
 use std::path::Path;
 
@@ -71,7 +71,7 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     assert!(late.contains("FailedPrecondition"), "{late}");
 }
 
-/// Of what a restart must not resurrect, the commits; rotations are in the tests of gNSI.
+/// Commits that a restart must not restore. Rotations are in the tests of gNSI.
 // proves 1.135, 3.37
 #[tokio::test]
 async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {

@@ -165,7 +165,7 @@ async fn gets_in(ssh: &SshBox, proof: Proof<'_>) {
     eventually("the client gets in", || ssh.lets_in(proof)).await;
 }
 
-/// When the credential is not in force any more: nobody waits for it to come.
+/// Waits until a credential that is no longer in force is refused.
 async fn stays_out(ssh: &SshBox, proof: Proof<'_>) {
     eventually("the client stays out", || !ssh.lets_in(proof)).await;
 }
@@ -194,7 +194,7 @@ async fn passwords_log_in_and_no_longer_after_a_roll_back() {
     second.finalize().await;
     assert!(ssh.lets_in(Proof::Password("plain two")));
 
-    // A hash that another tool made: `openssl passwd -6 -salt saltstring 'correct horse'`.
+    // A hash by another tool: `openssl passwd -6 -salt saltstring 'correct horse'`.
     let hash = "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/";
     let mut third = accounts(&mut client).await;
     let value =
@@ -290,7 +290,7 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     };
     eventually("the server shows the key that was made", || trusted(&[])).await;
 
-    // The certificate alone, for the key that is there. The client trusts nothing but the authority.
+    // The certificate alone, for the present host key. The client trusts the authority only.
     let key = ssh.place("shown");
     std::fs::write(key.with_extension("pub"), format!("{line}\n")).unwrap();
     ssh.sign(&authority, &key, "127.0.0.1", true);
@@ -310,7 +310,7 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     host.finalize().await;
     assert!(trusted(&[]));
 
-    // Only keys get in over SSH; the shadow file, which the console asks, is as it was.
+    // Only keys are accepted over SSH; the shadow file, which the console uses, is unchanged.
     let shadow = ssh.read("etc/shadow");
     let mut host = hosts(&mut client).await;
     let ways = vec![wire::AuthenticationType::Pubkey.into()];
@@ -361,7 +361,7 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
     let version =
         format!("/system/aaa/authentication/users/user[username={ACCOUNT}]/state/password-version");
     for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
-        // The password is called like its version.
+        // The password is equal to its version.
         let tried = format!("tried{number}");
         let mut of_this_life = client(&agent).await;
         let mut rotation = accounts(&mut of_this_life).await;
@@ -380,11 +380,11 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
     }
 }
 
-/// A process in place of the SSH server that no signal makes read anything again.
+/// A process in place of the SSH server that ignores the signal to reload.
 struct DeafServer(Child);
 
 impl DeafServer {
-    /// Stands in the file of the server's process id from now on.
+    /// Starts the process, and writes its id into the pid file of the server.
     fn in_place_of(ssh: &SshBox) -> Self {
         let program = ssh.place("lib/sshd"); // the name that a server has
         std::fs::copy("/bin/sleep", &program).unwrap();
@@ -399,7 +399,7 @@ impl DeafServer {
 
 impl Drop for DeafServer {
     fn drop(&mut self) {
-        // It may have ended already, which is as well.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -410,7 +410,7 @@ fn only_keys() -> Host {
     Host::AuthenticationAllowed(wire::AllowedAuthenticationRequest { authentication_types: ways })
 }
 
-/// Allows keys alone, which the server does not come to read. The rotation is refused, and the file is as before.
+/// Tries to allow keys alone, while the server does not reload: the rotation is refused, and the file is as before.
 async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
     let mut host = hosts(client).await;
     let request = wire::RotateHostParametersRequest { request: Some(only_keys()) };
@@ -423,7 +423,7 @@ async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
     assert!(!format!("{left:?}").contains("candidate"), "{left:?}");
 }
 
-/// `sshd -t` and `sshd -T` are content; only the reload fails.
+/// `sshd -t` and `sshd -T` succeed; only the reload fails.
 // proves 5.2, 5.89
 #[tokio::test]
 async fn a_server_that_does_not_reload_keeps_its_configuration() {
@@ -438,7 +438,7 @@ async fn a_server_that_does_not_reload_keeps_its_configuration() {
     gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
     let before = ssh.read(FRAGMENT);
 
-    // The process that is told does not heed.
+    // The process ignores the signal.
     let pid = ssh.read(PID_FILE);
     let deaf = DeafServer::in_place_of(&ssh);
     is_refused(&ssh, &mut client, &before).await;
@@ -446,7 +446,7 @@ async fn a_server_that_does_not_reload_keeps_its_configuration() {
     drop(deaf);
     std::fs::write(ssh.place(PID_FILE), pid).unwrap();
 
-    // The server begins anew, and cannot: its port is somebody else's by now.
+    // The server restarts and fails, because its port is taken.
     let config = ssh.read("etc/ssh/sshd_config");
     let other = TcpListener::bind("127.0.0.1:2223").unwrap();
     let moved = config.replace(&format!("Port {PORT}"), "Port 2223");
@@ -457,7 +457,7 @@ async fn a_server_that_does_not_reload_keeps_its_configuration() {
     ssh.serve().await;
     gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
 
-    // The same is taken by a server that reads it.
+    // The same request succeeds with a server that reloads.
     let mut host = hosts(&mut client).await;
     host.asks(only_keys()).await;
     host.finalize().await;

@@ -1,4 +1,4 @@
-//! A state folder whose disk gets full, and has room again.
+//! A state folder whose disk gets full, and then has free space again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use tonic::Code;
 
 use crate::documents::config_of;
 
-/// Room for what an agent writes at its first start, and a few changes.
+/// Space for the first start of an agent, and a few changes.
 const DISK: &str = "size=8m";
 
-/// The description that the port has first.
+/// The first description of the port.
 const FIRST: &str = "before";
 
-/// A file that takes all the room there is.
+/// A file that takes all free space.
 struct Filler(PathBuf);
 
 impl Filler {
@@ -38,7 +38,7 @@ impl Filler {
     }
 }
 
-/// Puts a small disk in place of a folder, for this thread and what it starts.
+/// Mounts a small disk at a folder, for this thread and its children.
 fn mount_small_disk(folder: &Path) {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let mount = |arguments: &[&str], place: &Path| {
@@ -49,7 +49,7 @@ fn mount_small_disk(folder: &Path) {
     mount(&["-t", "tmpfs", "-o", DISK, "tmpfs"], folder);
 }
 
-/// Changes a description until that is refused, at most so often as the disk could ever take it.
+/// Changes a description until a change is refused, at most as often as the disk could hold.
 async fn describe_until_refused(client: &GnmiClient) -> (String, tonic::Status) {
     let mut last = FIRST.to_owned();
     for number in 0..10_000 {
@@ -86,7 +86,7 @@ async fn a_full_disk_refuses_changes_and_holds_what_is() {
     let (last, refused) = describe_until_refused(&client).await;
     assert_eq!(refused.code(), Code::Internal, "{refused:?}");
     assert!(refused.message().contains("No space left on device"), "{refused:?}");
-    // What was refused is nowhere, and what was not stays.
+    // A refused change has no trace, and earlier changes stay.
     assert_eq!(net.link("eth0").alias, last);
     let shown = client.read(&format!("{}/description", config_of("eth0"))).await.unwrap();
     assert_eq!(shown, json!(last));

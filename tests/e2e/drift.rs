@@ -90,7 +90,8 @@ async fn what_is_only_to_be_reported_stays_until_nobody_says_so() {
     eventually("both are back", || net.addresses("eth0").len() == 2).await;
 }
 
-/// The kernel takes IPv6 off a link whose MTU is too small for it, and tells nobody why it refuses an address there.
+/// The kernel removes IPv6 from a link whose MTU is too small for it, and gives no reason when it refuses an address
+/// there.
 #[tokio::test]
 async fn ipv6_addresses_wait_for_links_that_can_have_them() {
     let net = Netns::enter().with_veth("eth0", "peer0");

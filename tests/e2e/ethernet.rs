@@ -13,7 +13,7 @@ use crate::union::{cli, config, interfaces, native, union};
 
 const PORT: &str = "/interfaces/interface[name=eth0]";
 
-/// A port of this name with this in `ethernet/config`.
+/// A port with these leaves in `ethernet/config`.
 fn port(name: &str, ethernet: &Value) -> Value {
     json!({
         "name": name,
@@ -26,7 +26,7 @@ fn speed(identity: &str) -> Value {
     json!({"port-speed": format!("openconfig-if-ethernet:{identity}")})
 }
 
-/// What a veth link has.
+/// Speed, duplex and negotiation of a veth link.
 fn own() -> Value {
     json!({
         "port-speed": "openconfig-if-ethernet:SPEED_10GB",
@@ -43,7 +43,7 @@ fn assert_named(refused: Status, parts: &[&str]) {
     }
 }
 
-/// Each leaf of `config` beside the one of `state`, without their module names.
+/// The leaf of `config` and that of `state`, without module names.
 async fn shown(client: &GnmiClient, name: &str, leaf: &str) -> [Value; 2] {
     let read = async |container: &str| {
         let path = format!("/interfaces/interface[name={name}]/ethernet/{container}/{leaf}");
@@ -124,7 +124,7 @@ async fn a_port_refuses_the_speed_that_it_has_not() {
     assert!(!agent.show("pending").contains("eth0"));
 }
 
-/// Nothing is known of a port that is not there: when it comes with another speed, its state says so, and all else of its
+/// Nothing is known of an absent port: if it appears with another speed, its state shows that, and the rest of its
 /// configuration applies.
 // proves 1.94
 #[tokio::test]

@@ -24,7 +24,7 @@ fn delivered(mtu: u32) -> String {
     )
 }
 
-/// True when the agent is there again, under whatever identity it has.
+/// True when the agent serves again, with any TLS identity.
 pub(crate) async fn serves(agent: &AgentProcess) -> bool {
     let Ok(ca) = fs::read_to_string(agent.ca_file()) else { return false };
     connect(agent.address(), &ca).await.is_ok()
@@ -44,14 +44,14 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
         .await;
 
-    // Another file changes nothing any more.
+    // Another file has no effect.
     fs::write(&file, delivered(1200)).unwrap();
     agent.restart().await;
     assert_eq!(net.link("eth0").mtu, 1400);
 
     let client = agent.gnmi().await;
     client.replace("/system/config", json!({"motd-banner": "used"})).await.unwrap();
-    // What the file gave and what the store has are one configuration, in which the later word counts.
+    // The factory file and the stored changes are one configuration, in which the later change counts.
     agent.restart().await;
     assert_eq!(net.link("eth0").mtu, 1400);
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
@@ -62,7 +62,7 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert_eq!(net.link("eth0").mtu, 1300);
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
     let ca = fs::read_to_string(agent.ca_file()).unwrap();
-    // A commit waits to be confirmed: a reset is the end of that as well.
+    // A reset also ends a commit that waits to be confirmed.
     let waits = ext::Commit {
         id: "tried".into(),
         action: Some(Action::Commit(ext::CommitRequest::default())),

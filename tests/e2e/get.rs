@@ -1,4 +1,4 @@
-//! Reading: the four types of data, and that they tell the same story as the kernel.
+//! Reading: the four types of data, compared with the kernel.
 
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::{Encoding, GetRequest, ModelData};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::documents::{config_of, ipv4_of, port};
 
-/// An agent that holds a port with an address, MTU and description.
+/// An agent with a port that has an address, an MTU and a description.
 async fn configured() -> (Netns, AgentProcess, GnmiClient) {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
@@ -74,7 +74,7 @@ async fn state_is_what_the_kernel_has() {
     let told = client.read(&address).await.unwrap();
     assert_eq!(told["openconfig-if-ip:prefix-length"], 24, "{told}");
 
-    // A link that nobody configured is there to be seen, and only to be seen.
+    // A link without configuration is shown as state only.
     let peer = client.read("/interfaces/interface[name=peer0]/state/ifindex").await.unwrap();
     assert_eq!(peer, net.link("peer0").index);
     let config = entry(&client.read_as("/interfaces", DataType::Config).await.unwrap(), "peer0");

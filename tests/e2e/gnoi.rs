@@ -122,7 +122,7 @@ fn image(name: &str, version: &str, url: &str) -> Vec<SetPackageRequest> {
     parts.map(|part| SetPackageRequest { request: Some(part) }).collect()
 }
 
-/// Serves the image for ever; returns where.
+/// Serves the image for ever; returns its URL.
 async fn serve_image() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("{}/image", listener.local_addr().unwrap());
@@ -143,7 +143,7 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let net = Netns::enter();
     let folder = TempDir::new().unwrap();
     let (command, installed) = (folder.path().join("install"), folder.path().join("installed"));
-    // A version that never ends is the test's own.
+    // The image program hangs for one version.
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = install ] || exit 0\n[ \"$3\" != slow ] || exec sleep 600\ncp \"$2\" {}\n",
         installed.display()
@@ -193,7 +193,7 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
 #[tokio::test]
 async fn the_agent_is_told_to_reload_or_to_begin_anew() {
     let net = Netns::enter();
-    // Another extent than that of reboots.
+    // An agent whose reboots are those of the system.
     let agent = AgentProcess::start_with(&net, &["--reboot", "system"]).await;
     let said = |what: &str| agent.log().matches(what).count();
     let client =

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::union::{native, union};
 use crate::union_cases::tried;
 
-/// Case 9 of the union: a description keeps the lease, an address of its own hides it, and a commit that is taken back
-/// brings it back.
+/// Case 9 of the union: a description keeps the lease, a configured address hides it, and the rollback of a commit
+/// restores it.
 #[tokio::test]
 async fn a_lease_gives_way_to_an_address_and_comes_back() {
     let net = Netns::enter();
@@ -48,7 +48,7 @@ async fn a_lease_gives_way_to_an_address_and_comes_back() {
     union(&client, port(json!({"description": "uplink"}))).await.unwrap();
     assert_eq!(kernel(), (vec![LEASED.to_owned()], 1, "uplink".to_owned()));
 
-    // Who asks for the leased address itself owns it, and the address stays where it is.
+    // A client that configures the leased address owns it, and the address stays in place.
     let same = json!({"ipv4": {"address": [{"ip": "192.0.2.9", "prefix-length": 24}]}});
     union(&client, port(same)).await.unwrap();
     assert_eq!((net.addresses(PORT), net.routes("150").len()), (vec![LEASED.to_owned()], 0));

@@ -1,6 +1,6 @@
-//! The real binary in network namespaces, asked over TLS and watched through the kernel.
+//! The real binary in network namespaces, called over TLS and observed in the kernel.
 //!
-//! One module a feature. Each test has a namespace of its own, which ends with its thread.
+//! One module for each feature. Each test has a namespace of its own, which ends with its thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod accounts;

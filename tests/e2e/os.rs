@@ -1,4 +1,4 @@
-//! gNOI OS: an image that is cut off, one that comes whole, and what runs after the next start.
+//! gNOI OS: an image that is cut off, a complete one, and the version after the next start.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::boot::mgmt;
 use crate::bootz::install_by;
 
-/// A box that keeps versions as files; it boots what it is told at once, but for `bad`.
+/// Image program that keeps versions as files. The box runs an activated version at once, except for `bad`.
 const SLOTS: &str = r#"
 cd "$(dirname "$0")"
 case "$1" in
@@ -51,7 +51,7 @@ async fn install(agent: &AgentProcess, version: &str) {
     }
 }
 
-/// Activates it with this name of the host, and waits until the agent is back.
+/// Activates a version with a boot configuration of this host name, and waits until the agent is back.
 async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
     let starts = || agent.log().matches("listening").count();
     let before = starts();
@@ -73,7 +73,7 @@ async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
     .await;
 }
 
-/// Sends the beginning of an image, and returns when it has arrived; the stream stays open as long as the sender.
+/// Sends the beginning of an image, and returns when it has arrived. The stream is open as long as the sender exists.
 async fn begin(agent: &AgentProcess, version: &str) -> mpsc::Sender<InstallRequest> {
     let (request_tx, request_rx) = mpsc::channel(4);
     let part = |request| InstallRequest { request: Some(request) };
@@ -108,7 +108,7 @@ async fn an_image_is_installed_and_runs_with_what_came_with_it() {
     let mut agent = AgentProcess::start_with(&net, &options).await;
     assert_eq!(verify(&agent).await["version"], "1.0");
 
-    // Killed in the middle: nothing of it is left, and nothing is installed.
+    // Killed in the middle of a transfer: no file is left, and nothing is installed.
     let held = begin(&agent, "2.0").await;
     let packages = agent.state_dir().join("packages");
     assert_eq!(files(&packages), 1);
@@ -128,7 +128,7 @@ async fn an_image_is_installed_and_runs_with_what_came_with_it() {
     assert_eq!(read("/system/state/software-version").await, json!("2.0"));
     assert_eq!(read("/system/state/hostname").await, json!("two"));
 
-    // The box does not boot this one, and stays as it is.
+    // The box cannot boot this version, and keeps its own.
     install(&agent, "bad").await;
     activate(&agent, "bad", "three").await;
     let verified = verify(&agent).await;

@@ -1,4 +1,4 @@
-//! The embedded page, as a person uses it: in a browser, while the box changes.
+//! The embedded page in a browser, while the box changes.
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::browser::Browser;
@@ -31,7 +31,7 @@ async fn the_page_shows_values_live_and_their_graph() {
     browser.run("document.getElementById('search').value = ''").await.unwrap();
     browser.type_into("#search", "eth5").await.unwrap();
 
-    // The port is plugged in: the page, untouched, shows what becomes of it.
+    // The port is plugged in: the page shows its new state without a reload.
     net.ip("link add eth5 type veth peer name peer5");
     net.ip("link set peer5 up");
     browser.shows("tr[data-key='link/eth5'] .state", "CONFIGURED").await;
@@ -54,7 +54,7 @@ async fn the_page_shows_values_live_and_their_graph() {
     browser.shows("#timeline", "CONFIGURED").await;
     browser.shows("#detail", "client openconfig").await;
 
-    // What was done, and by whom.
+    // Transactions and their authors.
     browser.click("#tab-transactions").await.unwrap();
     browser.shows("#transactions", "admin").await;
     browser.click("#transactions li:first-child summary").await.unwrap();

@@ -23,7 +23,7 @@ const ETH1: &str = "/interfaces/interface[name=eth1]";
 
 type Client = PathzClient<InterceptedService<Channel, Credentials>>;
 
-/// gnmic as a guest is kept out of everything but one port, in every RPC; also after kill -9.
+/// gnmic as a guest is refused everything except one port, in every RPC; also after kill -9.
 // proves 5.7, 5.46, 5.49, 5.50, 5.51, 5.54
 #[tokio::test]
 async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
@@ -58,7 +58,7 @@ async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
     assert_eq!((installed.version.as_str(), installed.created_on), ("one", 1_700_000_000));
 }
 
-/// Each RPC, refused and not.
+/// Checks a refusal and a success of each RPC.
 async fn check(agent: &AgentProcess, guest: &Gnmic) {
     for mode in [Mode::Once, Mode::Poll, Mode::Stream] {
         let list = subscribe_to(mode, &[("/interfaces", SubscriptionMode::TargetDefined)]);
@@ -96,7 +96,7 @@ async fn watcher(agent: &AgentProcess) -> GnmiClient {
     GnmiClient::over(agent.channel().await, Credentials::new(GUEST, GUEST_PASSWORD).unwrap())
 }
 
-/// The administrator may do everything, the guest see one port and describe it.
+/// Installs a policy: the administrator may do everything, the guest may read one port and describe it.
 async fn install(agent: &AgentProcess, version: &str) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
@@ -104,7 +104,7 @@ async fn install(agent: &AgentProcess, version: &str) {
     rotation.close().await.expect("nothing is left to take back");
 }
 
-/// The administrator may do everything, the guest see this port and describe it.
+/// A policy: the administrator may do everything, the guest may read this port and describe it.
 fn upload(version: &str, port: &str) -> wire::RotateRequest {
     let rule = |id: &str, user: &str, path: &str, mode: wire::Mode| wire::AuthorizationRule {
         id: id.into(),
@@ -140,7 +140,7 @@ async fn get(client: &mut Client) -> wire::GetResponse {
     client.get(wire::GetRequest { policy_instance }).await.unwrap().into_inner()
 }
 
-/// Each policy lets the guest see another port than the one before.
+/// Each policy lets the guest read another port than the policy before.
 // proves 5.1, 5.2, 5.7
 #[tokio::test]
 async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {

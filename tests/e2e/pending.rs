@@ -1,4 +1,4 @@
-//! Configuration for what is not there yet waits, and applies when it comes.
+//! Configuration for an absent object waits, and applies when the object appears.
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;

@@ -19,13 +19,13 @@ use tonic::{Code, Status};
 /// The far host, by its two addresses, and the near side of the router.
 const HOST: [&str; 2] = ["198.51.100.2", "2001:db8:2::2"];
 const ROUTER: [&str; 2] = ["192.0.2.2", "2001:db8:1::2"];
-/// An address behind the router that nobody has, and one to which it is forbidden to go.
+/// An unused address behind the router, and a prohibited one.
 const NOBODY: &str = "198.51.100.9";
 const FORBIDDEN: &str = "2001:db8:66::1";
 
 pub(crate) type System = SystemClient<InterceptedService<Channel, Credentials>>;
 
-/// A box with a way through a router to a host, and an agent in a namespace that has none of it.
+/// A box with a path through a router to a host, and an agent in another namespace.
 struct Network {
     agent: AgentProcess,
     managed: Netns,
@@ -58,7 +58,7 @@ impl Network {
         router.shell(&format!(
             "echo 1 >{net}/ipv4/ip_forward; echo 1 >{net}/ipv6/conf/all/forwarding"
         ));
-        // Every probe is answered, however fast they come.
+        // No rate limit: every probe is answered.
         router.shell(&format!(
             "echo 0 >{net}/ipv4/icmp_ratelimit; echo 0 >{net}/ipv6/icmp/ratelimit"
         ));
@@ -68,7 +68,8 @@ impl Network {
         network
     }
 
-    /// Waits until everybody on the way knows the others' link-layer addresses: the first packets may be lost.
+    /// Waits until all nodes on the path know the link-layer addresses of the next ones, because first packets may be
+    /// lost.
     async fn resolved(&self) {
         let system = self.system().await;
         for host in HOST {
@@ -180,7 +181,7 @@ async fn a_ping_without_end_ends_with_its_client() {
     eventually("its socket is closed", || sockets() == 0).await;
 }
 
-/// The introduction, and for each probe its hop, who answered, what, and with which code.
+/// The first message, and for each probe its hop, the answering address, the state and the ICMP code.
 async fn traced(
     system: &mut System,
     request: TracerouteRequest,

@@ -1,4 +1,4 @@
-//! The process: how it ends, what it shows, what it says when it cannot.
+//! The process: its end, its output, and its error messages.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every bad Set has its code, names what is wrong, and changes nothing.
+//! Refused Sets: each has its code, names the mistake, and changes nothing.
 
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::typed_value::Value as Typed;

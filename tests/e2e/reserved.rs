@@ -70,7 +70,7 @@ async fn the_role_of_a_configured_user_counts_at_once() {
     assert!(state.contains("SYSTEM_ROLE_ADMIN") && !state.contains("password"), "{state}");
     admin.update(user, role("read-only")).await.unwrap();
     assert_eq!(writes("three").await.unwrap_err().code(), Code::PermissionDenied);
-    // Without configuration it is what it was made as.
+    // Without configuration the user has its original role.
     admin.delete(user).await.unwrap();
     ada().await.read("/system").await.unwrap();
 

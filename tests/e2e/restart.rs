@@ -21,7 +21,7 @@ async fn a_kill_right_after_ok_loses_nothing() {
     let client = agent.gnmi().await;
     port_with_route(&client, "eth0").await;
     agent.kill();
-    // As after a power cut: nothing of ours is in the kernel.
+    // As after a power cut: the kernel has none of the agent's objects.
     net.ip("address flush dev eth0");
     net.ip("link set eth0 down");
     assert_eq!(net.routes(OURS), [""; 0]);

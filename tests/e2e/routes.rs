@@ -154,7 +154,7 @@ async fn a_route_uses_the_uplinks_that_can_be_reached() {
     net.ip("link add eth1 type veth peer name peer1");
     net.ip("link set peer1 up");
     eventually("the route uses it again", || links() == "eth0 eth1").await;
-    // Nothing is left, and it waits for all.
+    // No next hop is left, and the route waits for all of them.
     client.update("/interfaces/interface[name=eth0]/config/enabled", json!(false)).await.unwrap();
     assert_eq!(links(), "eth1");
     client.update(ENABLED, json!(false)).await.unwrap();

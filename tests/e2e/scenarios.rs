@@ -11,7 +11,7 @@ use crate::documents::{STATIC_ROUTES, port, port_with_route, route};
 use crate::routes::OURS;
 use crate::union::cli;
 
-/// Changes the configuration by text.
+/// Changes the configuration by CLI text.
 async fn say(client: &GnmiClient, text: &str) {
     let update = vec![cli(text)];
     let answer = client.set(SetRequest { update, ..SetRequest::default() }).await;
@@ -114,7 +114,7 @@ async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
     }
 }
 
-/// Everything that `ip` shows, but for the lines of one object.
+/// Everything that `ip` shows, except for the lines of one object.
 fn others(net: &Netns, object: &str) -> Vec<String> {
     let shown =
         ["-o link", "-4 -o address", "-4 route show table main", "neighbour show nud permanent"];
@@ -155,7 +155,7 @@ async fn each_object_comes_changes_and_goes_and_the_others_stay() {
             " link-layer-address 02:00:00:00:00:08",
         ),
     ] {
-        // Made, changed, gone, and made again at once after it went.
+        // Created, changed, removed, and created again right after the removal.
         let mut seen = Vec::new();
         for text in [made, changed, "", made] {
             let no = if text.is_empty() { "no " } else { "" };
@@ -169,7 +169,7 @@ async fn each_object_comes_changes_and_goes_and_the_others_stay() {
     }
 }
 
-/// `a` and `A`: the agent goes and comes; `p` and `P`: the far ends, and the cables with them.
+/// `a` and `A`: the agent is killed and started; `p` and `P`: the far ends, and so the cables, are removed and added.
 async fn restarts(net: &Netns, agent: &mut AgentProcess, ports: usize, order: &str) {
     for step in order.chars() {
         match step {

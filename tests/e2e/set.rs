@@ -1,4 +1,4 @@
-//! Writing: what a Set asks for is in the kernel when it is answered.
+//! Writing: the changes of a Set are in the kernel when it is answered.
 
 use std::process::Command;
 
@@ -119,7 +119,7 @@ async fn another_device_in_a_port_s_place_gets_back_what_was_its_own() {
     }
 }
 
-/// Of 1.90 what needs no VRF: an address that another port just gave up, and two ports that swap theirs.
+/// The part of 1.90 without VRFs: an address that another port gives up, and two ports that swap addresses.
 #[tokio::test]
 async fn addresses_move_between_ports_in_one_set() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
@@ -307,7 +307,7 @@ async fn native_links_lose_what_they_were_given_alone_or_together() {
         assert!(net.find_link(name).is_none(), "{name}");
     }
 
-    // The near end goes alone; the far end is made anew, and goes when it is asked to.
+    // The near end alone is deleted; the far end is created again, and deleted when it is asked for.
     client.update(&native("va"), json!({"type": "veth", "veth": {"peer": "vb"}})).await.unwrap();
     client.update(&native("vb"), far).await.unwrap();
     client.delete(&native("va")).await.unwrap();

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::documents::{ipv4_of, port_with_route};
 use crate::union::union;
 
-/// Where there is nothing but state: no configuration document has these.
+/// Paths with state alone, which no configuration document has.
 const STATE_ALONE: [&str; 4] = [
     "authz-policy-counters",
     "gnmi-pathz-policy-counters",
@@ -26,7 +26,7 @@ const STATE_ALONE: [&str; 4] = [
     "source-records",
 ];
 
-/// The tree that a controller keeps of `/` by Subscribe ONCE in PROTO: configuration, and the keys of all entries.
+/// The tree of `/` that a controller gets by Subscribe ONCE in PROTO: configuration, and the keys of all entries.
 async fn read_tree(client: &GnmiClient) -> Value {
     let mut list = subscribe_to(Mode::Once, &[("/", gnmi::SubscriptionMode::TargetDefined)]);
     list.encoding = gnmi::Encoding::Proto.into();
@@ -89,14 +89,14 @@ fn list_entry<'t>(list: &'t mut Vec<Value>, elem: &gnmi::PathElem) -> &'t mut Va
     &mut list[at]
 }
 
-/// A document in plain JSON, as it is not known here which modules its members are of.
+/// A document in plain JSON, because the modules of its members are not known here.
 fn document(path: &str, value: Value) -> Update {
     let octets = value.to_string().into_bytes();
     let val = Some(gnmi::TypedValue { value: Some(Typed::JsonVal(octets.into())) });
     Update { val, ..update(path, Value::Null) }
 }
 
-/// The forms in which the tree is sent back; each is one request.
+/// The forms in which the tree is sent back, one request for each.
 fn forms(tree: &Value) -> Vec<SetRequest> {
     let replace = |replace: Vec<Update>| SetRequest { replace, ..Default::default() };
     let containers = || ["interfaces", "network-instances"];
@@ -141,7 +141,7 @@ fn named(tree: &Value) -> BTreeSet<String> {
     found
 }
 
-/// Three links with what the kernel and somebody else gave them; eth0 is configured.
+/// A box with three links that have addresses of the kernel and of others; eth0 is configured.
 async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     for link in ["lo", "peer0", "eth1", "peer1"] {
@@ -152,7 +152,7 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     let client = agent.gnmi().await;
     port_with_route(&client, "eth0").await;
     eventually("ports show what their cables are", || net.has_settled()).await;
-    // One that comes later would look like an object that a request has made.
+    // Waits for the addresses of the kernel, because a later one would look like the effect of a request.
     for link in ["eth0", "eth1", "peer0", "peer1"] {
         let given = || net.ip(&format!("-6 address show dev {link} scope link -tentative"));
         let is_seen = || agent.show("values").contains(&format!("address/{link}/fe80"));
@@ -161,8 +161,8 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     (net, agent, client)
 }
 
-/// A tree that was read is sent back in each form, twice: no operation. What is in state alone waits as it did not
-/// before, and stays so over a restart.
+/// A tree that was read is sent back in each form, twice, without an operation. Entries that had only state are pending
+/// then, also after a restart.
 #[tokio::test]
 async fn a_tree_that_was_read_is_sent_back() {
     let (net, mut agent, client) = box_with_a_port().await;
@@ -205,7 +205,7 @@ async fn a_tree_that_was_read_is_sent_back() {
     assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"]);
 }
 
-/// Sends the tree back by a controller in Go, with its own reading of the protocol.
+/// Sends the tree back with a controller in Go, which implements the protocol independently.
 #[tokio::test]
 async fn a_controller_sends_back_what_it_read() {
     let (net, agent, client) = box_with_a_port().await;
@@ -221,7 +221,7 @@ async fn a_controller_sends_back_what_it_read() {
     assert!(held.contains("127.0.0.1") && held.contains("fe80::"), "{held}");
 }
 
-/// A prefix length makes an address of a shell, and without it ours goes while what is foreign stays.
+/// A prefix length turns a shell into an address. Without it the agent's address is removed, and a foreign one stays.
 #[tokio::test]
 async fn a_shell_becomes_an_address_and_a_shell_again() {
     let (net, agent, client) = box_with_a_port().await;
@@ -245,7 +245,7 @@ async fn a_shell_becomes_an_address_and_a_shell_again() {
         assert_eq!(net.addresses("eth1"), ["203.0.113.1/24"], "{ip}");
         assert!(agent.show("pending").contains(ip), "it is a shell again");
     }
-    // The tree of before has neither: a union_replace of it forgets the shell that was added.
+    // The earlier tree has neither: a union_replace with it removes the added shell.
     union(&client, vec![document("/", tree)]).await.unwrap();
     assert!(!agent.show("pending").contains("198.18.0.1"));
 

@@ -9,7 +9,7 @@ use tonic::Code;
 const PORT: &str = "/interfaces/interface[name=eth0]";
 const SUBINTERFACE: &str = "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]";
 
-/// A port with one address of each family, and this beside them.
+/// A port with one address of each family, and these additional leaves.
 fn with(interface: Value, subinterface: Value, ipv4: Value, ipv6: Value) -> Value {
     let mut interface = interface;
     interface["name"] = json!("eth0");
@@ -92,7 +92,7 @@ async fn a_family_is_switched_off_and_on() {
     client.update(&path, false).await.unwrap();
     agent.restart().await;
     assert_eq!(kernel(), (true, false, true));
-    // What nobody asks for any more is as it was.
+    // Leaves without configuration have their original values.
     agent.gnmi().await.delete(&path).await.unwrap();
     assert_eq!(kernel(), (true, true, false));
 }
@@ -114,7 +114,7 @@ async fn the_mtu_of_a_family_is_that_of_its_link() {
             assert_eq!(state(&client, &format!("{family}/state/mtu")).await, json!(1400));
         }
     }
-    // Another one is refused by name.
+    // Another value is refused by name.
     let refused = client.update(&format!("{SUBINTERFACE}/ipv4/config/mtu"), 1500).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
@@ -165,7 +165,7 @@ async fn the_speed_of_a_port_is_what_its_driver_says() {
     ] {
         assert_eq!(client.read(&format!("{PORT}/ethernet/state/{leaf}")).await.unwrap(), want);
     }
-    // What nobody negotiated is absent, and so is the speed of a loopback.
+    // Values that were not negotiated are absent, and so is the speed of a loopback.
     for path in [
         format!("{PORT}/ethernet/state/negotiated-port-speed"),
         "/interfaces/interface[name=lo]/ethernet/state/port-speed".to_owned(),

@@ -1,4 +1,4 @@
-//! Following: what the kernel does and what a Set does arrives at those who asked.
+//! Subscriptions: changes by the kernel and by Sets arrive at subscribers.
 
 use std::process::Command;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn each_poll_tells_everything_again() {
     let first = told.until("state/mtu").await;
     told.until_sync().await;
     net.ip("link set eth0 mtu 1400");
-    // The kernel tells the agent in its own time; a poll does not ask the kernel.
+    // The kernel's event takes a while to arrive, and a poll does not read the kernel.
     eventually_async("the agent knows of the MTU", async || {
         client.read(paths[0].0).await.unwrap() == 1414
     })
@@ -85,7 +85,7 @@ async fn on_change_tells_what_the_kernel_and_a_set_change() {
     client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
     told.until("delete /interfaces/interface[name=eth0]/config/description").await;
     net.ip("link del eth0");
-    // One is still configured, the other gone; the kernel tells of the two ends in its own order.
+    // One is still configured, the other gone; the order of the kernel's events for the two ends varies.
     let parts = [
         "[name=eth0]/state/oper-status = \"NOT_PRESENT\"",
         "delete /interfaces/interface[name=peer0]",
@@ -148,7 +148,7 @@ async fn updates_only_leaves_out_what_was() {
 // proves 1.124
 #[tokio::test]
 async fn a_marking_is_on_the_packets_of_the_stream() {
-    /// AF11, and what it looks like in the octet that holds two more bits.
+    /// AF11, and its value in the octet with two more bits.
     const DSCP: u32 = 10;
     const TOS: &str = "tos:0x28";
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -196,7 +196,7 @@ async fn a_call_that_asks_wrongly_is_ended_with_the_reason() {
         let requests = requests
             .into_iter()
             .map(|request| SubscribeRequest { request: Some(request), ..Default::default() });
-        // The call stays open on our side: it is the server that ends it.
+        // The client's side stays open, so the server ends the call.
         let open = and_silence(requests.collect());
         let mut answers = client.raw().subscribe(open).await.unwrap().into_inner();
         let refusal = loop {

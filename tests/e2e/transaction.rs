@@ -1,4 +1,4 @@
-//! All or nothing: what the kernel refuses leaves no trace.
+//! Atomicity: a Set that the kernel refuses leaves no trace.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tonic::Code;
 
 use crate::documents::{STATIC_ROUTES, addresses, config_of, ipv6_of, port, route};
 
-/// How long a subscriber is watched for what it should not hear.
+/// Time in which a subscriber must get no update.
 const SILENCE: Duration = Duration::from_millis(800);
 
 // proves 1.67, 1.68

@@ -1,5 +1,5 @@
-//! union_replace over a real channel and on a real kernel: section 6 of agent/config/UNION.md, and the examples of
-//! the document with features that we have.
+//! union_replace over a real channel and on a real kernel: section 6 of agent/config/UNION.md, and its examples for
+//! features that exist.
 
 use std::fs;
 
@@ -20,10 +20,10 @@ use tonic::{Code, Status};
 use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port, route};
 use crate::union_cases::tried;
 
-/// The kernel takes fifteen octets.
+/// A name over the kernel's limit of fifteen octets.
 const TOO_LONG: &str = "interface-name-too-long";
 
-/// An entry with text of the command line.
+/// An entry with CLI text.
 pub(crate) fn cli(text: &str) -> Update {
     let path = gnmi::Path { origin: "holdfast_cli".into(), ..Default::default() };
     let val = Some(TypedValue { value: Some(Typed::AsciiVal(text.into())) });
@@ -49,7 +49,7 @@ pub(crate) async fn config(client: &GnmiClient, origin: &str) -> Value {
     client.read_as(&format!("{origin}:/"), DataType::Config).await.unwrap()
 }
 
-/// Example 6.3 of the document, with the entries in either order, and again: nothing is written then.
+/// Example 6.3 of the document, with the entries in either order, and repeated without a write.
 // proves 2.6, 2.8, 2.9, 2.24, 2.45
 #[tokio::test]
 async fn text_and_openconfig_become_one_configuration() {
@@ -88,8 +88,8 @@ async fn text_and_openconfig_become_one_configuration() {
     assert_eq!(kernel().0, 1500, "what is left out goes back to what it was");
 }
 
-/// Scenarios A and B of the document: an OpenConfig feature with a knob that only the command line
-/// has, and a feature that is all in the command line.
+/// Scenarios A and B of the document: an OpenConfig feature with a setting that only the CLI has, and a feature that is
+/// configured by the CLI alone.
 // proves 2.27, 2.34, 2.35, 2.48
 #[tokio::test]
 async fn each_part_has_the_defaults_of_its_origin() {
@@ -130,7 +130,7 @@ async fn each_part_has_the_defaults_of_its_origin() {
     assert_eq!((net.link("eth0").mtu, net.link("eth1").alias.as_str()), (1500, "alone"));
 }
 
-/// Case 4: from one owner to the other, and the kernel is not told.
+/// Case 4: leaves move from one owner to the other, without a request to the kernel.
 // proves 2.50
 #[tokio::test]
 async fn a_feature_moves_to_openconfig_and_back_unnoticed() {
@@ -215,7 +215,7 @@ async fn an_address_moves_between_ports_in_one_union() {
     }
 }
 
-/// With paths of the native model what runs is the base, and a leaf stands in one origin.
+/// With paths of the native model the running configuration is the base, and a leaf is in one origin.
 // proves 2.7, 2.16, 2.19, 2.20, 2.40
 #[tokio::test]
 async fn native_paths_replace_what_they_name() {
@@ -247,7 +247,7 @@ async fn native_paths_replace_what_they_name() {
     assert_eq!(net.link("eth0"), eth0);
 }
 
-/// Case 5: the knob that only the native model has stays when an OpenConfig path clears the entry it is in.
+/// Case 5: a setting that only the native model has stays when an OpenConfig path clears its entry.
 // proves 2.19, 2.48
 #[tokio::test]
 async fn a_native_knob_stays_beside_an_openconfig_path_to_its_entry() {
@@ -307,7 +307,7 @@ async fn conflicts_name_both_sides() {
     );
     assert_eq!(details(&refusal).len(), 2, "both leaves: {refusal:?}");
 
-    // The same over plain requests, against what is stored.
+    // The same conflicts in plain requests, with the stored configuration.
     let refusal = client.update(&format!("{}/mtu", config_of("eth0")), 1514).await.unwrap_err();
     check_refusal(
         &refusal,
@@ -365,7 +365,7 @@ async fn a_negation_beside_openconfig_is_refused() {
     assert_eq!(banner(), "hi\n");
     client.set(plain("no system motd-banner")).await.unwrap();
     assert_eq!(banner(), "");
-    // What nobody else asks for can be negated, and what the negation replaced comes back with the window.
+    // A leaf of no other origin can be negated, and the rollback restores the negated leaf.
     tried(&client, vec![cli("system motd-banner hi"), hostname()], banner).await.unwrap();
     tried(&client, vec![cli("no system motd-banner"), hostname()], banner).await.unwrap();
     assert_eq!(banner(), "");
@@ -455,7 +455,7 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         check_refusal(&refusal, code, words);
         assert_eq!((config(&client, "holdfast_native").await, net.link("eth0")), before, "{asked}");
     }
-    // Every entry that is wrong is in the details, with its place in the request.
+    // Every invalid entry is in the details, with its place in the request.
     let refusal =
         union(&client, vec![update("/nonsense", 1), leaf(), update("/system/config/hostname", 7)])
             .await
@@ -497,7 +497,7 @@ async fn what_the_kernel_refuses_is_taken_back() {
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "before");
 }
 
-/// Configuration for a port that is not there is taken, and shown as what it is.
+/// Configuration for an absent port is accepted, and shown as pending.
 // proves 2.46
 #[tokio::test]
 async fn a_port_that_is_not_there_can_be_configured() {
@@ -518,7 +518,7 @@ async fn a_port_that_is_not_there_can_be_configured() {
     .await;
 }
 
-/// Plain requests of text: one origin, one layer; a feature may lean on what the other origin makes.
+/// Plain requests of CLI text: one origin, one layer; a feature may depend on an object of the other origin.
 // proves 2.51, 2.55, 2.56, 2.57
 #[tokio::test]
 async fn plain_text_writes_its_own_layer() {
@@ -585,7 +585,7 @@ pub(crate) fn check_refusal(refusal: &Status, code: Code, words: &[&str]) {
     }
 }
 
-/// The place in the request of each thing that is wrong.
+/// The places in the request of all mistakes.
 fn details(refusal: &Status) -> Vec<String> {
     let told = rpc::Status::decode(refusal.details()).unwrap();
     violations(&told).into_iter().map(|it| it.field).collect()

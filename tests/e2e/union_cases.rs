@@ -1,6 +1,6 @@
 //! The cases of section 6 of agent/config/UNION.md that need a box with a factory configuration, or one that booted with one.
 //!
-//! Each union_replace is tried first: committed with a window, and taken back.
+//! Each union_replace is tried first: committed with a confirmation timeout, and rolled back.
 
 use std::fmt::Debug;
 use std::fs;
@@ -21,12 +21,12 @@ use crate::documents::{config_of, port};
 use crate::reserved::switch;
 use crate::union::{check_refusal, cli, config, interfaces, union};
 
-/// All ports shut, and a banner.
+/// A factory configuration with all ports disabled, and a banner.
 const FACTORY: &str = r#"{
     "holdfast:interfaces": {"interface": [{"name": "eth0", "enabled": false}, {"name": "eth1", "enabled": false}]},
     "holdfast:system": {"motd-banner": "fresh"}}"#;
 
-/// A union_replace that is made, taken back, and made again.
+/// Makes a union_replace, rolls it back, and makes it again.
 pub(crate) async fn tried<K: PartialEq + Debug>(
     client: &GnmiClient,
     entries: Vec<Update>,

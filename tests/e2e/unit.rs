@@ -1,4 +1,4 @@
-//! The packaged unit: what the agent can do with its capabilities and with none but those, and what it gives up itself.
+//! The packaged unit: the agent's functions with its capabilities alone, and the capabilities that the agent gives up.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +24,8 @@ use crate::documents::port;
 use crate::factory::serves;
 use crate::probe::{System, ping, pinged};
 
-/// The exposure of the plain unit by `systemd-analyze security` at most, in tenths: 2.1 with version 252, whose every
-/// remaining point is in the user guide; later versions weigh a little differently.
+/// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, each point of
+/// which is explained in the user guide; later versions differ slightly.
 const MAX_EXPOSURE: u32 = 25;
 /// The capability that the agent gives up, as a bit of `CapEff`.
 const SYS_ADMIN: u64 = 1 << 21;
@@ -41,7 +41,7 @@ fn set(path: &str, name: &str) -> Option<u64> {
     u64::from_str_radix(&status(path, name)?, 16).ok()
 }
 
-/// The capabilities of all threads of the agent together.
+/// The union of the capabilities of all threads of the agent.
 fn effective(agent: &AgentProcess) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap();
     let sets = tasks.flatten().filter_map(|task| {
@@ -51,7 +51,7 @@ fn effective(agent: &AgentProcess) -> u64 {
     sets.reduce(|all, each| all | each).unwrap()
 }
 
-/// The helpers of the agent: their numbers.
+/// Process ids of the agent's helpers.
 fn helpers(agent: &AgentProcess) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
@@ -90,8 +90,8 @@ async fn the_plain_unit_manages_the_network_and_nothing_else() {
     assert_eq!((hostname(), helpers(&agent)), (before, Vec::new()));
     // CAP_NET_ADMIN and CAP_NET_RAW.
     assert_eq!(effective(&agent), 1 << 12 | 1 << 13);
-    // A process of the same user that may do all that the agent may, and more, does not get at its memory; only
-    // CAP_SYS_PTRACE would be stronger.
+    // A process of the same user with all capabilities of the agent, and more, cannot read its memory; only
+    // CAP_SYS_PTRACE would allow it.
     let read = format!(": </proc/{}/mem", agent.pid());
     let looked = Command::new("setpriv")
         .args(["--bounding-set=-sys_ptrace", "sh", "-c", &read])
@@ -117,13 +117,13 @@ async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
     assert_eq!(set(&file, "CapPrm"), Some(SYS_ADMIN));
     assert_eq!(status(&file, "NoNewPrivs").as_deref(), Some("1"));
 
-    // It is a part of the agent, and not to be ended from outside.
+    // The helper is a part of the agent, and must not be ended by KillProcess.
     let kill =
         KillProcessRequest { pid: helper, signal: Signal::Term.into(), ..Default::default() };
     let refused = system(&agent).await.kill_process(kill).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
 
-    // An agent that starts anew in its own place finds it again, and has the name that it always had.
+    // An agent that restarts in place finds the helper again, and keeps its process name.
     let starts = || agent.log().matches("listening").count();
     let before = starts();
     let request = RebootRequest { method: RebootMethod::Warm as i32, ..Default::default() };
