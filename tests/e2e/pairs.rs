@@ -26,7 +26,7 @@ fn numbered(net: &Netns) -> Vec<(String, String)> {
     words.map(|(number, names)| (number.into(), names.trim_end_matches(':').into())).collect()
 }
 
-/// The same by name.
+/// Pairs of link names, without numbers.
 fn pairs(net: &Netns) -> Vec<String> {
     let mut pairs: Vec<String> = numbered(net).into_iter().map(|(_, names)| names).collect();
     pairs.sort();
