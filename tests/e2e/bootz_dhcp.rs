@@ -176,7 +176,7 @@ async fn a_lease_is_renewed_and_goes_when_nobody_renews_it() {
 }
 
 /// The security floor: no client without a password is let in, at any stage of the bootstrap.
-// proves 4.8, 4.10
+// proves 3.36, 4.8, 4.10
 #[tokio::test]
 async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
     let net = Netns::enter();

@@ -1,4 +1,4 @@
-//! What `holdfast show boot` prints.
+//! The output of `holdfast show boot`.
 
 use std::error::Error;
 
@@ -8,8 +8,8 @@ use prost::Message;
 use prost_types::value::Kind;
 use serde_json::{Number, Value, json};
 
-/// One JSON document: what the box boots with as GetBootConfig answers it, null when it was told nothing, and whether that
-/// is only tried.
+/// One JSON document: the boot configuration as GetBootConfig answers it, null if there is none, and a member that says
+/// if it is on trial.
 pub(crate) fn boot_document(
     configuration: &Configuration,
 ) -> Result<String, Box<dyn Error + Send + Sync>> {
@@ -30,7 +30,7 @@ fn boot_config(config: BootConfig) -> Value {
     })
 }
 
-/// A `google.protobuf.Struct` as JSON, which it was made to carry.
+/// A `google.protobuf.Struct` as the JSON object that it represents.
 fn object(of: prost_types::Struct) -> Value {
     of.fields.into_iter().map(|(name, it)| (name, value(it))).collect()
 }

@@ -1,7 +1,7 @@
-//! Paths that no model of this agent has: the one place that says which these are.
+//! Paths that no model of this agent has, and the decision to refuse or to ignore them.
 //!
-//! A reader is refused such a path, UNIMPLEMENTED (3.3.4 of the gNMI specification), unless it subscribes and the box is
-//! set to ignore it. All else that is wrong with a path is the client's mistake, and refused in any case.
+//! A read of such a path is refused as UNIMPLEMENTED (3.3.4 of the gNMI specification), except for a subscription while
+//! the box is set to ignore it. Other mistakes in a path are refused in any case.
 
 use clap::ValueEnum;
 use holdfast_config::limits::excerpt;
@@ -25,14 +25,14 @@ pub enum UnknownPaths {
 /// A path that no model of this agent has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnknownPath {
-    /// The path as the client wrote it, with the origin before it where that is not OpenConfig. It is cut where it is long
-    /// and has U+FFFD for control characters, which a YANG string cannot hold and a log must not.
+    /// The path as the client has sent it, after its origin unless that is OpenConfig. It is shortened, and has U+FFFD
+    /// for control characters, which a YANG string cannot hold and a log must not.
     pub(super) name: SmolStr,
-    /// The word to a reader that is refused.
+    /// The refusal for a reader.
     reason: String,
 }
 
-/// A path of a request as far as it was read, unless no model has it.
+/// A path of a request at some stage of reading, or one that no model has.
 pub(super) type OrUnknown<T> = Result<T, UnknownPath>;
 
 impl UnknownPath {
@@ -42,7 +42,7 @@ impl UnknownPath {
         Self { name, reason: path.unknown_origin() }
     }
 
-    /// A command, whose text is no node of a model: Get alone answers it.
+    /// A CLI command, which is no node of a model and which only Get answers.
     pub(super) fn command(path: &Joined) -> Self {
         let origin = path.origin_name();
         let reason = format!("origin `{origin}` cannot be subscribed to: Get answers its commands");

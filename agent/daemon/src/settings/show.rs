@@ -20,7 +20,7 @@ pub enum Show {
     Config,
     /// The state of the box
     State,
-    /// What the box boots with: the boot configuration and its metadata
+    /// The boot configuration and its metadata
     Boot,
     /// Every value the engine keeps, with its status
     Values,

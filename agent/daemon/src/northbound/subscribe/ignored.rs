@@ -15,14 +15,14 @@ use super::super::unknown::UnknownPaths;
 use crate::core::{Polled, ServiceState};
 use crate::gnsi::{ModelError, native_path};
 
-/// Paths that are counted at a time; of more, the one that was ignored longest ago is forgotten. A list for boxes of
-/// several vendors has some hundred paths, and each takes a kilobyte at most.
+/// Paths that are counted at a time; beyond it, the path that was ignored longest ago is dropped. A subscription list
+/// for boxes of several vendors has some hundred paths, and each takes a kilobyte at most.
 const COUNTED_PATHS: usize = 1000;
-/// Paths that are logged in a run of the agent, each once: as many as are counted, so that nobody who may subscribe can
-/// fill the log, or memory with what was logged.
+/// Paths that are logged in a run of the agent, each once. The limit equals that of the counts, so that no subscriber
+/// can fill the log, or the memory for the logged paths.
 const LOGGED_PATHS: usize = COUNTED_PATHS;
 
-/// The answer to subscriptions to paths that no model has, and what was ignored since the start of the agent.
+/// The handling of subscriptions to paths that no model has, with counts since the start of the agent.
 #[derive(Debug)]
 pub struct IgnoredSubscriptions {
     /// The setting of the command line, for a configuration without one.
@@ -33,7 +33,7 @@ pub struct IgnoredSubscriptions {
     path: InstancePath,
     count: InstancePath,
     table: Mutex<Table>,
-    /// Paths whose entries readers see. Taken while they are told of others, so that what comes later is shown later.
+    /// Paths whose entries readers see. Locked while entries are published, so that later ones are shown later.
     shown: tokio::sync::Mutex<BTreeSet<SmolStr>>,
 }
 
@@ -41,7 +41,7 @@ pub struct IgnoredSubscriptions {
 #[derive(Debug, Default)]
 struct Table {
     by_path: HashMap<SmolStr, PathCount>,
-    /// By the turn in which each was ignored last.
+    /// Paths by the order in which each was ignored last.
     by_turn: BTreeMap<u64, SmolStr>,
     turns: u64,
     logged: HashSet<SmolStr>,
@@ -54,10 +54,10 @@ struct PathCount {
 }
 
 impl IgnoredSubscriptions {
-    /// Begins with nothing ignored, under the setting of the command line.
+    /// Starts without counts, with the setting of the command line.
     ///
     /// # Errors
-    /// When the models in the binary lack a leaf: a mistake of ours, found by the first test.
+    /// When the models in the binary lack a leaf, which the first test finds.
     pub fn new(native: &Schema, option: UnknownPaths) -> Result<Self, ModelError> {
         let server = ("grpc-server", &[("name", GRPC_SERVER)][..]);
         let below = |below: &[(&str, &[(&str, &str)])]| {
@@ -74,7 +74,7 @@ impl IgnoredSubscriptions {
         })
     }
 
-    /// The setting in force: that of the configuration, else that of the command line.
+    /// The setting in force: from the configuration, or else from the command line.
     pub(in super::super) fn setting(&self, core: &impl Datastore) -> UnknownPaths {
         let configuration = core.configuration();
         let leaf = configuration.effective().leaf(&self.setting);
@@ -85,7 +85,7 @@ impl IgnoredSubscriptions {
         configured.unwrap_or(self.option)
     }
 
-    /// Counts and logs paths that were ignored; done when readers see them.
+    /// Counts and logs ignored paths; returns when readers see the counts.
     pub(super) async fn note(&self, core: &impl Datastore, paths: &[SmolStr]) {
         if paths.is_empty() {
             return;
@@ -107,7 +107,7 @@ impl IgnoredSubscriptions {
         self.show(core).await;
     }
 
-    /// Shows the entries that are there, and takes those away that are not. When it is given up, the next one does it all.
+    /// Shows present entries, and removes those of dropped paths. If a call is cancelled, the next one does all of it.
     async fn show(&self, core: &impl Datastore) {
         let mut shown = self.shown.lock().await;
         let counted: BTreeSet<SmolStr> = self.table().by_path.keys().cloned().collect();
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Those of the paths that were not logged yet and are now, as far as there is room.
+    /// Notes paths as logged, and returns those that were not logged before, up to the limit.
     fn take_unlogged(&mut self, paths: &[SmolStr]) -> Vec<SmolStr> {
         let log = |path: &&SmolStr| !self.is_log_full() && self.logged.insert((*path).clone());
         paths.iter().filter(log).cloned().collect()

@@ -103,7 +103,8 @@ impl Plan {
     }
 }
 
-/// The parts of all subscriptions, and the paths of those that are ignored: nothing else is asked of such a one.
+/// The parts of all subscriptions, and the paths of those that are ignored. Other fields of an ignored subscription are
+/// not checked.
 fn split_all<D: Datastore>(
     reader: &Reader<D>,
     admitted: &[OrUnknown<AdmittedPath>],
