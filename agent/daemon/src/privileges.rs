@@ -42,8 +42,8 @@ const IS_LIMITED: &str = "HOLDFAST_LIMITED";
 const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, routes, variables of /proc/sys/net
     .union(CapabilitySet::NET_RAW) // ping, traceroute, DHCP
     .union(CapabilitySet::NET_BIND_SERVICE) // ports below 1024: DHCP, and a listener that is given one
-    .union(CapabilitySet::CHOWN) // etc/shadow goes on to belong to its group
-    .union(CapabilitySet::DAC_OVERRIDE) // where etc/shadow has mode 0, or a folder belongs to somebody else
+    .union(CapabilitySet::CHOWN) // etc/shadow keeps its group
+    .union(CapabilitySet::DAC_OVERRIDE) // for an etc/shadow of mode 0, and for folders of other users
     .union(CapabilitySet::FOWNER);
 
 /// Capabilities that a run with these settings keeps.

@@ -175,7 +175,7 @@ impl AnswerSize {
         self.check(0)
     }
 
-    /// Checks the answer, and a document of which so many octets are printed.
+    /// Checks the answer, together with the octets of a document that is being printed.
     fn check(&self, document: usize) -> Result<(), LimitExceeded> {
         MESSAGE_SIZE.check(self.message.get() + document)?;
         ANSWER_SIZE.check(self.memory.get() + document)
