@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use holdfast_config::limits::NAMED_NODES;
+use holdfast_config::limits::{JOINED_PATHS, NAMED_NODES};
 use holdfast_config::path::{ANY, ANY_DEPTH};
 use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
@@ -83,8 +83,9 @@ impl<D: Datastore> Reader<D> {
     /// Joins all paths of the request with the prefix. A missing path means the prefix itself.
     pub(super) fn joined<'p>(
         &'p self,
-        wire: impl IntoIterator<Item = Option<&'p gnmi::Path>>,
+        wire: impl ExactSizeIterator<Item = Option<&'p gnmi::Path>>,
     ) -> Result<Vec<OrUnknown<Joined>>, Refusal> {
+        JOINED_PATHS.check(self.prefix.size().saturating_mul(wire.len()))?;
         let (mut joined, mut origins, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
         for path in wire {
             let named = self.prefix.named(path)?;

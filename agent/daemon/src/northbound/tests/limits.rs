@@ -3,7 +3,7 @@
 use holdfast_base::Role;
 use holdfast_config::Limit;
 use holdfast_config::limits::{
-    ANSWER_SIZE, CUT_MARK, ELEMENT_KEYS, ERROR_TEXT, MESSAGE_SIZE, NAMED_NODES,
+    ANSWER_SIZE, CUT_MARK, ELEMENT_KEYS, ERROR_TEXT, JOINED_PATHS, MESSAGE_SIZE, NAMED_NODES,
     PATH_DEPTH_WILDCARDS, PATH_ELEMENTS, REQUEST_PATHS, SUBSCRIPTIONS,
 };
 use holdfast_proto::gnmi;
@@ -130,6 +130,11 @@ async fn paths_subscriptions_and_what_they_name_are_counted() {
     let most = SUBSCRIPTIONS.figure;
     subscribed(&mut client, subscriptions(most)).await.unwrap();
     check(subscribed(&mut client, subscriptions(most + 1)).await, &SUBSCRIPTIONS, "subscriptions");
+    // Each subscription is looked up with a copy of the prefix.
+    let mut wanted = subscriptions(most);
+    wanted.subscription.iter_mut().for_each(|it| it.path = None);
+    wanted.prefix = Some(named(&["x".repeat(JOINED_PATHS.figure / most).as_str()]));
+    check(subscribed(&mut client, wanted).await, &JOINED_PATHS, "copies of the prefix");
     // Each path expands to all configuration leaves, and differs from the others in a key.
     let many = (0..REQUEST_PATHS.figure).map(|at| {
         let mut one = named(&["*", "*", "...", "config", "*"]);
