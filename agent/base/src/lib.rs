@@ -1,4 +1,5 @@
-//! Shared by the crates of the process: callers and roles, error chains, the time of day, work that blocks.
+//! Shared by the crates of the process: callers and roles, error chains, the time of day, work that blocks,
+//! and the list of work that a reboot would cut off.
 //!
 //! Start at [`Caller`]. Nothing here knows configuration, the kernel, the database or the wire, except that a missing caller or role
 //! has a gRPC status.
@@ -7,8 +8,10 @@ mod blocking;
 mod caller;
 mod chain;
 mod clock;
+mod undertakings;
 
 pub use self::blocking::beside_others;
 pub use self::caller::{Caller, Role, Source, UnknownRole};
 pub use self::chain::Chain;
 pub use self::clock::now_ns;
+pub use self::undertakings::{Undertaking, Undertakings};

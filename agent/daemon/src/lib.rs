@@ -9,10 +9,11 @@
 
 pub mod access;
 pub mod accounting;
+#[cfg(test)]
+mod agent_tests;
 pub mod auth;
 pub mod bootz;
 pub mod command;
-pub mod core;
 pub mod device;
 pub mod dhcp;
 pub mod gnsi;
@@ -36,5 +37,4 @@ pub mod settings;
 pub mod slots;
 pub mod software;
 pub mod tls;
-pub mod undertakings;
 mod watchdog;

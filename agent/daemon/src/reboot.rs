@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use crate::undertakings::Undertakings;
+use holdfast_base::Undertakings;
 
 /// The longest delay that is kept track of: a longer one is a mistake in the unit (nanoseconds).
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);

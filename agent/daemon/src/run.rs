@@ -16,6 +16,7 @@ use std::{
 use axum::Router;
 use holdfast_base::{Chain, now_ns};
 use holdfast_config::{Models, ModelsError, Service};
+use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
@@ -30,7 +31,6 @@ use tracing::{error, info, warn};
 use crate::{
     auth::{Authenticator, CertificateTrust, Password, PasswordError, SpeaksFor, UserError, Users},
     bootz::{self, BootzError},
-    core::{Core, CoreHandle, Parts, StartError},
     device::Device,
     gnsi::{Gnsi, ModelError, TlsProfiles},
     introspect::{self, tcp, tcp::TcpError},
@@ -204,8 +204,8 @@ async fn serve(
         running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
     };
-    if let Some(roles) = running.core.handle().roles() {
-        users.follow(roles);
+    if let Some(configured) = running.core.handle().users() {
+        users.follow(configured);
     }
     let socket = settings.state.socket();
     let listened = local::Served {
@@ -358,7 +358,7 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let logins = Some(gnsi.logins.clone());
+    let logins: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
@@ -438,7 +438,7 @@ mod tests {
     use holdfast_platform::transport::SimulatedKernel;
 
     use super::*;
-    use crate::core::tests::{Agent, BOX};
+    use crate::agent_tests::{Agent, BOX};
     use holdfast_store::faults::Fault;
 
     async fn agent(folder: &Path) -> Agent {

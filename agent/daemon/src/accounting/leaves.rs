@@ -2,11 +2,11 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Value};
+use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
 use holdfast_store::accounts::{Accounts, SOURCES, Served, SourceKind};
 
-use crate::core::{Polled, ServiceState};
 use crate::gnsi::{ModelError, native_path};
 
 /// Paths of the counters.

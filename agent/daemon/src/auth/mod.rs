@@ -37,7 +37,7 @@ pub use self::{
     backoff::source_of,
     layer::{Authenticated, Layer},
     password::{Password, PasswordError},
-    users::{ConfiguredUsers, UserError, Users, check_name},
+    users::{UserError, Users, check_name},
 };
 use self::{
     attempts::{Attempt, Attempts},

@@ -7,6 +7,7 @@ use std::{
 
 use holdfast_base::Role;
 use holdfast_config::SecretRef;
+use holdfast_core::ConfiguredUsers;
 use holdfast_security::credentialz::CryptHash;
 use holdfast_store::{Store, StoreError, User};
 use smol_str::SmolStr;
@@ -44,18 +45,6 @@ pub struct Users {
     store: Store,
 }
 
-/// Users by the configuration: what it says goes before `holdfast user set`.
-pub trait ConfiguredUsers: std::fmt::Debug + Send + Sync {
-    /// The role of a user that is configured.
-    fn configured_role(&self, name: &str) -> Option<Role>;
-
-    /// The hash of the password that a client gave a user, while such passwords count.
-    fn configured_password(&self, name: &str) -> Option<SecretRef>;
-
-    /// The users that have such a password, while they count.
-    fn with_passwords(&self) -> Vec<SmolStr>;
-}
-
 #[derive(Debug)]
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
@@ -68,7 +57,7 @@ struct Shared {
     /// Switch of gNSI, which decides on that precedence; absent until gNSI has started.
     gnsi: OnceLock<Switch>,
     /// Not there until the configuration is in force.
-    configured: OnceLock<Box<dyn ConfiguredUsers>>,
+    configured: OnceLock<ConfiguredUsers>,
     tagger: Tagger,
 }
 
@@ -135,8 +124,8 @@ impl Users {
     }
 
     /// From now on the configuration says which role and password a user has. The first one to say so stays.
-    pub fn follow(&self, configured: impl ConfiguredUsers + 'static) {
-        let _there_already = self.shared.configured.set(Box::new(configured));
+    pub fn follow(&self, configured: ConfiguredUsers) {
+        let _there_already = self.shared.configured.set(configured);
     }
 
     /// Sets the switch of gNSI, which decides if passwords from gNSI take precedence over those set at the box. While
@@ -147,7 +136,7 @@ impl Users {
 
     /// The role of a user, if there is such a user: from the configuration, or else as it was set with its password.
     pub fn role(&self, name: &str) -> Option<Role> {
-        let configured = self.shared.configured.get().and_then(|it| it.configured_role(name));
+        let configured = self.shared.configured.get().and_then(|it| it.role(name));
         configured.or_else(|| self.own(name).map(|entry| entry.role()))
     }
 
@@ -297,7 +286,7 @@ impl Users {
     /// The entry of a password that a client gave: the one that remembers its logins, while it stays the same.
     fn configured_entry(&self, name: &str) -> Option<Arc<UserEntry>> {
         let entries = &self.shared.configured_entries;
-        let password = self.shared.configured.get().and_then(|it| it.configured_password(name));
+        let password = self.shared.configured.get().and_then(|it| it.password(name));
         let Some(password) = password else {
             if entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
                 entries.write().unwrap_or_else(PoisonError::into_inner).remove(name);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use holdfast_base::Chain;
+use holdfast_base::Undertaking;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_bootz::{
     client::{
@@ -14,6 +15,7 @@ use holdfast_bootz::{
 };
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Mark, Service, Tree};
+use holdfast_core::Datastore;
 use holdfast_security::acctz::secrets;
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
@@ -26,13 +28,7 @@ use tonic::Code;
 use tracing::{error, info, warn};
 
 use super::{Ask, Equipment, NAME, Shown, connect, image, keep};
-use crate::{
-    gnsi::Gnsi,
-    local::reset_to_factory,
-    northbound::{self, Datastore},
-    reboot::Reboots,
-    undertakings::Undertaking,
-};
+use crate::{gnsi::Gnsi, local::reset_to_factory, northbound, reboot::Reboots};
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
 struct Ended {

@@ -21,6 +21,7 @@ use holdfast_bootz::{
     image::Slot,
     retry::Backoff,
 };
+use holdfast_core::Datastore;
 use holdfast_platform::netns::Netns;
 use holdfast_store::StoreError;
 use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
@@ -33,7 +34,6 @@ use crate::{
     dhcp::{self, Dhcp, Held},
     gnsi::Gnsi,
     network::Network,
-    northbound::Datastore,
     settings::{BootzRpc, BootzSettings},
     software::Software,
 };

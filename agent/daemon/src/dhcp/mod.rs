@@ -24,6 +24,8 @@ use holdfast_base::Chain;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_bootz::uri::Server;
 use holdfast_config::{LayerKey, LeasedPort};
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_platform::netns::Netns;
 use smol_str::SmolStr;
 use tokio::{
@@ -36,7 +38,6 @@ use tracing::{error, warn};
 
 pub use self::lease::Held;
 use self::lease::Lease;
-use crate::{core::Intent, northbound::Datastore};
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
 const ASK_QUEUE_DEPTH: usize = 1;

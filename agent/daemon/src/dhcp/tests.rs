@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 
 const PORT: &str = "eth0";
 const FIRST: &str = "192.0.2.9/24";

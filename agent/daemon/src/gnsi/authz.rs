@@ -9,6 +9,7 @@ use holdfast_base::Chain;
 use holdfast_base::{Caller, Source};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Step, Value};
+use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
@@ -19,7 +20,6 @@ use tracing::error;
 
 use super::{ModelError, Switch, Turn, native_path};
 use crate::access::AccessEpoch;
-use crate::core::{Polled, ServiceState};
 use crate::northbound;
 use crate::tls::Peer;
 

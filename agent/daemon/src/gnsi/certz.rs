@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use holdfast_base::Chain;
 use holdfast_base::now_ns;
 use holdfast_config::Schema;
+use holdfast_core::CertificateId;
 use holdfast_platform::objects::Profiles as ProfileNames;
 use holdfast_security::certz::{
     BoxIdentity, CertzError, Encoding, EntityKind, Freshness, OfBox, PrivateKey, Profile, Profiles,
@@ -32,12 +33,6 @@ use crate::{
     tls::{self, Filed, PeerCertificate, Standing, TlsError},
 };
 
-/// The configured profile of the server.
-pub trait Binding: std::fmt::Debug + Send + Sync {
-    /// Id of the profile, if one is configured.
-    fn certificate_id(&self) -> Option<SmolStr>;
-}
-
 /// All profiles, in force and final, with the identities of the box; clones share them.
 #[derive(Clone, Debug)]
 pub struct TlsProfiles(Arc<Shared>);
@@ -50,7 +45,7 @@ struct Shared {
     in_force: ArcSwap<InForce>,
     /// Profiles on disk. The lock also serializes changes of these and of those in force.
     last: Mutex<Profiles>,
-    binding: OnceLock<Box<dyn Binding>>,
+    binding: OnceLock<CertificateId>,
     /// Profiles that a configuration in the same request may refer to.
     promised: Mutex<Profiles>,
     connections: Connections,
@@ -179,8 +174,8 @@ impl TlsProfiles {
     }
 
     /// Sets the source of the server's profile id. Only the first call has an effect.
-    pub fn follow(&self, binding: impl Binding + 'static) {
-        let _there_already = self.0.binding.set(Box::new(binding));
+    pub fn follow(&self, binding: CertificateId) {
+        let _there_already = self.0.binding.set(binding);
     }
 
     /// TLS settings for the next handshake. An unusable profile is replaced by the identity of the box, so that
@@ -210,7 +205,7 @@ impl TlsProfiles {
 
     /// Id of the configured profile, even if that is unusable.
     pub(crate) fn bound(&self) -> Option<SmolStr> {
-        let id = self.0.binding.get().and_then(|binding| binding.certificate_id());
+        let id = self.0.binding.get().and_then(|binding| binding.current());
         id.filter(|id| id != SYSTEM_DEFAULT_PROFILE)
     }
 

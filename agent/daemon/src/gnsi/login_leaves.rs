@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_core::ServiceState;
 use holdfast_security::credentialz::{Account, Credentials, Host, Stamp};
 use holdfast_security::rotation::created_on_ns;
 use smol_str::SmolStr;
 
 use super::{ModelError, native_path};
-use crate::core::ServiceState;
 
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;

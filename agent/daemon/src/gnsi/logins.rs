@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use holdfast_config::{Layers, SecretLeaf, Service};
+use holdfast_core::{CredentialSource, Values};
 use holdfast_platform::Vault;
 use holdfast_platform::descriptors::credential;
 use holdfast_platform::values::{CredentialFile, GlomeLogin, Password, SshServer};
@@ -22,7 +23,6 @@ use zeroize::Zeroizing;
 
 use super::{Turn, vault::LoginVault};
 use crate::auth::Users;
-use crate::core::Values;
 
 /// Permissions of files for root only.
 const SECRET: u32 = 0o600;
@@ -96,29 +96,6 @@ impl Logins {
         &self.0.users
     }
 
-    /// Initial values for the engine, with these layers.
-    pub(crate) fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)> {
-        let rendered = in_force(&self.last(), layers).render();
-        self.0.vault.hold_in_force([&rendered]);
-        values(&rendered).into_iter().collect()
-    }
-
-    /// Values by which the engine gets from one state to another, each of credentialz and of the layers. The secrets of
-    /// both are ready to be written from then on.
-    pub(crate) fn difference(
-        &self,
-        (from, old): (&Arc<Credentials>, &Layers),
-        (to, new): (&Arc<Credentials>, &Layers),
-    ) -> Values {
-        let switched = old.is_on(Service::Gnsi) != new.is_on(Service::Gnsi);
-        if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
-            return Values::new();
-        }
-        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
-        self.0.vault.hold_in_force([&from, &to]);
-        difference(&from, &to)
-    }
-
     /// Makes the secrets of all these credentials available to transports.
     pub fn hold(&self, all: &[&Credentials]) {
         let rendered: Vec<Rendered> = all.iter().map(|it| it.render()).collect();
@@ -176,6 +153,32 @@ impl Logins {
             entries.flatten().filter_map(|it| box_key(&it.path())).collect();
         keys.sort_by(|one, other| one.path.cmp(&other.path));
         keys
+    }
+}
+
+impl CredentialSource for Logins {
+    fn last(&self) -> Arc<Credentials> {
+        self.last()
+    }
+
+    fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)> {
+        let rendered = in_force(&self.last(), layers).render();
+        self.0.vault.hold_in_force([&rendered]);
+        values(&rendered).into_iter().collect()
+    }
+
+    fn difference(
+        &self,
+        (from, old): (&Arc<Credentials>, &Layers),
+        (to, new): (&Arc<Credentials>, &Layers),
+    ) -> Values {
+        let switched = old.is_on(Service::Gnsi) != new.is_on(Service::Gnsi);
+        if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
+            return Values::new();
+        }
+        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
+        self.0.vault.hold_in_force([&from, &to]);
+        difference(&from, &to)
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
 //! (`northbound::gnsi`), one at a time for each [`Turn`]; the listener and the layers before the services only
 //! read it. State leaves in the native model show it to clients: those with events by
-//! [`crate::northbound::Datastore::show_state`], counters by [`Polled`].
+//! [`holdfast_core::Datastore::show_state`], counters by [`Polled`].
 
 mod authz;
 pub(crate) mod certz;
@@ -21,9 +21,12 @@ mod vault;
 use std::path::Path as Folder;
 use std::sync::Arc;
 
+use holdfast_base::Undertakings;
 use holdfast_base::now_ns;
 use holdfast_config::schema::Schema;
 use holdfast_config::{Elem, InstancePath, Models, Path};
+use holdfast_core::Datastore;
+use holdfast_core::{AccessChanges, CertificateId, Polled};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::accounts::{Accounts, DEFAULT_HISTORY};
@@ -31,7 +34,7 @@ use holdfast_store::{Artefacts, Store};
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::authz::Authz;
-pub use self::certz::{Binding, TlsProfiles};
+pub use self::certz::TlsProfiles;
 pub(crate) use self::certz::{Certz, Promise};
 pub use self::host_key::{HostKeyError, make as make_host_key};
 pub use self::layer::Layer;
@@ -45,9 +48,6 @@ pub use self::switch::Switch;
 use crate::access::AccessEpoch;
 use crate::accounting::Counted;
 use crate::auth::Users;
-use crate::core::{AccessChanges, CertificateId, Polled};
-use crate::northbound::Datastore;
-use crate::undertakings::Undertakings;
 
 /// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use crate::undertakings::Undertakings;
+use holdfast_base::Undertakings;
 
 /// Idle time of a client after which its rotation is rolled back. A person who checks whether the right users can
 /// still log in needs minutes; meanwhile no other client can rotate.

@@ -2,6 +2,8 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Value};
+use holdfast_core::Datastore;
+use holdfast_core::{CertificateId, Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::certz::{EntityKind, Freshness};
 use holdfast_security::rotation::created_on_ns;
@@ -9,8 +11,6 @@ use smol_str::SmolStr;
 
 use super::certz::TlsProfiles;
 use super::{ModelError, native_path};
-use crate::core::{CertificateId, Polled, ServiceState};
-use crate::northbound::Datastore;
 
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;

@@ -25,7 +25,7 @@ impl Introspect {
         loop {
             // Initially, and after lost notifications, the history itself is read.
             let since = last;
-            let look = move |inside: &crate::core::Inside<'_>| {
+            let look = move |inside: &holdfast_core::Inside<'_>| {
                 inside.engine.history().after(TxnId(since)).cloned().collect::<Vec<_>>()
             };
             let Ok(records) = self.core.look(look).await else { return };
@@ -56,7 +56,7 @@ impl Introspect {
 
     /// Number of the first transaction in memory; earlier ones are in the journal.
     async fn first_in_memory(&self) -> Result<u64, Failure> {
-        let look = |inside: &crate::core::Inside<'_>| {
+        let look = |inside: &holdfast_core::Inside<'_>| {
             inside.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
         };
         Ok(self.core.look(look).await?)

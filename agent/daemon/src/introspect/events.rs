@@ -12,6 +12,7 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt, stream};
+use holdfast_core::{ShortStatus, Told};
 use serde_json::{Value as Json, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,6 @@ use super::document::Renderer;
 use super::failure::Failure;
 use super::transactions::Window;
 use super::{Introspect, PAGE};
-use crate::core::{ShortStatus, Told};
 
 /// An event for a reader.
 type Item = Result<Event, Infallible>;

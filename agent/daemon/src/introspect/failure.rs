@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_base::Chain;
 use serde_json::json;
 
-use crate::core::CommitError;
+use holdfast_core::CommitError;
 
 /// An error response.
 #[derive(Debug)]

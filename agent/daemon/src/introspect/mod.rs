@@ -2,7 +2,7 @@
 //! on the local socket and optionally on the loopback device ([`tcp`]).
 //!
 //! Start at [`routes`]. A handler parses its arguments ([`arguments`]), asks the core one short question
-//! ([`crate::core::Inside`]) and formats the answer outside of the core ([`document`]). Invalid requests are
+//! ([`holdfast_core::Inside`]) and formats the answer outside of the core ([`document`]). Invalid requests are
 //! answered with 400 and unknown objects with 404, both as `{"Error": text}`. Lists come in pages: a `Link` header
 //! leads to the next one.
 //!
@@ -35,7 +35,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use holdfast_store::Journal;
 
-use crate::core::CoreHandle;
+use holdfast_core::CoreHandle;
 
 /// Default number of entries on a page.
 const PAGE: usize = 1000;

@@ -7,6 +7,8 @@ use axum::response::{IntoResponse, Response};
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, Path, Payload, Target};
+use holdfast_core::Datastore;
+use holdfast_core::{CommitOptions, Inside, ObjectEffect, Preview};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
 use serde_json::{Value as Json_, json};
@@ -17,9 +19,7 @@ use super::failure::Failure;
 use super::{Introspect, PAGE_MOST, names, page};
 use smol_str::SmolStr;
 
-use crate::core::{CommitOptions, Inside, ObjectEffect, Preview};
 use crate::gnsi::UserSecrets;
-use crate::northbound::Datastore;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
 pub(super) async fn repair(

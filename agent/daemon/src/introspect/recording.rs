@@ -6,6 +6,7 @@
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
+use holdfast_core::Inside;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::recorded;
 use holdfast_platform::values::{Link, LinkKind};
@@ -19,7 +20,6 @@ use super::document::Renderer;
 use super::failure::Failure;
 use super::graph::neighbourhood;
 use super::timeline::Past;
-use crate::core::Inside;
 
 /// Version of the document format.
 const FORMAT: u32 = 1;

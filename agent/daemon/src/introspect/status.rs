@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
+use holdfast_core::Inside;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
 use serde_json::{Value as Json_, json};
 
 use super::arguments::Arguments;
 use super::failure::Failure;
 use super::{Introspect, names, page};
-use crate::core::Inside;
 
 /// Values read in one step; between steps the core handles other events.
 const STATUSES_AT_ONCE: usize = 500;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
+use holdfast_core::Inside;
 use holdfast_scheduler::{
     Executed, Key, Outcome, Record, SharedValue, State, Status, Target, TxnId,
 };
@@ -18,7 +19,6 @@ use super::arguments::{Arguments, time_of, time_text};
 use super::document::{Renderer, state_after, txn_name};
 use super::failure::Failure;
 use super::{Introspect, names, page};
-use crate::core::Inside;
 
 /// Most values that are listed for one dependency.
 const MATCHES_SHOWN: usize = 16;

@@ -80,7 +80,7 @@ impl Window {
 impl Introspect {
     /// The transaction with this number.
     pub(super) async fn transaction(&self, number: u64) -> Result<Transaction, Failure> {
-        let look = move |inside: &crate::core::Inside<'_>| {
+        let look = move |inside: &holdfast_core::Inside<'_>| {
             inside.engine.history().record(TxnId(number)).cloned()
         };
         match self.core.look(look).await? {

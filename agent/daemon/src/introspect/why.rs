@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Found, Leaf};
 use holdfast_config::{InstancePath, Path, Prov, ProvKind, Tree};
+use holdfast_core::Inside;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
 use serde_json::{Value as Json_, json};
@@ -17,7 +18,6 @@ use super::arguments::{Arguments, time_text};
 use super::document::{Renderer, details, txn_name};
 use super::failure::Failure;
 use super::{Introspect, names, page};
-use crate::core::Inside;
 
 /// Values visited while following dependencies.
 const CHAIN_SEARCHED: usize = 1000;

@@ -8,15 +8,13 @@ use holdfast_config::{
     schema::{Node, NodeKind, Origin, Schema},
     tree::Found,
 };
+use holdfast_core::{Datastore, Statuses};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
 use holdfast_telemetry::view::overlaid;
 use serde_json::{Map, Value};
 
-use crate::{
-    northbound::{Datastore, boot_document},
-    settings::Shown,
-};
+use crate::{northbound::boot_document, settings::Shown};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -25,13 +23,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 pub trait Inspect: Send + Sync + 'static {
     /// Text of one `holdfast show` command.
     async fn show(&self, what: Shown) -> Result<String, Failure>;
-}
-
-/// Source of the values in the engine.
-#[tonic::async_trait]
-pub trait Statuses: Send + Sync + 'static {
-    /// All values, or only those that are intended and not configured, or configured only in part.
-    async fn statuses(&self, pending_only: bool) -> Result<Vec<Status>, Failure>;
 }
 
 /// Formats the newest revision, and the values of the engine.

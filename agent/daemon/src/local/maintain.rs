@@ -10,14 +10,12 @@ use axum::{
 use holdfast_base::Caller;
 use holdfast_base::Chain;
 use holdfast_config::layer::Service;
+use holdfast_core::Datastore;
+use holdfast_core::{CommitError, Intent};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
-use crate::{
-    core::{CommitError, Intent},
-    northbound::Datastore,
-    reboot::Reboots,
-};
+use crate::reboot::Reboots;
 
 /// Position of a switch, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]

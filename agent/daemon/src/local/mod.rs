@@ -38,7 +38,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStart, routes as bootz};
 pub use self::client::{Client, ClientError};
-pub use self::inspect::{Inspect, Inspector, Statuses};
+pub use self::inspect::{Inspect, Inspector};
 pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
 use crate::{
     auth::{Password, UserError, Users},

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use holdfast_base::Caller;
 use holdfast_bootz::payload::Payload;
 use holdfast_config::{Boot, BootChange, Seeds};
+use holdfast_core::Datastore;
 use tracing::info;
 
-use super::Datastore;
 use super::gnoi::{SetBoot, boot_of, set_boot};
 use super::gnsi::Artefacts;
 use super::status::Refusal;

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use holdfast_config::schema::{Module, ModuleId, Origin, Schema};
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 
-use super::datastore::Datastore;
 use super::encoding;
 use super::extensions;
 use super::status::Refusal;

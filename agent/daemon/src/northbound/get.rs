@@ -13,6 +13,7 @@ use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_
 use holdfast_config::schema::{Node, Origin};
 use holdfast_config::tree::{Child, Found, Selecting, Tree};
 use holdfast_config::{InstancePath, Path, Value, json};
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_telemetry::view::overlaid;
@@ -20,7 +21,6 @@ use holdfast_telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, St
 use prost::Message;
 use smol_str::SmolStr;
 
-use super::datastore::Datastore;
 use super::encoding::Encoding;
 use super::extensions::ReadWishes;
 use super::path::{elems_to_wire, to_wire};

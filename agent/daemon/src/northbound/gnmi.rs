@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_base::Caller;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::g_nmi_server::GNmi;
 use holdfast_proto::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, SetRequest, SetResponse,
@@ -10,7 +11,6 @@ use holdfast_proto::gnmi::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::datastore::Datastore;
 use super::reads::Reads;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, Subscribing, Updates};

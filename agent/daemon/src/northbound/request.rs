@@ -12,13 +12,13 @@ use holdfast_config::path::{ANY, ANY_DEPTH};
 use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Elem, Path, PathError, Pattern};
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_security::pathz::NodeView;
 use holdfast_telemetry::{Class, Filter, Kind, LeavesCache, Selection};
 use tokio::task::yield_now;
 
 use super::capabilities;
-use super::datastore::Datastore;
 use super::path::{Access, Joined, Prefix};
 use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;

@@ -9,15 +9,15 @@ use holdfast_base::now_ns;
 use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
+use holdfast_core::CommitError;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation as Done;
 
-use super::datastore::Datastore;
 use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
-use crate::core::CommitError;
 use crate::gnsi::UserSecrets;
 use crate::gnsi::pathz::{Rights, Scope};
 

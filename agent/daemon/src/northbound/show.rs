@@ -4,11 +4,11 @@ use holdfast_base::now_ns;
 use holdfast_config::Path;
 use holdfast_config::cli;
 use holdfast_config::limits::MESSAGE_SIZE;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
 use holdfast_telemetry::Kind;
 
-use super::datastore::Datastore;
 use super::path::{Joined, Prefix, elems_to_wire};
 use super::reads::{Reads, Work};
 use super::request::Reader;

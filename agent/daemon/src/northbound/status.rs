@@ -10,6 +10,7 @@ use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
 use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
 use holdfast_config::{LimitExceeded, Path, PathError};
+use holdfast_core::{CommitError, ConfirmError, ElectionError};
 use holdfast_proto::google::rpc;
 use holdfast_security::certz::{CertzError, Kind};
 use holdfast_store::StoreError;
@@ -17,7 +18,6 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::path::Access;
-use crate::core::{CommitError, ConfirmError, ElectionError};
 
 /// Offenders that the details of one status list: a status travels in HTTP/2 trailers, and clients refuse long ones (8
 /// KiB is the default of grpc-go and others).

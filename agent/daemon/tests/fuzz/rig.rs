@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use holdfast::auth::Users;
-use holdfast::core::{Core, Parts};
 use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions, UnknownPaths};
@@ -18,6 +17,7 @@ use holdfast::slots::Slots;
 use holdfast::software::{Running, Software};
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::{Models, Service};
+use holdfast_core::{Core, Parts};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{SimulatedKernel, Transport};

@@ -2,12 +2,12 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_core::ServiceState;
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::rotation::created_on_ns;
 
 use super::Installed;
 use super::counters::{Counts, Tally};
-use crate::core::ServiceState;
 use crate::gnsi::ModelError;
 
 const ACTIVE: &str = "ACTIVE";

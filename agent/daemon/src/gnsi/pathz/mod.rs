@@ -18,6 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_base::Chain;
 use holdfast_config::{InstancePath, Models, Value};
+use holdfast_core::{Polled, ServiceState};
 use holdfast_security::pathz::{Draft, Policy};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use tokio::sync::watch;
@@ -32,7 +33,6 @@ pub use self::prune::visible_while;
 pub use self::rights::{ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
 use super::{ModelError, Switch, Turn};
-use crate::core::{Polled, ServiceState};
 use crate::northbound;
 
 /// Name of the service's only artefact.

@@ -72,7 +72,7 @@ fn rendered(picture: &Picture, format: &str) -> Response {
 impl Introspect {
     async fn around(&self, key: String, depth: usize, limit: usize) -> Result<Picture, Failure> {
         let render = self.render.clone();
-        let look = move |inside: &crate::core::Inside<'_>| {
+        let look = move |inside: &holdfast_core::Inside<'_>| {
             let key = names::find(inside.engine, &key)?;
             let drawn = Drawn::around(inside.engine, vec![key], depth, limit);
             Ok(drawn.picture(&render, inside.engine))
@@ -82,7 +82,7 @@ impl Introspect {
 
     async fn whole(&self, limit: usize) -> Result<Picture, Failure> {
         let render = self.render.clone();
-        let look = move |inside: &crate::core::Inside<'_>| {
+        let look = move |inside: &holdfast_core::Inside<'_>| {
             Drawn::whole(inside.engine, limit).picture(&render, inside.engine)
         };
         Ok(self.core.look(look).await?)
@@ -91,7 +91,7 @@ impl Introspect {
     /// Values of a transaction with their neighbours, in the states after it.
     async fn after_transaction(&self, number: u64, limit: usize) -> Result<Picture, Failure> {
         let (render, began) = (self.render.clone(), self.started_ns);
-        let look = move |inside: &crate::core::Inside<'_>| {
+        let look = move |inside: &holdfast_core::Inside<'_>| {
             let record = inside.engine.history().record(TxnId(number)).cloned();
             let record = record.ok_or_else(|| {
                 Failure::unknown(format!("transaction {number} is not recorded in this run"))

@@ -10,6 +10,8 @@ use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
+use holdfast_core::Datastore;
+use holdfast_core::{CommitOptions, Core, Parts};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_store::{Journal, Loaded, Store, StoreError};
@@ -21,10 +23,8 @@ use tower::ServiceExt;
 mod past;
 
 use super::*;
-use crate::core::{CommitOptions, Core, Parts};
-use crate::northbound::Datastore;
 
-use crate::undertakings::Undertakings;
+use holdfast_base::Undertakings;
 
 /// A port with an address, a route through it, and a bridge without dependencies.
 pub(super) const BOX: &str = r#"{

@@ -9,6 +9,7 @@ pub(super) mod plan;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use holdfast_core::{CommitOptions, ConfirmAction, Confirmation, Election};
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi_ext::config_subscription::Action as ConfigAction;
 use holdfast_proto::gnmi_ext::extension::Ext;
@@ -16,7 +17,6 @@ use holdfast_proto::gnmi_ext::{self, Extension, commit, history};
 
 use self::plan::Wish;
 use super::status::Refusal;
-use crate::core::{CommitOptions, ConfirmAction, Confirmation, Election};
 
 /// Time in which a commit must be confirmed if the client names none.
 const DEFAULT_ROLLBACK: Duration = Duration::from_secs(600);

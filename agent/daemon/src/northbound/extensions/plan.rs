@@ -2,6 +2,7 @@
 //!
 //! `holdfast.Plan`, in `proto/protos/holdfast/plan.proto`.
 
+use holdfast_core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview, Waiting};
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
 use holdfast_proto::holdfast::plan::Content;
@@ -10,7 +11,6 @@ use holdfast_scheduler::Cause;
 use prost::Message;
 
 use super::super::status::Refusal;
-use crate::core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview, Waiting};
 
 /// Number of the extension. Upstream assigns numbers from below; this one is private to this agent.
 pub(in super::super) const ID: i32 = 26150;
@@ -46,67 +46,59 @@ impl Wish {
 
 /// The answer to a dry run.
 pub(in super::super) fn answer(preview: Preview) -> Extension {
-    let content = Some(Content::Preview(preview.into()));
+    let content = Some(Content::Preview(preview_message(preview)));
     let msg = Plan { content }.encode_to_vec().into();
     Extension { ext: Some(Ext::RegisteredExt(RegisteredExtension { id: ID, msg })) }
 }
 
-impl From<Preview> for wire::Preview {
-    fn from(preview: Preview) -> Self {
-        let Preview { hash, configuration, operations, pending } = preview;
-        let total = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let totals = wire::Totals {
-            configuration: total(configuration.total),
-            operations: total(operations.total),
-            pending: total(pending.total),
-        };
-        Self {
-            hash: hash.to_string(),
-            configuration: listed(configuration),
-            operations: listed(operations),
-            pending: listed(pending),
-            totals: Some(totals),
-        }
+fn preview_message(preview: Preview) -> wire::Preview {
+    let Preview { hash, configuration, operations, pending } = preview;
+    let total = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let totals = wire::Totals {
+        configuration: total(configuration.total),
+        operations: total(operations.total),
+        pending: total(pending.total),
+    };
+    wire::Preview {
+        hash: hash.to_string(),
+        configuration: listed(configuration, configuration_change),
+        operations: listed(operations, operation),
+        pending: listed(pending, pending_object),
+        totals: Some(totals),
     }
 }
 
-fn listed<T, W: From<T>>(listed: Listed<T>) -> Vec<W> {
-    listed.first.into_iter().map(W::from).collect()
+fn listed<T, W>(listed: Listed<T>, message: fn(T) -> W) -> Vec<W> {
+    listed.first.into_iter().map(message).collect()
 }
 
-impl From<ConfigChange> for wire::ConfigurationChange {
-    fn from(change: ConfigChange) -> Self {
-        let ConfigChange { origin, path, before, after } = change;
-        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        Self { origin: origin.as_str().to_owned(), path, before, after }
-    }
+fn configuration_change(change: ConfigChange) -> wire::ConfigurationChange {
+    let ConfigChange { origin, path, before, after } = change;
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    wire::ConfigurationChange { origin: origin.as_str().to_owned(), path, before, after }
 }
 
-impl From<Waiting> for wire::Pending {
-    fn from(waiting: Waiting) -> Self {
-        let Waiting { object, waits_for } = waiting;
-        Self { object, waits_for }
-    }
+fn pending_object(waiting: Waiting) -> wire::Pending {
+    let Waiting { object, waits_for } = waiting;
+    wire::Pending { object, waits_for }
 }
 
-impl From<ObjectChange> for wire::Operation {
-    fn from(change: ObjectChange) -> Self {
-        let ObjectChange { object, effect, cause, interrupts } = change;
-        let effect = match effect {
-            ObjectEffect::Created => wire::Effect::Created,
-            ObjectEffect::ChangedInPlace => wire::Effect::ChangedInPlace,
-            ObjectEffect::Recreated => wire::Effect::Recreated,
-            ObjectEffect::Removed => wire::Effect::Removed,
-            ObjectEffect::Adopted => wire::Effect::Adopted,
-            ObjectEffect::GivenBack => wire::Effect::GivenBack,
-        };
-        let cause = match cause {
-            Cause::Asked => wire::Cause::Asked,
-            Cause::Parked | Cause::Returned => wire::Cause::DependsOnWhatGoes,
-            Cause::Woken => wire::Cause::Woken,
-            Cause::Drift => wire::Cause::Drift,
-            Cause::Orphan => wire::Cause::Orphan,
-        };
-        Self { object, effect: effect as i32, cause: cause as i32, interrupts }
-    }
+fn operation(change: ObjectChange) -> wire::Operation {
+    let ObjectChange { object, effect, cause, interrupts } = change;
+    let effect = match effect {
+        ObjectEffect::Created => wire::Effect::Created,
+        ObjectEffect::ChangedInPlace => wire::Effect::ChangedInPlace,
+        ObjectEffect::Recreated => wire::Effect::Recreated,
+        ObjectEffect::Removed => wire::Effect::Removed,
+        ObjectEffect::Adopted => wire::Effect::Adopted,
+        ObjectEffect::GivenBack => wire::Effect::GivenBack,
+    };
+    let cause = match cause {
+        Cause::Asked => wire::Cause::Asked,
+        Cause::Parked | Cause::Returned => wire::Cause::DependsOnWhatGoes,
+        Cause::Woken => wire::Cause::Woken,
+        Cause::Drift => wire::Cause::Drift,
+        Cause::Orphan => wire::Cause::Orphan,
+    };
+    wire::Operation { object, effect: effect as i32, cause: cause as i32, interrupts }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use futures::Stream;
 use holdfast_base::Caller;
 use holdfast_config::{Boot, BootChange};
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfig;
 use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
@@ -23,9 +25,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::access::Right;
-use crate::core::Intent;
 use crate::gnsi::{Gnsi, Rotations};
-use crate::northbound::Datastore;
 use crate::northbound::gnsi::{Artefacts, Seeds, may_finalize};
 use crate::northbound::status::Refusal;
 

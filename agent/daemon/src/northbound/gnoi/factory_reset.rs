@@ -1,13 +1,13 @@
 //! gnoi.factory_reset: reset to the factory configuration.
 
 use holdfast_base::Caller;
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
 use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;
 use holdfast_proto::gnoi::factory_reset::{ResetError, ResetSuccess, StartRequest, StartResponse};
 use tonic::{Request, Response, Status};
 
-use crate::core::Intent;
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 use crate::reboot::Reboots;
 

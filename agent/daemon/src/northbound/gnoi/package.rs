@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_base::Caller;
 use holdfast_base::Chain;
+use holdfast_base::Undertakings;
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::set_package_request::Request as Part;
@@ -19,7 +20,6 @@ use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::check_version;
 use crate::software::{ActivateError, Software};
-use crate::undertakings::Undertakings;
 
 /// The most octets of one message.
 const MAX_CHUNK: usize = 64 << 10;

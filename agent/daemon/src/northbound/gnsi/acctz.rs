@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnsi::acctz::v1 as wire;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStream;
 use holdfast_security::acctz::{
@@ -13,7 +14,6 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 use super::admin;
-use crate::northbound::Datastore;
 use crate::northbound::outlet::{self, End, Messages, Outlet};
 use crate::northbound::status::Refusal;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnsi::authz::v1 as wire;
 use holdfast_proto::gnsi::authz::v1::authz_server::Authz as Service;
 use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
@@ -13,7 +14,6 @@ use tonic::{Request, Response, Status, Streaming};
 use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::{Authz, Gnsi, Rotations, Turn};
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.authz.

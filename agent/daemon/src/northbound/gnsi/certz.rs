@@ -8,6 +8,7 @@ mod wire_entities;
 use std::sync::Arc;
 
 use holdfast_base::Chain;
+use holdfast_core::Datastore;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
 use holdfast_proto::gnsi::certz::v1 as wire;
 use holdfast_proto::gnsi::certz::v1::certz_server::Certz as Service;
@@ -25,7 +26,6 @@ use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::certz::differences;
 use crate::gnsi::{Certz, Gnsi, Held, Rotations, TlsProfiles, Turn};
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.certz.

@@ -13,6 +13,7 @@ mod seed;
 
 use holdfast_base::Caller;
 use holdfast_config::layer;
+use holdfast_core::Datastore;
 
 pub(super) use self::acctz::AcctzService;
 pub(super) use self::authz::AuthzService;
@@ -23,7 +24,6 @@ pub(super) use self::rotate::may_finalize;
 pub(crate) use self::seed::{Artefacts, Seeds};
 use tonic::{Request, Status};
 
-use super::datastore::Datastore;
 use super::status::Refusal;
 
 /// The caller of a request, if gNSI is switched on.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::pathz::v1 as wire;
 use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal as Whose;
@@ -18,7 +19,6 @@ use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::pathz::{Installed, Pathz, Rules, Upload};
 use crate::gnsi::{Gnsi, Rotations, Turn};
-use crate::northbound::Datastore;
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_config::{BootChange, Configuration, Value};
+use holdfast_core::CommitError;
+use holdfast_core::Datastore;
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::authz::v1 as authz;
@@ -21,9 +23,7 @@ use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
 use super::switched_on;
 use super::{authz as authz_face, certz as certz_face};
 use super::{credentialz as credentialz_face, pathz as pathz_face};
-use crate::core::CommitError;
 use crate::gnsi::{Gnsi, Promise, native_path};
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
 /// Artefacts for the gNSI services; `None` for a service whose artefacts stay.

@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::ValueEnum;
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, Value};
+use holdfast_core::Datastore;
+use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use smol_str::SmolStr;
 use tracing::{info, warn};
 
-use super::super::datastore::Datastore;
 use super::super::unknown::UnknownPaths;
-use crate::core::{Polled, ServiceState};
 use crate::gnsi::{ModelError, native_path};
 
 /// Paths that are counted at a time; beyond it, the path that was ignored longest ago is dropped. A subscription list

@@ -16,6 +16,7 @@ mod stream;
 use std::sync::Arc;
 
 use holdfast_base::Caller;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::{SubscribeRequest, subscription_list};
 use holdfast_telemetry::Revision;
@@ -32,7 +33,6 @@ pub(super) use self::plan::DEFAULT_SAMPLE_INTERVAL;
 use self::plan::Plan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
-use super::datastore::Datastore;
 use super::dscp::Dscp;
 use super::outlet::{End, channel};
 use super::reads::Reads;

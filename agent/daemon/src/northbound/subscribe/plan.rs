@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::limits::SUBSCRIPTIONS;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
 use smol_str::SmolStr;
 
-use super::super::datastore::Datastore;
 use super::super::encoding::Encoding;
 use super::super::extensions::ReadWishes;
 use super::super::path::Prefix;

@@ -10,7 +10,7 @@ use holdfast_telemetry::{Revision, Stamp};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::super::datastore::Datastore;
+use holdfast_core::Datastore;
 
 /// The latest due time from now: beyond any uptime, and within the range of `Instant`.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

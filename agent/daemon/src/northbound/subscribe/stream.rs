@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::commits::MAX_BOUNDARIES;
 use holdfast_telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
@@ -11,7 +12,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::datastore::Datastore;
 use super::super::outlet::End;
 use super::super::reads::{Portions, Reads};
 use super::super::status::Refusal;

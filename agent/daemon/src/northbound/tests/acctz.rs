@@ -22,7 +22,7 @@ use tonic::{Code, Streaming};
 
 use super::fake::Fake;
 use super::harness::{self, channel};
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::IgnoredSubscriptions;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_config::layer::Service;
+use holdfast_core::Datastore;
+use holdfast_core::{CommitError, Intent};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -33,9 +35,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
 use super::fake::Fake;
 use super::harness::*;
-use crate::core::tests::Agent;
-use crate::core::{CommitError, Intent};
-use crate::northbound::Datastore;
+use crate::agent_tests::Agent;
 
 /// A policy that allows `ada` everything, and every caller the time.
 const ADA: &str = r#"{"name":"ada","allow_rules":[

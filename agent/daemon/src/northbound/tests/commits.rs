@@ -7,6 +7,8 @@ use holdfast_config::layer::Service;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Layers, Models};
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
 use holdfast_store::{Change, Store};
@@ -18,9 +20,7 @@ use tonic::{Code, Status};
 
 use super::extensions::extensions;
 use super::harness::*;
-use crate::core::Intent;
-use crate::core::tests::{Agent, BOX, caller};
-use crate::northbound::Datastore;
+use crate::agent_tests::{Agent, BOX, caller};
 
 pub(super) const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 

@@ -2,6 +2,9 @@
 
 use holdfast_base::Role;
 use holdfast_config::layer::Service;
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
+use holdfast_core::Statuses;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
@@ -14,11 +17,8 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::harness::*;
+use crate::agent_tests::Agent;
 use crate::auth::Password;
-use crate::core::Intent;
-use crate::core::tests::Agent;
-use crate::local::Statuses;
-use crate::northbound::Datastore;
 
 const SSHD: &str = "usr/sbin/sshd";
 const KEY: &[u8] =

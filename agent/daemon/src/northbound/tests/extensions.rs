@@ -1,5 +1,6 @@
 //! Extensions through a real channel: the effect of each, and refusals.
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self as ext, Extension, commit, config_subscription, history};
 use holdfast_proto::{gnmi, holdfast};
@@ -8,7 +9,6 @@ use tonic::Code;
 
 use super::fake::Fake;
 use super::harness::*;
-use crate::northbound::Datastore;
 
 /// One extension as text: `depth 2`, `begin ID SECONDS`, `confirm ID`, `cancel ID`, `extend ID SECONDS`,
 /// `election ROLE HIGH LOW`, `config`, `dry-run`, `expected HASH`, and some that are wrong.

@@ -9,6 +9,8 @@ use holdfast_base::now_ns;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
+use holdfast_core::Datastore;
+use holdfast_core::{CommitError, CommitOptions, Committed, Intent, Polled, Preview, ServiceState};
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
@@ -18,10 +20,9 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::auth::Users;
-use crate::core::{CommitError, CommitOptions, Committed, Intent, Polled, Preview, ServiceState};
 use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
-use crate::northbound::{Datastore, IgnoredSubscriptions, UnknownPaths};
+use crate::northbound::{IgnoredSubscriptions, UnknownPaths};
 use crate::packages::Packages;
 use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;

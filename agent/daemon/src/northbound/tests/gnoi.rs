@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_base::now_ns;
+use holdfast_core::Datastore;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, get_request::DataType};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
@@ -36,7 +37,6 @@ use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
 use super::harness::{channel, client, get_request, set_request, value};
-use crate::northbound::Datastore;
 use crate::reboot::Extent;
 
 type Boots = BootConfigClient<Channel>;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Path;
+use holdfast_core::CoreHandle;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
@@ -22,11 +24,10 @@ use tonic::{Request, Status, Streaming};
 
 use super::fake::Fake;
 use crate::access::Right;
-use crate::core::CoreHandle;
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::{self, Gnsi};
-use crate::northbound::{Datastore, IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
+use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;

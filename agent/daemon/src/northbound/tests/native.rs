@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_config::cli;
 use holdfast_config::schema::Origin;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue};
@@ -13,7 +14,6 @@ use super::fake::Fake;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, value,
 };
-use crate::northbound::Datastore;
 
 const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 

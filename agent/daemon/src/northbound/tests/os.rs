@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_base::Role;
+use holdfast_core::Datastore;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
@@ -27,9 +28,8 @@ use tonic::{Code, Status, Streaming};
 
 use super::fake::Fake;
 use super::harness::{Served, channel};
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 use crate::image::MAX_IMAGE;
-use crate::northbound::Datastore;
 use crate::reboot::Extent;
 use crate::slots::Slots;
 use crate::slots::tests::program;
@@ -489,8 +489,8 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     let mut client = client(&rig.agent).await;
     assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
     // gNSI is switched off meanwhile: its policies are refused, and so is the rest.
-    let off = crate::core::Intent::Switch { service: holdfast_config::Service::Gnsi, on: false };
-    rig.agent.handle.change(&crate::core::tests::caller(), off).await.unwrap();
+    let off = holdfast_core::Intent::Switch { service: holdfast_config::Service::Gnsi, on: false };
+    rig.agent.handle.change(&crate::agent_tests::caller(), off).await.unwrap();
     let rig = rig.then(Then::Boots).await;
     let (version, message) = rig.verify().await;
     assert_eq!(version, "2.0");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};
@@ -14,7 +15,6 @@ use super::harness::{
     update, value,
 };
 use crate::gnsi::pathz::tests::{judge, rights};
-use crate::northbound::Datastore;
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 /// Policies for the caller of these tests, `test` of the group `staff`.

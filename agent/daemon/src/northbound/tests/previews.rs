@@ -1,12 +1,12 @@
 //! Dry runs, and changes that name the plan they expect, through a real channel.
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::{gnmi, holdfast};
 use prost::Message;
 use tonic::Code;
 
 use super::commits::{MTU, Rig};
-use crate::northbound::Datastore;
 
 fn preview(response: &gnmi::SetResponse) -> holdfast::Preview {
     let [gnmi_extension] = &response.extension[..] else { panic!("{response:?}") };

@@ -29,7 +29,7 @@ use super::fake::Fake;
 use super::gnoi::{config, package, reboot, request};
 use super::harness::{Served, channel, client, set_request};
 use super::os::{part, slots, wanted};
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

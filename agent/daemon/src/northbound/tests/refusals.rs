@@ -2,6 +2,7 @@
 
 use holdfast_base::Role;
 use holdfast_config::limits;
+use holdfast_core::CommitError;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
@@ -15,7 +16,6 @@ use super::harness::{
     Subscription, channel, client, client_as, get_request, list, path, set, set_request, subscribe,
     update,
 };
-use crate::core::CommitError;
 
 const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
 const ETH0: &str = r#"update /interfaces/interface[name=eth0]/config {"name":"eth0","mtu":1514}"#;
@@ -107,7 +107,7 @@ async fn sets_over_a_limit_are_refused_by_its_name() {
     let core = Fake::new();
     let mut client = client(&core).await;
     set(&mut client, ETH0).await;
-    let before = crate::northbound::Datastore::revision(&core).number;
+    let before = holdfast_core::Datastore::revision(&core).number;
     let search = "/system/dns/config/search";
     let of = |path_of: &str, value: Wire| {
         let val = Some(TypedValue { value: Some(value) });
@@ -166,7 +166,7 @@ async fn sets_over_a_limit_are_refused_by_its_name() {
             assert!(status.message().contains(part), "{part}: {}", status.message());
         }
     }
-    assert_eq!(crate::northbound::Datastore::revision(&core).number, before);
+    assert_eq!(holdfast_core::Datastore::revision(&core).number, before);
 }
 
 // proves 1.15, 1.22, 1.23, 1.28, 1.42, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
@@ -175,7 +175,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
     let core = Fake::new();
     let mut client = client(&core).await;
     set(&mut client, ETH0).await;
-    let before = crate::northbound::Datastore::revision(&core).number;
+    let before = holdfast_core::Datastore::revision(&core).number;
     let with = |change: &dyn Fn(&mut gnmi::SetRequest)| {
         let mut request = set_request(r#"update /system/config/hostname "box""#);
         change(&mut request);
@@ -326,7 +326,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         let asked = format!("{request:?}");
         let status = client.set(request).await.expect_err(&asked);
         check(&status, code, word, &asked);
-        assert_eq!(crate::northbound::Datastore::revision(&core).number, before, "{asked}");
+        assert_eq!(holdfast_core::Datastore::revision(&core).number, before, "{asked}");
     }
 }
 

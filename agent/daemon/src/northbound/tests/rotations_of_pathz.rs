@@ -18,7 +18,7 @@ use super::harness::{
     Afterwards, Client, FinalizingClient, Subscription, channel, client, get_request, list, path,
     set, subscribe, value,
 };
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 
 const HOSTNAME: &str = "/system/config/hostname";
 const POLICIES: &str = "/system/gnmi-pathz-policies/policies";

@@ -5,6 +5,8 @@ use std::time::Duration;
 use holdfast_base::Role;
 use holdfast_bootz::payload::Payload;
 use holdfast_config::layer::Service;
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
@@ -28,9 +30,8 @@ use tonic::{Code, Request, Status, Streaming};
 
 use super::certz::rig::{Authority, Running, chain, trust};
 use super::harness::{caller, channel, channel_of, path};
-use crate::core::Intent;
 use crate::local::{Inspect, Inspector};
-use crate::northbound::{Datastore, bootstrap};
+use crate::northbound::bootstrap;
 use crate::settings::Shown;
 
 /// A policy that allows every caller everything.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use holdfast_base::now_ns;
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;
 use holdfast_proto::gnmi::subscription_list::Mode;
 
 use super::fake::Fake;
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
-use crate::northbound::Datastore;
 use crate::northbound::outlet::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
 

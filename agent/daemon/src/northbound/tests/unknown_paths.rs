@@ -12,7 +12,7 @@ use super::fake::Fake;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, text, value,
 };
-use crate::core::tests::Agent;
+use crate::agent_tests::Agent;
 use crate::gnsi::pathz::tests::judge;
 use crate::northbound::{IgnoredSubscriptions, UnknownPaths};
 

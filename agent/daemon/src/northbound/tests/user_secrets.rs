@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Role;
 use holdfast_config::layer::Service;
+use holdfast_core::Datastore;
+use holdfast_core::Intent;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::credentialz::v1 as wire;
@@ -16,10 +18,8 @@ use tonic::{Code, Status};
 
 use super::extensions::extensions;
 use super::harness::*;
+use crate::agent_tests::Agent;
 use crate::auth::Password;
-use crate::core::Intent;
-use crate::core::tests::Agent;
-use crate::northbound::Datastore;
 
 const USER: &str = "/system/aaa/authentication/users/user[username=alice]";
 const PASSWORD: &str =

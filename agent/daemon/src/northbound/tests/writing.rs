@@ -1,5 +1,6 @@
 //! Set: the answer, and the configuration afterwards.
 
+use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::update_result::Operation;
@@ -7,7 +8,6 @@ use holdfast_proto::gnmi_ext;
 
 use super::fake::Fake;
 use super::harness::{Client, client, get_request, path, set, set_request, text, update, value};
-use crate::northbound::Datastore;
 
 // proves 1.63, 1.64, 1.69, 1.70, 1.71, 1.76, 1.77
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use holdfast_base::Caller;
 use holdfast_base::Chain;
+use holdfast_base::Undertakings;
 use holdfast_proto::gnoi::os::install_error::Type;
 use holdfast_proto::gnoi::os::install_request::Request as Part;
 use holdfast_proto::gnoi::os::install_response::Response as Answer;
@@ -26,7 +27,6 @@ use crate::northbound::status::Refusal;
 use crate::packages::{Incoming, PackageError, Packages};
 use crate::slots::{Flaw, SlotError, check_version};
 use crate::software::Software;
-use crate::undertakings::Undertakings;
 
 /// Answers that may wait for the client. Progress beyond these is dropped, because later progress replaces it.
 pub(super) const ANSWERS: usize = 4;

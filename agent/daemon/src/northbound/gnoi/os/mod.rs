@@ -7,6 +7,7 @@ mod install;
 
 use holdfast_base::Chain;
 use holdfast_base::{Caller, Role, Source};
+use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
 use holdfast_proto::gnoi::os::activate_response::Response as Outcome;
@@ -30,7 +31,6 @@ use self::install::{ANSWERS, Answers, Transfer};
 use super::boot_config::{self, SetBoot};
 use crate::device::Device;
 use crate::gnsi::Gnsi;
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};

@@ -12,6 +12,8 @@ use std::time::Duration;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use holdfast_base::Chain;
 use holdfast_base::{Caller, Role, Source};
+use holdfast_core::Datastore;
+use holdfast_core::{self, CommitError, Intent};
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::credentialz::v1 as wire;
 use holdfast_proto::gnsi::credentialz::v1::credentialz_server::{Credentialz, CredentialzServer};
@@ -27,9 +29,7 @@ use tracing::error;
 
 use super::rotate::{self, Answers, Command, Messages, Rotated};
 use super::{admin, reader};
-use crate::core::{self, CommitError, Intent};
 use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, Rotations, Turn};
-use crate::northbound::Datastore;
 use crate::northbound::status::Refusal;
 
 /// Host keys that one request may generate: an RSA key takes a second or more.
@@ -201,7 +201,7 @@ impl<D: Datastore> Rotated for Face<D> {
     ) -> Result<(), Refusal> {
         self.logins.hold(&[&self.logins.last(), before, now]);
         let (from, to) = (Arc::clone(before), Arc::clone(now));
-        let logins = core::Logins { from, to, taken_back: false };
+        let logins = holdfast_core::Logins { from, to, taken_back: false };
         self.core.change(&author(), Intent::Logins(logins)).await?;
         self.logins.enter(now);
         self.core.show_state(self.leaves.shown(before, now)).await;
@@ -219,7 +219,8 @@ impl<D: Datastore> Rotated for Face<D> {
     /// Rolls back as far as possible: the engine repairs a failed change later.
     async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
         self.logins.hold(&[to, from]);
-        let logins = core::Logins { from: Arc::clone(from), to: Arc::clone(to), taken_back: true };
+        let logins =
+            holdfast_core::Logins { from: Arc::clone(from), to: Arc::clone(to), taken_back: true };
         loop {
             let intent = Intent::Logins(logins.clone());
             match self.core.change(&author(), intent).await {

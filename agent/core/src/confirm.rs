@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::Undertaking;
 use holdfast_base::now_ns;
 use holdfast_config::Layers;
 use holdfast_store::StoreError;
@@ -15,7 +16,6 @@ use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::task::{CoreTask, Work};
 use super::transaction::{Stage, Ticket, Transaction};
 use super::{Answer, CommitError, CommitRequest, Committed};
-use crate::undertakings::Undertaking;
 
 /// Time until a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
@@ -208,7 +208,7 @@ fn unoccupied(window: Option<&Window>) -> Result<Admitted, ConfirmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::undertakings::Undertakings;
+    use holdfast_base::Undertakings;
 
     // proves 1.130, 1.131, 1.134
     #[test]

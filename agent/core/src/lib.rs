@@ -12,6 +12,8 @@ mod access;
 mod admission;
 mod binding;
 mod confirm;
+mod credentials;
+mod datastore;
 mod election;
 mod inside;
 mod intent;
@@ -22,12 +24,10 @@ mod preview;
 mod publish;
 mod reconcile;
 mod reveal;
-mod roles;
 mod startup;
 mod task;
-#[cfg(test)]
-pub(crate) mod tests;
 mod transaction;
+mod users;
 mod waiting;
 
 use std::collections::BTreeSet;
@@ -48,19 +48,18 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::abandon::CancelOnDrop;
-use crate::local::Statuses;
-use crate::northbound::Datastore;
-
 pub use access::AccessChanges;
 pub use binding::CertificateId;
 pub use confirm::ConfirmError;
+pub use credentials::CredentialSource;
+pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
-pub(crate) use inside::{Inside, ShortStatus, Told};
+pub use inside::{Inside, ShortStatus, Told};
 pub use intent::{Intent, Logins, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview, Waiting};
-pub use roles::Roles;
 pub use startup::{Parts, StartError};
+pub use users::ConfiguredUsers;
 
 /// Changes that wait for the one in flight. A controller has one under way at a time; more than this is a flood.
 const COMMIT_QUEUE_DEPTH: usize = 64;
@@ -116,7 +115,6 @@ pub struct Committed {
 
 /// Reason for which a change was not made. Configuration and kernel are as they were before.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CommitError {
     #[error("the request cannot be carried out")]
     Edit(#[source] EditErrors),
@@ -202,8 +200,8 @@ impl Core {
 
 impl CoreHandle {
     /// The roles of users by the configuration in force.
-    pub fn roles(&self) -> Option<Roles> {
-        Roles::new(&self.models, self.configuration_rx.clone())
+    pub fn users(&self) -> Option<ConfiguredUsers> {
+        ConfiguredUsers::new(&self.models, self.configuration_rx.clone())
     }
 
     /// A function that looks up the switch of a service in the newest configuration, each time it is called.

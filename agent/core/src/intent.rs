@@ -10,7 +10,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
 
-use crate::gnsi;
+use super::credentials::CredentialSource;
 
 /// Values that differ, by key; `None` removes the value.
 pub type Values = Vec<(Key, Option<SharedValue>)>;
@@ -100,7 +100,7 @@ impl Intent {
     /// Credentials that differ after it, as values: `given` are those of credentialz before.
     pub(super) fn login_values(
         &self,
-        source: &gnsi::Logins,
+        source: &dyn CredentialSource,
         given: &Arc<Credentials>,
         old: &Configuration,
         new: &Configuration,

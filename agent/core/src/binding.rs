@@ -6,8 +6,6 @@ use holdfast_platform::objects::GRPC_SERVER;
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::gnsi::Binding;
-
 /// Looks the profile up in the newest configuration: a change counts for the next connection.
 #[derive(Clone, Debug)]
 pub struct CertificateId {
@@ -33,10 +31,9 @@ impl CertificateId {
     pub async fn changed(&mut self) -> bool {
         self.configuration_rx.changed().await.is_ok()
     }
-}
 
-impl Binding for CertificateId {
-    fn certificate_id(&self) -> Option<SmolStr> {
+    /// The id of the profile, where one is configured.
+    pub fn current(&self) -> Option<SmolStr> {
         let configuration = self.configuration_rx.borrow();
         match &configuration.effective().leaf(&self.path)?.value {
             Value::Str(id) => Some(id.clone()),

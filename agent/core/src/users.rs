@@ -8,18 +8,16 @@ use holdfast_config::{
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::auth::ConfiguredUsers;
-
 /// Looks users up in the newest configuration: a change of role counts for the next request.
 #[derive(Debug)]
-pub struct Roles {
+pub struct ConfiguredUsers {
     configuration_rx: watch::Receiver<Configuration>,
     system: NodeId,
     user: NodeId,
     role: NodeId,
 }
 
-impl Roles {
+impl ConfiguredUsers {
     /// `None` when the native model has no users.
     pub(super) fn new(
         models: &Models,
@@ -29,10 +27,9 @@ impl Roles {
         let (system, user) = (find("/system")?, find("/system/user")?);
         Some(Self { configuration_rx, system, user, role: find("/system/user/role")? })
     }
-}
 
-impl ConfiguredUsers for Roles {
-    fn configured_role(&self, name: &str) -> Option<Role> {
+    /// The configured role of a user.
+    pub fn role(&self, name: &str) -> Option<Role> {
         let entry = Step::entry(self.user, Keys::single(Value::Str(name.into())));
         let path = InstancePath(vec![Step::node(self.system), entry, Step::node(self.role)]);
         let configuration = self.configuration_rx.borrow();
@@ -42,14 +39,16 @@ impl ConfiguredUsers for Roles {
         }
     }
 
-    fn configured_password(&self, name: &str) -> Option<SecretRef> {
+    /// The hash of the password that a client gave a user, while such passwords count: gNSI is switched off.
+    pub fn password(&self, name: &str) -> Option<SecretRef> {
         let configuration = self.configuration_rx.borrow();
         let layers = configuration.layers();
         let counts = !layers.is_on(Service::Gnsi);
         layers.secrets.password(name).filter(|_| counts).cloned()
     }
 
-    fn with_passwords(&self) -> Vec<SmolStr> {
+    /// Users that have such a password, while such passwords count.
+    pub fn with_passwords(&self) -> Vec<SmolStr> {
         let configuration = self.configuration_rx.borrow();
         let layers = configuration.layers();
         let counts = !layers.is_on(Service::Gnsi);

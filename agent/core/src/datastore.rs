@@ -1,6 +1,7 @@
 //! The core as the services need it. Tests replace it by a small fake.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -8,11 +9,12 @@ use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Value};
+use holdfast_scheduler::Status;
 use holdfast_telemetry::{Boundaries, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::core::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
+use crate::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
 
 /// Snapshots to read, and transactions to change them.
 pub trait Datastore: Clone + Send + Sync + 'static {
@@ -68,4 +70,14 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         caller: &Caller,
         intent: Intent,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
+}
+
+/// Source of the values in the engine.
+#[tonic::async_trait]
+pub trait Statuses: Send + Sync + 'static {
+    /// All values, or only those that are intended and not configured, or configured only in part.
+    async fn statuses(
+        &self,
+        pending_only: bool,
+    ) -> Result<Vec<Status>, Box<dyn Error + Send + Sync>>;
 }

@@ -20,19 +20,19 @@ const STATUSES_TOLD: usize = 256;
 /// The core as a question sees it. The loop waits meanwhile, so a question takes time in proportion to its answer, and
 /// answers are rendered elsewhere.
 #[derive(Debug)]
-pub(crate) struct Inside<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) configuration: &'a Configuration,
-    pub(crate) now: Now,
+pub struct Inside<'a> {
+    pub engine: &'a Engine,
+    pub configuration: &'a Configuration,
+    pub now: Now,
     objects: &'a Objects,
 }
 
 impl Inside<'_> {
-    pub(crate) fn models(&self) -> &Models {
+    pub fn models(&self) -> &Models {
         &self.objects.models
     }
 
-    pub(crate) fn objects(&self) -> &Registry {
+    pub fn objects(&self) -> &Registry {
         &self.objects.registry
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for Look {
 
 /// Events for listeners.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub enum Told {
     /// A transaction has ended.
     Transaction(Arc<Record>),
     /// Values whose state, or the reason for it, has changed; `omitted` more are not listed.
@@ -57,10 +57,10 @@ pub(crate) enum Told {
 
 /// Label and state of one value, for one line of a list.
 #[derive(Clone, Debug)]
-pub(crate) struct ShortStatus {
-    pub(crate) key: Key,
-    pub(crate) label: String,
-    pub(crate) state: State,
+pub struct ShortStatus {
+    pub key: Key,
+    pub label: String,
+    pub state: State,
 }
 
 /// A request that waits for a complete reading of the box and the repairs that follow.
@@ -180,7 +180,7 @@ impl CoreHandle {
     ///
     /// # Errors
     /// When the core has stopped.
-    pub(crate) async fn look<T: Send + 'static>(
+    pub async fn look<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Inside<'_>) -> T + Send + 'static,
     ) -> Result<T, CommitError> {
@@ -194,7 +194,7 @@ impl CoreHandle {
     ///
     /// # Errors
     /// When the core has stopped.
-    pub(crate) async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
+    pub async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
         let (answer, answered) = oneshot::channel();
         self.query(Query::Resync(answer)).await?;
         answered.await.map_err(|_| CommitError::Stopped)
@@ -211,13 +211,13 @@ impl CoreHandle {
     }
 
     /// Subscribes to all events from now on; the receiver is closed once the core has stopped.
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Told> {
+    pub fn listen(&self) -> broadcast::Receiver<Told> {
         let teller = self.ear.all.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }
 
     /// Subscribes to ended transactions alone, for which no labels are made.
-    pub(crate) fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
+    pub fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
         let teller = self.ear.records.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }

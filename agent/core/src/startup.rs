@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_base::Chain;
+use holdfast_base::Undertakings;
 use holdfast_config::changes::changed_objects;
 use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
@@ -23,6 +24,7 @@ use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::inside::Teller;
 use super::intent::Intent;
@@ -35,8 +37,6 @@ use super::transaction::{Candidate, Changed};
 use super::{
     BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
 };
-use crate::gnsi;
-use crate::undertakings::Undertakings;
 
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;
@@ -58,7 +58,7 @@ pub struct Parts {
     /// Version of the running software, to be shown as state.
     pub software_version: String,
     /// Credentials, which come to values of no layer.
-    pub logins: Option<gnsi::Logins>,
+    pub logins: Option<Arc<dyn CredentialSource>>,
     /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
@@ -110,7 +110,7 @@ impl Core {
             // Recorded before it is carried out, so that the next start knows of it.
             store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
-        let credentials = logins.as_ref().map(gnsi::Logins::last).unwrap_or_default();
+        let credentials = logins.as_ref().map(|it| it.last()).unwrap_or_default();
         let login_source = logins;
         let logins = login_source.as_ref().map(|it| it.values(configuration.layers()));
         let logins: Vec<_> = logins.unwrap_or_default();

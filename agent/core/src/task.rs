@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_base::Chain;
+use holdfast_base::Undertakings;
 use holdfast_base::beside_others;
 use holdfast_base::now_ns;
 use holdfast_config::limits::excerpt;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::confirm::Window;
+use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::inside::{Resync, Teller};
 use super::intent::Intent;
@@ -37,8 +39,6 @@ use super::publish::Publisher;
 use super::startup::Objects;
 use super::transaction::{Candidate, Changed, LoginChange, Stage, Ticket, Transaction, Withheld};
 use super::{CommitError, CommitRequest, Query};
-use crate::gnsi;
-use crate::undertakings::Undertakings;
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(super) struct CoreTask {
     /// Those of credentialz among them.
     pub(super) credentials: Arc<Credentials>,
     /// Holder of the secrets that values name; without it, there are no values of credentials.
-    pub(super) login_source: Option<gnsi::Logins>,
+    pub(super) login_source: Option<Arc<dyn CredentialSource>>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
     pub(super) undertakings: Undertakings,
@@ -212,7 +212,7 @@ impl CoreTask {
             let mut candidate = objects.examine(&configuration, &intent, shown)?;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
-                candidate.logins = intent.login_values(&source, &credentials, old, new);
+                candidate.logins = intent.login_values(&*source, &credentials, old, new);
             }
             Ok(candidate)
         });

@@ -6,7 +6,6 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use super::CertificateId;
-use crate::gnsi::Binding;
 
 /// Notices changes of configured users, of the TLS profile of the server and of the switch of gNSI, and no others.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl Deciding {
         let system = configuration.effective().branch(&InstancePath(vec![Step::node(system)]));
         Self {
             users: system.and_then(|system| system.list(user)).cloned(),
-            profile: binding.certificate_id(),
+            profile: binding.current(),
             gnsi: configuration.layers().is_on(Service::Gnsi),
             secrets: configuration.layers().secrets.clone(),
         }

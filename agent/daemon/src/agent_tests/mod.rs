@@ -2,12 +2,18 @@
 
 use std::path::Path as Folder;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Role, Source};
+use holdfast_base::{Caller, Role, Source};
+use holdfast_config::Service;
 use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, json, parallel};
+use holdfast_core::{
+    CommitError, CommitOptions, Committed, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
+};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
@@ -16,7 +22,6 @@ use holdfast_store::{ArtefactTable, Store, faults as disk};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::*;
 use crate::auth::Users;
 use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
@@ -26,7 +31,11 @@ use crate::reboot::{Extent, Reboots};
 use crate::slots::Slots;
 use crate::software::{Running, Software, this_boot};
 
+mod abandon;
+mod admission;
+mod making;
 mod ports;
+mod reconcile;
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
@@ -98,12 +107,12 @@ impl Agent {
             listening: Listening::default(),
             factory: None,
             software_version: software.running().to_owned(),
-            logins: Some(gnsi.logins.clone()),
+            logins: Some(Arc::new(gnsi.logins.clone())),
             undertakings: reboots.undertakings().clone(),
         };
         let core = Core::start(parts).await.unwrap();
-        if let Some(roles) = core.handle().roles() {
-            users.follow(roles);
+        if let Some(configured) = core.handle().users() {
+            users.follow(configured);
         }
         gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
         let bound = core.handle().certificate_id().unwrap();

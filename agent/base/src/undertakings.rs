@@ -1,7 +1,7 @@
 //! Work that a reboot would cut off, by name.
 //!
 //! Whatever begins such work says so with [`Undertakings::begin`] and holds the [`Undertaking`] until it is done; a reboot
-//! that is not forced is refused while there is one ([`crate::reboot`]).
+//! that is not forced is refused while there is one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,0 +1,27 @@
+//! Credentials of users, as values of the engine.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use holdfast_config::Layers;
+use holdfast_scheduler::{Key, SharedValue};
+use holdfast_security::credentialz::Credentials;
+
+use super::intent::Values;
+
+/// The keeper of credentials, which computes values from them. The values hold names and digests, never secrets.
+pub trait CredentialSource: Debug + Send + Sync {
+    /// Final credentials of credentialz.
+    fn last(&self) -> Arc<Credentials>;
+
+    /// Initial values for the engine, with these layers.
+    fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)>;
+
+    /// Values that differ between two states, each of credentialz and of the layers. The secrets of both can be written
+    /// from then on.
+    fn difference(
+        &self,
+        from: (&Arc<Credentials>, &Layers),
+        to: (&Arc<Credentials>, &Layers),
+    ) -> Values;
+}

@@ -1,0 +1,143 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use holdfast_config::cli::Statement;
+use holdfast_config::edit::{Admission, Edit, Forms, Gate, Payload, Target};
+use holdfast_config::resolve::PatternStep;
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::Found;
+use holdfast_config::{Configuration, InstancePath, Layers, Mark};
+use holdfast_core::Datastore;
+use holdfast_core::{CommitError, CommitOptions, Committed};
+use holdfast_platform::transport::SimulatedKernel;
+use tokio::task::JoinHandle;
+
+use super::{Agent, BOX, caller};
+
+/// Rules that permit everything, count what they are asked, and let the first question wait.
+#[derive(Debug)]
+struct Slow {
+    asked: AtomicUsize,
+    asked_tx: mpsc::Sender<()>,
+    /// Closed when examination may go on.
+    wait_rx: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Admission for Slow {
+    fn may_clear(&self, _: Origin, _: &[PatternStep]) -> bool {
+        true
+    }
+
+    fn may_send_text(&self) -> bool {
+        true
+    }
+
+    fn may_state(&self, _: &Configuration, _: &Statement) -> bool {
+        true
+    }
+
+    fn may_supply(
+        &self,
+        _: &Configuration,
+        _: Origin,
+        _: &InstancePath,
+        _: Found<'_, Mark>,
+    ) -> Result<(), InstancePath> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let _nobody_listens_any_more = self.asked_tx.send(());
+        let _closed = self.wait_rx.lock().unwrap().recv();
+        Ok(())
+    }
+
+    fn may_change(
+        &self,
+        _: &Configuration,
+        _: &Layers,
+        _: Forms,
+    ) -> Result<(), (Origin, InstancePath)> {
+        Ok(())
+    }
+
+    fn may_read(&self, _: Origin, _: &InstancePath) -> bool {
+        true
+    }
+}
+
+/// A Set of two operations under way, which waits while its first one is examined.
+struct SlowSet {
+    rules: Arc<Slow>,
+    go_on: mpsc::Sender<()>,
+    task: JoinHandle<Result<Committed, CommitError>>,
+}
+
+impl SlowSet {
+    /// Starts the Set. The receiver gets a message when its examination begins.
+    fn begin(agent: &Agent, mtu: u16) -> (Self, mpsc::Receiver<()>) {
+        let (asked_tx, asked_rx) = mpsc::channel();
+        let (go_on, wait_rx) = mpsc::channel();
+        let (asked, wait_rx) = (AtomicUsize::new(0), Mutex::new(wait_rx));
+        let rules = Arc::new(Slow { asked, asked_tx, wait_rx });
+        let update = |leaf: &str, value: &str| {
+            let path = format!("/interfaces/interface[name=eth0]/config/{leaf}");
+            let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+            (target, Payload::Json { text: value.as_bytes().to_vec().into(), ietf: true })
+        };
+        let updates = vec![update("mtu", &mtu.to_string()), update("description", "\"slow\"")];
+        let gate = Gate::new(rules.clone());
+        let edit = Edit { updates, gate, ..Edit::default() };
+        let handle = agent.handle.clone();
+        let commit = async move { handle.commit(&caller(), edit, CommitOptions::default()).await };
+        (Self { rules, go_on, task: tokio::spawn(commit) }, asked_rx)
+    }
+
+    fn asked(&self) -> usize {
+        self.rules.asked.load(Ordering::SeqCst)
+    }
+
+    /// Disconnects the client.
+    async fn abandon(&mut self) {
+        self.task.abort();
+        assert!((&mut self.task).await.unwrap_err().is_cancelled());
+    }
+}
+
+/// The MTU of the port, of which OpenConfig counts the Ethernet header too.
+fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
+    kernel
+        .contents()
+        .iter()
+        .any(|it| it.contains("eth0") && it.contains(&format!("mtu: Some({})", openconfig - 14)))
+}
+
+#[tokio::test]
+async fn a_set_that_nobody_waits_for_ends_while_it_is_examined() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let (mut set, asked_rx) = SlowSet::begin(&agent, 1600);
+    tokio::task::spawn_blocking(move || asked_rx.recv().unwrap()).await.unwrap();
+    set.abandon().await;
+    drop(set.go_on);
+    agent.update(BOX).await.unwrap();
+    let asked = set.rules.asked.load(Ordering::SeqCst);
+    assert_eq!(asked, 1, "its second operation was examined");
+    assert!(has_mtu(&kernel, 1414), "{:?}", kernel.contents());
+    assert!(!agent.shown().contains("slow"), "{}", agent.shown());
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_set_that_nobody_waits_for_is_not_begun() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let (first, _) = SlowSet::begin(&agent, 1600);
+    let (mut second, _) = SlowSet::begin(&agent, 1700);
+    // Both are handed over: a task runs until it has to wait.
+    tokio::task::yield_now().await;
+    second.abandon().await;
+    drop(first.go_on);
+    first.task.await.unwrap().unwrap();
+    assert!(has_mtu(&kernel, 1600), "{:?}", kernel.contents());
+    agent.update(BOX).await.unwrap();
+    assert_eq!(second.asked(), 0, "it was examined");
+    agent.stop().await;
+}

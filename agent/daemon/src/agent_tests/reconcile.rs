@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::schema::Origin;
+use holdfast_core::Datastore;
+use holdfast_core::{CommitError, CommitOptions};
+use holdfast_platform::descriptors::link;
+use holdfast_platform::transport::SimulatedKernel;
+use holdfast_scheduler::State;
+
+use super::{Agent, BOX, caller};
+
+/// Replaces `/reconciliation` by a document.
+pub(super) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
+    let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
+    let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
+    let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
+    agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
+}
+
+/// Polls until the link is in the wanted state, because the test does not get the kernel's events.
+async fn until(agent: &Agent, wanted: State) {
+    let state = || agent.handle.look(|inside| inside.engine.state(&link::key("eth0")));
+    while state().await.unwrap() != wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn mtu(kernel: &SimulatedKernel) -> String {
+    let lines = kernel.contents();
+    lines.into_iter().find(|line| line.contains("eth0") && line.contains("mtu")).unwrap()
+}
+
+#[tokio::test]
+async fn what_others_made_of_an_object_stays_as_long_as_its_policy_says_so() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.update(BOX).await.unwrap();
+    let ours = mtu(&kernel);
+    let report = r#"{"drift-policy": [{"object": "link/eth0", "action": "report"}]}"#;
+    held(&agent, report).await.unwrap();
+    kernel.set_mtu("eth0", 1300);
+    until(&agent, State::Drifted).await;
+    agent.pass(Duration::from_secs(60)).await;
+    until(&agent, State::Drifted).await;
+    assert_ne!(mtu(&kernel), ours);
+
+    held(&agent, "{}").await.unwrap();
+    until(&agent, State::Configured).await;
+    assert_eq!(mtu(&kernel), ours);
+
+    // A start brings the box to its configuration; from then on the policy that is stored counts.
+    held(&agent, report).await.unwrap();
+    agent.stop().await;
+    kernel.set_mtu("eth0", 1300);
+    let agent = Agent::start(&kernel, folder.path()).await;
+    until(&agent, State::Configured).await;
+    assert_eq!(mtu(&kernel), ours);
+    kernel.set_mtu("eth0", 1300);
+    until(&agent, State::Drifted).await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_for_what_cannot_be_is_refused_with_what_can() {
+    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let asked = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
+    let error = held(&agent, asked).await.unwrap_err().to_string();
+    for word in ["drift-policy[object=cable/eth0]", "`cable/eth0`", "link, "] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(held(&agent, r#"{"resync-interval": 1}"#).await.is_err());
+    agent.stop().await;
+}
+
+/// The kernel sends no event for a new alias of a link that is down.
+#[tokio::test]
+async fn what_nobody_tells_of_is_found_by_the_clock() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let down = r#"{"openconfig-interfaces:interfaces": {"interface": [{"name": "eth0",
+        "config": {"name": "eth0", "enabled": false, "description": "uplink"}}]}}"#;
+    agent.update(down).await.unwrap();
+    held(&agent, r#"{"resync-interval": 600}"#).await.unwrap();
+    let ours = kernel.contents();
+    kernel.set_alias("eth0", "theirs");
+    assert_ne!(kernel.contents(), ours);
+    agent.pass(Duration::from_secs(599)).await;
+    assert_ne!(kernel.contents(), ours);
+    agent.pass(Duration::from_secs(2)).await;
+    let mut revisions = agent.handle.watch();
+    while kernel.contents() != ours {
+        revisions.changed().await.unwrap();
+    }
+    agent.stop().await;
+}
