@@ -1,5 +1,5 @@
 //! Shared by the crates of the process: callers and roles, error chains, the time of day, work that blocks,
-//! and the list of work that a reboot would cut off.
+//! the list of work that a reboot would cut off, and the HTTP/1 server for clients on the box.
 //!
 //! Start at [`Caller`]. Nothing here knows configuration, the kernel, the database or the wire, except that a missing caller or role
 //! has a gRPC status.
@@ -8,6 +8,7 @@ mod blocking;
 mod caller;
 mod chain;
 mod clock;
+pub mod http1;
 mod undertakings;
 
 pub use self::blocking::beside_others;

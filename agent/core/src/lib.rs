@@ -24,6 +24,7 @@ mod preview;
 mod publish;
 mod reconcile;
 mod reveal;
+mod secret_keeper;
 mod startup;
 mod task;
 mod transaction;
@@ -58,6 +59,7 @@ pub use inside::{Inside, ShortStatus, Told};
 pub use intent::{Intent, Logins, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview, Waiting};
+pub use secret_keeper::UserSecrets;
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;
 

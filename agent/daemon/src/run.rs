@@ -17,6 +17,7 @@ use axum::Router;
 use holdfast_base::{Chain, now_ns};
 use holdfast_config::{Models, ModelsError, Service};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
+use holdfast_introspect::{tcp, tcp::TcpError};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
@@ -33,7 +34,6 @@ use crate::{
     bootz::{self, BootzError},
     device::Device,
     gnsi::{Gnsi, ModelError, TlsProfiles},
-    introspect::{self, tcp, tcp::TcpError},
     local::{self, Inspect, Inspector, Local, LocalError},
     logging, northbound,
     packages::{PackageError, Packages},
@@ -384,7 +384,7 @@ async fn start_core(
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
     northbound::begin_software(&core.handle(), &gnsi, &software).await?;
-    let introspection = introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
+    let introspection = holdfast_introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();

@@ -10,6 +10,7 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_base::Role;
 use holdfast_config::layer::Service;
+use holdfast_introspect::tcp::IntrospectToken;
 use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
 
@@ -112,15 +113,6 @@ pub struct RunSettings {
     pub image: ImageSettings,
     #[command(flatten)]
     pub bootz: BootzSettings,
-}
-
-/// Introspection requests over TCP that need the token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum IntrospectToken {
-    /// Requests that change something
-    Changes,
-    /// Requests that only read, too
-    All,
 }
 
 /// Replacement of the software of the box.

@@ -1,3 +1,5 @@
+//! Examinations that end when nobody waits for the answer.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 

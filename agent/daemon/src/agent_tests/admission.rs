@@ -1,3 +1,5 @@
+//! Ends of veth pairs that fit one another, or are refused.
+
 use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, Payload, Target};

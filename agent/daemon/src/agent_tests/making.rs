@@ -1,3 +1,5 @@
+//! Revisions after changes of the kernel, large and small.
+
 use holdfast_config::parallel;
 use holdfast_core::Datastore;
 use holdfast_platform::descriptors::route;

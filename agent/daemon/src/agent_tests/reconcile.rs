@@ -1,3 +1,5 @@
+//! Drift policies and the switch of reconciliation.
+
 use std::time::Duration;
 
 use holdfast_config::edit::{Edit, Payload, Target};

@@ -28,6 +28,7 @@ use axum::{
     routing::{get, post},
 };
 use holdfast_base::Chain;
+use holdfast_base::http1;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_store::accounts::Accounts;
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,6 @@ pub use self::inspect::{Inspect, Inspector};
 pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
 use crate::{
     auth::{Password, UserError, Users},
-    http1,
     settings::Shown,
 };
 

@@ -11,6 +11,7 @@ use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
 use holdfast_core::CommitError;
 use holdfast_core::Datastore;
+use holdfast_core::UserSecrets;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation as Done;
 
@@ -18,7 +19,6 @@ use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
 use super::path::{Access, Joined, Prefix};
 use super::status::Refusal;
-use crate::gnsi::UserSecrets;
 use crate::gnsi::pathz::{Rights, Scope};
 
 pub(super) async fn set(

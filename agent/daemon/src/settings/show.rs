@@ -1,9 +1,9 @@
 //! Arguments of `holdfast show`, and the address on the local socket for them.
 
 use clap::{Args, Subcommand, ValueEnum};
+use holdfast_introspect::address::Query;
 
 use super::StateDir;
-use crate::introspect::address::Query;
 
 #[derive(Clone, Debug, Args)]
 pub struct ShowSettings {
@@ -197,7 +197,7 @@ fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
             query.add(name, value);
         }
     }
-    query.0
+    query.into_uri()
 }
 
 /// Contents of a revision, or of the table of values.

@@ -11,10 +11,10 @@ use holdfast_base::Chain;
 
 /// Takes what credentialz takes, and keeps it in the same form: one hash of crypt(3) for gRPC, SSH and the console.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UserSecrets;
+pub struct UserSecrets;
 
 impl UserSecrets {
-    pub(crate) fn keeper() -> Keeper {
+    pub fn keeper() -> Keeper {
         Keeper::new(Arc::new(Self))
     }
 }

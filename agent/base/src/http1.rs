@@ -29,15 +29,15 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bounds of one listening socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Connections at one time; one more is closed at once.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// Time for a client to take any part of an answer that is ready; none for no limit.
-    pub(crate) write_timeout: Option<Duration>,
+    pub write_timeout: Option<Duration>,
 }
 
 /// Serves each connection with the router that `routes` gives for it, without end.
-pub(crate) async fn serve<L: Listener>(
+pub async fn serve<L: Listener>(
     mut listener: L,
     bounds: Bounds,
     routes: impl Fn(&L::Io) -> Router,

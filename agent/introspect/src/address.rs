@@ -4,21 +4,28 @@ use std::fmt::Write as _;
 
 /// A URI to which arguments are added.
 #[derive(Debug)]
-pub(crate) struct Query(pub(crate) String);
+pub struct Query(String);
 
 impl Query {
-    pub(crate) fn new(path: &str) -> Self {
+    /// The URI of a path, without arguments.
+    pub fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    pub(crate) fn add(&mut self, name: &str, value: &str) {
+    /// Adds an argument.
+    pub fn add(&mut self, name: &str, value: &str) {
         let mark = if self.0.contains('?') { '&' } else { '?' };
         let _never_fails = write!(self.0, "{mark}{name}={}", escaped(value));
+    }
+
+    /// The URI with all arguments.
+    pub fn into_uri(self) -> String {
+        self.0
     }
 }
 
 /// Percent-encodes all but the unreserved characters of RFC 3986.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for octet in text.bytes() {
         match octet {

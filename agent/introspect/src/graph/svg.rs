@@ -7,7 +7,7 @@ use holdfast_scheduler::State;
 
 use super::layout::{Layout, Place, shortened};
 use super::picture::{Edge, Node, Picture, Tie};
-use crate::introspect::address::Query;
+use crate::address::Query;
 
 /// Background color of a state.
 fn fill(state: State) -> &'static str {
@@ -117,7 +117,12 @@ fn node(out: &mut String, node: &Node, place: &Place) -> fmt::Result {
     let mut address = Query::new("key-timeline");
     address.add("key", &node.name);
     if node.key.is_some() {
-        write!(out, r##"<a href="{}" data-key="{}">"##, Escaped(&address.0), Escaped(&node.name))?;
+        write!(
+            out,
+            r##"<a href="{}" data-key="{}">"##,
+            Escaped(&address.into_uri()),
+            Escaped(&node.name)
+        )?;
     }
     write!(
         out,

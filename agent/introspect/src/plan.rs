@@ -8,6 +8,7 @@ use holdfast_base::{Caller, Role, Source};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, Path, Payload, Target};
 use holdfast_core::Datastore;
+use holdfast_core::UserSecrets;
 use holdfast_core::{CommitOptions, Inside, ObjectEffect, Preview};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
@@ -18,8 +19,6 @@ use super::document::{Renderer, cause};
 use super::failure::Failure;
 use super::{Introspect, PAGE_MOST, names, page};
 use smol_str::SmolStr;
-
-use crate::gnsi::UserSecrets;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
 pub(super) async fn repair(

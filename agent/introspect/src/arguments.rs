@@ -121,7 +121,7 @@ impl Arguments {
             query.add(name, value);
         }
         query.add(cursor, place);
-        query.0
+        query.into_uri()
     }
 }
 

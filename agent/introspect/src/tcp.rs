@@ -18,6 +18,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use clap::ValueEnum;
+use holdfast_base::http1;
 use holdfast_store::{StoreError, write_private_file};
 use rand::Rng as _;
 use subtle::ConstantTimeEq;
@@ -27,8 +29,15 @@ use zeroize::Zeroizing;
 
 use super::events::EventStreams;
 use super::failure::Failure;
-use crate::http1;
-use crate::settings::IntrospectToken;
+
+/// Introspection requests over TCP that need the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntrospectToken {
+    /// Requests that change something
+    Changes,
+    /// Requests that only read, too
+    All,
+}
 
 /// File of the token, in the state folder.
 const TOKEN_FILE: &str = "introspect.token";
@@ -58,7 +67,7 @@ pub enum TcpError {
 
 /// The serving task, which ends on drop.
 #[derive(Debug)]
-pub(crate) struct Tcp {
+pub struct Tcp {
     _task: AbortOnDropHandle<()>,
 }
 
@@ -72,7 +81,7 @@ struct Guard {
 ///
 /// # Errors
 /// When the address cannot be used, or the token cannot be read or created.
-pub(crate) async fn start(
+pub async fn start(
     address: SocketAddr,
     asked_for: IntrospectToken,
     state: &Path,

@@ -8,7 +8,7 @@
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
-pub(crate) mod address;
+pub mod address;
 mod archive;
 mod arguments;
 mod document;
@@ -23,7 +23,7 @@ mod recording;
 #[cfg(test)]
 mod replay;
 mod status;
-pub(crate) mod tcp;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -54,7 +54,7 @@ pub(crate) struct Introspect {
 }
 
 /// Routes below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
-pub(crate) fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Router {
+pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Router {
     let render = document::Renderer::default();
     let introspect = Introspect { core, render, started_ns, journal: journal.clone() };
     if let Some(journal) = journal {
