@@ -38,7 +38,7 @@ fuzz() {
     local targets
     targets=$(cargo test --workspace --test fuzz --locked -- --list 2>/dev/null | grep -c ': test$')
     [ "$targets" -gt 0 ] || { echo "there are no fuzz targets"; return 1; }
-    BOLERO_RANDOM_TEST_TIME_MS=$((fuzz_seconds * 1000 / targets)) cargo test --workspace --test fuzz --locked
+    BOLERO_RANDOM_TEST_TIME_MS=$((fuzz_seconds * 1000 / targets)) cargo test --workspace --test fuzz --locked --no-fail-fast
 }
 
 # slowest: the ten tests that took longest, by the logs of this run.
@@ -57,7 +57,7 @@ step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 # Everything but the end-to-end tests. Always the whole workspace: parts of it would build the libraries anew, with
 # other features.
-step unit cargo test --workspace --locked --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"
+step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"
 # `unit` has run each target for a second.
 step fuzz fuzz
 # With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.

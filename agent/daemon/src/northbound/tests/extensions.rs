@@ -89,7 +89,7 @@ async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
         ("confirm", "id"),
         ("cancel", "id"),
         ("extend  5", "id"),
-        ("commit-without-action a", "nothing to do"),
+        ("commit-without-action a", "has no action"),
         ("extend a", "greater than zero"),
         ("extend a 0", "greater than zero"),
         ("extend a -1", "out of range"),

@@ -162,8 +162,8 @@ async fn what_is_wrong_with_an_image_is_told_without_a_status() {
     for (parts, want) in [
         (vec![standby], "NOT_SUPPORTED_ON_BACKUP: this box has one supervisor"),
         (vec![wanted("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
-        (vec![wanted("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets came"),
-        (vec![wanted("2.0", 4), content("123"), end()], "INTEGRITY_FAIL: 3 octets came"),
+        (vec![wanted("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets were sent"),
+        (vec![wanted("2.0", 4), content("123"), end()], "INTEGRITY_FAIL: 3 octets were sent"),
         (vec![wanted("2.0", 0), end()], "PARSE_FAIL: the image has no octets"),
         (image("incompatible"), "INCOMPATIBLE: `"),
         (image("text"), "PARSE_FAIL: `"),

@@ -137,7 +137,7 @@ fn ascii(text: &str) -> Option<TypedValue> {
 async fn what_is_no_text_is_not_written() {
     let mut client = client(&Fake::new()).await;
     let delete = gnmi::SetRequest { delete: vec![path("cli:/")], ..Default::default() };
-    check_refused(client.set(delete).await, Code::InvalidArgument, "write `no`");
+    check_refused(client.set(delete).await, Code::InvalidArgument, "send `no`");
     let json = super::harness::update("cli:/", "{}");
     let write = gnmi::SetRequest { replace: vec![json], ..Default::default() };
     check_refused(client.set(write).await, Code::Unimplemented, "ascii_val");
