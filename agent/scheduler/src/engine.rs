@@ -9,7 +9,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::confirm::Confirmations;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Idx};
 use crate::history::{History, Origin};
@@ -42,8 +41,6 @@ pub struct Step {
     pub finished: Vec<Outcome>,
     /// Changes that have come as far as somebody waited for, or whose time is over.
     pub reached: Vec<Reached>,
-    /// Changes that nobody confirmed in time, each with the transaction that takes it back.
-    pub rolled_back: Vec<(TxnId, TxnId)>,
     /// Drift that became the intent, by the policy for it: whoever holds the intent has to follow.
     pub adopted: Vec<(Key, Option<SharedValue>)>,
     /// Everything is to be retrieved and given to [`Engine::resync`].
@@ -153,7 +150,6 @@ pub struct Engine {
     /// Operations that have their turn at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
-    pub(crate) confirmations: Confirmations,
     /// Between two retrieves of everything, and when the next one is due.
     pub(crate) resync_period: Option<Duration>,
     pub(crate) resync_due: Option<Duration>,
@@ -176,7 +172,6 @@ impl Engine {
             chance: Chance::default(),
             portion: PORTION,
             waits: Waits::default(),
-            confirmations: Confirmations::default(),
             resync_period: None,
             resync_due: None,
         }
@@ -326,7 +321,6 @@ impl Engine {
         self.expire(now, &mut step);
         self.expire_lines(now, &mut step);
         self.expire_waits(now, &mut step);
-        self.expire_confirmations(now, &mut step);
         self.expire_resync(now, &mut step);
         while let Some(&(at, idx)) = self.timers.first() {
             if at > now.monotonic {
@@ -579,8 +573,7 @@ impl Engine {
         let line = self.line_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
-        let client = self.waits.deadline().into_iter().chain(self.confirmations.deadline());
         let engine = timer.into_iter().chain(transactions).chain(line).chain(self.resync_due);
-        engine.chain(client).min()
+        engine.chain(self.waits.deadline()).min()
     }
 }

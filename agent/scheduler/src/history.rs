@@ -29,8 +29,6 @@ pub enum Origin {
     Convergence,
     /// A complete retrieve.
     Resync,
-    /// A change that nobody confirmed is taken back.
-    Rollback,
 }
 
 impl Origin {
@@ -40,7 +38,6 @@ impl Origin {
             Self::Change => "Change",
             Self::Convergence => "Convergence",
             Self::Resync => "Resync",
-            Self::Rollback => "Rollback",
         }
     }
 }

@@ -10,7 +10,6 @@
 //! change. A panicking descriptor spoils its own value only.
 
 mod audit;
-mod confirm;
 mod dependency;
 mod descriptor;
 mod engine;

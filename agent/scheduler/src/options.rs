@@ -41,9 +41,6 @@ pub struct Options {
     pub retry: Retry,
     /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
     pub wait: Option<Wait>,
-    /// Taken back by itself, unless it is confirmed so long after it ended: see
-    /// [`Engine::confirm`](crate::Engine::confirm).
-    pub confirm_within: Option<Duration>,
 }
 
 /// How far a change has come.

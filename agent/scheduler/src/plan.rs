@@ -78,13 +78,6 @@ impl Delta {
         self
     }
 
-    /// Taken back unless it is confirmed within this time after its end.
-    #[must_use]
-    pub fn confirmed_within(mut self, time: Duration) -> Self {
-        self.options.confirm_within = Some(time);
-        self
-    }
-
     /// With these terms for what fails.
     #[must_use]
     pub fn retrying(mut self, retry: Retry) -> Self {

@@ -86,7 +86,6 @@ pub(crate) struct Transaction {
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
     source: IntentSource,
-    confirm_within: Option<Duration>,
     /// Its end is a new revision of the intent.
     changes_intent: bool,
     /// Who held which identity before, among the values it touches.
@@ -291,7 +290,6 @@ impl Engine {
             pending,
             before,
             source,
-            confirm_within: plan.delta.options.confirm_within,
             changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
@@ -499,11 +497,6 @@ impl Engine {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
             None => {
-                if let Some(time) = transaction.confirm_within {
-                    let before = std::mem::take(&mut transaction.before);
-                    let until = now.monotonic + time;
-                    self.await_confirmation(txn, until, transaction.source, before);
-                }
                 self.graph.intent_revision += u64::from(transaction.changes_intent);
                 self.graph.revision += u64::from(transaction.changes_intent);
                 Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }

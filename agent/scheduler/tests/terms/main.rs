@@ -5,7 +5,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod confirmations;
 mod drift;
 mod expectations;
 mod failures;
