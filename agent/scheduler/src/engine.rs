@@ -19,7 +19,6 @@ use crate::operation::{
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::status::Counters;
-use crate::tokens::Tokens;
 use crate::transaction::{Footprint, Line, Running, Transaction};
 use crate::trouble::Chance;
 use crate::value::SharedValue;
@@ -145,7 +144,6 @@ pub struct Engine {
     /// The last transaction was a client's: what woke up goes before the next one.
     wakers_turn: bool,
     pub(crate) history: History,
-    tokens: Tokens,
     pub(crate) chance: Chance,
     /// Operations that have their turn at a time.
     pub(crate) portion: usize,
@@ -168,7 +166,6 @@ impl Engine {
             next_op: 1,
             wakers_turn: false,
             history: History::default(),
-            tokens: Tokens::default(),
             chance: Chance::default(),
             portion: PORTION,
             waits: Waits::default(),
@@ -241,9 +238,6 @@ impl Engine {
 
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,
     /// it is made anew for the same change; if that is refused then, the transaction fails with nothing done.
-    ///
-    /// A change whose token was seen before is not made again: the first one's number is given back, and its outcome
-    /// with it, or when it ends.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
         self.admit(plan, false, now)
     }
@@ -256,20 +250,11 @@ impl Engine {
     }
 
     fn admit(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
-        let mut step = Step::default();
-        let token = plan.delta.options.token.clone();
-        if let Some((txn, outcome)) = token.as_ref().and_then(|token| self.tokens.get(token)) {
-            step.finished.extend(outcome.cloned());
-            return (txn, self.advance(step, now));
-        }
         let txn = self.enqueue(Origin::Change, plan);
         if let Some(queued) = self.queue.back_mut() {
             queued.prepared = prepared;
         }
-        if let Some(token) = token {
-            self.tokens.insert(token, txn);
-        }
-        (txn, self.advance(step, now))
+        (txn, self.advance(Step::default(), now))
     }
 
     /// Carries out a change that was prepared.
@@ -564,7 +549,6 @@ impl Engine {
 
     /// Tells how a transaction ended.
     pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
-        self.tokens.ended(&outcome);
         self.expected_ended(&outcome, step);
         step.finished.push(outcome);
     }

@@ -31,7 +31,6 @@ mod report;
 mod resync;
 mod sorted;
 mod status;
-mod tokens;
 mod traits;
 mod transaction;
 mod trouble;

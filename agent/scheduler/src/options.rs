@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use smol_str::SmolStr;
-
 /// Who intends a value. Several may intend the same key: the value of the strongest counts, and when that one goes, the
 /// next one's does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,8 +34,6 @@ pub struct Options {
     pub expected_plan: Option<u64>,
     /// Refused unless the intent has this revision: see [`Engine::intent_revision`](crate::Engine::intent_revision).
     pub expected_revision: Option<u64>,
-    /// A change that was started before under the same token is not made again: its transaction is the answer.
-    pub token: Option<SmolStr>,
     pub retry: Retry,
     /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
     pub wait: Option<Wait>,

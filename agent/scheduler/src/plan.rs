@@ -85,13 +85,6 @@ impl Delta {
         self
     }
 
-    /// Made once, however often it is started under this token.
-    #[must_use]
-    pub fn once(mut self, token: impl Into<SmolStr>) -> Self {
-        self.options.token = Some(token.into());
-        self
-    }
-
     #[must_use]
     pub fn described(self, description: impl Into<String>) -> Self {
         Self { description: description.into(), ..self }

@@ -1,4 +1,4 @@
-//! Expected revision, expected plan, tokens.
+//! Expected revision, expected plan.
 
 use crate::common::{Lab, delta, error};
 use holdfast_scheduler::{Outcome, PlanError};
@@ -90,24 +90,6 @@ fn a_change_that_waited_for_its_turn_is_judged_again() {
         lab.finished
     );
     assert_eq!(lab.shown(), "a");
-}
-
-#[test]
-fn a_change_is_made_once_under_one_token() {
-    let mut lab = Lab::default();
-    lab.failing.insert("create a".into(), error(22, "not so", false));
-    lab.fails_once = true;
-    let failed = lab.commit_delta(delta("a").once("t1")).unwrap();
-    assert!(matches!(failed, Outcome::Failed { .. }));
-    let done = lab.commit_delta(delta("a").once("t1")).unwrap();
-    assert!(matches!(done, Outcome::Done { .. }), "what failed may be tried again");
-    lab.commit("-a").unwrap();
-    lab.log();
-    lab.finished.clear();
-    let again = lab.commit_delta(delta("a").once("t1")).unwrap();
-    assert_eq!((again.txn(), lab.log().as_str()), (done.txn(), ""));
-    lab.commit_delta(delta("a").once("t2")).unwrap();
-    assert_eq!(lab.log(), "create a");
 }
 
 #[test]
