@@ -40,8 +40,6 @@ pub struct Step {
     pub finished: Vec<Outcome>,
     /// Changes that have come as far as somebody waited for, or whose time is over.
     pub reached: Vec<Reached>,
-    /// Drift that became the intent, by the policy for it: whoever holds the intent has to follow.
-    pub adopted: Vec<(Key, Option<SharedValue>)>,
     /// Everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// Keys of which a plane or the status changed.
@@ -317,7 +315,6 @@ impl Engine {
                 trouble.due = None;
                 step.changed.extend(trouble.error.is_some().then(|| node.key.clone()));
             }
-            self.adopt_drift(idx, &mut step);
             self.graph.wake(idx);
         }
         self.advance(step, now)

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use crate::engine::{Engine, Step};
-use crate::graph::{Goal, Graph, Idx, Source};
-use crate::history::Origin;
+use crate::graph::{Goal, Graph, Idx};
 use crate::key::Key;
 use crate::operation::Now;
-use crate::plan::Delta;
 
 /// What to do about drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,9 +15,6 @@ pub enum DriftPolicy {
     Repair,
     /// Show it, and leave it.
     Report,
-    /// Take what the system has for the intent: see [`Step::adopted`](crate::Step::adopted). Parts, and what the
-    /// descriptor refuses, are reported.
-    Adopt,
 }
 
 impl Graph {
@@ -67,7 +62,6 @@ impl Engine {
             };
             changed |= before != policy;
         }
-        let mut step = Step::default();
         if changed {
             let drifted: Vec<Idx> = self
                 .graph
@@ -76,28 +70,9 @@ impl Engine {
                 .filter(|&idx| self.graph.is_drifted(idx))
                 .collect();
             for idx in drifted {
-                self.adopt_drift(idx, &mut step);
                 self.graph.wake(idx);
             }
         }
-        self.advance(step, now)
-    }
-
-    /// Makes what the system has the intent, where that is the policy for it.
-    pub(crate) fn adopt_drift(&mut self, idx: Idx, step: &mut Step) {
-        let node = self.graph.node(idx);
-        let key = node.key.clone();
-        if self.graph.policy(&key) != DriftPolicy::Adopt || !self.graph.is_drifted(idx) {
-            return;
-        }
-        let Some((Source::Direct(source), _)) = node.sources.first().cloned() else { return };
-        let seen = node.observed.clone().filter(|_| node.live.is_some());
-        let delta = Delta::new(vec![(key.clone(), seen.clone())])
-            .from_source(source)
-            .described("adopted from the system");
-        if let Ok(plan) = self.plan(delta) {
-            self.enqueue(Origin::Change, plan);
-            step.adopted.push((key, seen));
-        }
+        self.advance(Step::default(), now)
     }
 }

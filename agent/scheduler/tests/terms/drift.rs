@@ -51,22 +51,6 @@ fn drift_that_is_reported_gives_way_to_a_change_of_intent() {
     assert_eq!((lab.shown().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
 }
 
-#[test]
-fn drift_that_is_adopted_becomes_the_intent() {
-    let mut lab = Lab::having("", "m/1 =1; m/2 =1");
-    lab.drift("m", Some(DriftPolicy::Adopt));
-    lab.drift("m/2", Some(DriftPolicy::Repair));
-    lab.log();
-    lab.outside("m/1 =2; m/2 =2");
-    lab.settle(MINUTE);
-    assert_eq!((lab.shown().as_str(), lab.state("m/1").as_str()), ("m/1 =2; m/2 =1", "CONFIGURED"));
-    assert_eq!(lab.log(), "update m/2");
-    lab.outside("-m/1");
-    lab.settle(MINUTE);
-    assert_eq!((lab.shown().as_str(), lab.state("m/1").as_str()), ("m/2 =1", "-"));
-    lab.engine.audit().unwrap();
-}
-
 /// What was left alone is mended when nobody wants it left alone any more, and a longer name keeps its own policy.
 #[test]
 fn drift_is_repaired_when_its_policy_ends() {
