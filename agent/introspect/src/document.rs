@@ -234,10 +234,7 @@ impl Renderer {
         Transaction {
             seq_num: record.txn.0,
             txn_type: txn_type(record),
-            resync_type: match record.origin {
-                Origin::Resync => ResyncType::Downstream,
-                _ => ResyncType::No,
-            },
+            resync_type: ResyncType::No,
             description: record.description.clone(),
             client: record.author.as_ref().map(|author| author.client.clone()),
             trace: record.author.as_ref().map(|author| author.trace.clone()),

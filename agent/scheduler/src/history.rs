@@ -27,8 +27,6 @@ pub enum Origin {
     Change,
     /// Values that woke up, drift, another try.
     Convergence,
-    /// A complete retrieve.
-    Resync,
 }
 
 impl Origin {
@@ -37,7 +35,6 @@ impl Origin {
         match self {
             Self::Change => "Change",
             Self::Convergence => "Convergence",
-            Self::Resync => "Resync",
         }
     }
 }

@@ -123,10 +123,8 @@ impl Planner<'_> {
         let node = self.overlay.node(spot);
         let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
         let value = node.sources.first().map(|(_, value)| value.clone());
-        let taught = node.goal.is_unimplemented()
-            && self.overlay.graph.registry.descriptor(node.key.kind()).is_some();
         let unchanged = value.is_none() || was_part == as_part;
-        if same(node.goal.asked(), value.as_ref()) && unchanged && !taught {
+        if same(node.goal.asked(), value.as_ref()) && unchanged {
             let goal = node.goal.clone();
             if mode == Mode::Atomic
                 && let Goal::Refused(value, refusal) = &goal

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::common::{Lab, Thing, changes as things_of, error, key};
+use crate::common::{Lab, Thing, changes as things_of, error, key, registry};
 use crate::{answer, begin};
 use holdfast_scheduler::{
-    Delta, Dependency, Descriptor, Effect, Key, KindId, Outcome, Part, SharedValue, TransportId,
+    Delta, Dependency, Descriptor, Effect, Engine, Key, KindId, Outcome, Part, SharedValue,
+    TransportId,
 };
 
 const SILENT: KindId = KindId(78);
@@ -56,9 +57,9 @@ fn silent(name: &str) -> (Key, Option<SharedValue>) {
 }
 
 fn lab() -> Lab {
-    let mut lab = Lab::default();
-    lab.engine.register(Silent, lab.now()).unwrap();
-    lab
+    let mut registry = registry();
+    registry.register(Silent).unwrap();
+    Lab { engine: Engine::new(registry), ..Lab::default() }
 }
 
 fn both() -> Delta {
