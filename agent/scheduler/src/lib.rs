@@ -49,7 +49,7 @@ pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use options::{IntentSource, Level, Options, Retry, Wait};
+pub use options::{Level, Options, Retry, Wait};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use policy::DriftPolicy;
 pub use status::{Counters, Detail, LastOperation, State, Status};

@@ -13,7 +13,7 @@ use crate::history::Author;
 use crate::invalid::{InvalidField, listed};
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::options::{IntentSource, Level, Options, Retry, Wait};
+use crate::options::{Level, Options, Retry, Wait};
 use crate::overlay::{Counted, OverlayNode, Spot};
 use crate::value::SharedValue;
 
@@ -48,13 +48,6 @@ impl Delta {
     #[must_use]
     pub fn best_effort(self) -> Self {
         Self { mode: Mode::BestEffort, ..self }
-    }
-
-    /// As this source's intent: that of others stays, and shows where it is stronger.
-    #[must_use]
-    pub fn from_source(mut self, source: IntentSource) -> Self {
-        self.options.source = source;
-        self
     }
 
     /// Refused unless the plan is the one with this hash.

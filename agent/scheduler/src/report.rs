@@ -181,7 +181,7 @@ impl Engine {
 
 fn owner(source: &Source) -> Option<Key> {
     match source {
-        Source::Direct(_) => None,
+        Source::Direct => None,
         Source::Part(key) => Some((**key).clone()),
     }
 }

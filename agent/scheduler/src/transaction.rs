@@ -22,7 +22,7 @@ use crate::history::{
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
-use crate::options::{IntentSource, Retry};
+use crate::options::Retry;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
@@ -85,7 +85,6 @@ pub(crate) struct Transaction {
     pending: Vec<Key>,
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
-    source: IntentSource,
     /// Its end is a new revision of the intent.
     changes_intent: bool,
     /// Who held which identity before, among the values it touches.
@@ -254,9 +253,8 @@ impl Engine {
         step: &mut Step,
     ) {
         let asked = plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect();
-        let source = plan.delta.options.source;
         let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|(key, _)| {
-            let before = self.direct(&key, source);
+            let before = self.direct(&key);
             (key, before)
         });
         let before = before.collect();
@@ -289,7 +287,6 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
-            source,
             changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
@@ -343,11 +340,11 @@ impl Engine {
         held
     }
 
-    /// What a source, not a whole, intends for a key.
-    pub(crate) fn direct(&self, key: &Key, from: IntentSource) -> Option<SharedValue> {
+    /// The value that a change intends for a key, which is no part there.
+    fn direct(&self, key: &Key) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
         let mut sources = node.sources.iter();
-        let (_, value) = sources.find(|(source, _)| *source == Source::Direct(from))?;
+        let (_, value) = sources.find(|(source, _)| *source == Source::Direct)?;
         Some(value.clone())
     }
 

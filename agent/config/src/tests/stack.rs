@@ -310,6 +310,7 @@ fn the_openconfig_default_of_a_boot_entry_outranks_the_client() {
     check_lines(&lines_effective(&booted), &format!("{ETH0}/enabled"), &["=true oc-default"]);
 }
 
+// proves kv.X13
 #[test]
 fn a_lease_stands_below_every_request_and_above_the_factory() {
     let leased = |start: &Configuration| {
@@ -318,6 +319,8 @@ fn a_lease_stands_below_every_request_and_above_the_factory() {
     check_lines(&lines_effective(&leased(&factory(SHUT))), "/system/hostname", &["=leased"]);
     let mine = then(&factory(SHUT), "update native:/system/hostname \"mine\"");
     check_lines(&lines_effective(&leased(&mine)), "/system/hostname", &["=mine"]);
+    let given_up = then(&leased(&mine), "delete native:/system/hostname");
+    check_lines(&lines_effective(&given_up), "/system/hostname", &["=leased"]);
 }
 
 /// The lease layer holds exactly the DHCP leases, ranking above the factory and below all others.

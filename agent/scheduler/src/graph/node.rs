@@ -10,7 +10,7 @@ use crate::dependency::{Dependency, Target};
 use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
-use crate::options::{IntentSource, Retry};
+use crate::options::Retry;
 use crate::status::LastOperation;
 use crate::traits::{Full, Refusal, Traits};
 use crate::trouble::Trouble;
@@ -19,8 +19,8 @@ use crate::value::SharedValue;
 /// Who intends a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A change from this source named it.
-    Direct(IntentSource),
+    /// A change named it.
+    Direct,
     /// It is a part of this value.
     Part(Box<Key>),
 }

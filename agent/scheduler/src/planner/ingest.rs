@@ -42,8 +42,7 @@ impl Planner<'_> {
                     label: self.label(key, value.as_ref()),
                 });
             }
-            let source = Source::Direct(delta.options.source);
-            self.source(key, source, value.clone(), ahead, delta.mode, &mut work)?;
+            self.source(key, Source::Direct, value.clone(), ahead, delta.mode, &mut work)?;
             while let Some((key, source, value, ahead)) = work.pop() {
                 self.source(&key, source, value, ahead, delta.mode, &mut work)?;
             }
@@ -65,8 +64,6 @@ impl Planner<'_> {
         let sources = self.overlay.sources_mut(spot);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
-        let hidden =
-            value.clone().filter(|_| !source.is_part() && *at.as_ref().unwrap_or_else(|at| at) > 0);
         // An answer is about this source's value; it is of use where that one counts.
         let ahead = ahead.filter(|_| matches!(at, Ok(0) | Err(0)));
         match (at, value) {
@@ -79,22 +76,11 @@ impl Planner<'_> {
         }
         if mode == Mode::Atomic {
             self.refuse_conflict(spot)?;
-            self.refuse_hidden(spot, hidden)?;
         }
         self.judge(spot, was_part, ahead, mode, work)
     }
 
-    /// A value that a stronger source hides must be one that can exist, or the stronger one could not go again.
-    fn refuse_hidden(&self, spot: Spot, hidden: Option<SharedValue>) -> Result<(), PlanError> {
-        let Some(value) = hidden else { return Ok(()) };
-        let key = &self.overlay.node(spot).key;
-        match Traits::intended(&self.overlay.graph.registry, key, &value, false, None, &mut 0) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(self.refusal(spot, &value, &refusal)),
-        }
-    }
-
-    /// One part cannot have two values. IntentSources may differ: the strongest counts.
+    /// A part cannot have two values: not those of two wholes, nor another one than a change gives it.
     fn refuse_conflict(&self, spot: Spot) -> Result<(), PlanError> {
         let node = self.overlay.node(spot);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
@@ -104,7 +90,7 @@ impl Planner<'_> {
         };
         let owner = [source, first].into_iter().find_map(|source| match source {
             Source::Part(owner) => Some(&**owner),
-            Source::Direct(_) => None,
+            Source::Direct => None,
         });
         let owner = owner.unwrap_or(&node.key);
         let label = self.label(&node.key, Some(value));

@@ -240,8 +240,7 @@ impl Engine {
         for flight in transaction.flights.iter().filter(not_done) {
             self.acknowledge(flight.idx, now, step);
         }
-        let mut delta = Delta::new(transaction.before.clone()).best_effort();
-        delta.options.source = transaction.source;
+        let delta = Delta::new(transaction.before.clone()).best_effort();
         let touched = touched.into_iter().collect();
         let planned =
             planner::plan_with(&self.graph, delta, touched, transaction.held.clone(), || {});

@@ -13,7 +13,6 @@ mod interleaved;
 mod resyncs;
 mod retries;
 mod silent;
-mod sources;
 mod waits;
 
 use common::Lab;
