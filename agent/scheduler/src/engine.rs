@@ -350,13 +350,6 @@ impl Engine {
         self.graph.restores.iter()
     }
 
-    /// Counts the changes of intent that came to a good end: what [`Options::expected_revision`] is compared with.
-    ///
-    /// [`Options::expected_revision`]: crate::Options::expected_revision
-    pub fn intent_revision(&self) -> u64 {
-        self.graph.intent_revision
-    }
-
     pub fn counters(&self) -> Counters {
         self.graph.counters
     }

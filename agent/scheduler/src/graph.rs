@@ -79,8 +79,6 @@ pub(crate) struct Graph {
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values that wait for something else than before.
     pub(crate) stirred: Vec<Idx>,
-    /// Counts changes of intent that came to their end.
-    pub(crate) intent_revision: u64,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
     pub(crate) counters: Counters,

@@ -7,8 +7,6 @@ use std::time::Duration;
 pub struct Options {
     /// Refused unless the plan has this hash: see [`Plan::hash`](crate::Plan::hash).
     pub expected_plan: Option<u64>,
-    /// Refused unless the intent has this revision: see [`Engine::intent_revision`](crate::Engine::intent_revision).
-    pub expected_revision: Option<u64>,
     pub retry: Retry,
     /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
     pub wait: Option<Wait>,

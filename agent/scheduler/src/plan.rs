@@ -57,13 +57,6 @@ impl Delta {
         self
     }
 
-    /// Refused unless nobody has changed the intent since this revision.
-    #[must_use]
-    pub fn at_revision(mut self, revision: u64) -> Self {
-        self.options.expected_revision = Some(revision);
-        self
-    }
-
     /// Tells when it has come so far, or when the time is over.
     #[must_use]
     pub fn waiting_for(mut self, level: Level, within: Duration) -> Self {
@@ -241,12 +234,8 @@ impl Plan {
     }
 
     /// Whether the change may go on with this plan.
-    pub(crate) fn admitted(self, intents: u64) -> Result<Self, PlanError> {
-        let Options { expected_plan, expected_revision, .. } = &self.delta.options;
-        if let Some(expected) = expected_revision.filter(|&expected| expected != intents) {
-            return Err(PlanError::Outdated { expected, found: intents });
-        }
-        let Some(expected) = *expected_plan else { return Ok(self) };
+    pub(crate) fn admitted(self) -> Result<Self, PlanError> {
+        let Some(expected) = self.delta.options.expected_plan else { return Ok(self) };
         match self.hash() {
             found if found == expected => Ok(self),
             found => Err(PlanError::Differs { expected, found }),
@@ -286,8 +275,6 @@ pub enum PlanError {
     Twice { key: Key, label: String },
     #[error("{label} cannot exist beside {other}: there can be only one of them")]
     Conflict { key: Key, label: String, other: String },
-    #[error("the intent has changed: it is revision {found} by now, {expected} was expected")]
-    Outdated { expected: u64, found: u64 },
     #[error(
         "the plan is another one by now: its hash is {found:016x}, {expected:016x} was expected"
     )]

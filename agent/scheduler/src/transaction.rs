@@ -85,8 +85,6 @@ pub(crate) struct Transaction {
     pending: Vec<Key>,
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
-    /// Its end is a new revision of the intent.
-    changes_intent: bool,
     /// Who held which identity before, among the values it touches.
     held: FixedMap<Claim, Key>,
     /// Read after a failure, and not heard of yet.
@@ -287,7 +285,6 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
-            changes_intent: self.changes_intent(&plan),
             held,
             awaited: BTreeSet::new(),
             past: Vec::new(),
@@ -312,19 +309,6 @@ impl Engine {
             step.restores.append(&mut transaction.restores);
             self.dispatch(txn, now, step);
         }
-    }
-
-    fn changes_intent(&self, plan: &Plan) -> bool {
-        let mut changed = plan.nodes.iter().filter(|node| node.changed);
-        changed.any(|node| match node.idx.map(|idx| &self.graph.node(idx).sources) {
-            None => !node.sources.is_empty(),
-            Some(before) => {
-                let same = |(a, b): (&(Source, SharedValue), &(Source, SharedValue))| {
-                    a.0 == b.0 && (Arc::ptr_eq(&a.1, &b.1) || a.1.same(&*b.1))
-                };
-                before.len() != node.sources.len() || !before.iter().zip(&node.sources).all(same)
-            }
-        })
     }
 
     /// The identities that the values of a plan hold now.
@@ -494,8 +478,6 @@ impl Engine {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
             None => {
-                self.graph.intent_revision += u64::from(transaction.changes_intent);
-                self.graph.revision += u64::from(transaction.changes_intent);
                 Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }
             }
         };

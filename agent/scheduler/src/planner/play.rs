@@ -58,7 +58,7 @@ pub(crate) fn plan_with(
         work,
         nodes: overlay.nodes,
     };
-    plan.admitted(graph.intent_revision)
+    plan.admitted()
 }
 
 /// A planner that knows what is intended, and not yet the way there.

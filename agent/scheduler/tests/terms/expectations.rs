@@ -1,6 +1,6 @@
-//! Expected revision, expected plan.
+//! Expected plans.
 
-use crate::common::{Lab, delta, error};
+use crate::common::{Lab, delta};
 use holdfast_scheduler::{Outcome, PlanError};
 
 #[test]
@@ -47,49 +47,21 @@ fn a_plan_hash_tells_values_that_wait() {
 }
 
 #[test]
-fn a_change_for_an_older_revision_is_refused() {
+fn a_change_that_waited_for_its_turn_is_planned_again() {
     let mut lab = Lab::default();
-    let first = lab.engine.intent_revision();
-    lab.commit_delta(delta("a").at_revision(first)).unwrap();
-    let refused = lab.engine.plan(delta("b").at_revision(first)).unwrap_err();
-    assert_eq!(refused, PlanError::Outdated { expected: first, found: first + 1 });
-    lab.commit("a").unwrap();
-    lab.outside("-a");
-    lab.settle(std::time::Duration::from_secs(10));
-    assert_eq!(
-        lab.engine.intent_revision(),
-        first + 1,
-        "neither drift nor a repetition changes the intent"
-    );
-    lab.failing.insert("create c".into(), error(22, "not so", false));
-    lab.commit("c").unwrap();
-    assert_eq!(lab.engine.intent_revision(), first + 1, "nor does a change that was taken back");
-    lab.commit_delta(delta("b").at_revision(first + 1)).unwrap();
-}
-
-#[test]
-fn a_change_that_waited_for_its_turn_is_judged_again() {
-    let mut lab = Lab::default();
-    let plan = |text: &str| lab.engine.plan(delta(text).at_revision(0)).unwrap();
-    let plans = [plan("a"), plan("a =2")];
-    let mut started = Vec::new();
-    for plan in plans {
-        let (txn, step) = lab.engine.start(plan, lab.now());
-        started.push((txn, step));
-    }
+    let hash = lab.plan("a =2").unwrap().hash();
+    let plans = [delta("a"), delta("a =2").expecting_plan(hash)].map(|it| lab.engine.plan(it));
+    let started: Vec<_> =
+        plans.into_iter().map(|plan| lab.engine.start(plan.unwrap(), lab.now())).collect();
     let second = started[1].0;
     for (_, step) in started {
         lab.follow(step);
     }
-    let refused = PlanError::Outdated { expected: 0, found: 1 };
-    assert!(
-        lab.finished.iter().any(|outcome| matches!(
-            outcome, Outcome::Refused { txn, reason } if *txn == second && *reason == refused
-        )),
-        "{:?}",
-        lab.finished
-    );
-    assert_eq!(lab.shown(), "a");
+    let refused = lab.finished.iter().find(|outcome| outcome.txn() == second);
+    let Some(Outcome::Refused { reason: PlanError::Differs { expected, .. }, .. }) = refused else {
+        panic!("{:?}", lab.finished);
+    };
+    assert_eq!((*expected, lab.shown().as_str()), (hash, "a"));
 }
 
 #[test]
