@@ -22,7 +22,6 @@ mod key;
 mod names;
 mod observe;
 mod operation;
-mod options;
 mod overlay;
 mod plan;
 mod planner;
@@ -49,9 +48,8 @@ pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use options::{Level, Options, Retry, Wait};
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
 pub use policy::DriftPolicy;
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
-pub use waits::Reached;
+pub use waits::{Level, Reached, Wait};

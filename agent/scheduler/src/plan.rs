@@ -13,9 +13,9 @@ use crate::history::Author;
 use crate::invalid::{InvalidField, listed};
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::options::{Level, Options, Retry, Wait};
 use crate::overlay::{Counted, OverlayNode, Spot};
 use crate::value::SharedValue;
+use crate::waits::{Level, Wait};
 
 /// A change of intent: for each key its new value, or that nothing is intended any more.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,10 @@ pub struct Delta {
     pub description: String,
     /// For the history: who asked.
     pub author: Option<Arc<Author>>,
-    pub options: Options,
+    /// Refused unless the plan has this hash: see [`Plan::hash`].
+    pub expected_plan: Option<u64>,
+    /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
+    pub wait: Option<Wait>,
 }
 
 /// What happens when a part of a change cannot be done.
@@ -53,21 +56,14 @@ impl Delta {
     /// Refused unless the plan is the one with this hash.
     #[must_use]
     pub fn expecting_plan(mut self, hash: u64) -> Self {
-        self.options.expected_plan = Some(hash);
+        self.expected_plan = Some(hash);
         self
     }
 
     /// Tells when it has come so far, or when the time is over.
     #[must_use]
     pub fn waiting_for(mut self, level: Level, within: Duration) -> Self {
-        self.options.wait = Some(Wait { level, within });
-        self
-    }
-
-    /// With these terms for what fails.
-    #[must_use]
-    pub fn retrying(mut self, retry: Retry) -> Self {
-        self.options.retry = retry;
+        self.wait = Some(Wait { level, within });
         self
     }
 
@@ -235,7 +231,7 @@ impl Plan {
 
     /// Whether the change may go on with this plan.
     pub(crate) fn admitted(self) -> Result<Self, PlanError> {
-        let Some(expected) = self.delta.options.expected_plan else { return Ok(self) };
+        let Some(expected) = self.delta.expected_plan else { return Ok(self) };
         match self.hash() {
             found if found == expected => Ok(self),
             found => Err(PlanError::Differs { expected, found }),

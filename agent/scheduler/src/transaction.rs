@@ -22,7 +22,6 @@ use crate::history::{
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
-use crate::options::Retry;
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
@@ -393,8 +392,6 @@ impl Engine {
     /// Takes over the goals of a plan, and what it found to be in place.
     pub(crate) fn commit(&mut self, mut plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
         step.changed.reserve(plan.nodes.len());
-        let retry = plan.delta.options.retry;
-        let retry = (retry != Retry::default()).then(|| Arc::new(retry));
         let mut idle = Vec::new();
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
             idle.extend(matches!(node.goal, Goal::Nothing).then_some(idx));
@@ -402,9 +399,6 @@ impl Engine {
                 continue;
             }
             self.forgive(idx);
-            if node.heard {
-                self.graph.node_mut(idx).retry = retry.clone();
-            }
             let known = node.accounts.iter().map(|&it| plan.counted[it as usize].known);
             let known: SmallVec<[Option<GroupId>; 4]> = known.collect();
             self.graph.set_goal(idx, node.sources, node.goal, &known);

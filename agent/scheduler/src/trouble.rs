@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use crate::dependency::Target;
 use crate::operation::{Class, OperationError};
-use crate::options::Retry;
 
+/// The pause before the second try is anything up to this: a kernel that was busy is so for milliseconds, and a second
+/// is not noticed. It doubles with each try.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest pause between two tries: a person waiting for the next one is patient that long.
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
 /// Shortest pause between two tries: with less, it is the same try.
 const RETRY_SHORTEST: Duration = Duration::from_millis(10);
 /// Between a change of what an operation failed for, and its next try: things rarely change alone.
@@ -40,14 +44,12 @@ impl Trouble {
         &mut self,
         error: OperationError,
         class: Class,
-        retry: &Retry,
         random: u64,
     ) -> Option<Duration> {
         self.attempts += 1;
         self.error = Some(error);
-        let left = retry.most.is_none_or(|most| self.attempts <= most);
-        let pause = doubled(retry.first, self.attempts - 1, retry.longest);
-        (class == Class::Transient && left).then(|| jittered(pause, random))
+        let pause = doubled(RETRY_FIRST, self.attempts - 1, RETRY_LONGEST);
+        (class == Class::Transient).then(|| jittered(pause, random))
     }
 
     /// How long after a change of what it failed for it is tried again: the more often in vain, the later.
@@ -99,15 +101,13 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let busy = OperationError { errno: Some(16), message: "busy".into(), transient: true };
-        let retry = Retry { most: Some(8), ..Retry::default() };
         let mut trouble = Trouble::default();
-        let mut pause = |random| trouble.failed(busy.clone(), Class::Transient, &retry, random);
+        let mut pause = |random| trouble.failed(busy.clone(), Class::Transient, random);
         for longest in [1, 2, 4, 8, 16, 32, 60] {
             assert_eq!(pause(longest * 1_000_000_000), Some(Duration::from_secs(longest)));
         }
         assert_eq!(pause(60_000_000_001), Some(RETRY_SHORTEST), "any pause up to the longest");
-        assert_eq!(pause(0), None, "eight tries after the first one are enough");
-        let none = Trouble::default().failed(busy, Class::Environment, &retry, 0);
+        let none = Trouble::default().failed(busy, Class::Environment, 0);
         assert_eq!(none, None, "time alone does not help");
     }
 

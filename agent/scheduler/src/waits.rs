@@ -9,9 +9,27 @@ use crate::engine::{Engine, Outcome, Step};
 use crate::graph::Goal;
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, TxnId};
-use crate::options::{Level, Wait};
 use crate::plan::Plan;
 use crate::status::State;
+
+/// How far a change has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// It is the intent, and its operations are on their way.
+    Accepted,
+    /// Its transaction came to a good end; some of its values may be pending.
+    Applied,
+    /// All of its values are as intended, parts included.
+    Converged,
+}
+
+/// Somebody waits for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    pub level: Level,
+    /// The patience of whoever waits, from the start of the change.
+    pub within: Duration,
+}
 
 /// A change has come as far as somebody waited for, or the time for it is over. A change that is refused, fails or is
 /// called off is told by its outcome alone.
@@ -71,7 +89,7 @@ impl Waits {
 impl Engine {
     /// Notes who waits for a change that is about to begin.
     pub(crate) fn expect(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
-        let Some(Wait { level, within }) = plan.delta.options.wait else { return };
+        let Some(Wait { level, within }) = plan.delta.wait else { return };
         if level == Level::Accepted {
             let (missing, in_time) = (Vec::new(), true);
             return step.reached.push(Reached { txn, level, missing, in_time });

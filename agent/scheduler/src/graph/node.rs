@@ -10,7 +10,6 @@ use crate::dependency::{Dependency, Target};
 use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
-use crate::options::Retry;
 use crate::status::LastOperation;
 use crate::traits::{Full, Refusal, Traits};
 use crate::trouble::Trouble;
@@ -139,8 +138,6 @@ pub(crate) struct Node {
     owner: Option<NonZeroU64>,
     pub(crate) last: Option<LastOperation>,
     pub(crate) trouble: Option<Box<Trouble>>,
-    /// The terms of the change that gave the goal, where they are not the usual ones.
-    pub(crate) retry: Option<Arc<Retry>>,
     /// Stands in [`super::Graph::woken`].
     pub(super) queued: bool,
     /// Was to be woken while an operation on it was in flight.
@@ -165,7 +162,6 @@ impl Node {
             owner: None,
             last: None,
             trouble: None,
-            retry: None,
             queued: false,
             missed: false,
             used: true,

@@ -81,9 +81,8 @@ impl Engine {
         let class = self.classify(idx, &error);
         let random = self.chance.draw();
         let node = self.graph.node_mut(idx);
-        let retry = node.retry.as_deref().copied().unwrap_or_default();
         let trouble = node.trouble.get_or_insert_default();
-        let pause = trouble.failed(error, class, &retry, random);
+        let pause = trouble.failed(error, class, random);
         self.look_again(idx, pause.map(|pause| now.monotonic + pause));
         match class {
             Class::Environment => self.graph.expose(idx),

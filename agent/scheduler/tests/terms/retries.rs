@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
-use holdfast_scheduler::{Engine, OperationError, Retry};
+use holdfast_scheduler::{Engine, OperationError};
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn busy() -> OperationError {
@@ -17,31 +18,14 @@ fn tries(lab: &mut Lab) -> usize {
 }
 
 #[test]
-fn a_change_says_how_often_its_values_are_tried() {
-    for (retry, tries_in_all) in [
-        (Retry::never(), 1),
-        (Retry { most: Some(3), ..Retry::default() }, 4),
-        (Retry { most: Some(3), first: HOUR, longest: HOUR }, 4),
-    ] {
-        let mut lab = Lab::default();
-        lab.failing.insert("create b".into(), busy());
-        lab.commit_delta(delta("b; c").best_effort().retrying(retry)).unwrap();
-        lab.settle(24 * HOUR);
-        assert_eq!(tries(&mut lab), tries_in_all, "{retry:?}");
-        assert_eq!((lab.state("b").as_str(), lab.state("c").as_str()), ("FAILED", "CONFIGURED"));
-    }
-}
-
-#[test]
 fn no_pause_is_longer_than_the_longest() {
     let mut lab = Lab::default();
     lab.failing.insert("create b".into(), busy());
-    let retry = Retry { first: SECOND, longest: 4 * SECOND, most: None };
-    lab.commit_delta(delta("b").best_effort().retrying(retry)).unwrap();
+    lab.commit_delta(delta("b").best_effort()).unwrap();
     for _ in 0..50 {
         let begun = lab.now;
         lab.pass_time();
-        assert!(lab.now - begun <= 4 * SECOND);
+        assert!(lab.now - begun <= MINUTE);
         assert_eq!(lab.state("b"), "RETRYING");
     }
 }
@@ -65,25 +49,17 @@ fn pauses_spread_and_repeat_for_one_seed() {
     assert_ne!(course(7), course(8));
 }
 
-// proves kv.N5
 #[test]
-fn values_are_tried_on_the_terms_of_the_change_that_gave_them() {
+fn only_what_failed_is_tried_again() {
     let mut lab = Lab::default();
-    lab.commit_delta(delta("a <n .p").retrying(Retry::never())).unwrap();
-    lab.commit_delta(delta("b <n").retrying(Retry { most: Some(2), ..Retry::default() })).unwrap();
-    for name in ["create a.p", "create b"] {
-        lab.failing.insert(name.into(), busy());
-    }
+    lab.commit("a <n .p; b <n").unwrap();
+    lab.failing.insert("create a.p".into(), busy());
     lab.outside("n");
-    assert_eq!(
-        (lab.state("a.p").as_str(), lab.state("b").as_str(), lab.state("a").as_str()),
-        ("FAILED", "RETRYING", "CONFIGURED")
-    );
+    assert_eq!((lab.state("a.p").as_str(), lab.state("a").as_str()), ("RETRYING", "CONFIGURED"));
     lab.settle(HOUR);
     let log = lab.log();
-    assert_eq!(log.matches("create a.p FAILED").count(), 1, "a part has the terms of its whole");
-    assert_eq!(log.matches("create b FAILED").count(), 3);
-    assert!(!log.contains("update a"), "only what failed is tried again: {log}");
+    assert!(log.matches("create a.p FAILED").count() > 2, "{log}");
+    assert!(!log.contains("update a") && log.matches("create b").count() == 1, "{log}");
 }
 
 /// What fails with which errno, what happens outside after that, and whether that is the reason for another try.
