@@ -65,13 +65,9 @@ pub enum Bond {
     /// Neither lives without the other, and neither can be first: the two ends of a pair. Values that need one another
     /// only in this way are created together; all other cycles stay pending and are reported.
     Together,
-    /// Created after its target and deleted before it where one plan does both, and never waited for: the value can
-    /// exist without it. In a circle of such orders, one of them is not kept; nor is one where something has to give way
-    /// for the target first.
-    Order,
 }
 
-/// One thing a value needs. All of a value's dependencies must be met, but those that are a mere order.
+/// One thing a value needs. All of a value's dependencies must be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// What a person is told while it is not met. Unique among the dependencies of a value.
@@ -111,12 +107,6 @@ impl Dependency {
     #[must_use]
     pub fn together(self) -> Self {
         Self { bond: Bond::Together, ..self }
-    }
-
-    /// Only an order, no dependence: see [`Bond::Order`].
-    #[must_use]
-    pub fn ordering(self) -> Self {
-        Self { bond: Bond::Order, ..self }
     }
 
     /// Makes the value anew when its target is changed in place.

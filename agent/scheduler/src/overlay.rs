@@ -230,8 +230,6 @@ pub(crate) struct Overlay<'g> {
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) turned: Turned,
-    /// Some value asks for an order.
-    pub(crate) ordered: bool,
     /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
     pub(crate) playing: bool,
     /// All that fades.
@@ -256,7 +254,6 @@ impl<'g> Overlay<'g> {
             named: Kinds::default(),
             prefixes: FixedMap::default(),
             turned: Turned::default(),
-            ordered: false,
             playing: false,
             fading: 0,
             edges: 0,
@@ -367,14 +364,10 @@ impl<'g> Overlay<'g> {
             ..OverlayNode::empty(node.key.clone())
         });
         self.by_idx.insert(idx, spot);
-        match (node.goal.traits(), &node.live) {
-            (Some(traits), _) => {
-                let groups = self.graph.accounts(idx).iter();
-                let needs = traits.needs.iter().zip(groups.map(|&group| Some(group)));
-                self.open_accounts(spot, traits, needs);
-            }
-            (None, Some(live)) => self.ordered |= !live.order().is_empty(),
-            (None, None) => {}
+        if let Some(traits) = node.goal.traits() {
+            let groups = self.graph.accounts(idx).iter();
+            let needs = traits.needs.iter().zip(groups.map(|&group| Some(group)));
+            self.open_accounts(spot, needs);
         }
         spot
     }
@@ -419,7 +412,7 @@ impl<'g> Overlay<'g> {
             return;
         };
         let unknown = traits.needs.iter().map(|need| (need, None));
-        self.open_accounts(spot, &traits, unknown);
+        self.open_accounts(spot, unknown);
         for at in 0..traits.needs.len() {
             let account = self.node(spot).accounts[at];
             self.list(account, spot);
@@ -442,7 +435,6 @@ impl<'g> Overlay<'g> {
     fn open_accounts<'t>(
         &mut self,
         spot: Spot,
-        traits: &Traits,
         needs: impl Iterator<Item = (&'t Dependency, Option<GroupId>)>,
     ) {
         let (mut accounts, mut unmet) = (Accounts::new(), 0);
@@ -454,7 +446,6 @@ impl<'g> Overlay<'g> {
             unmet += u32::from(self.group(account).avail == 0);
             accounts.push(account);
         }
-        self.ordered |= !traits.order().is_empty();
         let node = self.node_mut(spot);
         node.unmet = unmet;
         node.accounts = accounts;

@@ -111,8 +111,6 @@ pub struct PlannedOperation {
     pub taken: Vec<Key>,
     /// Steps that this one waits for: until they are completed, or, where its own transport carries them, handed out.
     pub after: After,
-    /// Steps that are to be over before this one, done or not: it does not need them.
-    pub behind: Box<[u32]>,
     pub(crate) spot: Spot,
 }
 
@@ -148,17 +146,6 @@ pub struct Work {
     pub edges: u64,
     /// Parts that descriptors listed, or said to differ.
     pub parts: u64,
-}
-
-impl Work {
-    pub(crate) fn plus(self, other: Self) -> Self {
-        let Self { visited, edges, parts } = other;
-        Self {
-            visited: self.visited + visited,
-            edges: self.edges + edges,
-            parts: self.parts + parts,
-        }
-    }
 }
 
 impl Plan {

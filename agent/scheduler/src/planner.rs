@@ -13,7 +13,6 @@ mod fit;
 mod ingest;
 mod play;
 mod resolve;
-mod sequence;
 mod trust;
 
 pub(crate) use play::{goals, plan, plan_with};
@@ -30,8 +29,6 @@ use crate::overlay::{Account, Accounts, Becoming, Overlay, Spot, Want, spot_of};
 use crate::plan::{Cause, PlannedOperation};
 use crate::traits::Traits;
 use crate::value::SharedValue;
-
-use sequence::Sequence;
 
 /// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
 const FINDINGS: usize = 0;
@@ -74,7 +71,6 @@ pub(crate) struct Planner<'g> {
     courteous: BTreeMap<Key, Spot>,
     /// Parts that descriptors listed.
     pub(crate) listed: u64,
-    sequence: Sequence,
     /// With one transport, the order of the plan is order enough.
     transports: bool,
 }
@@ -98,7 +94,6 @@ impl<'g> Planner<'g> {
             kept: FixedMap::default(),
             courteous: BTreeMap::new(),
             listed: 0,
-            sequence: Sequence::default(),
             transports: emit::transports(graph) > 1,
         }
     }
@@ -295,9 +290,6 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node(spot);
         let (Want::Delete, Some(live)) = (&node.want, node.live.clone()) else { return };
         let key = node.key.clone();
-        if !force && self.is_early(spot) {
-            return;
-        }
         let (_, lost) = self.overlay.shift(&key, Some(&live), None);
         if !force && self.is_blocked(spot, &live, &lost) {
             return self.park_idle(spot, &key);
@@ -314,7 +306,6 @@ impl<'g> Planner<'g> {
                 self.turn();
             }
         }
-        self.passed(spot);
     }
 
     pub(crate) fn change(&mut self, spot: Spot, force: bool) {
@@ -434,9 +425,6 @@ impl<'g> Planner<'g> {
             return self.want_create(spot); // lost what it had when it was found ready
         }
         let (value, traits) = (value.clone(), traits.clone());
-        if !force && self.is_early(spot) {
-            return;
-        }
         if self.overlay.is_held(spot, &traits) || self.is_claimed(spot, &traits) {
             return self.note_held(spot);
         }
@@ -446,7 +434,6 @@ impl<'g> Planner<'g> {
         node.current = Some(value);
         node.want = Want::Nothing;
         self.turn();
-        self.passed(spot);
     }
 
     /// True when users must go first; then it is tried again when they are gone.

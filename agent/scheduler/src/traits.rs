@@ -34,8 +34,6 @@ pub(crate) struct Traits {
 struct Seldom {
     /// Parts with operations of their own.
     parts: Sorted<Key, Alike>,
-    /// What it comes after and goes before, without needing it.
-    order: Box<[Target]>,
     prefixes: Box<[(u32, IpNet)]>,
     claims: Box<[Claim]>,
     takes: Box<[Taken]>,
@@ -51,8 +49,8 @@ pub(crate) type Full = (SharedValue, Arc<Traits>);
 
 impl Seldom {
     fn boxed(self) -> Option<Box<Self>> {
-        let Self { parts, order, prefixes, claims, takes, property_takes, divisible, full } = &self;
-        let empty = order.is_empty() && prefixes.is_empty() && claims.is_empty();
+        let Self { parts, prefixes, claims, takes, property_takes, divisible, full } = &self;
+        let empty = prefixes.is_empty() && claims.is_empty();
         let empty = empty && parts.is_empty() && !divisible && full.is_none();
         let nothing = empty && takes.is_empty() && property_takes.is_empty();
         (!nothing).then(|| Box::new(self))
@@ -113,8 +111,8 @@ impl Traits {
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            let (needs, order) = checked(needs).map_err(Refusal::whole)?;
-            (draft.seldom.order, draft.seldom.claims) = (order, descriptor.claims(&**value).into());
+            let needs = checked(needs).map_err(Refusal::whole)?;
+            draft.seldom.claims = descriptor.claims(&**value).into();
             draft.seldom.divisible = descriptor.is_divisible(&**value);
             Ok(draft.needing(needs))
         });
@@ -213,11 +211,6 @@ impl Traits {
         self.seldom.as_ref().is_some_and(|seldom| seldom.divisible || seldom.full.is_some())
     }
 
-    /// What it comes after and goes before, without needing it.
-    pub(crate) fn order(&self) -> &[Target] {
-        self.seldom.as_ref().map_or(&[], |seldom| &seldom.order)
-    }
-
     /// Parts with operations of their own.
     pub(crate) fn parts(&self) -> Option<&Sorted<Key, Alike>> {
         self.seldom.as_ref().map(|seldom| &seldom.parts)
@@ -278,18 +271,13 @@ impl Traits {
 /// Dependencies up to which labels are compared one by one rather than sorted.
 const FEW: usize = 8;
 
-/// What must be there, and what is only an order.
-type Checked = (Box<[Dependency]>, Box<[Target]>);
-
 /// Sorts dependencies, of which each must have a label of its own.
-fn checked(mut needs: Vec<Dependency>) -> Result<Checked, String> {
+fn checked(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
     if let Some(label) = repeated(&needs) {
         return Err(format!("two of its dependencies are labelled `{label}`"));
     }
-    let order = needs.extract_if(.., |need| need.bond == Bond::Order);
-    let order = order.map(|need| need.target).collect();
     needs.sort_by(|a, b| a.target.cmp(&b.target));
-    Ok((needs.into(), order))
+    Ok(needs.into())
 }
 
 fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {

@@ -37,27 +37,6 @@ fn creates_follow_what_they_need() {
 }
 
 #[test]
-fn order_alone_is_kept_where_both_come_or_go_and_never_waited_for() {
-    check("", "", "a <~b; b", "create b; create a");
-    check("", "", "a <~b; b <~c; c", "create c; create b; create a");
-    check("", "", "a <~b; b <c; c", "create c; create b; create a");
-    check("", "", "a <~b", "create a");
-    check("", "", "a <~b; b <nobody", "create a");
-    check("", "", "a <~B; B", "create B; create a"); // another transport
-    check("", "a <~b", "b", "create b");
-    check("", "a <~b; b", "b =1", "update b");
-    check("", "a; b <~a", "-a; -b", "delete b; delete a");
-    check("", "a; b <~a; c <~b", "-a; -b; -c", "delete c; delete b; delete a");
-    check("", "a; b <~a", "-a", "delete a");
-    check("", "A; b <~A", "-A; -b", "delete b; delete A");
-    check("", "b !1; a !1 <~b", "a !2 <~b; b !2", "delete a; delete b; create b; create a");
-    check("", "m ~/; m/n; z <~m", "-m; -m/n; -z", "delete z; delete m");
-    check("", "", "b <a; a <~b", "create a; create b"); // what must be goes before what is wished for
-    check("", "", "a <~b; b <~c; c <~b", "create b; create a; create c");
-    check("", "", "a <~c; b <>c; c <>b", "create b; create c; create a");
-}
-
-#[test]
 fn what_can_be_had_in_part_has_what_is_there() {
     check("", "", "r |a |b; a; b", "create a; create b; create r");
     check("", "", "r |a |b; a", "create a; create r");

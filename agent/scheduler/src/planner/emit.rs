@@ -46,7 +46,6 @@ impl Planner<'_> {
             cause,
             taken: Vec::new(),
             after,
-            behind: Box::default(),
             spot,
         });
         op

@@ -1,9 +1,8 @@
-//! A planner from its start to its end: what it is given, how often it plays, and the plan that comes of it.
+//! A planner from its start to its end: what it is given, and the plan that comes of it.
 
 use std::sync::Arc;
 
 use super::Planner;
-use super::sequence::Sequence;
 use crate::dependency::Claim;
 use crate::graph::{Graph, Idx};
 use crate::key::{FixedMap, Key};
@@ -30,21 +29,10 @@ pub(crate) fn plan_with(
     kept: FixedMap<Claim, Key>,
     judged: impl FnOnce(),
 ) -> Result<Plan, PlanError> {
-    let begun = |sequence| begun(graph, &delta, &kept, sequence);
-    let mut planner = begun(Sequence::default())?;
+    let mut planner = begun(graph, &delta, kept)?;
     judged();
-    planner.play(&delta, &revisit)?;
-    let sequence = Sequence::of(&planner);
-    let mut work = planner.work();
-    if !sequence.is_kept(&planner.operations) {
-        planner = begun(Sequence::of(&planner))?;
-        planner.play(&delta, &revisit)?;
-        work = work.plus(planner.work());
-    }
-    if planner.transports {
-        sequence.note(&mut planner.operations);
-    }
-    let waiting = planner.waiting();
+    planner.play(&delta, revisit)?;
+    let (waiting, work) = (planner.waiting(), planner.work());
     let overlay = planner.overlay;
     let plan = Plan {
         delta,
@@ -65,24 +53,23 @@ pub(crate) fn plan_with(
 fn begun<'g>(
     graph: &'g Graph,
     delta: &Delta,
-    kept: &FixedMap<Claim, Key>,
-    sequence: Sequence,
+    kept: FixedMap<Claim, Key>,
 ) -> Result<Planner<'g>, PlanError> {
-    let mut planner = Planner { kept: kept.clone(), sequence, ..Planner::new(graph) };
+    let mut planner = Planner { kept, ..Planner::new(graph) };
     planner.intend(delta)?;
     Ok(planner)
 }
 
 /// The goals of a change alone, without a way to them.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
-    let planner = begun(graph, delta, &FixedMap::default(), Sequence::default())?;
+    let planner = begun(graph, delta, FixedMap::default())?;
     Ok(planner.overlay.nodes)
 }
 
 impl Planner<'_> {
     /// Decides everything else.
-    fn play(&mut self, delta: &Delta, revisit: &[Idx]) -> Result<(), PlanError> {
-        self.revisit(revisit.to_vec());
+    fn play(&mut self, delta: &Delta, revisit: Vec<Idx>) -> Result<(), PlanError> {
+        self.revisit(revisit);
         self.run();
         if delta.mode == Mode::Atomic {
             self.refuse_claims()?;

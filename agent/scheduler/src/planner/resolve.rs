@@ -1,7 +1,6 @@
 //! What gives way when a plan cannot go on.
 //!
-//! In this order: companions that wait for nothing but one another are created together; an order that is no dependence
-//! is not kept; the users of what must go are parked, or do without it where they can, those of the highest kind first;
+//! In this order: companions that wait for nothing but one another are created together; the users of what must go are parked, or do without it where they can, those of the highest kind first;
 //! what can be had in part becomes what is there; a change that will not get what it needs becomes a delete; where
 //! values of the system use one another in a circle, the circle is broken; and an identity kept for its holder of
 //! before, who does not come, goes to whoever else wants it.
@@ -19,7 +18,6 @@ impl Planner<'_> {
     /// Lets something give way. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
         self.create_companions()
-            || self.release_early()
             || self.park_users()
             || self.fit_all()
             || self.starve()

@@ -18,15 +18,6 @@ pub(super) struct Order {
     /// Who waits for the operation at a seat: `followers[first[seat]..first[seat + 1]]`.
     first: Vec<u32>,
     followers: Vec<u32>,
-    freed: Vec<Freed>,
-}
-
-/// Which followers of an operation have heard that they need not wait for it any more.
-#[derive(Clone, Copy, Debug, Default)]
-struct Freed {
-    /// Those of its own transport.
-    own: bool,
-    others: bool,
 }
 
 impl Order {
@@ -36,13 +27,11 @@ impl Order {
         if operations.iter().all(|op| Some(op.transport) == transport) {
             return Self { ready: seats.collect(), ..Self::default() };
         }
-        let before = |op: &PlannedOperation| op.after.len() + op.behind.len();
-        let lacks: Vec<u32> = operations.iter().map(|op| spot_of(before(op))).collect();
+        let lacks: Vec<u32> = operations.iter().map(|op| spot_of(op.after.len())).collect();
         let ready = seats.filter(|&seat| lacks[seat as usize] == 0);
         let (silent, ready) = ready.partition(|&seat| is_silent(operations, seat));
         let (first, followers) = followers(operations);
-        let freed = vec![Freed::default(); operations.len()];
-        Self { ready, silent, lacks, first, followers, freed }
+        Self { ready, silent, lacks, first, followers }
     }
 
     /// The first of what may be handed out by now, ascending.
@@ -72,37 +61,18 @@ impl Order {
     pub(super) fn handed(&mut self, seat: usize, operations: &[PlannedOperation]) {
         let own = |follower: usize| operations[follower].transport == operations[seat].transport;
         self.free(seat, operations, own);
-        self.set_freed(seat, |freed| &mut freed.own);
     }
 
     /// An operation is completed: what other transports carry may follow.
     pub(super) fn came_to_end(&mut self, seat: usize, operations: &[PlannedOperation]) {
         let other = |follower: usize| operations[follower].transport != operations[seat].transport;
         self.free(seat, operations, other);
-        self.set_freed(seat, |freed| &mut freed.others);
     }
 
-    /// An operation will not be done, or was done in vain: whoever needs it is to be left out, whoever is only behind it
-    /// goes on, unless it did so before.
+    /// An operation will not be done, or was done in vain: all that need it are to be left out.
     pub(super) fn broke(&mut self, seat: usize, operations: &[PlannedOperation]) {
-        let needs = |follower: u32| operations[follower as usize].after.contains(&spot_of(seat));
-        let range = self.range(seat);
-        for at in range {
-            let follower = self.followers[at];
-            if needs(follower) {
-                self.enlist(follower, operations);
-            }
-        }
-        let Some(Freed { own, others }) = self.freed.get(seat).copied() else { return };
-        self.free(seat, operations, |follower| {
-            let alike = operations[follower].transport == operations[seat].transport;
-            !needs(spot_of(follower)) && if alike { !own } else { !others }
-        });
-    }
-
-    fn set_freed(&mut self, seat: usize, which: impl Fn(&mut Freed) -> &mut bool) {
-        if let Some(freed) = self.freed.get_mut(seat) {
-            *which(freed) = true;
+        for at in self.range(seat) {
+            self.enlist(self.followers[at], operations);
         }
     }
 
@@ -139,7 +109,7 @@ fn is_silent(operations: &[PlannedOperation], seat: u32) -> bool {
 /// The seats that wait for each seat, one list behind the other, and where each list begins.
 fn followers(operations: &[PlannedOperation]) -> (Vec<u32>, Vec<u32>) {
     let mut first = vec![0u32; operations.len() + 1];
-    for &before in operations.iter().flat_map(|op| op.after.iter().chain(&op.behind)) {
+    for &before in operations.iter().flat_map(|op| &op.after) {
         first[before as usize + 1] += 1;
     }
     for seat in 1..first.len() {
@@ -148,7 +118,7 @@ fn followers(operations: &[PlannedOperation]) -> (Vec<u32>, Vec<u32>) {
     let mut next = first.clone();
     let mut followers = vec![0; *first.last().unwrap_or(&0) as usize];
     for (seat, op) in (0..).zip(operations) {
-        for &before in op.after.iter().chain(&op.behind) {
+        for &before in &op.after {
             let place = &mut next[before as usize];
             followers[*place as usize] = seat;
             *place += 1;

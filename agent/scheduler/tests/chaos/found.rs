@@ -140,8 +140,8 @@ fn whoever_is_behind_hears_of_an_end_once() {
     ends_well(
         &[11, 5],
         vec![
-            best("A =0 !0 <!a <~m/2; c =0 !0"),
-            best("B =0 !0; a =0 !1 <A <~m/2; -c"),
+            best("A =0 !0 <!a; c =0 !0"),
+            best("B =0 !0; a =0 !1 <A; -c"),
             atomic("-d; e =2 !0 .r(<c) <a"),
             best("m =1 !1 .t(.q) :up <a; m/2 =0 !1"),
             best("a =1 !1 .r(<c) .t(.q) <b; b; e <?f; m/1 =2 !1 <A; m/2 =2 !0 .r(<c)"),
@@ -285,7 +285,7 @@ fn remains_do_not_outlive_what_they_should_have_become() {
         &[4],
         vec![
             best("a =0 !1 <b; b =0 !0 #y"),
-            atomic("a =2 !1 ; c =0 !0 #x <!e <~A; -d; e =2 !0 <b:up"),
+            atomic("a =2 !1 ; c =0 !0 #x <!e; -d; e =2 !0 <b:up"),
             Move::CarryOut(0),
             Move::CarryOut(0),
             Move::Answer,
@@ -404,7 +404,7 @@ fn an_identity_that_comes_free_early_is_not_missed() {
             Move::CarryOut(0),
             Move::Answer,
             Move::CarryOut(1),
-            best("e =0 !0 <>d; m =2 !1 <?f <~B"),
+            best("e =0 !0 <>d; m =2 !1 <?f"),
             Move::Read,
             Move::Lose("m"),
         ],

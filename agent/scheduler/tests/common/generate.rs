@@ -34,8 +34,6 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     let fixed = |texts: &[&str]| -> Vec<(u32, BoxedStrategy<String>)> {
         texts.iter().map(|text| (1, Just((*text).to_owned()).boxed())).collect()
     };
-    let anything = proptest::sample::select(&NAMES[..]);
-    tokens.push((1, anything.prop_map(|name| format!("<~{name}")).boxed()));
     if rich {
         tokens.extend(fixed(&[":up"]));
         if !DIVISIBLE.contains(&name) {

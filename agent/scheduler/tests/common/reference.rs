@@ -125,7 +125,7 @@ impl Wanted {
     fn waits_for(&self, there: &BTreeMap<Key, Thing>) -> Vec<(Bond, Target)> {
         let offered = |target: &Target| there.values().any(|other| other.offers(target));
         let part = self.thing.with_members(offered).filter(|_| self.thing.is_divisible());
-        let needs = part.as_ref().unwrap_or(&self.thing).dependencies();
+        let needs = part.as_ref().unwrap_or(&self.thing).needs();
         let needs = needs.into_iter().map(|need| (need.bond, need.target));
         let whole = self.is_part.then(|| (Bond::After, Target::Whole(self.thing.key())));
         needs.chain(whole).filter(|(_, target)| !offered(target)).collect()

@@ -366,7 +366,7 @@ impl World {
     /// I1: nothing of ours is without what it needs. Holds until something fails.
     pub fn check_needs(&self) {
         for thing in self.lab.system.values() {
-            let needs = thing.dependencies().into_iter().filter(|need| need.bond == Bond::After);
+            let needs = thing.needs().into_iter().filter(|need| need.bond == Bond::After);
             for need in needs {
                 let met = self.lab.is_met(&need.target);
                 assert!(met, "`{thing}` is without {}\n{}", need.label, self.happened.join("\n"));

@@ -177,18 +177,6 @@ fn an_invalid_value_names_its_fields() {
     assert_eq!(lab.engine.status(&key("a")).unwrap().detail.invalid, []);
 }
 
-/// What is only ordered after what fails is done all the same: over one transport, or over two.
-#[test]
-fn a_mere_order_hands_on_no_failure() {
-    for (change, failing) in [("a <~b; b", "create b"), ("a <~B; B", "create B")] {
-        let mut lab = Lab::default();
-        lab.failing.insert(failing.to_owned(), error(22, "not so", false));
-        lab.commit_delta(delta(change).best_effort()).unwrap();
-        assert_eq!(lab.state("a"), "CONFIGURED", "{change}");
-        assert_eq!(lab.log(), format!("{failing} FAILED not so (errno 22); create a"));
-    }
-}
-
 // proves kv.X16
 #[test]
 fn a_panicking_descriptor_spoils_its_own_value_only() {
