@@ -4,7 +4,7 @@ use crate::dependency::{Dependency, Target};
 use crate::engine::Engine;
 use crate::graph::Node;
 use crate::key::{FixedMap, hash_of};
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 
 impl Engine {
     /// Checks all counters and indexes against a recomputation from scratch. Costs as much as there is: for tests, and for
@@ -15,9 +15,7 @@ impl Engine {
     pub fn audit(&self) -> Result<(), String> {
         let mut users: FixedMap<&Target, u32> = FixedMap::default();
         for (_, node) in self.graph.nodes() {
-            for need in
-                node.live.iter().filter(|_| node.ours).flat_map(|live| ordering(&live.needs))
-            {
+            for need in node.live.iter().filter(|_| node.ours).flat_map(|live| &live.needs) {
                 *users.entry(&need.target).or_default() += 1;
             }
         }

@@ -57,30 +57,19 @@ pub enum Target {
     Whole(Key),
 }
 
-/// How strong a dependency is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bond {
-    /// Created after its target, deleted before it.
-    After,
-    /// Neither lives without the other, and neither can be first: the two ends of a pair. Values that need one another
-    /// only in this way are created together; all other cycles stay pending and are reported.
-    Together,
-}
-
 /// One thing a value needs. All of a value's dependencies must be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// What a person is told while it is not met. Unique among the dependencies of a value.
     pub label: SmolStr,
     pub target: Target,
-    pub bond: Bond,
     /// The value must be made anew whenever its target is changed in place.
     pub renew: bool,
 }
 
 impl Dependency {
     pub fn new(label: impl Into<SmolStr>, target: Target) -> Self {
-        Self { label: label.into(), target, bond: Bond::After, renew: false }
+        Self { label: label.into(), target, renew: false }
     }
 
     /// The value with this key.
@@ -101,12 +90,6 @@ impl Dependency {
     /// Some prefix offered in `table` that holds `address`: what makes a gateway reachable.
     pub fn covering(label: impl Into<SmolStr>, table: u32, address: IpAddr) -> Self {
         Self::new(label, Target::Covering { table, address })
-    }
-
-    /// Declares a cycle as meant: see [`Bond::Together`].
-    #[must_use]
-    pub fn together(self) -> Self {
-        Self { bond: Bond::Together, ..self }
     }
 
     /// Makes the value anew when its target is changed in place.

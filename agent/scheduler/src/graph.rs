@@ -17,7 +17,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Bond, Claim, Target};
+use crate::dependency::{Claim, Target};
 use crate::descriptor::{Registry, guarded};
 use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
@@ -25,7 +25,7 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::policy::DriftPolicy;
 use crate::status::Counters;
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 use crate::value::{SharedValue, same};
 
 pub(crate) use groups::{Group, GroupId, GroupIds};
@@ -181,7 +181,7 @@ impl Graph {
     pub(crate) fn is_short(&self, idx: Idx) -> bool {
         let node = self.node(idx);
         let Some(full) = node.goal.divisible() else { return false };
-        let lacking = ordering(&full.1.needs).map(|need| &need.target);
+        let lacking = full.1.needs.iter().map(|need| &need.target);
         let lacking: Vec<Target> = lacking.filter(|it| self.avail(it) == 0).cloned().collect();
         let goal = node.goal.value();
         if lacking.is_empty() {
@@ -440,11 +440,11 @@ impl Graph {
         self.registry.label(key, value.map(|value| &**value))
     }
 
-    /// The unmet dependencies of what was asked for, with how strong they are.
-    pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str, Bond)> {
+    /// The unmet dependencies of what was asked for: targets and labels.
+    pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str)> {
         let needs = self.node(idx).goal.needs();
         let unmet = needs.iter().filter(|need| self.avail(&need.target) == 0);
-        unmet.map(|need| (&need.target, need.label.as_str(), need.bond))
+        unmet.map(|need| (&need.target, need.label.as_str()))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything here reads. Nothing costs more than its answer, except where it says so.
 
-use crate::dependency::{Bond, Target};
+use crate::dependency::Target;
 use crate::engine::Engine;
 use crate::graph::{Idx, Node};
 use crate::key::{Key, KeySet};
@@ -17,7 +17,6 @@ pub struct Need {
     /// As people are told while it is not met.
     pub label: String,
     pub target: Target,
-    pub bond: Bond,
     pub met: bool,
 }
 
@@ -45,7 +44,6 @@ impl Engine {
         let need = |need: &crate::dependency::Dependency| Need {
             label: need.label.to_string(),
             target: need.target.clone(),
-            bond: need.bond,
             met: self.graph.avail(&need.target) > 0,
         };
         needs.iter().map(need).collect()

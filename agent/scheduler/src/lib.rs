@@ -36,7 +36,7 @@ mod trouble;
 mod value;
 mod waits;
 
-pub use dependency::{Bond, Claim, Dependency, Facet, Offer, Taken, Target};
+pub use dependency::{Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{
     AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Bond, Claim, Dependency, Target};
+use crate::dependency::{Claim, Dependency, Target};
 use crate::graph::{Goal, Graph, GroupId, Idx, Sources};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
@@ -110,10 +110,9 @@ impl OverlayNode {
         self.parting.as_mut().map_or_else(After::new, |parting| std::mem::take(&mut parting.awaits))
     }
 
-    /// Whether it is not there in the end though it lacks nothing, or nothing but companions.
+    /// Whether it is not there in the end though it lacks nothing.
     pub(crate) fn could_come(&self) -> bool {
-        let Some(traits) = self.goal.traits().filter(|_| self.live.is_none()) else { return false };
-        self.unmet == 0 || traits.needs.iter().any(|need| need.bond == Bond::Together)
+        self.goal.traits().is_some() && self.live.is_none() && self.unmet == 0
     }
 
     /// Others know that what it offers will go.

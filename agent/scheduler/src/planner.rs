@@ -20,7 +20,7 @@ pub(crate) use play::{goals, plan, plan_with};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dependency::{Bond, Claim, Facet, Target};
+use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::{FixedMap, Key};
@@ -56,8 +56,6 @@ pub(crate) struct Planner<'g> {
     pub(crate) starved: BTreeMap<Key, Spot>,
     /// Divisible values of which less or more than their goal may be had.
     unfitted: BTreeMap<Key, Spot>,
-    /// Creates with a dependency on a companion.
-    pub(crate) companions: Vec<Spot>,
     /// What will be taken along, and by whom.
     doomed_under: FixedMap<Key, Spot>,
     doomed_of: FixedMap<Facet, Spot>,
@@ -85,7 +83,6 @@ impl<'g> Planner<'g> {
             spent: BTreeMap::new(),
             starved: BTreeMap::new(),
             unfitted: BTreeMap::new(),
-            companions: Vec::new(),
             doomed_under: FixedMap::default(),
             doomed_of: FixedMap::default(),
             operations: Vec::new(),
@@ -149,7 +146,7 @@ impl<'g> Planner<'g> {
                 match rank {
                     DELETES => self.delete(spot, false),
                     FINDINGS | CHANGES => self.change(spot, false),
-                    _ => self.create(spot, false),
+                    _ => self.create(spot),
                 }
             }
         }
@@ -224,16 +221,13 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn want_create(&mut self, spot: Spot) {
         let node = self.overlay.node_mut(spot);
-        let Goal::Valid(_, traits) = &node.goal else {
+        if !matches!(node.goal, Goal::Valid(..)) {
             node.want = Want::Nothing;
             return;
-        };
-        let companion = traits.needs.iter().any(|need| need.bond == Bond::Together);
+        }
         node.want = Want::Create;
         if node.unmet == 0 {
             self.ready[CREATES].push(spot);
-        } else if companion {
-            self.companions.push(spot);
         }
         self.note_divisible(spot);
     }
@@ -415,13 +409,13 @@ impl<'g> Planner<'g> {
         self.turn();
     }
 
-    pub(crate) fn create(&mut self, spot: Spot, force: bool) {
+    pub(crate) fn create(&mut self, spot: Spot) {
         let node = self.overlay.node(spot);
         let (Want::Create, Goal::Valid(value, traits)) = (&node.want, &node.goal) else { return };
         if node.live.is_some() || node.leaving.is_some() {
             return;
         }
-        if node.unmet > 0 && !force {
+        if node.unmet > 0 {
             return self.want_create(spot); // lost what it had when it was found ready
         }
         let (value, traits) = (value.clone(), traits.clone());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::dependency::{Bond, Target};
+use crate::dependency::Target;
 use crate::engine::Engine;
 use crate::graph::{Goal, Idx, Node, Source};
 use crate::key::{FixedMap, Key};
@@ -115,7 +115,7 @@ impl Engine {
         let waits = node.live.is_none() || node.unmet > 0 || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
-            unmet: unmet.map(|(_, label, _)| label.to_owned()).collect(),
+            unmet: unmet.map(|(_, label)| label.to_owned()).collect(),
             cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
             conflict: self.contender(idx).or_else(|| dissenter(node)),
             invalid: node.goal.invalid().to_vec(),
@@ -141,17 +141,14 @@ impl Engine {
             .next()
     }
 
-    /// A shortest circle of values that wait for one another, through this one. A value that declares all its bonds in
-    /// the circle as mutual waits for something else.
+    /// A shortest circle of values that wait for one another, through this one.
     fn circle(&self, start: Idx) -> Vec<Key> {
         let mut came_from: FixedMap<Idx, Idx> = FixedMap::default();
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(idx) = queue.pop_front() {
-            for (target, _, bond) in self.graph.unmet(idx) {
+            for (target, _) in self.graph.unmet(idx) {
                 let Target::Exact(key) = target else { continue };
-                let Some(next) = self.graph.find(key).filter(|_| bond == Bond::After) else {
-                    continue;
-                };
+                let Some(next) = self.graph.find(key) else { continue };
                 if next == start {
                     return self.way_back(idx, start, &came_from);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
-use crate::dependency::{Bond, Claim, Dependency, Offer, Taken, Target};
+use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
 use crate::invalid::InvalidField;
 use crate::key::Key;
@@ -361,9 +361,4 @@ impl Gathered {
         let offers = Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect());
         Draft { offers, seldom }
     }
-}
-
-/// Dependencies that order deletes: the others cannot be first or last.
-pub(crate) fn ordering(needs: &[Dependency]) -> impl Iterator<Item = &Dependency> {
-    needs.iter().filter(|need| need.bond == Bond::After)
 }

@@ -167,15 +167,7 @@ fn circles_are_not_made() {
 
 // proves kv.X7
 #[test]
-fn companions_are_made_together_and_other_circles_are_reported() {
-    check("", "", "a <>b; b <>a", "create a; create b");
-    check("", "", "a <>b <c; b <>a; c", "create c; create a; create b");
-    check("", "", "a <>b <c; b <>a", "");
-    check("", "a <>b", "b <>a", "create a; create b");
-    check("", "a <>b; b <>a", "-a", "delete a; delete b");
-    check("", "a <>b ~b; b <>a +b", "-a", "delete a");
-    check("", "a <>b !1; b <>a", "a <>b !2", "delete a; delete b; create a; create b");
-
+fn circles_are_reported_with_their_members() {
     let mut lab = Lab::default();
     lab.commit("a <b; b <c; c <a; d <a; s <s").unwrap();
     let circle = |name: &str| lab.engine.status(&key(name)).unwrap().detail.cycle;
@@ -192,7 +184,6 @@ fn a_circle_is_not_closed_in_place() {
     check("", "b +f", "a <?f; b =1 +f <a", "create a; delete a; delete b");
     check("", "a <?f; b +f", "c <a; b =1 +f <c", "create c; delete c; delete a; delete b");
     check("", "a <@10.0.0.1; b +10.0.0.0/8", "b =1 +10.0.0.0/8 <a", "delete a; delete b");
-    check("", "a <e; d <>e; e <>d", "d =1 <>e <a", "delete d; delete a; delete e");
     check("", "a <?f; b +f; c +f", "b =1 +f <a", "update b");
     check("", "a <?f; b +f; c =1 +f <b", "b =1 +f <a", "delete c; delete a; delete b");
     let lab = Lab::having("", "a <m/; m/1 <a");
@@ -285,8 +276,8 @@ fn a_change_is_refused_as_a_whole() {
 #[test]
 fn a_plan_does_not_depend_on_the_order_of_its_change() {
     let lab = Lab::having("", "x !1; y <x; z <?f; w +f");
-    let one = lab.plan("a <b; b <?f; c +f; x !2; -w; d #k; e <>g; g <>e").unwrap();
-    let other = lab.plan("g <>e; e <>g; d #k; -w; x !2; c +f; b <?f; a <b").unwrap();
+    let one = lab.plan("a <b; b <?f; c +f; x !2; -w; d #k; e <g; g <b").unwrap();
+    let other = lab.plan("g <b; e <g; d #k; -w; x !2; c +f; b <?f; a <b").unwrap();
     assert_eq!(one.to_string(), other.to_string());
     assert_eq!(one.hash(), other.hash());
     assert_ne!(one.hash(), lab.plan("a").unwrap().hash());

@@ -202,19 +202,3 @@ fn fail_once_at(lab: &mut Lab, change: &str, at: usize) -> Option<String> {
     lab.failing.insert(failing.clone(), error(16, "busy", true));
     Some(failing)
 }
-
-/// One of two companions needs what goes in the same change.
-#[test]
-fn companions_do_not_come_by_what_is_about_to_go() {
-    let mut lab = Lab::default();
-    let mut reference = Reference::default();
-    for change in [
-        "d =1 !0 <>e <A <m/; e =0 !0 <>d",
-        "A =1 !1 .*s <!a; a =1 !0 ; b =1 !1 .t(.q) <a",
-        "a =2 !0 <b; b =0 !0 #y +f <a; m =0 !1 <?g; m/1 =0 !0 <?f",
-    ] {
-        lab.commit_delta(delta(change).best_effort()).unwrap();
-        reference.apply(change);
-        check_converged(&lab, &reference);
-    }
-}

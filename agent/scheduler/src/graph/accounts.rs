@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
-use crate::dependency::{Bond, Claim, Dependency, Target};
+use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
 use crate::traits::Traits;
@@ -176,12 +176,11 @@ impl Graph {
         self.ordered.insert(kind, keys);
     }
 
-    /// Counts those dependencies of a value of a node that order deletes. The groups of a goal are at hand.
+    /// Counts the dependencies of a value of a node. The groups of a goal are at hand.
     fn count_uses(&mut self, idx: Idx, traits: &Arc<Traits>, sign: i32) {
         let node = &self.nodes[idx as usize];
         let at_hand = node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits));
-        let needs = traits.needs.iter().enumerate().filter(|(_, need)| need.bond == Bond::After);
-        for (at, need) in needs {
+        for (at, need) in traits.needs.iter().enumerate() {
             let group =
                 if at_hand { Some(node.accounts[at]) } else { self.groups.find(&need.target) };
             let Some(group) = group.map(|group| self.groups.of_mut(group)) else { continue };
@@ -356,7 +355,7 @@ impl Graph {
         for &member in members {
             let node = self.node(member);
             let waits = node.goal.traits().is_some() && node.live.is_none();
-            if waits && self.may_come(member) || self.is_short(member) {
+            if waits && node.unmet == 0 || self.is_short(member) {
                 self.wake(member);
             }
         }
@@ -416,15 +415,6 @@ impl Graph {
         self.groups.of_mut(id).members = members;
     }
 
-    /// Whether a value lacks nothing but companions, which may come together with it.
-    fn may_come(&self, idx: Idx) -> bool {
-        let node = self.node(idx);
-        let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
-        let lacks = |group: &GroupId| self.groups.of(*group).avail == 0;
-        let mut needed = needs.iter().zip(&node.accounts);
-        node.unmet == 0 || needed.all(|(need, group)| need.bond == Bond::Together || !lacks(group))
-    }
-
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
     fn turn(&mut self, idx: Idx, group: GroupId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
@@ -444,7 +434,7 @@ impl Graph {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
             let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
-            if waits && self.may_come(idx) || self.is_short(idx) {
+            if waits && node.unmet == 0 || self.is_short(idx) {
                 self.wake(idx);
             }
         } else {

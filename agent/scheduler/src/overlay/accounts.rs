@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::{Account, Accounts, Counted, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
-use crate::dependency::{Bond, Claim, Target};
+use crate::dependency::{Claim, Target};
 use crate::graph::{Group, GroupId, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted::Sorted;
@@ -126,10 +126,6 @@ impl Overlay<'_> {
         let accounts = self.accounts_of(spot, traits);
         for (need, account) in traits.needs.iter().zip(accounts) {
             let group = &mut self.groups[account as usize];
-            // A companion that is not there yet may come together with this value.
-            if need.bond == Bond::Together && group.avail == 0 {
-                continue;
-            }
             if !group.lasts(need) {
                 group.leaving_mut().held.push(spot);
                 held = true;
@@ -141,10 +137,7 @@ impl Overlay<'_> {
     /// True for a value in place without something that had to be there before it.
     pub(crate) fn lacks(&self, spot: Spot) -> bool {
         let node = self.node(spot);
-        let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
-        let mut unmet = needs.iter().zip(&node.accounts);
-        node.live.is_some()
-            && unmet.any(|(need, &it)| need.bond == Bond::After && self.group(it).avail == 0)
+        node.live.is_some() && node.accounts.iter().any(|&it| self.group(it).avail == 0)
     }
 
     /// How many offers a target has by now.
@@ -277,9 +270,6 @@ impl Overlay<'_> {
         let Some(traits) = traits else { return };
         let accounts = self.accounts_of(spot, &traits);
         for (need, account) in traits.needs.iter().zip(accounts) {
-            if need.bond != Bond::After {
-                continue;
-            }
             let group = &mut self.groups[account as usize];
             group.users = group.users.saturating_add_signed(sign);
             group.renewers =

@@ -1,10 +1,10 @@
 //! Who hears when a target comes or goes, and who uses one.
 
 use super::{Account, Counted, Overlay, Spot};
-use crate::dependency::{Bond, Target};
+use crate::dependency::Target;
 use crate::graph::{Group, Idx};
 use crate::plan::Cause;
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 
 /// Members up to which no room is made before all of them are told.
 const MEMBERS_FEW: usize = 64;
@@ -120,14 +120,13 @@ impl Overlay<'_> {
         users
     }
 
-    /// How many ordering dependencies of these traits are on an account: a value does not block itself.
+    /// How many dependencies of these traits are on an account: a value does not block itself.
     pub(crate) fn own_uses(&mut self, traits: &Traits, account: Account) -> u32 {
         let target = &self.counted[account as usize].target;
-        let own = ordering(&traits.needs).filter(|need| need.target == *target).count();
-        u32::try_from(own).unwrap_or(u32::MAX)
+        u32::try_from(traits.needs_of(target).len()).unwrap_or(u32::MAX)
     }
 }
 
 pub(super) fn uses(traits: &Traits, target: &Target, renewing: bool) -> bool {
-    traits.needs_of(target).iter().any(|need| need.bond == Bond::After && (need.renew || !renewing))
+    traits.needs_of(target).iter().any(|need| need.renew || !renewing)
 }

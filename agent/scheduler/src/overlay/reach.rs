@@ -17,7 +17,7 @@ type Falling = (Key, Arc<Traits>);
 
 impl Overlay<'_> {
     /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
-    /// needs what they alone offer, companions included.
+    /// needs what they alone offer.
     pub(crate) fn falls_with(&mut self, spot: Spot, targets: &[&Target]) -> bool {
         let node = self.node(spot);
         let Some(live) = node.live.clone() else { return false };
@@ -58,7 +58,7 @@ impl Overlay<'_> {
         targets
     }
 
-    /// Live values of ours that need a target, in whatever way, or are to need it.
+    /// Live values of ours that need a target, or are to need it.
     fn needing(&mut self, target: &Target) -> Vec<Falling> {
         let members = self.graph.group(target).map_or_else(Default::default, Group::members_once);
         let extra = self.opened(target).map_or(&[][..], |it| &self.group(it).extra);

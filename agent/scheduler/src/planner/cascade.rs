@@ -7,7 +7,7 @@ use crate::dependency::{Taken, Target};
 use crate::key::Key;
 use crate::overlay::{Accounts, Becoming, Spot, Want};
 use crate::plan::{After, Cause};
-use crate::traits::{Traits, ordering};
+use crate::traits::Traits;
 
 impl Planner<'_> {
     pub(super) fn doom(&mut self, taken: &Taken, by: Spot) {
@@ -150,7 +150,7 @@ impl Planner<'_> {
         for claim in traits.iter().flat_map(|traits| traits.claims()) {
             self.overlay.release(claim, spot, Some(op));
         }
-        for need in traits.iter().filter(|_| self.transports).flat_map(|it| ordering(&it.needs)) {
+        for need in traits.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
             let account = self.overlay.account(&need.target);
             self.overlay.group_mut(account).leaving_mut().freed_by.push(op);
         }

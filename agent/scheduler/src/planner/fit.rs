@@ -8,7 +8,7 @@ use crate::dependency::Target;
 use crate::graph::Goal;
 use crate::overlay::{Becoming, Spot, Want};
 use crate::plan::Cause;
-use crate::traits::{Full, Traits, ordering};
+use crate::traits::{Full, Traits};
 use crate::value::same;
 
 impl Planner<'_> {
@@ -86,7 +86,7 @@ impl Planner<'_> {
     /// What can be had of a value by what stays; nothing where none of it can.
     fn fitting(&mut self, spot: Spot, full: &Full) -> Option<Goal> {
         let mut lacking: Vec<Target> = Vec::new();
-        for need in ordering(&full.1.needs) {
+        for need in &full.1.needs {
             let account = self.overlay.account(&need.target);
             let group = self.overlay.group_mut(account);
             if group.lasts(need) {
@@ -138,6 +138,6 @@ impl Planner<'_> {
 
 /// What a value needs more than before.
 fn added<'t>(live: &Traits, new: &'t Traits) -> Vec<&'t Target> {
-    let added = ordering(&new.needs).filter(|need| live.needs_of(&need.target).is_empty());
+    let added = new.needs.iter().filter(|need| live.needs_of(&need.target).is_empty());
     added.map(|need| &need.target).collect()
 }

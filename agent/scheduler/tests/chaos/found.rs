@@ -99,7 +99,7 @@ fn whoever_gets_an_identity_that_came_back_meanwhile_gives_it_up() {
             Move::Foreign(0, 1),
             Move::CarryOut(0),
             Move::Notice,
-            best("B =2 !1 <m/1; a =2 !1 .t(.q) <b; -d; e =2 !1 <>d; m =2 !1 #x <?f"),
+            best("B =2 !1 <m/1; a =2 !1 .t(.q) <b; -d; e =2 !1; m =2 !1 #x <?f"),
             Move::Foreign(0, 1),
             atomic("c =2 !1 <m/; -d"),
         ],
@@ -209,7 +209,7 @@ fn whoever_was_parked_comes_back_beside_an_atomic_change() {
             best("a =0 !1"),
             best("a =0 !0 <!b; c =0 !1 .r(<c)"),
             best("c =0 !1 .r(<c) <m/; d =0 !0 ; m/2 =0 !0 <!a"),
-            best("a =1 !0 +f +g :up; -d; e =2 !1 .p .r(<c) <>d"),
+            best("a =1 !0 +f +g :up; -d; e =2 !1 .p .r(<c)"),
             atomic("B =2 !1 <b:up; d =2 !1 .*s"),
         ],
     );
@@ -259,7 +259,7 @@ fn what_is_wanted_comes_when_the_remains_under_its_key_are_gone() {
             Move::CarryOut(0),
             Move::Notice,
             atomic("-b; e =1 !1 .p <b; m =1 !0 :up <?f; m/1 =2 !0"),
-            best("B =1 !1 <!e; e =1 !1 <>d; m =0 !0 .p :up"),
+            best("B =1 !1 <!e; e =1 !1; m =0 !0 .p :up"),
             Move::Time,
             best("A =1 !1 :up <a; a =2 !1 +g; m =0 !0 ; m/1 =1 !0 <A <a"),
             Move::Read,
@@ -351,7 +351,7 @@ fn what_was_not_tried_and_is_gone_counts_as_gone() {
             Move::CarryOut(0),
             Move::Lose("m/2"),
             Move::Lose("c"),
-            best("A =0 !1 +f .r(<c); d =1 !1 <>e <a; -e; m =0 !0 .p <?f"),
+            best("A =0 !1 +f .r(<c); d =1 !1 <a; -e; m =0 !0 .p <?f"),
             Move::Read,
             Move::Read,
             Move::Read,
@@ -404,23 +404,9 @@ fn an_identity_that_comes_free_early_is_not_missed() {
             Move::CarryOut(0),
             Move::Answer,
             Move::CarryOut(1),
-            best("e =0 !0 <>d; m =2 !1 <?f"),
+            best("e =0 !0; m =2 !1 <?f"),
             Move::Read,
             Move::Lose("m"),
-        ],
-    );
-}
-
-/// Companions wait for a third value, which others bring.
-#[test]
-fn companions_come_when_what_one_of_them_needs_does() {
-    ends_well(
-        &[],
-        vec![
-            atomic("d =0 !0 <>e"),
-            atomic("e =0 !0 <>d <?f; m =1 !1 <?g <@10.0.0.1; m/1 =1 !0 .p <b"),
-            Move::Foreign(1, 2),
-            Move::CarryOut(0),
         ],
     );
 }

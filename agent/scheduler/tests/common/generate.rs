@@ -14,9 +14,6 @@ pub(crate) const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "m", "m/1", "m/2"
 /// These offer facets, and need only one another; so nothing ever supports itself by way of a facet.
 const PROVIDERS: [&str; 3] = ["a", "b", "A"];
 
-/// These need one another or providers, so nothing that is in a circle of companions is in another circle as well.
-const COMPANIONS: [&str; 2] = ["d", "e"];
-
 /// These can be had in part. They have no parts of their own, and nobody whom their members need comes to need them.
 const DIVISIBLE: [&str; 2] = ["c", "B"];
 
@@ -25,7 +22,7 @@ const MEMBERS: [&str; 8] = ["|a", "|b", "|A", "|m/1", "|?f", "|a&b", "|b:up", "|
 
 /// One value as text.
 pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = String> {
-    let tame = PROVIDERS.contains(&name) || COMPANIONS.contains(&name) || name.starts_with('m');
+    let tame = PROVIDERS.contains(&name) || name.starts_with('m');
     let names = if rich && tame { &PROVIDERS[..] } else { &NAMES[..] };
     let other =
         proptest::sample::select(names).prop_filter("not itself", move |other| *other != name);
@@ -39,13 +36,7 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
         if !DIVISIBLE.contains(&name) {
             tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ".w(|a,|b&A)"]));
         }
-        if !COMPANIONS.contains(&name) {
-            // Two that come together only, and both want one identity, can never come: no rule of the reference.
-            tokens.extend(fixed(&["#x", "#y"]));
-        }
-        if let Some(at) = COMPANIONS.iter().position(|other| *other == name) {
-            tokens.push((1, Just(format!("<>{}", COMPANIONS[1 - at])).boxed()));
-        }
+        tokens.extend(fixed(&["#x", "#y"]));
         if DIVISIBLE.contains(&name) {
             let members = proptest::sample::select(&MEMBERS[..]);
             tokens.push((12, members.prop_map(str::to_owned).boxed()));
@@ -64,7 +55,7 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     let tokens =
         proptest::collection::btree_set(proptest::strategy::Union::new_weighted(tokens), 0..4);
     (0u32..3, 0u32..2, tokens).prop_map(move |(content, shape, tokens)| {
-        // Labels are unique: `<b` and `<>b` may stand together, for they differ as text.
+        // Labels are unique: `<b` and `<!b` may stand together, for they differ as text.
         let tokens: Vec<String> = tokens.into_iter().collect();
         format!("{name} ={content} !{shape} {}", tokens.join(" "))
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Action, Bond, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation,
+    Action, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation,
     OperationError, Outcome, Plan, PlanError, SharedValue, Step, Target,
 };
 
@@ -282,25 +282,21 @@ impl Lab {
     }
 
     fn has_needs(&self, thing: &Thing) -> bool {
-        thing
-            .needs()
-            .iter()
-            .filter(|need| need.bond == Bond::After)
-            .all(|need| self.is_met(&need.target))
+        thing.needs().iter().all(|need| self.is_met(&need.target))
     }
 
     pub fn is_met(&self, target: &Target) -> bool {
         self.system.values().any(|other| other.offers(target))
     }
 
-    /// Nothing of ours is ever without what it needs. Companions come one after the other.
+    /// Nothing of ours is ever without what it needs.
     fn check_needs(&self, after: &str) {
         if !self.strict || self.stumbled {
             return;
         }
         for thing in self.system.values() {
             let ours = self.engine.planes(&thing.key())[0].is_some();
-            for need in thing.needs().iter().filter(|need| ours && need.bond == Bond::After) {
+            for need in thing.needs().iter().filter(|_| ours) {
                 let met = self.is_met(&need.target);
                 assert!(
                     met,

@@ -6,7 +6,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_scheduler::{Bond, Key, Target};
+use holdfast_scheduler::{Key, Target};
 
 use super::thing::{Thing, key, things};
 
@@ -66,8 +66,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Everything that can be there: begun with what is foreign, one value after the other whose needs are met, and
-    /// companions that need nothing but one another together.
+    /// Everything that can be there: begun with what is foreign, one value after the other whose needs are met.
     fn closure(
         &self,
         wanted: &BTreeMap<Key, Wanted>,
@@ -80,11 +79,8 @@ impl Reference {
                 .filter(|(key, _)| !there.contains_key(*key) && !left_out.contains(*key))
                 .map(|(_, wanted)| wanted)
                 .collect();
-            let mut come: Vec<&Wanted> =
-                waiting.iter().copied().filter(|it| it.waits_for(&there).is_empty()).collect();
-            if come.is_empty() {
-                come = companions(waiting, &there);
-            }
+            let come: Vec<&Wanted> =
+                waiting.into_iter().filter(|it| it.is_ready(&there)).collect();
             if come.is_empty() {
                 break;
             }
@@ -121,32 +117,13 @@ impl Reference {
 }
 
 impl Wanted {
-    /// The needs that nothing of this meets.
-    fn waits_for(&self, there: &BTreeMap<Key, Thing>) -> Vec<(Bond, Target)> {
+    /// True when all that it needs is there.
+    fn is_ready(&self, there: &BTreeMap<Key, Thing>) -> bool {
         let offered = |target: &Target| there.values().any(|other| other.offers(target));
         let part = self.thing.with_members(offered).filter(|_| self.thing.is_divisible());
         let needs = part.as_ref().unwrap_or(&self.thing).needs();
-        let needs = needs.into_iter().map(|need| (need.bond, need.target));
-        let whole = self.is_part.then(|| (Bond::After, Target::Whole(self.thing.key())));
-        needs.chain(whole).filter(|(_, target)| !offered(target)).collect()
-    }
-}
-
-/// The largest set of values that wait for companions within the set, and for nothing else.
-fn companions<'w>(waiting: Vec<&'w Wanted>, there: &BTreeMap<Key, Thing>) -> Vec<&'w Wanted> {
-    let only_companions =
-        |it: &&Wanted| it.waits_for(there).iter().all(|(bond, _)| *bond == Bond::Together);
-    let mut together: Vec<&Wanted> = waiting.into_iter().filter(only_companions).collect();
-    loop {
-        let before = together.len();
-        let set = together.clone();
-        together.retain(|it| {
-            let met = |target: &Target| set.iter().any(|other| other.thing.offers(target));
-            it.waits_for(there).iter().all(|(_, target)| met(target))
-        });
-        if together.len() == before {
-            return together;
-        }
+        let whole = self.is_part.then(|| Target::Whole(self.thing.key()));
+        needs.into_iter().map(|need| need.target).chain(whole).all(|target| offered(&target))
     }
 }
 

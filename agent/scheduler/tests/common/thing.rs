@@ -26,7 +26,7 @@ pub struct Thing {
 
 impl Thing {
     /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
-    /// `<@IP` needs a prefix that covers it, `<>b` companion of b, `<!b` needs b and is renewed with it, `|b&?f` a member that needs b and facet f: of several, one is enough, `+f` offers a
+    /// `<@IP` needs a prefix that covers it, `<!b` needs b and is renewed with it, `|b&?f` a member that needs b and facet f: of several, one is enough, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
     /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
@@ -181,7 +181,6 @@ fn need(text: &str) -> Dependency {
     match text.split_at(1) {
         ("?", name) => Dependency::any_of(text, facet(name)),
         ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
-        (">", name) => Dependency::exact(text, key(name)).together(),
         ("!", name) => Dependency::exact(text, key(name)).renewing(),
         _ if text.ends_with('/') => Dependency::under(text, key(text.trim_end_matches('/'))),
         _ if text.contains(':') => Dependency::exact(text, property(text)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Bond, Completion, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
+    Completion, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
     TransportId, TxnId,
 };
 
@@ -366,8 +366,7 @@ impl World {
     /// I1: nothing of ours is without what it needs. Holds until something fails.
     pub fn check_needs(&self) {
         for thing in self.lab.system.values() {
-            let needs = thing.needs().into_iter().filter(|need| need.bond == Bond::After);
-            for need in needs {
+            for need in thing.needs() {
                 let met = self.lab.is_met(&need.target);
                 assert!(met, "`{thing}` is without {}\n{}", need.label, self.happened.join("\n"));
             }

@@ -38,7 +38,7 @@ fn a_crash_after_any_operation_ends_in_the_old_or_in_the_new_intent() {
         ("a; b <a", "-a; -b; c", "c"),
         ("a <b; b !1", "b !2", "a <b; b !2"),
         ("a .p .q; b <a.p", "a =1 .q; -b", "a =1 .q"),
-        ("", "a <b; b <c; c; d <>e; e <>d", "a <b; b <c; c; d <>e; e <>d"),
+        ("", "a <b; b <c; c; d; e <d", "a <b; b <c; c; d; e <d"),
         ("a #x; b #y", "a #y !1; b #x !1", "a #y !1; b #x !1"),
         ("A <b; b !1; c <A", "b !2", "A <b; b !2; c <A"),
     ] {
