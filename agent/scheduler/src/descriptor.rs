@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
-use crate::invalid::InvalidField;
 use crate::key::{Key, KindId};
 use crate::operation::{Action, Class, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
@@ -59,12 +58,6 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     fn label(&self, value: &Self::Value) -> String;
 
     fn effect(&self) -> Effect;
-
-    /// All that is wrong with a value that no system could ever have; nothing where one could.
-    fn validate(&self, value: &Self::Value) -> Vec<InvalidField> {
-        let _ = value;
-        Vec::new()
-    }
 
     /// What must exist before this value can; before all of it can, if it is divisible. Ignored for values that are only observed.
     fn dependencies(&self, value: &Self::Value) -> Vec<Dependency> {
@@ -204,7 +197,6 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn key(&self, value: &dyn Value) -> Key;
     fn label(&self, value: &dyn Value) -> String;
     fn effect(&self) -> Effect;
-    fn validate(&self, value: &dyn Value) -> Vec<InvalidField>;
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
     fn is_divisible(&self, value: &dyn Value) -> bool;
     fn without(&self, value: &dyn Value, lacking: &[Target]) -> Option<SharedValue>;
@@ -255,10 +247,6 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn effect(&self) -> Effect {
         Descriptor::effect(self)
-    }
-
-    fn validate(&self, value: &dyn Value) -> Vec<InvalidField> {
-        Descriptor::validate(self, typed(self, value))
     }
 
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency> {

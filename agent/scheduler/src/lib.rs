@@ -17,7 +17,6 @@ mod exposure;
 mod graph;
 mod history;
 mod inspect;
-mod invalid;
 mod key;
 mod names;
 mod observe;
@@ -43,7 +42,6 @@ pub use descriptor::{
 pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
 pub use inspect::Need;
-pub use invalid::InvalidField;
 pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,

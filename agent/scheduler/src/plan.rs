@@ -10,7 +10,6 @@ use smol_str::SmolStr;
 
 use crate::descriptor::Registry;
 use crate::history::Author;
-use crate::invalid::{InvalidField, listed};
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
 use crate::overlay::{Counted, OverlayNode, Spot};
@@ -250,8 +249,8 @@ impl fmt::Display for Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    #[error("{label} cannot exist: {}", listed(fields))]
-    Invalid { key: Key, label: String, fields: Vec<InvalidField> },
+    #[error("{label} cannot exist: {reason}")]
+    Invalid { key: Key, label: String, reason: String },
     #[error("{label} is of a kind that nobody implements")]
     Unimplemented { key: Key, label: String },
     #[error("{label} is named twice in one change, with different values")]

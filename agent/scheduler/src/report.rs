@@ -118,7 +118,7 @@ impl Engine {
             unmet: unmet.map(|(_, label)| label.to_owned()).collect(),
             cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
             conflict: self.contender(idx).or_else(|| dissenter(node)),
-            invalid: node.goal.invalid().to_vec(),
+            invalid: node.goal.invalid().cloned(),
             error: trouble.and_then(|trouble| trouble.error.clone()),
             attempts: trouble.map_or(0, |trouble| trouble.attempts),
             retry_at: trouble

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::operation::{Action, OperationError, TxnId};
 use crate::value::SharedValue;
@@ -88,8 +87,8 @@ pub struct Detail {
     pub cycle: Vec<Key>,
     /// Who holds the identity it needs, or gives the same part another value.
     pub conflict: Option<Key>,
-    /// What the descriptor has against it, field by field.
-    pub invalid: Vec<InvalidField>,
+    /// Why it cannot be an intent.
+    pub invalid: Option<String>,
     pub error: Option<OperationError>,
     /// Tries since the last success.
     pub attempts: u32,

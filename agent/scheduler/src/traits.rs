@@ -7,7 +7,6 @@ use smol_str::SmolStr;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
-use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::sorted::Sorted;
 use crate::value::{Alike, SharedValue, Value};
@@ -76,13 +75,8 @@ pub(crate) type Before<'t> = Option<(&'t SharedValue, &'t Traits)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Unimplemented,
-    Invalid(Box<[InvalidField]>),
-}
-
-impl Refusal {
-    fn whole(reason: String) -> Self {
-        Self::Invalid([InvalidField::whole(reason)].into())
-    }
+    /// Its descriptor panics, or contradicts itself.
+    Invalid(String),
 }
 
 impl Traits {
@@ -98,10 +92,6 @@ impl Traits {
     ) -> Result<Arc<Self>, Refusal> {
         let descriptor = registry.descriptor(key.kind()).ok_or(Refusal::Unimplemented)?;
         let traits = guarded(|| {
-            let invalid = descriptor.validate(&**value);
-            if !invalid.is_empty() {
-                return Err(Refusal::Invalid(invalid.into()));
-            }
             let followed =
                 before.and_then(|before| Self::follow(registry, descriptor, value, before));
             let (mut draft, parts) =
@@ -111,12 +101,12 @@ impl Traits {
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            let needs = checked(needs).map_err(Refusal::whole)?;
+            let needs = checked(needs).map_err(Refusal::Invalid)?;
             draft.seldom.claims = descriptor.claims(&**value).into();
             draft.seldom.divisible = descriptor.is_divisible(&**value);
             Ok(draft.needing(needs))
         });
-        traits.map_err(Refusal::whole).flatten().map(Arc::new)
+        traits.map_err(Refusal::Invalid).flatten().map(Arc::new)
     }
 
     /// What can be had of a divisible value without these targets, and what its descriptor says of that. Nothing where

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use super::{GroupIds, concerned};
 use crate::dependency::{Dependency, Target};
-use crate::invalid::InvalidField;
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
 use crate::status::LastOperation;
@@ -104,14 +103,14 @@ impl Goal {
         matches!(self, Self::Refused(_, refusal) if **refusal == Refusal::Unimplemented)
     }
 
-    /// What its descriptor has against the value.
-    pub(crate) fn invalid(&self) -> &[InvalidField] {
+    /// Why the value cannot be an intent, where its kind is known.
+    pub(crate) fn invalid(&self) -> Option<&String> {
         match self {
             Self::Refused(_, refusal) => match &**refusal {
-                Refusal::Invalid(fields) => fields,
-                Refusal::Unimplemented => &[],
+                Refusal::Invalid(reason) => Some(reason),
+                Refusal::Unimplemented => None,
             },
-            _ => &[],
+            _ => None,
         }
     }
 }

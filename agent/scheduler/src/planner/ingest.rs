@@ -192,7 +192,9 @@ impl Planner<'_> {
         let label = self.label(&key, Some(value));
         match refusal {
             Refusal::Unimplemented => PlanError::Unimplemented { key, label },
-            Refusal::Invalid(fields) => PlanError::Invalid { key, label, fields: fields.to_vec() },
+            Refusal::Invalid(reason) => {
+                PlanError::Invalid { key, label, reason: reason.clone() }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, InvalidField, Key, KindId,
+    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId,
     Offer, Part, PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
 };
 
@@ -29,7 +29,7 @@ impl Thing {
     /// `<@IP` needs a prefix that covers it, `<!b` needs b and is renewed with it, `|b&?f` a member that needs b and facet f: of several, one is enough, `+f` offers a
     /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
     /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
-    /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `bad` invalid, `bad:f` with this field, `boom` panics, `twice` has two equal labels.
+    /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `boom` panics, `twice` has two equal labels.
     pub fn parse(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let mut thing = Self { name: words.next().expect("a name").to_owned(), ..Self::default() };
@@ -212,12 +212,6 @@ impl Descriptor for ThingDescriptor {
 
     fn effect(&self) -> Effect {
         Effect::Operation(TransportId(u8::from(self.0 != THING)))
-    }
-
-    fn validate(&self, thing: &Thing) -> Vec<InvalidField> {
-        let fields = thing.starting("bad:").map(|field| InvalidField::new(field, "it is bad"));
-        let whole = thing.has("bad").then(|| InvalidField::whole("it is bad"));
-        fields.chain(whole).collect()
     }
 
     fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {

@@ -35,7 +35,7 @@ fn a_restart_does_only_what_differs() {
     check_restart("a", "a mine; z mine; f", "delete z");
     check_restart("a .p; b <f", "a .p mine", "create a.p");
     check_restart("a <x; b <y", "a <x mine", "delete a");
-    check_restart("a bad; b", "", "create b");
+    check_restart("a twice; b", "", "create b");
     check_restart("p =2", "p =1 port", "adopt p");
     check_restart(
         "a =2 .new; b !2; c .late; C =2 <c; late2 <nobody; d",

@@ -43,7 +43,7 @@ fn a_plan_is_seen_by_nobody_until_it_is_started() {
 #[test]
 fn values_are_found_by_key_by_state_and_by_what_is_wrong_with_them() {
     let mut lab = Lab::having("f", "a; b <a; c <nobody; d <c");
-    lab.commit_delta(crate::delta("e bad").best_effort()).unwrap();
+    lab.commit_delta(crate::delta("e twice").best_effort()).unwrap();
     let labels = |statuses: Vec<holdfast_scheduler::Status>| {
         statuses.into_iter().map(|status| status.label).collect::<Vec<_>>().join(" ")
     };
