@@ -5,16 +5,11 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
 use crate::key::{Key, KindId};
-use crate::operation::{Action, Class, OperationError, TransportId};
+use crate::operation::{Class, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
-
-/// How long an operation may take where its descriptor does not say. The slowest single operations known (deleting a
-/// bridge, a veth pair) take tens of milliseconds.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How one value becomes another under the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,12 +173,6 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         true
     }
 
-    /// How long an operation may take from when it is its turn, until it is cancelled.
-    fn answers_within(&self, action: Action) -> Duration {
-        let _ = action;
-        ANSWER_WITHIN
-    }
-
     /// Whether an operation that failed so is worth another try, and when.
     fn classify(&self, error: &OperationError) -> Class {
         error.class()
@@ -224,7 +213,6 @@ pub trait AnyDescriptor: Debug + Send + Sync {
         before: Option<&dyn Value>,
     ) -> Option<SharedValue>;
     fn observable(&self) -> bool;
-    fn answers_within(&self, action: Action) -> Duration;
     fn classify(&self, error: &OperationError) -> Class;
 }
 
@@ -333,10 +321,6 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn observable(&self) -> bool {
         Descriptor::observable(self)
-    }
-
-    fn answers_within(&self, action: Action) -> Duration {
-        Descriptor::answers_within(self, action)
     }
 
     fn classify(&self, error: &OperationError) -> Class {

@@ -543,7 +543,7 @@ impl Engine {
         step.finished.push(outcome);
     }
 
-    fn deadline(&mut self) -> Option<Duration> {
+    fn deadline(&self) -> Option<Duration> {
         let line = self.line_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{FlightState, Running};
-use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
 use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
@@ -12,6 +11,9 @@ use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 const ABANDONED_KEPT: usize = 1024;
 /// Operations for which room is kept when all of a large transaction are answered.
 const ROOM_KEPT: usize = 1024;
+/// How long an operation may take from when it is its turn until it is cancelled. The slowest single operations known
+/// (deleting a bridge, a veth pair) take tens of milliseconds.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a transport has to answer a request to cancel. Those that cannot cancel say nothing at all.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -32,6 +34,13 @@ impl Line {
             self.since = now;
         }
         self.operations.push_back(op);
+    }
+
+    /// When the first operation has had its time: to be answered, or to end once it was asked to.
+    fn deadline(&self) -> Option<Duration> {
+        self.operations.front()?;
+        let allowed = if self.cancelled.is_some() { CANCELLED_WITHIN } else { ANSWERED_WITHIN };
+        Some(self.since + allowed)
     }
 
     /// The transport lives: whoever is first has all its time before it.
@@ -77,27 +86,8 @@ impl Engine {
     }
 
     /// When the first transport will have had its time.
-    pub(crate) fn line_deadline(&mut self) -> Option<Duration> {
-        let ends: Vec<(OpId, Duration, bool)> = self
-            .lines
-            .values()
-            .filter_map(|line| {
-                Some((*line.operations.front()?, line.since, line.cancelled.is_some()))
-            })
-            .collect();
-        ends.into_iter().map(|(op, since, cancelled)| since + self.allowance(op, cancelled)).min()
-    }
-
-    /// How long an operation may take, from when it is its turn.
-    fn allowance(&mut self, op: OpId, cancelled: bool) -> Duration {
-        if cancelled {
-            return CANCELLED_WITHIN;
-        }
-        let Some(transaction) = self.running.of(op) else { return Duration::ZERO };
-        let operation = transaction.operation(op);
-        let descriptor = self.graph.registry.descriptor(operation.key.kind());
-        let asked = descriptor.map(|it| guarded(|| it.answers_within(operation.action)));
-        asked.and_then(Result::ok).unwrap_or(crate::descriptor::ANSWER_WITHIN)
+    pub(crate) fn line_deadline(&self) -> Option<Duration> {
+        self.lines.values().filter_map(Line::deadline).min()
     }
 
     /// Cancels what takes too long, and gives up what does not even answer that.
@@ -106,11 +96,10 @@ impl Engine {
         for transport in transports {
             let Some(line) = self.lines.get(&transport) else { continue };
             let Some(&op) = line.operations.front() else { continue };
-            let (since, cancelled) = (line.since, line.cancelled.is_some());
-            if since + self.allowance(op, cancelled) > now.monotonic {
+            if line.deadline().is_some_and(|deadline| deadline > now.monotonic) {
                 continue;
             }
-            if cancelled {
+            if line.cancelled.is_some() {
                 self.abandon(transport, op, now, step);
             } else if let Some(line) = self.lines.get_mut(&transport) {
                 line.cancelled = Some(op);
@@ -122,7 +111,6 @@ impl Engine {
 
     /// Gives up an operation that nobody answers, with all of its transaction that stand behind it.
     fn abandon(&mut self, transport: TransportId, op: OpId, now: Now, step: &mut Step) {
-        let allowed = self.allowance(op, false);
         let Some(transaction) = self.running.of(op) else { return };
         let behind = transaction.unanswered();
         let stuck: Vec<OpId> =
@@ -139,7 +127,7 @@ impl Engine {
         }
         step.cancel.extend(stuck.iter().copied().filter(|&other| other != op));
         for other in stuck {
-            self.fail(other, unanswered(allowed), now, step);
+            self.fail(other, unanswered(), now, step);
         }
         self.dispatch(txn, now, step);
     }
@@ -160,7 +148,7 @@ impl Engine {
     }
 }
 
-fn unanswered(within: Duration) -> OperationError {
-    let message = format!("no answer within {} s", within.as_secs_f32());
+fn unanswered() -> OperationError {
+    let message = format!("no answer within {} s", ANSWERED_WITHIN.as_secs());
     OperationError { transient: true, ..OperationError::message(message) }
 }
