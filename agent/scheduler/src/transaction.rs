@@ -471,9 +471,7 @@ impl Engine {
             Some((key, label, error)) => {
                 Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
             }
-            None => {
-                Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed }
-            }
+            None => Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed },
         };
         self.history.push(Record {
             txn,

@@ -192,9 +192,7 @@ impl Planner<'_> {
         let label = self.label(&key, Some(value));
         match refusal {
             Refusal::Unimplemented => PlanError::Unimplemented { key, label },
-            Refusal::Invalid(reason) => {
-                PlanError::Invalid { key, label, reason: reason.clone() }
-            }
+            Refusal::Invalid(reason) => PlanError::Invalid { key, label, reason: reason.clone() },
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Action, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation,
-    OperationError, Outcome, Plan, PlanError, SharedValue, Step, Target,
+    Action, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation, OperationError,
+    Outcome, Plan, PlanError, SharedValue, Step, Target,
 };
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};

@@ -79,8 +79,7 @@ impl Reference {
                 .filter(|(key, _)| !there.contains_key(*key) && !left_out.contains(*key))
                 .map(|(_, wanted)| wanted)
                 .collect();
-            let come: Vec<&Wanted> =
-                waiting.into_iter().filter(|it| it.is_ready(&there)).collect();
+            let come: Vec<&Wanted> = waiting.into_iter().filter(|it| it.is_ready(&there)).collect();
             if come.is_empty() {
                 break;
             }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId,
-    Offer, Part, PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
+    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
+    PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
 };
 
 const THING: KindId = KindId(1);
