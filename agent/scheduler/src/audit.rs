@@ -4,7 +4,7 @@ use crate::dependency::{Dependency, Target};
 use crate::engine::Engine;
 use crate::graph::Node;
 use crate::key::{FixedMap, hash_of};
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 impl Engine {
     /// Checks all counters and indexes against a recomputation from scratch. Costs as much as there is: for tests, and for
@@ -43,7 +43,7 @@ impl Engine {
                     return Err(format!("{} has {claim:?}, and another one as well", node.key));
                 }
             }
-            let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+            let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             let unmet = needs.iter().filter(|need| self.offers(&need.target) == 0).count();
             if node.unmet as usize != unmet {
                 return Err(format!(
@@ -63,7 +63,7 @@ impl Engine {
             if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
-            let waits = unmet == 0 && node.goal.traits().is_some() && node.live.is_none()
+            let waits = unmet == 0 && node.goal.spec().is_some() && node.live.is_none()
                 || self.graph.is_short(idx);
             let trouble = node.trouble.as_ref();
             let excused = node.flight().is_some()
@@ -98,7 +98,7 @@ impl Engine {
     }
 }
 
-fn offers(node: &Node, live: &Traits, target: &Target) -> u32 {
+fn offers(node: &Node, live: &ValueSpec, target: &Target) -> u32 {
     let own = match target {
         Target::Exact(key) => u32::from(node.key == *key),
         Target::Under(prefix) => u32::from(node.key.starts_with(prefix)),

@@ -342,7 +342,7 @@ impl Engine {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return [None; 3];
         };
-        [node.goal.asked(), node.applied.as_ref(), node.observed.as_ref()]
+        [node.goal.requested(), node.applied.as_ref(), node.observed.as_ref()]
     }
 
     /// Pre-images of adopted objects, ascending by key.

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use crate::dependency::Target;
 use crate::graph::{Graph, Idx};
 use crate::key::{FixedMap, Key};
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 /// What failed values wait to see changed.
 #[derive(Debug, Default)]
@@ -68,17 +68,17 @@ impl Graph {
     }
 
     /// Notes that a value changed in the system, for those who failed because of it.
-    pub(crate) fn altered(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
+    pub(crate) fn altered(&mut self, idx: Idx, old: Option<&ValueSpec>, new: Option<&ValueSpec>) {
         if self.exposures.by_target.is_empty() {
             return;
         }
         let key = self.node(idx).key.clone();
         self.exposures.touch(&Target::Exact(key.clone()));
-        for traits in old.into_iter().chain(new) {
-            for target in traits.offers.keys() {
+        for spec in old.into_iter().chain(new) {
+            for target in spec.offers.keys() {
                 self.exposures.touch(target);
             }
-            for &(table, prefix) in traits.prefixes() {
+            for &(table, prefix) in spec.prefixes() {
                 self.exposures.touch_covered(table, prefix);
             }
         }

@@ -25,8 +25,8 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::policy::DriftPolicy;
 use crate::status::Counters;
-use crate::traits::Traits;
 use crate::value::{SharedValue, same};
+use crate::value_spec::ValueSpec;
 
 pub(crate) use groups::{Group, GroupId, GroupIds};
 pub(crate) use node::{Goal, Node, Source, Sources};
@@ -187,7 +187,7 @@ impl Graph {
         if lacking.is_empty() {
             return !same(goal, Some(&full.0));
         }
-        let part = Traits::without(&self.registry, &node.key, full, &lacking);
+        let part = ValueSpec::reduced(&self.registry, &node.key, full, &lacking);
         let part = part.filter(|(_, part)| part.needs.iter().all(|it| self.avail(&it.target) > 0));
         part.is_some_and(|(value, _)| !same(goal, Some(&value)))
     }
@@ -198,12 +198,12 @@ impl Graph {
         match &node.goal {
             _ if !node.used => false,
             Goal::Refused(..) => false,
-            Goal::Valid(_, traits) => {
+            Goal::Valid(_, spec) => {
                 !node.in_place()
                     || node.unmet > 0
                     || self.is_short(idx)
                     || self.is_contended(idx)
-                    || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, traits))
+                    || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, spec))
             }
             Goal::Nothing => {
                 let owned =
@@ -260,7 +260,7 @@ impl Graph {
 
     /// True when another value holds an identity that this one wants.
     pub(crate) fn is_contended(&self, idx: Idx) -> bool {
-        let claims = self.node(idx).goal.traits().map_or(&[][..], |traits| traits.claims());
+        let claims = self.node(idx).goal.spec().map_or(&[][..], |spec| spec.claims());
         claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
     }
 
@@ -320,15 +320,15 @@ impl Graph {
         let node = &self.nodes[idx as usize];
         let unmet = node.accounts.iter().filter(|&&group| self.groups.of(group).avail == 0).count();
         self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
-        let traits = self.node(idx).goal.traits().cloned();
-        for claim in traits.iter().flat_map(|traits| traits.claims()) {
+        let spec = self.node(idx).goal.spec().cloned();
+        for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.claims.entry(claim.clone()).or_default().members.push(idx);
         }
         self.settle(idx);
     }
 
     /// Says what the system has under a key, as others depend on it.
-    pub(crate) fn set_live(&mut self, idx: Idx, live: Option<Arc<Traits>>, ours: bool) {
+    pub(crate) fn set_live(&mut self, idx: Idx, live: Option<Arc<ValueSpec>>, ours: bool) {
         let node = self.node(idx);
         let unchanged = match (&node.live, &live) {
             (None, None) => true,
@@ -341,9 +341,10 @@ impl Graph {
         // What becomes as intended concerns the same targets as before.
         let listed = {
             let pointers =
-                |all: [Option<&Arc<Traits>>; 2]| all.map(|traits| traits.map(Arc::as_ptr));
+                |all: [Option<&Arc<ValueSpec>>; 2]| all.map(|spec| spec.map(Arc::as_ptr));
             let before = pointers(node.concerned());
-            let after = pointers(concerned(node.goal.listed(), live.as_ref().filter(|_| ours)));
+            let after =
+                pointers(concerned(node.goal.requested_spec(), live.as_ref().filter(|_| ours)));
             before == after || before == [after[1], after[0]]
         };
         let before = if listed { None } else { Some(self.member_of(idx)) };
@@ -450,9 +451,9 @@ impl Graph {
 
 /// The traits of a goal and of a live value of ours, each one once.
 fn concerned<'t>(
-    goal: Option<&'t Arc<Traits>>,
-    live: Option<&'t Arc<Traits>>,
-) -> [Option<&'t Arc<Traits>>; 2] {
+    goal: Option<&'t Arc<ValueSpec>>,
+    live: Option<&'t Arc<ValueSpec>>,
+) -> [Option<&'t Arc<ValueSpec>>; 2] {
     [goal.filter(|goal| !live.is_some_and(|live| Arc::ptr_eq(goal, live))), live]
 }
 

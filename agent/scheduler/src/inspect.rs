@@ -39,8 +39,8 @@ impl Engine {
             return Vec::new();
         };
         let applied = node.live.as_ref().filter(|_| node.ours);
-        let traits = node.goal.listed().or(applied);
-        let needs = traits.map_or(&[][..], |traits| &traits.needs);
+        let spec = node.goal.requested_spec().or(applied);
+        let needs = spec.map_or(&[][..], |spec| &spec.needs);
         let need = |need: &crate::dependency::Dependency| Need {
             label: need.label.to_string(),
             target: need.target.clone(),
@@ -86,9 +86,9 @@ impl Engine {
         let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
         targets.extend(key.prefixes().map(Target::Under));
         if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {
-            for traits in node.live.iter().chain(node.goal.traits()) {
-                targets.extend(traits.offers.keys().cloned());
-                for &(table, prefix) in traits.prefixes() {
+            for spec in node.live.iter().chain(node.goal.spec()) {
+                targets.extend(spec.offers.keys().cloned());
+                for &(table, prefix) in spec.prefixes() {
                     targets.extend(self.graph.covered(table, prefix));
                 }
             }
@@ -111,8 +111,9 @@ impl Engine {
     /// Lists of members may hold values that need something else by now.
     fn is_needing(&self, idx: Idx, target: &Target) -> bool {
         let node = self.graph.node(idx);
-        let traits = node.goal.listed().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
-        traits.into_iter().any(|traits| !traits.needs_of(target).is_empty())
+        let spec =
+            node.goal.requested_spec().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
+        spec.into_iter().any(|spec| !spec.needs_of(target).is_empty())
     }
 
     /// What would be done now to bring these values to what is intended; all that are known to be off when none are

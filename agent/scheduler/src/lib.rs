@@ -29,10 +29,10 @@ mod report;
 mod resync;
 mod sorted;
 mod status;
-mod traits;
 mod transaction;
 mod trouble;
 mod value;
+mod value_spec;
 mod waits;
 
 pub use dependency::{Claim, Dependency, Facet, Offer, Taken, Target};

@@ -4,8 +4,8 @@ use crate::engine::{Engine, Scope, Step};
 use crate::graph::{Goal, Idx};
 use crate::key::FixedMap;
 use crate::operation::{Fact, Now};
-use crate::traits::Traits;
 use crate::value::{SharedValue, same};
+use crate::value_spec::ValueSpec;
 
 /// Reads that one step asks for because of a suspicion. With more suspects than this, the facts are trusted.
 const SUSPECTS_READ: usize = 256;
@@ -69,7 +69,7 @@ impl Engine {
 
     /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with
     /// for want of it may stay after all.
-    fn correct_plans(&mut self, idx: Idx, before: Option<&Traits>) {
+    fn correct_plans(&mut self, idx: Idx, before: Option<&ValueSpec>) {
         for member in self.graph.concerned_by(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
                 self.running.wake_after(owner, member);
@@ -95,8 +95,8 @@ impl Engine {
         if let Some(applied) =
             applied.filter(|applied| self.graph.satisfied(&node.key, applied, value))
         {
-            let traits = self.traits_of(idx, &applied);
-            self.graph.set_live(idx, Some(traits), true);
+            let spec = self.spec_of(idx, &applied);
+            self.graph.set_live(idx, Some(spec), true);
             // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
             // was made after it was given up.
             match self.graph.is_off(idx) {
@@ -106,8 +106,8 @@ impl Engine {
             return;
         }
         let ours = node.applied.is_some();
-        let traits = Traits::obtained(&self.graph.registry, &node.key, value);
-        self.graph.set_live(idx, Some(traits), ours);
+        let spec = ValueSpec::of_observed(&self.graph.registry, &node.key, value);
+        self.graph.set_live(idx, Some(spec), ours);
         let node = self.graph.node(idx);
         match node.goal {
             Goal::Nothing if ours || self.graph.owned(&node.key, value) => {

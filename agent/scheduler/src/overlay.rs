@@ -17,8 +17,8 @@ use crate::dependency::{Claim, Dependency, Target};
 use crate::graph::{Goal, Graph, GroupId, Idx, Sources};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
-use crate::traits::Traits;
 use crate::value::SharedValue;
+use crate::value_spec::ValueSpec;
 
 /// One in so many more nodes than a change seems to need have room: one too many would have all of them moved.
 const SPARE: usize = 32;
@@ -63,7 +63,7 @@ pub(crate) struct OverlayNode {
     pub(crate) goal: Goal,
     /// Sources or goal differ from those of the graph.
     pub(crate) changed: bool,
-    pub(crate) live: Option<Arc<Traits>>,
+    pub(crate) live: Option<Arc<ValueSpec>>,
     pub(crate) ours: bool,
     /// What the system has by now.
     pub(crate) current: Option<SharedValue>,
@@ -75,7 +75,7 @@ pub(crate) struct OverlayNode {
     /// The last operation on it.
     pub(crate) op: Option<u32>,
     /// What it was, when it goes with another one that has not gone yet.
-    pub(crate) leaving: Option<Arc<Traits>>,
+    pub(crate) leaving: Option<Arc<ValueSpec>>,
     pub(crate) carrier: Option<Spot>,
     /// Most values only come, and have nothing of it.
     parting: Option<Box<Parting>>,
@@ -112,7 +112,7 @@ impl OverlayNode {
 
     /// Whether it is not there in the end though it lacks nothing.
     pub(crate) fn could_come(&self) -> bool {
-        self.goal.traits().is_some() && self.live.is_none() && self.unmet == 0
+        self.goal.spec().is_some() && self.live.is_none() && self.unmet == 0
     }
 
     /// Others know that what it offers will go.
@@ -363,9 +363,9 @@ impl<'g> Overlay<'g> {
             ..OverlayNode::empty(node.key.clone())
         });
         self.by_idx.insert(idx, spot);
-        if let Some(traits) = node.goal.traits() {
+        if let Some(spec) = node.goal.spec() {
             let groups = self.graph.accounts(idx).iter();
-            let needs = traits.needs.iter().zip(groups.map(|&group| Some(group)));
+            let needs = spec.needs.iter().zip(groups.map(|&group| Some(group)));
             self.open_accounts(spot, needs);
         }
         spot
@@ -404,19 +404,19 @@ impl<'g> Overlay<'g> {
         let node = self.node_mut(spot);
         node.goal = goal;
         node.changed = true;
-        let Some(traits) = node.goal.traits().cloned() else {
+        let Some(spec) = node.goal.spec().cloned() else {
             let node = self.node_mut(spot);
             node.unmet = 0;
             node.accounts.clear();
             return;
         };
-        let unknown = traits.needs.iter().map(|need| (need, None));
+        let unknown = spec.needs.iter().map(|need| (need, None));
         self.open_accounts(spot, unknown);
-        for at in 0..traits.needs.len() {
+        for at in 0..spec.needs.len() {
             let account = self.node(spot).accounts[at];
             self.list(account, spot);
         }
-        for need in traits.full().iter().flat_map(|(_, full)| &full.needs) {
+        for need in spec.full().iter().flat_map(|(_, full)| &full.needs) {
             let account = self.account(&need.target);
             self.list(account, spot);
         }
@@ -451,19 +451,19 @@ impl<'g> Overlay<'g> {
     }
 
     /// The accounts of what these traits need: those of the goal are at hand.
-    fn accounts_of(&mut self, spot: Spot, traits: &Arc<Traits>) -> Accounts {
+    fn accounts_of(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> Accounts {
         let node = self.node(spot);
-        if node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits)) {
+        if node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec)) {
             return Accounts::from_slice(&node.accounts);
         }
-        traits.needs.iter().map(|need| self.account(&need.target)).collect()
+        spec.needs.iter().map(|need| self.account(&need.target)).collect()
     }
 
     /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
     pub(crate) fn become_live(
         &mut self,
         spot: Spot,
-        live: Option<Arc<Traits>>,
+        live: Option<Arc<ValueSpec>>,
         ours: bool,
         by: Option<u32>,
     ) {

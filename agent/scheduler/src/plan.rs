@@ -178,7 +178,7 @@ impl Plan {
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, impl Iterator<Item = &SmolStr>)> {
         self.waiting.iter().map(|(spot, unmet)| {
             let node = &self.nodes[*spot as usize];
-            let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+            let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             (&node.key, unmet.iter().map(|&need| &needs[need as usize].label))
         })
     }

@@ -27,8 +27,8 @@ use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{Account, Accounts, Becoming, Overlay, Spot, Want, spot_of};
 use crate::plan::{Cause, PlannedOperation};
-use crate::traits::Traits;
 use crate::value::SharedValue;
+use crate::value_spec::ValueSpec;
 
 /// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
 const FINDINGS: usize = 0;
@@ -180,7 +180,7 @@ impl<'g> Planner<'g> {
                 self.gone(spot, Some(Cause::Orphan))
             }
             Goal::Nothing => {}
-            Goal::Valid(value, traits)
+            Goal::Valid(value, spec)
                 if graph.satisfied(&node.key, &value, &current)
                     // What is left open now may have been set by us before.
                     && !applied.as_ref().is_some_and(|applied| {
@@ -188,9 +188,9 @@ impl<'g> Planner<'g> {
                     }) =>
             {
                 let in_place =
-                    node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &traits));
+                    node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &spec));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
-                    true if node.unmet > 0 || self.is_usurper(spot, &traits) => {
+                    true if node.unmet > 0 || self.is_usurper(spot, &spec) => {
                         self.gone(spot, Some(Cause::Parked))
                     }
                     true => {}
@@ -239,14 +239,14 @@ impl<'g> Planner<'g> {
         let next = self.next(spot);
         self.overlay.fade(
             spot,
-            next.as_ref().map(|(_, traits)| &**traits),
+            next.as_ref().map(|(_, spec)| &**spec),
             becoming == Becoming::Updated,
         );
         if becoming != Becoming::Updated {
             return;
         }
         let node = self.overlay.node(spot);
-        if let (Some(live), Some(new)) = (node.live.clone(), node.goal.traits().cloned()) {
+        if let (Some(live), Some(new)) = (node.live.clone(), node.goal.spec().cloned()) {
             let lost = live.property_takes().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
                 self.doom(taken, spot);
@@ -272,9 +272,9 @@ impl<'g> Planner<'g> {
         let live = node.live.clone();
         self.ready[DELETES].push(spot);
         self.overlay.fade(spot, None, false);
-        if let Some(traits) = live {
-            let properties = traits.property_takes().iter().map(|(_, taken)| taken);
-            for taken in traits.takes().iter().chain(properties) {
+        if let Some(spec) = live {
+            let properties = spec.property_takes().iter().map(|(_, taken)| taken);
+            for taken in spec.takes().iter().chain(properties) {
                 self.doom(taken, spot);
             }
         }
@@ -330,16 +330,16 @@ impl<'g> Planner<'g> {
     }
 
     /// What a value that changes in place is to become.
-    pub(crate) fn next(&self, spot: Spot) -> Option<(SharedValue, Arc<Traits>)> {
+    pub(crate) fn next(&self, spot: Spot) -> Option<(SharedValue, Arc<ValueSpec>)> {
         let graph = self.overlay.graph;
         let node = self.overlay.node(spot);
         match (&node.want, &node.goal) {
             (Want::Become(Becoming::Released), _) => {
                 let value = graph.restores.get(&node.key)?.clone();
-                let traits = Traits::obtained(&graph.registry, &node.key, &value);
-                Some((value, traits))
+                let spec = ValueSpec::of_observed(&graph.registry, &node.key, &value);
+                Some((value, spec))
             }
-            (Want::Become(_), Goal::Valid(value, traits)) => Some((value.clone(), traits.clone())),
+            (Want::Become(_), Goal::Valid(value, spec)) => Some((value.clone(), spec.clone())),
             _ => None,
         }
     }
@@ -367,7 +367,7 @@ impl<'g> Planner<'g> {
         spot: Spot,
         becoming: Becoming,
         value: SharedValue,
-        new: Arc<Traits>,
+        new: Arc<ValueSpec>,
         lost: &Accounts,
     ) {
         let old = self.old_value(spot);
@@ -411,19 +411,19 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn create(&mut self, spot: Spot) {
         let node = self.overlay.node(spot);
-        let (Want::Create, Goal::Valid(value, traits)) = (&node.want, &node.goal) else { return };
+        let (Want::Create, Goal::Valid(value, spec)) = (&node.want, &node.goal) else { return };
         if node.live.is_some() || node.leaving.is_some() {
             return;
         }
         if node.unmet > 0 {
             return self.want_create(spot); // lost what it had when it was found ready
         }
-        let (value, traits) = (value.clone(), traits.clone());
-        if self.overlay.is_held(spot, &traits) || self.is_claimed(spot, &traits) {
+        let (value, spec) = (value.clone(), spec.clone());
+        if self.overlay.is_held(spot, &spec) || self.is_claimed(spot, &spec) {
             return self.note_held(spot);
         }
         let op = self.emit(spot, Action::Create, None, Some(value.clone()), &Accounts::new());
-        self.overlay.become_live(spot, Some(traits), true, Some(op));
+        self.overlay.become_live(spot, Some(spec), true, Some(op));
         let node = self.overlay.node_mut(spot);
         node.current = Some(value);
         node.want = Want::Nothing;
@@ -431,7 +431,7 @@ impl<'g> Planner<'g> {
     }
 
     /// True when users must go first; then it is tried again when they are gone.
-    fn is_blocked(&mut self, spot: Spot, live: &Arc<Traits>, lost: &Accounts) -> bool {
+    fn is_blocked(&mut self, spot: Spot, live: &Arc<ValueSpec>, lost: &Accounts) -> bool {
         let blocking = self.blocking(live, lost);
         for &account in &blocking {
             self.overlay.groups[account as usize].leaving_mut().blocked.push(spot);
@@ -445,7 +445,7 @@ impl<'g> Planner<'g> {
     }
 
     /// The accounts among these whose last offer would go while somebody uses it.
-    pub(crate) fn blocking(&mut self, live: &Arc<Traits>, lost: &Accounts) -> Accounts {
+    pub(crate) fn blocking(&mut self, live: &Arc<ValueSpec>, lost: &Accounts) -> Accounts {
         let mut blocking = Accounts::new();
         for &account in lost {
             let group = self.overlay.group(account);

@@ -84,10 +84,10 @@ impl Engine {
 
     fn status_of(&self, idx: Idx, alone: bool) -> Status {
         let node = self.graph.node(idx);
-        let parts = node.live.as_ref().or(node.goal.traits());
-        let keys = parts.iter().flat_map(|traits| {
-            let parts = traits.parts().into_iter().flat_map(Sorted::keys);
-            parts.chain(traits.properties())
+        let parts = node.live.as_ref().or(node.goal.spec());
+        let keys = parts.iter().flat_map(|spec| {
+            let parts = spec.parts().into_iter().flat_map(Sorted::keys);
+            parts.chain(spec.properties())
         });
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
@@ -102,7 +102,7 @@ impl Engine {
             state,
             detail,
             last: node.last,
-            intended: node.goal.asked().cloned(),
+            intended: node.goal.requested().cloned(),
             applied: node.applied.clone(),
             observed: node.observed.clone(),
             part_of: node.sources.iter().filter_map(|(source, _)| owner(source)).collect(),
@@ -133,7 +133,7 @@ impl Engine {
         if node.in_place() {
             return None;
         }
-        let claims = node.goal.traits().map_or(&[][..], |traits| traits.claims());
+        let claims = node.goal.spec().map_or(&[][..], |spec| spec.claims());
         let holders = claims.iter().filter_map(|claim| self.graph.holder(claim));
         holders
             .filter(|&holder| holder != idx)

@@ -413,10 +413,10 @@ impl Engine {
         }
         for &spot in &plan.found {
             let idx = indexes[spot as usize];
-            let Goal::Valid(value, traits) = self.graph.node(idx).goal.clone() else { continue };
+            let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
             self.graph.node_mut(idx).applied = Some(value);
             self.forgive(idx);
-            self.graph.set_live(idx, Some(traits), true);
+            self.graph.set_live(idx, Some(spec), true);
             self.graph.settle(idx);
             step.changed.push(self.graph.node(idx).key.clone());
         }

@@ -29,9 +29,9 @@ impl<T: Any + Debug + Send + Sync + PartialEq> Value for T {
 
 /// A value that is compared as values are.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike(pub(crate) SharedValue);
+pub(crate) struct ValueEq(pub(crate) SharedValue);
 
-impl PartialEq for Alike {
+impl PartialEq for ValueEq {
     fn eq(&self, other: &Self) -> bool {
         same(Some(&self.0), Some(&other.0))
     }

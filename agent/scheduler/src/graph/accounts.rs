@@ -10,7 +10,7 @@ use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 impl Graph {
     pub(super) fn count_under(&self, prefix: &Key) -> u32 {
@@ -34,14 +34,19 @@ impl Graph {
     }
 
     /// The targets in whose groups this node is listed.
-    pub(super) fn member_of(&self, idx: Idx) -> SmallVec<[Arc<Traits>; 2]> {
+    pub(super) fn member_of(&self, idx: Idx) -> SmallVec<[Arc<ValueSpec>; 2]> {
         self.node(idx).concerned().into_iter().flatten().cloned().collect()
     }
 
     /// Lists a node with all that its goal needs.
-    pub(super) fn enlist(&mut self, idx: Idx, before: &[Arc<Traits>], known: &[Option<GroupId>]) {
-        let traits = self.node(idx).goal.traits().cloned();
-        let needs = traits.iter().flat_map(|traits| &traits.needs).enumerate();
+    pub(super) fn enlist(
+        &mut self,
+        idx: Idx,
+        before: &[Arc<ValueSpec>],
+        known: &[Option<GroupId>],
+    ) {
+        let spec = self.node(idx).goal.spec().cloned();
+        let needs = spec.iter().flat_map(|spec| &spec.needs).enumerate();
         let accounts = needs.map(|(at, need)| {
             let known = self.groups.find_at(known.get(at).copied().flatten(), &need.target);
             match known.filter(|_| is_listed(before, &need.target)) {
@@ -51,8 +56,8 @@ impl Graph {
         });
         let accounts = accounts.collect();
         self.node_mut(idx).accounts = accounts;
-        if let Some((_, full)) = traits.as_ref().and_then(|traits| traits.full()) {
-            let met = |target: &Target| traits.iter().any(|it| !it.needs_of(target).is_empty());
+        if let Some((_, full)) = spec.as_ref().and_then(|spec| spec.full()) {
+            let met = |target: &Target| spec.iter().any(|it| !it.needs_of(target).is_empty());
             for Dependency { target, .. } in &full.needs {
                 if !met(target) && !is_listed(before, target) {
                     self.join(idx, target, self.groups.find(target));
@@ -62,7 +67,7 @@ impl Graph {
     }
 
     /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
-    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
         let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
         for need in live.iter().flat_map(|live| &live.needs) {
             if !is_listed(before, &need.target) {
@@ -73,16 +78,16 @@ impl Graph {
     }
 
     /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
-    pub(super) fn withdraw(&mut self, idx: Idx, before: &[Arc<Traits>]) {
+    pub(super) fn withdraw(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
         if before.is_empty() {
             return;
         }
         let after = self.member_of(idx);
-        for traits in before {
-            if after.iter().any(|new| Arc::ptr_eq(new, traits)) {
+        for spec in before {
+            if after.iter().any(|new| Arc::ptr_eq(new, spec)) {
                 continue;
             }
-            for need in &traits.needs {
+            for need in &spec.needs {
                 if !is_listed(&after, &need.target) {
                     self.leave(&need.target);
                 }
@@ -160,11 +165,7 @@ impl Graph {
     pub(super) fn needs(&self, idx: Idx, target: &Target) -> bool {
         let node = self.node(idx);
         node.used
-            && node
-                .concerned()
-                .into_iter()
-                .flatten()
-                .any(|traits| !traits.needs_of(target).is_empty())
+            && node.concerned().into_iter().flatten().any(|spec| !spec.needs_of(target).is_empty())
     }
 
     pub(super) fn index_kind(&mut self, kind: KindId) {
@@ -177,10 +178,10 @@ impl Graph {
     }
 
     /// Counts the dependencies of a value of a node. The groups of a goal are at hand.
-    fn count_uses(&mut self, idx: Idx, traits: &Arc<Traits>, sign: i32) {
+    fn count_uses(&mut self, idx: Idx, spec: &Arc<ValueSpec>, sign: i32) {
         let node = &self.nodes[idx as usize];
-        let at_hand = node.goal.traits().is_some_and(|goal| Arc::ptr_eq(goal, traits));
-        for (at, need) in traits.needs.iter().enumerate() {
+        let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
+        for (at, need) in spec.needs.iter().enumerate() {
             let group =
                 if at_hand { Some(node.accounts[at]) } else { self.groups.find(&need.target) };
             let Some(group) = group.map(|group| self.groups.of_mut(group)) else { continue };
@@ -193,16 +194,16 @@ impl Graph {
     pub(super) fn account_use(
         &mut self,
         idx: Idx,
-        old: Option<&Arc<Traits>>,
-        new: Option<&Arc<Traits>>,
+        old: Option<&Arc<ValueSpec>>,
+        new: Option<&Arc<ValueSpec>>,
     ) {
-        for (traits, sign) in [(old, -1), (new, 1)] {
-            traits.into_iter().for_each(|traits| self.count_uses(idx, traits, sign));
+        for (spec, sign) in [(old, -1), (new, 1)] {
+            spec.into_iter().for_each(|spec| self.count_uses(idx, spec, sign));
         }
-        for claim in old.iter().flat_map(|traits| traits.claims()) {
+        for claim in old.iter().flat_map(|spec| spec.claims()) {
             self.release(claim, idx);
         }
-        for claim in new.iter().flat_map(|traits| traits.claims()) {
+        for claim in new.iter().flat_map(|spec| spec.claims()) {
             let claimed = self.claims.entry(claim.clone()).or_default();
             match claimed.holder {
                 None => {
@@ -244,8 +245,8 @@ impl Graph {
 
     /// Wakes those who want an identity that this value was to get, and did not get.
     pub(crate) fn forgo(&mut self, idx: Idx) {
-        let Some(traits) = self.node(idx).goal.traits().cloned() else { return };
-        for claim in traits.claims() {
+        let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
+        for claim in spec.claims() {
             if self.holder(claim).is_none() {
                 self.offer_claim(claim, idx);
             }
@@ -259,8 +260,8 @@ impl Graph {
         members.sort_unstable();
         members.dedup();
         members.retain(|&member| {
-            let goal = self.node(member).goal.traits();
-            goal.is_some_and(|traits| traits.claims().contains(claim))
+            let goal = self.node(member).goal.spec();
+            goal.is_some_and(|spec| spec.claims().contains(claim))
         });
         for &member in members.iter().filter(|&&member| member != idx) {
             self.stirred.push(member);
@@ -277,7 +278,12 @@ impl Graph {
         }
     }
 
-    pub(super) fn account_offers(&mut self, idx: Idx, old: Option<&Traits>, new: Option<&Traits>) {
+    pub(super) fn account_offers(
+        &mut self,
+        idx: Idx,
+        old: Option<&ValueSpec>,
+        new: Option<&ValueSpec>,
+    ) {
         let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
@@ -354,7 +360,7 @@ impl Graph {
     pub(super) fn wake_ready(&mut self, members: &[Idx]) {
         for &member in members {
             let node = self.node(member);
-            let waits = node.goal.traits().is_some() && node.live.is_none();
+            let waits = node.goal.spec().is_some() && node.live.is_none();
             if waits && node.unmet == 0 || self.is_short(member) {
                 self.wake(member);
             }
@@ -363,7 +369,7 @@ impl Graph {
 
     /// The members of the groups of all that a value offers, and did not offer before; some may be stale, or there
     /// twice.
-    pub(crate) fn concerned_by(&mut self, idx: Idx, before: Option<&Traits>) -> Vec<Idx> {
+    pub(crate) fn concerned_by(&mut self, idx: Idx, before: Option<&ValueSpec>) -> Vec<Idx> {
         let node = self.node(idx);
         let Some(live) = node.live.clone() else { return Vec::new() };
         if before.is_some_and(|before| std::ptr::eq(before, &*live)) {
@@ -424,8 +430,8 @@ impl Graph {
         let wanted = node.accounts.iter().filter(|&&other| other == group).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let target = self.groups.target(group);
-        let used = node.ours
-            && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        let used =
+            node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         let left_out = wanted == 0 && node.goal.is_leaving_out(target);
         if (wanted > 0 && !node.in_place() || left_out) && node.flight().is_none() {
             self.stirred.push(idx);
@@ -455,6 +461,6 @@ impl Graph {
 }
 
 /// Whether a node with these traits is listed with a target.
-fn is_listed(all: &[Arc<Traits>], target: &Target) -> bool {
-    all.iter().any(|traits| !traits.needs_of(target).is_empty())
+fn is_listed(all: &[Arc<ValueSpec>], target: &Target) -> bool {
+    all.iter().any(|spec| !spec.needs_of(target).is_empty())
 }

@@ -54,7 +54,7 @@ impl Graph {
         let mut waiting = std::mem::take(&mut self.leaning.wary).all().to_vec();
         waiting.retain(|&idx| {
             let node = self.node(idx);
-            node.used && node.goal.traits().is_some() && node.live.is_none()
+            node.used && node.goal.spec().is_some() && node.live.is_none()
         });
         self.hold_back(waiting.iter().copied());
         waiting.into_iter().for_each(|idx| self.wake(idx));

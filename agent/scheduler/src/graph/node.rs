@@ -10,9 +10,9 @@ use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
 use crate::status::LastOperation;
-use crate::traits::{Full, Refusal, Traits};
 use crate::trouble::Trouble;
 use crate::value::SharedValue;
+use crate::value_spec::{FullValue, ValueError, ValueSpec};
 
 /// Who intends a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,8 +37,8 @@ pub(crate) type Sources = SmallVec<[(Source, SharedValue); 1]>;
 pub(crate) enum Goal {
     #[default]
     Nothing,
-    Valid(SharedValue, Arc<Traits>),
-    Refused(SharedValue, Box<Refusal>),
+    Valid(SharedValue, Arc<ValueSpec>),
+    Refused(SharedValue, Box<ValueError>),
 }
 
 impl Goal {
@@ -49,66 +49,66 @@ impl Goal {
         }
     }
 
-    pub(crate) fn traits(&self) -> Option<&Arc<Traits>> {
+    pub(crate) fn spec(&self) -> Option<&Arc<ValueSpec>> {
         match self {
-            Self::Valid(_, traits) => Some(traits),
+            Self::Valid(_, spec) => Some(spec),
             _ => None,
         }
     }
 
     /// The value that was asked for: in full, where the goal is what can be had of it.
-    pub(crate) fn asked(&self) -> Option<&SharedValue> {
-        self.traits().and_then(|traits| traits.full()).map(|(full, _)| full).or(self.value())
+    pub(crate) fn requested(&self) -> Option<&SharedValue> {
+        self.spec().and_then(|spec| spec.full()).map(|(full, _)| full).or(self.value())
     }
 
     /// All that is needed for what was asked for.
     pub(crate) fn needs(&self) -> &[Dependency] {
-        self.listed().map_or(&[], |traits| &traits.needs)
+        self.requested_spec().map_or(&[], |spec| &spec.needs)
     }
 
     /// The traits of what was asked for: a value is listed with all it needs, also where it could do without.
-    pub(crate) fn listed(&self) -> Option<&Arc<Traits>> {
-        let traits = self.traits()?;
-        Some(traits.full().map_or(traits, |(_, full)| full))
+    pub(crate) fn requested_spec(&self) -> Option<&Arc<ValueSpec>> {
+        let spec = self.spec()?;
+        Some(spec.full().map_or(spec, |(_, full)| full))
     }
 
     /// A value that can be had in part, in full.
-    pub(crate) fn divisible(&self) -> Option<Full> {
+    pub(crate) fn divisible(&self) -> Option<FullValue> {
         match self {
-            Self::Valid(value, traits) if traits.is_divisible() => {
-                Some(traits.full().cloned().unwrap_or_else(|| (value.clone(), traits.clone())))
+            Self::Valid(value, spec) if spec.is_divisible() => {
+                Some(spec.full().cloned().unwrap_or_else(|| (value.clone(), spec.clone())))
             }
             _ => None,
         }
     }
 
     pub(crate) fn is_divisible(&self) -> bool {
-        self.traits().is_some_and(|traits| traits.is_divisible())
+        self.spec().is_some_and(|spec| spec.is_divisible())
     }
 
     /// True for what can be had of what was asked for, without the rest.
     pub(crate) fn is_partial(&self) -> bool {
-        self.traits().is_some_and(|traits| traits.full().is_some())
+        self.spec().is_some_and(|spec| spec.full().is_some())
     }
 
     /// True when what was asked for needs a target that this does without.
     pub(crate) fn is_leaving_out(&self, target: &Target) -> bool {
-        let needs = |traits: &Traits| !traits.needs_of(target).is_empty();
-        let Some(traits) = self.traits() else { return false };
-        traits.full().is_some_and(|(_, full)| needs(full) && !needs(traits))
+        let needs = |spec: &ValueSpec| !spec.needs_of(target).is_empty();
+        let Some(spec) = self.spec() else { return false };
+        spec.full().is_some_and(|(_, full)| needs(full) && !needs(spec))
     }
 
     /// Nobody knew its kind when it was judged.
     pub(crate) fn is_unimplemented(&self) -> bool {
-        matches!(self, Self::Refused(_, refusal) if **refusal == Refusal::Unimplemented)
+        matches!(self, Self::Refused(_, refusal) if **refusal == ValueError::Unimplemented)
     }
 
     /// Why the value cannot be an intent, where its kind is known.
     pub(crate) fn invalid(&self) -> Option<&String> {
         match self {
             Self::Refused(_, refusal) => match &**refusal {
-                Refusal::Invalid(reason) => Some(reason),
-                Refusal::Unimplemented => None,
+                ValueError::Invalid(reason) => Some(reason),
+                ValueError::Unimplemented => None,
             },
             _ => None,
         }
@@ -124,7 +124,7 @@ pub(crate) struct Node {
     pub(crate) applied: Option<SharedValue>,
     pub(crate) observed: Option<SharedValue>,
     /// What the system is believed to have, as others depend on it.
-    pub(crate) live: Option<Arc<Traits>>,
+    pub(crate) live: Option<Arc<ValueSpec>>,
     /// What is live was put there by us, so what it needs must outlast it.
     pub(crate) ours: bool,
     /// The groups of what the goal needs, in the order of its dependencies.
@@ -197,8 +197,8 @@ impl Node {
     }
 
     /// The traits whose dependencies list this node as a member of groups.
-    pub(super) fn concerned(&self) -> [Option<&Arc<Traits>>; 2] {
-        concerned(self.goal.listed(), self.live.as_ref().filter(|_| self.ours))
+    pub(super) fn concerned(&self) -> [Option<&Arc<ValueSpec>>; 2] {
+        concerned(self.goal.requested_spec(), self.live.as_ref().filter(|_| self.ours))
     }
 
     /// What the system has: as seen, or else as we left it.

@@ -10,7 +10,7 @@ use crate::dependency::{Claim, Target};
 use crate::graph::{Group, GroupId, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted::Sorted;
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 impl Overlay<'_> {
     /// The account of a target, opened with what the graph and this plan have of it so far.
@@ -75,7 +75,7 @@ impl Overlay<'_> {
     }
 
     /// Notes what a value will offer no more, so that nothing new relies on it.
-    pub(crate) fn fade(&mut self, spot: Spot, next: Option<&Traits>, changes: bool) {
+    pub(crate) fn fade(&mut self, spot: Spot, next: Option<&ValueSpec>, changes: bool) {
         self.unfade(spot);
         let key = self.node(spot).key.clone();
         let live = self.node(spot).live.clone();
@@ -118,13 +118,13 @@ impl Overlay<'_> {
     }
 
     /// True when something a value needs is about to go or to change; then it is tried again after that.
-    pub(crate) fn is_held(&mut self, spot: Spot, traits: &Arc<Traits>) -> bool {
+    pub(crate) fn is_held(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> bool {
         if self.fading == 0 {
             return false;
         }
         let mut held = false;
-        let accounts = self.accounts_of(spot, traits);
-        for (need, account) in traits.needs.iter().zip(accounts) {
+        let accounts = self.accounts_of(spot, spec);
+        for (need, account) in spec.needs.iter().zip(accounts) {
             let group = &mut self.groups[account as usize];
             if !group.lasts(need) {
                 group.leaving_mut().held.push(spot);
@@ -196,8 +196,8 @@ impl Overlay<'_> {
     pub(crate) fn shift(
         &mut self,
         key: &Key,
-        old: Option<&Traits>,
-        new: Option<&Traits>,
+        old: Option<&ValueSpec>,
+        new: Option<&ValueSpec>,
     ) -> (Accounts, Accounts) {
         let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
@@ -254,8 +254,8 @@ impl Overlay<'_> {
         self.named.contains(key.kind()) || self.graph.named.contains(key.kind())
     }
 
-    pub(super) fn count_prefixes(&mut self, traits: Option<&Traits>, sign: i64) {
-        for offered in traits.map_or(&[][..], |traits| traits.prefixes()) {
+    pub(super) fn count_prefixes(&mut self, spec: Option<&ValueSpec>, sign: i64) {
+        for offered in spec.map_or(&[][..], |spec| spec.prefixes()) {
             *self.prefixes.entry(*offered).or_default() += sign;
         }
     }
@@ -263,13 +263,13 @@ impl Overlay<'_> {
     pub(super) fn move_use(
         &mut self,
         spot: Spot,
-        traits: Option<Arc<Traits>>,
+        spec: Option<Arc<ValueSpec>>,
         sign: i32,
         by: Option<u32>,
     ) {
-        let Some(traits) = traits else { return };
-        let accounts = self.accounts_of(spot, &traits);
-        for (need, account) in traits.needs.iter().zip(accounts) {
+        let Some(spec) = spec else { return };
+        let accounts = self.accounts_of(spot, &spec);
+        for (need, account) in spec.needs.iter().zip(accounts) {
             let group = &mut self.groups[account as usize];
             group.users = group.users.saturating_add_signed(sign);
             group.renewers =
@@ -284,7 +284,7 @@ impl Overlay<'_> {
                 }
             }
         }
-        for claim in traits.claims() {
+        for claim in spec.claims() {
             if sign > 0 {
                 self.claim_mut(claim).holder.get_or_insert(spot);
             } else if self.node(spot).leaving.is_none() {

@@ -4,7 +4,7 @@ use super::{Account, Counted, Overlay, Spot};
 use crate::dependency::Target;
 use crate::graph::{Group, Idx};
 use crate::plan::Cause;
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 /// Members up to which no room is made before all of them are told.
 const MEMBERS_FEW: usize = 64;
@@ -61,7 +61,7 @@ impl Overlay<'_> {
     pub(super) fn is_asleep(&self, idx: Idx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
-            node.goal.traits().is_some() && (!node.in_place() || node.goal.is_partial())
+            node.goal.spec().is_some() && (!node.in_place() || node.goal.is_partial())
         } else {
             node.ours && node.live.is_some()
         }
@@ -88,8 +88,8 @@ impl Overlay<'_> {
 
     pub(super) fn tell_bereft(&mut self, spot: Spot, target: &Target, there: bool) {
         let node = self.node(spot);
-        let used = node.ours
-            && node.live.as_ref().is_some_and(|traits| !traits.needs_of(target).is_empty());
+        let used =
+            node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         if used && !there {
             self.turned.bereft.push(spot);
         }
@@ -105,8 +105,8 @@ impl Overlay<'_> {
         self.edges += (members.len() + users.len()) as u64;
         for &idx in &*members {
             let node = graph.node(idx);
-            let uses = node.ours
-                && node.live.as_ref().is_some_and(|traits| uses(traits, &target, renewing));
+            let uses =
+                node.ours && node.live.as_ref().is_some_and(|spec| uses(spec, &target, renewing));
             if uses || self.by_idx.contains_key(&idx) {
                 users.push(self.touch_idx(idx).0);
             }
@@ -115,18 +115,18 @@ impl Overlay<'_> {
         users.dedup();
         users.retain(|&spot| {
             let node = self.node(spot);
-            node.ours && node.live.as_ref().is_some_and(|traits| uses(traits, &target, renewing))
+            node.ours && node.live.as_ref().is_some_and(|spec| uses(spec, &target, renewing))
         });
         users
     }
 
     /// How many dependencies of these traits are on an account: a value does not block itself.
-    pub(crate) fn own_uses(&mut self, traits: &Traits, account: Account) -> u32 {
+    pub(crate) fn own_uses(&mut self, spec: &ValueSpec, account: Account) -> u32 {
         let target = &self.counted[account as usize].target;
-        u32::try_from(traits.needs_of(target).len()).unwrap_or(u32::MAX)
+        u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)
     }
 }
 
-pub(super) fn uses(traits: &Traits, target: &Target, renewing: bool) -> bool {
-    traits.needs_of(target).iter().any(|need| need.renew || !renewing)
+pub(super) fn uses(spec: &ValueSpec, target: &Target, renewing: bool) -> bool {
+    spec.needs_of(target).iter().any(|need| need.renew || !renewing)
 }

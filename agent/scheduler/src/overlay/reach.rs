@@ -7,13 +7,13 @@ use super::{Overlay, OverlayNode, Spot};
 use crate::dependency::Target;
 use crate::graph::{Goal, Group};
 use crate::key::{FixedMap, Key};
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 /// Values that are looked at. Real chains are a handful long.
 const REACH: usize = 10_000;
 
 /// Something that would go.
-type Falling = (Key, Arc<Traits>);
+type Falling = (Key, Arc<ValueSpec>);
 
 impl Overlay<'_> {
     /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
@@ -43,7 +43,7 @@ impl Overlay<'_> {
     }
 
     /// What a value offers that somebody may care for; an address once for each prefix that holds it.
-    fn offered(&self, key: &Key, live: &Traits) -> Vec<Target> {
+    fn offered(&self, key: &Key, live: &ValueSpec) -> Vec<Target> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
         targets.extend(live.offers.keys().cloned());
@@ -84,8 +84,8 @@ impl OverlayNode {
 }
 
 /// A value as a late notice shows it may not yet have what the intended one needs.
-fn falling(key: &Key, live: &Arc<Traits>, goal: &Goal, target: &Target) -> Option<Falling> {
-    let needs = |traits: &Traits| !traits.needs_of(target).is_empty();
-    let falls = needs(live) || goal.traits().is_some_and(|goal| needs(goal));
+fn falling(key: &Key, live: &Arc<ValueSpec>, goal: &Goal, target: &Target) -> Option<Falling> {
+    let needs = |spec: &ValueSpec| !spec.needs_of(target).is_empty();
+    let falls = needs(live) || goal.spec().is_some_and(|goal| needs(goal));
     falls.then(|| (key.clone(), Arc::clone(live)))
 }

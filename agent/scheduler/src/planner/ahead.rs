@@ -9,8 +9,8 @@ use super::ingest::Asked;
 use crate::graph::Graph;
 use crate::key::Key;
 use crate::sorted::Sorted;
-use crate::traits::{Refusal, Traits};
 use crate::value::SharedValue;
+use crate::value_spec::{ValueError, ValueSpec};
 
 /// Changes up to which one processor does it all: asking about so many takes a millisecond, to wake another processor
 /// tens of microseconds.
@@ -23,7 +23,7 @@ const SHARE: usize = 256;
 
 /// The answer about a value that is new.
 pub(super) struct Ahead {
-    pub(super) judged: Result<Arc<Traits>, Refusal>,
+    pub(super) judged: Result<Arc<ValueSpec>, ValueError>,
     /// Parts that were listed for it.
     pub(super) listed: u64,
     /// The answers about its parts with operations of their own, ascending by key; none about parts of parts.
@@ -65,7 +65,7 @@ fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
 fn answer(graph: &Graph, (key, value): &Asked) -> Option<Ahead> {
     let value = value.as_ref().filter(|_| graph.find(key).is_none())?;
     let mut answer = judge(graph, key, value, false);
-    let parts = answer.judged.as_ref().ok().and_then(|traits| traits.parts());
+    let parts = answer.judged.as_ref().ok().and_then(|spec| spec.parts());
     let parts = parts.into_iter().flat_map(Sorted::iter);
     answer.parts = parts.map(|(key, part)| judge(graph, key, &part.0, true)).collect();
     Some(answer)
@@ -73,6 +73,6 @@ fn answer(graph: &Graph, (key, value): &Asked) -> Option<Ahead> {
 
 fn judge(graph: &Graph, key: &Key, value: &SharedValue, as_part: bool) -> Ahead {
     let mut listed = 0;
-    let judged = Traits::intended(&graph.registry, key, value, as_part, None, &mut listed);
+    let judged = ValueSpec::of_intended(&graph.registry, key, value, as_part, None, &mut listed);
     Ahead { judged, listed, parts: Vec::new() }
 }

@@ -7,7 +7,7 @@ use crate::dependency::{Taken, Target};
 use crate::key::Key;
 use crate::overlay::{Accounts, Becoming, Spot, Want};
 use crate::plan::{After, Cause};
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
     pub(super) fn doom(&mut self, taken: &Taken, by: Spot) {
@@ -70,7 +70,7 @@ impl Planner<'_> {
     }
 
     /// Who takes this value along when it goes, or took it already.
-    pub(super) fn carrier(&self, spot: Spot, live: &Traits) -> Option<Spot> {
+    pub(super) fn carrier(&self, spot: Spot, live: &ValueSpec) -> Option<Spot> {
         if self.overlay.node(spot).op.is_some() {
             return None; // made by this plan, after whatever was taken along
         }
@@ -107,7 +107,7 @@ impl Planner<'_> {
         &mut self,
         spot: Spot,
         carrier: Spot,
-        live: Arc<Traits>,
+        live: Arc<ValueSpec>,
         lost: &Accounts,
     ) {
         let before =
@@ -144,13 +144,13 @@ impl Planner<'_> {
         let node = self.overlay.node_mut(spot);
         node.carrier = None;
         node.op = Some(op);
-        let traits = node.leaving.take();
+        let spec = node.leaving.take();
         let key = node.key.clone();
         self.operations[op as usize].taken.push(key);
-        for claim in traits.iter().flat_map(|traits| traits.claims()) {
+        for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.overlay.release(claim, spot, Some(op));
         }
-        for need in traits.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
+        for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
             let account = self.overlay.account(&need.target);
             self.overlay.group_mut(account).leaving_mut().freed_by.push(op);
         }

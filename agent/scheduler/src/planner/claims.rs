@@ -6,35 +6,35 @@ use crate::graph::Goal;
 use crate::key::Key;
 use crate::overlay::{Spot, Want, spot_of};
 use crate::plan::PlanError;
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
     /// True when another value has an identity that this one needs; then it is tried again when that goes.
-    pub(super) fn is_claimed(&mut self, spot: Spot, traits: &Traits) -> bool {
+    pub(super) fn is_claimed(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
         let mut claimed = false;
-        for claim in traits.claims() {
+        for claim in spec.claims() {
             let state = self.overlay.claim_mut(claim);
             if state.holder.is_some_and(|holder| holder != spot) {
                 state.waiting.push(spot);
                 claimed = true;
             }
         }
-        claimed || self.is_kept(spot, traits)
+        claimed || self.is_kept(spot, spec)
     }
 
     /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
-    pub(super) fn is_usurper(&mut self, spot: Spot, traits: &Traits) -> bool {
-        let mut holders = traits.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
+    pub(super) fn is_usurper(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
+        let mut holders = spec.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
         holders.any(|holder| holder.is_some_and(|holder| holder != spot))
     }
 
     /// True when an identity is kept for another value that still wants it.
-    pub(super) fn is_kept(&mut self, spot: Spot, traits: &Traits) -> bool {
+    pub(super) fn is_kept(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
         if self.kept.is_empty() {
             return false;
         }
         let key = &self.overlay.node(spot).key;
-        let others = traits.claims().iter().any(|claim| {
+        let others = spec.claims().iter().any(|claim| {
             self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
         });
         if others {
@@ -45,8 +45,8 @@ impl Planner<'_> {
 
     fn wants(&self, owner: &Key, claim: &Claim) -> bool {
         let spot = self.overlay.touched(owner);
-        let goal = spot.and_then(|spot| self.overlay.node(spot).goal.traits());
-        goal.is_some_and(|traits| traits.claims().contains(claim))
+        let goal = spot.and_then(|spot| self.overlay.node(spot).goal.spec());
+        goal.is_some_and(|spec| spec.claims().contains(claim))
     }
 
     /// Whoever got a kept identity meanwhile has to go, if the one it is kept for wants it again.
@@ -82,13 +82,13 @@ impl Planner<'_> {
         for spot in 0..spot_of(self.overlay.nodes.len()) {
             let node = self.overlay.node(spot);
             let waits = node.changed && node.unmet == 0 && !matches!(node.want, Want::Nothing);
-            let Some((value, traits)) = (match &node.goal {
-                Goal::Valid(value, traits) if waits => Some((value.clone(), traits.clone())),
+            let Some((value, spec)) = (match &node.goal {
+                Goal::Valid(value, spec) if waits => Some((value.clone(), spec.clone())),
                 _ => None,
             }) else {
                 continue;
             };
-            for claim in traits.claims() {
+            for claim in spec.claims() {
                 let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != spot);
                 let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
                 let registry = &self.overlay.graph.registry;

@@ -61,12 +61,12 @@ impl Planner<'_> {
             before.extend(
                 node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
             );
-            let needs = node.goal.traits().map_or(&[][..], |traits| &traits.needs);
+            let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             let renewing = needs.iter().zip(&node.accounts).filter(|(need, _)| need.renew);
             before
                 .extend(renewing.filter_map(|(_, &account)| self.overlay.group(account).joined_by));
-            let claims = node.goal.traits().filter(|traits| !traits.claims().is_empty()).cloned();
-            for claim in claims.iter().flat_map(|traits| traits.claims()) {
+            let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
+            for claim in claims.iter().flat_map(|spec| spec.claims()) {
                 before.extend(self.overlay.claim_mut(claim).freed_by);
             }
         }

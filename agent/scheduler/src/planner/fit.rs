@@ -8,8 +8,8 @@ use crate::dependency::Target;
 use crate::graph::Goal;
 use crate::overlay::{Becoming, Spot, Want};
 use crate::plan::Cause;
-use crate::traits::{Full, Traits};
 use crate::value::same;
+use crate::value_spec::{FullValue, ValueSpec};
 
 impl Planner<'_> {
     /// Has a value looked at when it is known what is there, if less or more than its goal may be had.
@@ -84,7 +84,7 @@ impl Planner<'_> {
     }
 
     /// What can be had of a value by what stays; nothing where none of it can.
-    fn fitting(&mut self, spot: Spot, full: &Full) -> Option<Goal> {
+    fn fitting(&mut self, spot: Spot, full: &FullValue) -> Option<Goal> {
         let mut lacking: Vec<Target> = Vec::new();
         for need in &full.1.needs {
             let account = self.overlay.account(&need.target);
@@ -108,20 +108,20 @@ impl Planner<'_> {
         self.had_without(spot, full, &lacking)
     }
 
-    fn had_without(&self, spot: Spot, full: &Full, lacking: &[Target]) -> Option<Goal> {
+    fn had_without(&self, spot: Spot, full: &FullValue, lacking: &[Target]) -> Option<Goal> {
         if lacking.is_empty() {
             return Some(Goal::Valid(full.0.clone(), full.1.clone()));
         }
         let registry = &self.overlay.graph.registry;
         let key = &self.overlay.node(spot).key;
-        let (value, traits) = Traits::without(registry, key, full.clone(), lacking)?;
-        let whole = lacking.iter().all(|target| traits.needs_of(target).is_empty());
-        whole.then_some(Goal::Valid(value, traits))
+        let (value, spec) = ValueSpec::reduced(registry, key, full.clone(), lacking)?;
+        let whole = lacking.iter().all(|target| spec.needs_of(target).is_empty());
+        whole.then_some(Goal::Valid(value, spec))
     }
 
     /// What a value would come to need that goes with the value itself.
     fn leaning_on(&mut self, spot: Spot, goal: &Goal) -> Vec<Target> {
-        let (Some(live), Some(new)) = (self.overlay.node(spot).live.clone(), goal.traits()) else {
+        let (Some(live), Some(new)) = (self.overlay.node(spot).live.clone(), goal.spec()) else {
             return Vec::new();
         };
         let falls = |target: &&Target| self.overlay.falls_with(spot, &[target]);
@@ -130,14 +130,19 @@ impl Planner<'_> {
 
     /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
     /// been created so.
-    pub(super) fn leans_on_itself(&mut self, spot: Spot, live: &Traits, new: &Traits) -> bool {
+    pub(super) fn leans_on_itself(
+        &mut self,
+        spot: Spot,
+        live: &ValueSpec,
+        new: &ValueSpec,
+    ) -> bool {
         let added = added(live, new);
         !added.is_empty() && self.overlay.falls_with(spot, &added)
     }
 }
 
 /// What a value needs more than before.
-fn added<'t>(live: &Traits, new: &'t Traits) -> Vec<&'t Target> {
+fn added<'t>(live: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
     let added = new.needs.iter().filter(|need| live.needs_of(&need.target).is_empty());
     added.map(|need| &need.target).collect()
 }

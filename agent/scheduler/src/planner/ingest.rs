@@ -7,8 +7,8 @@ use crate::overlay::Spot;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
 use crate::sorted::Sorted;
-use crate::traits::{Refusal, Traits};
 use crate::value::{SharedValue, same};
+use crate::value_spec::{ValueError, ValueSpec};
 
 /// One change: a key, and what is intended for it.
 pub(super) type Asked = (Key, Option<SharedValue>);
@@ -110,7 +110,7 @@ impl Planner<'_> {
         let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
         let value = node.sources.first().map(|(_, value)| value.clone());
         let unchanged = value.is_none() || was_part == as_part;
-        if same(node.goal.asked(), value.as_ref()) && unchanged {
+        if same(node.goal.requested(), value.as_ref()) && unchanged {
             let goal = node.goal.clone();
             if mode == Mode::Atomic
                 && let Goal::Refused(value, refusal) = &goal
@@ -128,7 +128,7 @@ impl Planner<'_> {
                 parts = answer.parts;
                 self.listed += answer.listed;
                 match answer.judged {
-                    Ok(traits) => Goal::Valid(value, traits),
+                    Ok(spec) => Goal::Valid(value, spec),
                     Err(refusal) if mode == Mode::Atomic => {
                         return Err(self.refusal(spot, &value, &refusal));
                     }
@@ -154,14 +154,15 @@ impl Planner<'_> {
     ) -> Ahead {
         let node = self.overlay.node(spot);
         let before = match &node.goal {
-            Goal::Valid(value, traits) => Some((value, &**traits)),
+            Goal::Valid(value, spec) => Some((value, &**spec)),
             _ => None,
         };
         if let Some(ahead) = ahead.filter(|_| before.is_none()) {
             return ahead;
         }
         let (registry, mut listed) = (&self.overlay.graph.registry, 0);
-        let judged = Traits::intended(registry, &node.key, value, as_part, before, &mut listed);
+        let judged =
+            ValueSpec::of_intended(registry, &node.key, value, as_part, before, &mut listed);
         Ahead { judged, listed, parts: Vec::new() }
     }
 
@@ -171,9 +172,9 @@ impl Planner<'_> {
         let source = || Source::Part(Box::new(node.key.clone()));
         let old = match &node.goal {
             Goal::Refused(..) => node.live.as_ref(), // a refused value has kept the parts of before
-            goal => goal.traits(),
+            goal => goal.spec(),
         };
-        let (old, new) = (old.and_then(|it| it.parts()), goal.traits().and_then(|it| it.parts()));
+        let (old, new) = (old.and_then(|it| it.parts()), goal.spec().and_then(|it| it.parts()));
         let changes = Sorted::difference(old, new);
         let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
         let all_come = parts.len() == come.len();
@@ -187,12 +188,14 @@ impl Planner<'_> {
         }
     }
 
-    fn refusal(&self, spot: Spot, value: &SharedValue, refusal: &Refusal) -> PlanError {
+    fn refusal(&self, spot: Spot, value: &SharedValue, refusal: &ValueError) -> PlanError {
         let key = self.overlay.node(spot).key.clone();
         let label = self.label(&key, Some(value));
         match refusal {
-            Refusal::Unimplemented => PlanError::Unimplemented { key, label },
-            Refusal::Invalid(reason) => PlanError::Invalid { key, label, reason: reason.clone() },
+            ValueError::Unimplemented => PlanError::Unimplemented { key, label },
+            ValueError::Invalid(reason) => {
+                PlanError::Invalid { key, label, reason: reason.clone() }
+            }
         }
     }
 

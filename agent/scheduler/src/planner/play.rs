@@ -82,7 +82,7 @@ impl Planner<'_> {
         let nodes = &self.overlay.nodes;
         let pending =
             (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
-        let pending = pending.filter(|(_, node)| node.goal.traits().is_some());
+        let pending = pending.filter(|(_, node)| node.goal.spec().is_some());
         let unmet = |node: &OverlayNode| {
             let accounts = (0..).zip(&node.accounts);
             let unmet = accounts.filter(|&(_, &account)| self.overlay.group(account).avail == 0);

@@ -35,7 +35,7 @@ impl Planner<'_> {
         let key = self.overlay.node(spot).key.clone();
         let next = self.next(spot);
         let (_, lost) =
-            self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, traits)| &**traits));
+            self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, spec)| &**spec));
         let mut users = Vec::new();
         for account in lost {
             if self.overlay.group(account).avail <= 1 {

@@ -14,7 +14,7 @@ use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::{Action, TxnId};
 use crate::plan::{Plan, PlannedOperation};
 use crate::sorted::Sorted;
-use crate::traits::Traits;
+use crate::value_spec::ValueSpec;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
@@ -39,7 +39,7 @@ impl Footprint {
         let mut footprint = Self::leaving(plan.operations.iter());
         for node in &plan.nodes {
             let live = node.idx.and_then(|idx| graph.node(idx).live.as_deref());
-            let goal = node.goal.traits().map(|traits| &**traits);
+            let goal = node.goal.spec().map(|spec| &**spec);
             footprint.add(&node.key, live, goal);
         }
         footprint
@@ -49,7 +49,7 @@ impl Footprint {
         let mut footprint = Self::leaving(operations.iter());
         for &idx in nodes {
             let node = graph.node(idx);
-            let goal = node.goal.traits().map(|traits| &**traits);
+            let goal = node.goal.spec().map(|spec| &**spec);
             footprint.add(&node.key, node.live.as_deref(), goal);
         }
         footprint
@@ -61,12 +61,12 @@ impl Footprint {
         Self { leaves: keys.cloned().collect(), ..Self::default() }
     }
 
-    fn add(&mut self, key: &Key, live: Option<&Traits>, goal: Option<&Traits>) {
+    fn add(&mut self, key: &Key, live: Option<&ValueSpec>, goal: Option<&ValueSpec>) {
         self.keys.insert(key.clone());
         let full = goal.and_then(|goal| goal.full()).map(|(_, full)| &**full);
-        for traits in live.into_iter().chain(goal).chain(full) {
-            self.claims.extend(traits.claims().iter().cloned());
-            for need in &traits.needs {
+        for spec in live.into_iter().chain(goal).chain(full) {
+            self.claims.extend(spec.claims().iter().cloned());
+            for need in &spec.needs {
                 self.need(&need.target);
             }
         }
@@ -90,7 +90,7 @@ impl Footprint {
     }
 
     /// Notes what `from` offers and `to` does not.
-    fn shift(&mut self, from: Option<&Traits>, to: Option<&Traits>, goes: bool) {
+    fn shift(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
         let Some(from) = from else { return };
         let offers = Sorted::difference(Some(&from.offers), to.map(|to| &to.offers));
         for offer in offers.iter().filter(|offer| offer.new.is_none()) {

@@ -10,8 +10,8 @@ use crate::graph::{Goal, Graph, Idx};
 use crate::key::Key;
 use crate::operation::{Action, Now, OpId};
 use crate::plan::PlannedOperation;
-use crate::traits::Traits;
 use crate::value::SharedValue;
+use crate::value_spec::ValueSpec;
 
 impl Engine {
     /// An operation is done: the applied plane follows, and so does what others may count on.
@@ -55,9 +55,9 @@ impl Engine {
             }
             (Action::Release, Some(new)) => {
                 node.applied = None;
-                let traits =
-                    Traits::obtained(&self.graph.registry, &self.graph.node(idx).key, &new);
-                self.graph.set_live(idx, Some(traits), false);
+                let spec =
+                    ValueSpec::of_observed(&self.graph.registry, &self.graph.node(idx).key, &new);
+                self.graph.set_live(idx, Some(spec), false);
             }
             (_, Some(new)) => {
                 if action == Action::Create {
@@ -65,9 +65,9 @@ impl Engine {
                     let key = node.key.clone();
                     self.forget_restore(&key, step);
                 }
-                let traits = self.traits_of(idx, &new);
+                let spec = self.spec_of(idx, &new);
                 self.graph.node_mut(idx).applied = Some(new);
-                self.graph.set_live(idx, Some(traits), true);
+                self.graph.set_live(idx, Some(spec), true);
             }
         }
         self.graph.settle(idx);
@@ -93,12 +93,16 @@ impl Engine {
     }
 
     /// The traits of a value of ours: those of the goal, where that is what was applied.
-    pub(crate) fn traits_of(&self, idx: Idx, value: &SharedValue) -> Arc<Traits> {
+    pub(crate) fn spec_of(&self, idx: Idx, value: &SharedValue) -> Arc<ValueSpec> {
         let node = self.graph.node(idx);
         match &node.goal {
-            Goal::Valid(goal, traits) if Arc::ptr_eq(goal, value) => Arc::clone(traits),
-            _ => Traits::intended(&self.graph.registry, &node.key, value, false, None, &mut 0)
-                .unwrap_or_else(|_| Traits::obtained(&self.graph.registry, &node.key, value)),
+            Goal::Valid(goal, spec) if Arc::ptr_eq(goal, value) => Arc::clone(spec),
+            _ => {
+                ValueSpec::of_intended(&self.graph.registry, &node.key, value, false, None, &mut 0)
+                    .unwrap_or_else(|_| {
+                        ValueSpec::of_observed(&self.graph.registry, &node.key, value)
+                    })
+            }
         }
     }
 
@@ -173,7 +177,8 @@ impl Engine {
     /// What the system still shows under the key is nobody's of ours.
     fn show_remainder(&mut self, idx: Idx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
-        let live = observed.map(|observed| Traits::obtained(&self.graph.registry, key, &observed));
+        let live =
+            observed.map(|observed| ValueSpec::of_observed(&self.graph.registry, key, &observed));
         self.graph.set_live(idx, live, false);
     }
 

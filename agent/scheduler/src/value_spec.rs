@@ -9,7 +9,7 @@ use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
 use crate::key::Key;
 use crate::sorted::Sorted;
-use crate::value::{Alike, SharedValue, Value};
+use crate::value::{SharedValue, Value, ValueEq};
 
 /// How deep parts may have parts: deeper ones are a descriptor that never ends.
 const PARTS_DEPTH: u32 = 16;
@@ -19,20 +19,20 @@ const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
 
 /// The answers of a descriptor about one value.
 #[derive(Debug, Default)]
-pub(crate) struct Traits {
+pub(crate) struct ValueSpec {
     /// Ascending by target.
     pub(crate) needs: Box<[Dependency]>,
     /// Facets, properties and parts that it is the whole of. Its own key is not among them.
     pub(crate) offers: Sorted<Target, ()>,
     /// Most values have nothing of it.
-    seldom: Option<Box<Seldom>>,
+    rare: Option<Box<RareFields>>,
 }
 
 /// What few values have, or do.
 #[derive(Debug, Default)]
-struct Seldom {
+struct RareFields {
     /// Parts with operations of their own.
-    parts: Sorted<Key, Alike>,
+    parts: Sorted<Key, ValueEq>,
     prefixes: Box<[(u32, IpNet)]>,
     claims: Box<[Claim]>,
     takes: Box<[Taken]>,
@@ -40,14 +40,14 @@ struct Seldom {
     property_takes: Box<[(Target, Taken)]>,
     divisible: bool,
     /// What was asked for, where this is what can be had of it.
-    full: Option<Full>,
+    full: Option<FullValue>,
 }
 
 /// A divisible value in full, which is asked for, and of which another one is what can be had.
-pub(crate) type Full = (SharedValue, Arc<Traits>);
+pub(crate) type FullValue = (SharedValue, Arc<ValueSpec>);
 
-impl Seldom {
-    fn boxed(self) -> Option<Box<Self>> {
+impl RareFields {
+    fn into_boxed(self) -> Option<Box<Self>> {
         let Self { parts, prefixes, claims, takes, property_takes, divisible, full } = &self;
         let empty = prefixes.is_empty() && claims.is_empty();
         let empty = empty && parts.is_empty() && !divisible && full.is_none();
@@ -56,118 +56,118 @@ impl Seldom {
     }
 }
 
-/// Traits of a value of which it is not known yet what it needs.
-struct Draft {
+/// ValueSpec of a value of which it is not known yet what it needs.
+struct SpecDraft {
     offers: Sorted<Target, ()>,
-    seldom: Seldom,
+    rare: RareFields,
 }
 
-impl Draft {
-    fn needing(self, needs: Box<[Dependency]>) -> Traits {
-        Traits { needs, offers: self.offers, seldom: self.seldom.boxed() }
+impl SpecDraft {
+    fn with_needs(self, needs: Box<[Dependency]>) -> ValueSpec {
+        ValueSpec { needs, offers: self.offers, rare: self.rare.into_boxed() }
     }
 }
 
 /// What a value was, for whoever only wants to know what is new in another one.
-pub(crate) type Before<'t> = Option<(&'t SharedValue, &'t Traits)>;
+pub(crate) type PreviousVersion<'t> = Option<(&'t SharedValue, &'t ValueSpec)>;
 
 /// Why a value cannot be an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ValueError {
     Unimplemented,
     /// Its descriptor panics, or contradicts itself.
     Invalid(String),
 }
 
-impl Traits {
+impl ValueSpec {
     /// Asks about an intended value. `as_part` adds the dependency on the whole; with `before`, a descriptor that knows
     /// in what parts differ need not list them. Adds the parts listed to `listed`.
-    pub(crate) fn intended(
+    pub(crate) fn of_intended(
         registry: &Registry,
         key: &Key,
         value: &SharedValue,
         as_part: bool,
-        before: Before<'_>,
+        before: PreviousVersion<'_>,
         listed: &mut u64,
-    ) -> Result<Arc<Self>, Refusal> {
-        let descriptor = registry.descriptor(key.kind()).ok_or(Refusal::Unimplemented)?;
-        let traits = guarded(|| {
-            let followed =
-                before.and_then(|before| Self::follow(registry, descriptor, value, before));
+    ) -> Result<Arc<Self>, ValueError> {
+        let descriptor = registry.descriptor(key.kind()).ok_or(ValueError::Unimplemented)?;
+        let spec = guarded(|| {
+            let derived =
+                before.and_then(|before| Self::derive(registry, descriptor, value, before));
             let (mut draft, parts) =
-                followed.unwrap_or_else(|| Self::exist(registry, descriptor, value));
+                derived.unwrap_or_else(|| Self::describe(registry, descriptor, value));
             *listed += parts;
             let mut needs = descriptor.dependencies(&**value);
             if as_part {
                 needs.push(Dependency::new(WHOLE_LABEL, Target::Whole(key.clone())));
             }
-            let needs = checked(needs).map_err(Refusal::Invalid)?;
-            draft.seldom.claims = descriptor.claims(&**value).into();
-            draft.seldom.divisible = descriptor.is_divisible(&**value);
-            Ok(draft.needing(needs))
+            let needs = sorted_by_target(needs).map_err(ValueError::Invalid)?;
+            draft.rare.claims = descriptor.claims(&**value).into();
+            draft.rare.divisible = descriptor.is_divisible(&**value);
+            Ok(draft.with_needs(needs))
         });
-        traits.map_err(Refusal::Invalid).flatten().map(Arc::new)
+        spec.map_err(ValueError::Invalid).flatten().map(Arc::new)
     }
 
     /// What can be had of a divisible value without these targets, and what its descriptor says of that. Nothing where
     /// nothing is left, or where the descriptor contradicts itself.
-    pub(crate) fn without(
+    pub(crate) fn reduced(
         registry: &Registry,
         key: &Key,
-        full: Full,
+        full: FullValue,
         lacking: &[Target],
     ) -> Option<(SharedValue, Arc<Self>)> {
         let descriptor = registry.descriptor(key.kind())?;
         let value = guarded(|| descriptor.without(&*full.0, lacking)).ok().flatten()?;
         let is_part = !full.1.needs_of(&Target::Whole(key.clone())).is_empty();
-        let traits = Self::intended(registry, key, &value, is_part, None, &mut 0).ok()?;
-        let mut traits = Arc::into_inner(traits)?;
-        let within = traits.needs.iter().all(|need| !full.1.needs_of(&need.target).is_empty());
-        let parts = full.1.parts().into_iter().chain(traits.parts()).any(|parts| !parts.is_empty());
+        let spec = Self::of_intended(registry, key, &value, is_part, None, &mut 0).ok()?;
+        let mut spec = Arc::into_inner(spec)?;
+        let within = spec.needs.iter().all(|need| !full.1.needs_of(&need.target).is_empty());
+        let parts = full.1.parts().into_iter().chain(spec.parts()).any(|parts| !parts.is_empty());
         if !within || parts {
             return None;
         }
-        traits.seldom.get_or_insert_default().full = Some(full);
-        Some((value, Arc::new(traits)))
+        spec.rare.get_or_insert_default().full = Some(full);
+        Some((value, Arc::new(spec)))
     }
 
     /// Asks about a value that is only observed: what it needs is no concern of ours, and its parts are properties.
-    pub(crate) fn obtained(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
-        let traits = registry.descriptor(key.kind()).and_then(|descriptor| {
-            let exist = || Self::exist(registry, descriptor, value).0;
-            let mut draft = guarded(exist).ok()?;
-            draft.seldom.parts = Sorted::default();
-            Some(draft.needing(Box::default()))
+    pub(crate) fn of_observed(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
+        let spec = registry.descriptor(key.kind()).and_then(|descriptor| {
+            let describe = || Self::describe(registry, descriptor, value).0;
+            let mut draft = guarded(describe).ok()?;
+            draft.rare.parts = Sorted::default();
+            Some(draft.with_needs(Box::default()))
         });
-        Arc::new(traits.unwrap_or_default())
+        Arc::new(spec.unwrap_or_default())
     }
 
     /// What follows from the bare existence of a value, and how many parts were listed for it.
-    fn exist(
+    fn describe(
         registry: &Registry,
         descriptor: &dyn AnyDescriptor,
         value: &SharedValue,
-    ) -> (Draft, u64) {
+    ) -> (SpecDraft, u64) {
         let parts = descriptor.parts(&**value);
         let listed = parts.len() as u64;
-        let mut gathered = Gathered::default();
-        gathered.provides(descriptor, &**value, None);
-        gathered.parts(registry, parts, PARTS_DEPTH);
-        (gathered.into_draft(descriptor.takes_along(&**value)), listed)
+        let mut builder = SpecBuilder::default();
+        builder.provides(descriptor, &**value, None);
+        builder.parts(registry, parts, PARTS_DEPTH);
+        (builder.into_draft(descriptor.takes_along(&**value)), listed)
     }
 
     /// The same from what the value was before, where its descriptor knows in what its parts differ, and nothing else
     /// that it offers does.
-    fn follow(
+    fn derive(
         registry: &Registry,
         descriptor: &dyn AnyDescriptor,
         value: &SharedValue,
         (old, before): (&SharedValue, &Self),
-    ) -> Option<(Draft, u64)> {
+    ) -> Option<(SpecDraft, u64)> {
         let PartsChanged { set, gone } = descriptor.parts_changed(&**old, &**value)?;
         let mut keys = set.iter().map(|(key, _)| key).chain(&gone);
         let listed = (set.len() + gone.len()) as u64;
-        let plain = keys.all(|key| is_carried_out(registry, key));
+        let plain = keys.all(|key| has_operations(registry, key));
         if !plain || descriptor.provides(&**old) != descriptor.provides(&**value) {
             return None;
         }
@@ -176,52 +176,52 @@ impl Traits {
         let offers = before.offers.changed(come, gone.iter().map(whole));
         let nothing = Sorted::default();
         let parts = before.parts().unwrap_or(&nothing);
-        let seldom = Seldom {
-            parts: parts.changed(set.into_iter().map(|(key, it)| (key, Alike(it))), gone),
+        let rare = RareFields {
+            parts: parts.changed(set.into_iter().map(|(key, it)| (key, ValueEq(it))), gone),
             prefixes: before.prefixes().into(),
             takes: descriptor.takes_along(&**value).into(),
             property_takes: before.property_takes().into(),
-            ..Seldom::default()
+            ..RareFields::default()
         };
-        let draft = Draft { offers, seldom };
+        let draft = SpecDraft { offers, rare };
         debug_assert!(
-            draft.seldom.parts == Self::exist(registry, descriptor, value).0.seldom.parts,
+            draft.rare.parts == Self::describe(registry, descriptor, value).0.rare.parts,
             "the parts of {value:?} are others than its descriptor says"
         );
         Some((draft, listed))
     }
 
     /// What was asked for, where this is what can be had of it.
-    pub(crate) fn full(&self) -> Option<&Full> {
-        self.seldom.as_ref().and_then(|seldom| seldom.full.as_ref())
+    pub(crate) fn full(&self) -> Option<&FullValue> {
+        self.rare.as_ref().and_then(|rare| rare.full.as_ref())
     }
 
     /// True for what can be had in part, and for such a part.
     pub(crate) fn is_divisible(&self) -> bool {
-        self.seldom.as_ref().is_some_and(|seldom| seldom.divisible || seldom.full.is_some())
+        self.rare.as_ref().is_some_and(|rare| rare.divisible || rare.full.is_some())
     }
 
     /// Parts with operations of their own.
-    pub(crate) fn parts(&self) -> Option<&Sorted<Key, Alike>> {
-        self.seldom.as_ref().map(|seldom| &seldom.parts)
+    pub(crate) fn parts(&self) -> Option<&Sorted<Key, ValueEq>> {
+        self.rare.as_ref().map(|rare| &rare.parts)
     }
 
     /// Prefixes that it offers; ascending.
     pub(crate) fn prefixes(&self) -> &[(u32, IpNet)] {
-        self.seldom.as_ref().map_or(&[], |seldom| &seldom.prefixes)
+        self.rare.as_ref().map_or(&[], |rare| &rare.prefixes)
     }
 
     pub(crate) fn claims(&self) -> &[Claim] {
-        self.seldom.as_ref().map_or(&[], |seldom| &seldom.claims)
+        self.rare.as_ref().map_or(&[], |rare| &rare.claims)
     }
 
     pub(crate) fn takes(&self) -> &[Taken] {
-        self.seldom.as_ref().map_or(&[], |seldom| &seldom.takes)
+        self.rare.as_ref().map_or(&[], |rare| &rare.takes)
     }
 
     /// What goes when the offered property goes.
     pub(crate) fn property_takes(&self) -> &[(Target, Taken)] {
-        self.seldom.as_ref().map_or(&[], |seldom| &seldom.property_takes)
+        self.rare.as_ref().map_or(&[], |rare| &rare.property_takes)
     }
 
     /// How many of its dependencies are on this target.
@@ -262,15 +262,15 @@ impl Traits {
 const FEW: usize = 8;
 
 /// Sorts dependencies, of which each must have a label of its own.
-fn checked(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
-    if let Some(label) = repeated(&needs) {
+fn sorted_by_target(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
+    if let Some(label) = repeated_label(&needs) {
         return Err(format!("two of its dependencies are labelled `{label}`"));
     }
     needs.sort_by(|a, b| a.target.cmp(&b.target));
     Ok(needs.into())
 }
 
-fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {
+fn repeated_label(needs: &[Dependency]) -> Option<&SmolStr> {
     if needs.len() <= FEW {
         let mut all = needs.iter().enumerate();
         let found =
@@ -283,21 +283,21 @@ fn repeated(needs: &[Dependency]) -> Option<&SmolStr> {
 }
 
 /// Whether values under this key have operations.
-fn is_carried_out(registry: &Registry, key: &Key) -> bool {
+fn has_operations(registry: &Registry, key: &Key) -> bool {
     let effect = registry.descriptor(key.kind()).map(AnyDescriptor::effect);
     matches!(effect, Some(Effect::Operation(_)))
 }
 
-/// Traits while they are put together.
+/// ValueSpec while they are put together.
 #[derive(Default)]
-struct Gathered {
+struct SpecBuilder {
     offers: Vec<Target>,
     prefixes: Vec<(u32, IpNet)>,
     property_takes: Vec<(Target, Taken)>,
-    parts: Vec<(Key, Alike)>,
+    parts: Vec<(Key, ValueEq)>,
 }
 
-impl Gathered {
+impl SpecBuilder {
     fn provides(
         &mut self,
         descriptor: &dyn AnyDescriptor,
@@ -324,7 +324,7 @@ impl Gathered {
             match descriptor.map(|descriptor| (descriptor, descriptor.effect())) {
                 Some((_, Effect::Operation(_))) => {
                     self.offers.push(Target::Whole(key.clone()));
-                    self.parts.push((key, Alike(value)));
+                    self.parts.push((key, ValueEq(value)));
                 }
                 property => {
                     if let Some((descriptor, _)) = property {
@@ -338,17 +338,17 @@ impl Gathered {
         }
     }
 
-    fn into_draft(mut self, takes: Vec<Taken>) -> Draft {
+    fn into_draft(mut self, takes: Vec<Taken>) -> SpecDraft {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
-        let seldom = Seldom {
+        let rare = RareFields {
             parts: Sorted::new(self.parts),
             prefixes: self.prefixes.into(),
             takes: takes.into(),
             property_takes: self.property_takes.into(),
-            ..Seldom::default()
+            ..RareFields::default()
         };
         let offers = Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect());
-        Draft { offers, seldom }
+        SpecDraft { offers, rare }
     }
 }
