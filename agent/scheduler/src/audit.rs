@@ -19,11 +19,11 @@ impl Engine {
                 *users.entry(&need.target).or_default() += 1;
             }
         }
-        for (target, group) in self.graph.groups() {
+        for (target, state) in self.graph.targets() {
             let avail = self.offers(target);
             let used = users.get(target).copied().unwrap_or_default();
-            if (group.avail, group.users) != (avail, used) {
-                let counted = (group.avail, group.users);
+            if (state.avail, state.users) != (avail, used) {
+                let counted = (state.avail, state.users);
                 return Err(format!(
                     "{target:?} is counted {counted:?}, and has {:?}",
                     (avail, used)
@@ -51,9 +51,15 @@ impl Engine {
                     node.key, node.unmet
                 ));
             }
-            let group =
-                |need: &Dependency| self.graph.find_group(&need.target, hash_of(&need.target));
-            if !needs.iter().map(group).eq(self.graph.accounts(idx).iter().copied().map(Some)) {
+            let target_id =
+                |need: &Dependency| self.graph.find_target(&need.target, hash_of(&need.target));
+            if !needs.iter().map(target_id).eq(self
+                .graph
+                .need_targets(idx)
+                .iter()
+                .copied()
+                .map(Some))
+            {
                 return Err(format!(
                     "{} counts on accounts that are not of what it needs",
                     node.key

@@ -1,12 +1,12 @@
 //! The planes of every key, and the counters that make readiness a comparison with zero.
 //!
-//! A [`Group`] counts for one [`Target`] how many live values offer it and how many live values of ours need it, and
+//! A [`TargetState`] counts for one [`Target`] how many live values offer it and how many live values of ours need it, and
 //! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
 
-mod accounts;
-mod groups;
 mod leaning;
 mod node;
+mod readiness;
+mod target_table;
 mod unsettled;
 
 use std::borrow::Cow;
@@ -28,11 +28,11 @@ use crate::status::Counters;
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
-pub(crate) use groups::{Group, GroupId, GroupIds};
 pub(crate) use node::{Goal, Node, Source, Sources};
+pub(crate) use target_table::{TargetId, TargetIds, TargetState};
 
-use groups::Groups;
 use leaning::Leaning;
+use target_table::TargetTable;
 use unsettled::Unsettled;
 
 /// A slot of the arena of nodes.
@@ -54,7 +54,7 @@ pub(crate) struct Graph {
     nodes: Vec<Node>,
     free: Vec<Idx>,
     index: Slots,
-    groups: Groups,
+    targets: TargetTable,
     /// The kinds of all keys that ever were a target: those of others need not be looked up.
     pub(crate) named: Kinds,
     claims: FixedMap<Claim, Claimed>,
@@ -112,7 +112,7 @@ impl Graph {
 
     /// Makes room for so many nodes and accounts more.
     pub(crate) fn reserve(&mut self, nodes: usize, targets: usize) {
-        self.groups.reserve(targets);
+        self.targets.reserve(targets);
         self.nodes.reserve(nodes);
         let known = &self.nodes;
         self.index.reserve(nodes, |idx| hash_of(&known[idx as usize].key));
@@ -233,29 +233,29 @@ impl Graph {
         woken
     }
 
-    pub(crate) fn group(&self, target: &Target) -> Option<&Group> {
-        self.groups.get(target)
+    pub(crate) fn target_state(&self, target: &Target) -> Option<&TargetState> {
+        self.targets.get(target)
     }
 
-    pub(crate) fn find_group(&self, target: &Target, hash: u64) -> Option<GroupId> {
-        self.groups.find_hashed(target, hash)
+    pub(crate) fn find_target(&self, target: &Target, hash: u64) -> Option<TargetId> {
+        self.targets.find_hashed(target, hash)
     }
 
-    pub(crate) fn group_at(&self, id: GroupId) -> &Group {
-        self.groups.of(id)
+    pub(crate) fn target_at(&self, id: TargetId) -> &TargetState {
+        self.targets.of(id)
     }
 
     /// The groups of what a goal needs, in the order of its dependencies.
-    pub(crate) fn accounts(&self, idx: Idx) -> &[GroupId] {
-        &self.node(idx).accounts
+    pub(crate) fn need_targets(&self, idx: Idx) -> &[TargetId] {
+        &self.node(idx).need_targets
     }
 
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (&Target, &Group)> {
-        self.groups.iter()
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (&Target, &TargetState)> {
+        self.targets.iter()
     }
 
     pub(crate) fn lists(&self, target: &Target, idx: Idx) -> bool {
-        self.group(target).is_some_and(|group| group.members.contains(&idx))
+        self.target_state(target).is_some_and(|state| state.members.contains(&idx))
     }
 
     /// True when another value holds an identity that this one wants.
@@ -266,7 +266,7 @@ impl Graph {
 
     /// How many live values offer a target, whether or not anybody has asked before.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
-        self.group(target).map_or_else(|| self.count(target), |group| group.avail)
+        self.target_state(target).map_or_else(|| self.count(target), |state| state.avail)
     }
 
     /// The same for a target without an account.
@@ -308,7 +308,7 @@ impl Graph {
         idx: Idx,
         sources: Sources,
         goal: Goal,
-        known: &[Option<GroupId>],
+        known: &[Option<TargetId>],
     ) {
         self.revision += 1;
         let before = self.member_of(idx);
@@ -318,7 +318,7 @@ impl Graph {
         self.enlist(idx, &before, known);
         self.withdraw(idx, &before);
         let node = &self.nodes[idx as usize];
-        let unmet = node.accounts.iter().filter(|&&group| self.groups.of(group).avail == 0).count();
+        let unmet = node.need_targets.iter().filter(|&&id| self.targets.of(id).avail == 0).count();
         self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {

@@ -97,7 +97,7 @@ impl Engine {
         targets.dedup();
         let mut keys = KeySet::default();
         for target in &targets {
-            let members = self.graph.group(target).map(|group| group.members_once());
+            let members = self.graph.target_state(target).map(|state| state.members_once());
             let members = members.iter().flat_map(|members| members.iter());
             let needing = members.filter(|&&idx| self.is_needing(idx, target));
             let room = most.saturating_sub(keys.len());

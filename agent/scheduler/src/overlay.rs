@@ -2,9 +2,9 @@
 //!
 //! Only what a plan touches is copied, so planning one change among many costs one change.
 
-mod accounts;
 mod members;
 mod reach;
+mod targets;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Dependency, Target};
-use crate::graph::{Goal, Graph, GroupId, Idx, Sources};
+use crate::graph::{Goal, Graph, Idx, Sources, TargetId};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
 use crate::value::SharedValue;
@@ -26,9 +26,9 @@ const SPARE: usize = 32;
 /// A node of the overlay.
 pub(crate) type Spot = u32;
 /// A group of the overlay.
-pub(crate) type Account = u32;
+pub(crate) type OverlayTargetId = u32;
 /// The accounts of what one value offers.
-pub(crate) type Accounts = SmallVec<[Account; 4]>;
+pub(crate) type OverlayTargetIds = SmallVec<[OverlayTargetId; 4]>;
 /// Nodes listed with an account: few, mostly.
 pub(crate) type Spots = SmallVec<[Spot; 4]>;
 
@@ -68,7 +68,7 @@ pub(crate) struct OverlayNode {
     /// What the system has by now.
     pub(crate) current: Option<SharedValue>,
     /// The accounts of what the goal needs, in the order of its dependencies.
-    pub(crate) accounts: Accounts,
+    pub(crate) need_targets: OverlayTargetIds,
     pub(crate) unmet: u32,
     pub(crate) want: Want,
     pub(crate) cause: Cause,
@@ -91,9 +91,9 @@ pub(crate) struct Parting {
     /// The users of its key know that it goes.
     pub(crate) warned: bool,
     /// The accounts that will lose its offer.
-    pub(crate) fading: Accounts,
+    pub(crate) fading: OverlayTargetIds,
     /// It is going to change in place.
-    pub(crate) unsteady: Option<Account>,
+    pub(crate) unsteady: Option<OverlayTargetId>,
 }
 
 impl OverlayNode {
@@ -120,21 +120,21 @@ impl OverlayNode {
         self.parting.as_ref().is_some_and(|parting| !parting.fading.is_empty())
     }
 
-    pub(crate) fn unsteady(&self) -> Option<Account> {
+    pub(crate) fn unsteady(&self) -> Option<OverlayTargetId> {
         self.parting.as_ref().and_then(|parting| parting.unsteady)
     }
 }
 
 /// What an account is of.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct TargetRef {
     pub(crate) target: Target,
     /// The account that the graph has of it.
-    pub(crate) known: Option<GroupId>,
+    pub(crate) known: Option<TargetId>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct OverlayGroup {
+pub(crate) struct OverlayTarget {
     pub(crate) avail: u32,
     pub(crate) users: u32,
     pub(crate) renewers: u32,
@@ -163,7 +163,7 @@ pub(crate) struct Leaving {
     pub(crate) freed_by: SmallVec<[u32; 4]>,
 }
 
-impl OverlayGroup {
+impl OverlayTarget {
     /// Whether what is needed is there, does not go, and does not change if that matters.
     pub(crate) fn lasts(&self, need: &Dependency) -> bool {
         self.avail > self.fading && !(need.renew && self.unsteady)
@@ -213,15 +213,15 @@ pub(crate) struct Overlay<'g> {
     pub(crate) nodes: Vec<OverlayNode>,
     by_idx: FixedMap<Idx, Spot>,
     by_key: Slots,
-    pub(crate) groups: Vec<OverlayGroup>,
+    pub(crate) targets: Vec<OverlayTarget>,
     /// The accounts of targets that the graph has no group of.
     by_target: Slots,
     /// All others, by those groups.
-    by_group: FixedMap<GroupId, Account>,
+    by_known_target: FixedMap<TargetId, OverlayTargetId>,
     /// What each of the groups is of.
-    pub(crate) counted: Vec<Counted>,
+    pub(crate) target_refs: Vec<TargetRef>,
     claims: FixedMap<Claim, OverlayClaim>,
-    /// Accounts of addresses to be covered, and of prefixes of keys, that the graph does not have.
+    /// OverlayTargetIds of addresses to be covered, and of prefixes of keys, that the graph does not have.
     covering: BTreeSet<(u32, IpAddr)>,
     unders: bool,
     /// The kinds of keys that have accounts here.
@@ -243,10 +243,10 @@ impl<'g> Overlay<'g> {
             nodes: Vec::new(),
             by_idx: FixedMap::default(),
             by_key: Slots::default(),
-            groups: Vec::new(),
+            targets: Vec::new(),
             by_target: Slots::default(),
-            by_group: FixedMap::default(),
-            counted: Vec::new(),
+            by_known_target: FixedMap::default(),
+            target_refs: Vec::new(),
             claims: FixedMap::default(),
             covering: BTreeSet::new(),
             unders: false,
@@ -259,12 +259,14 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    pub(crate) fn reserve(&mut self, nodes: usize, accounts: usize) {
+    pub(crate) fn reserve(&mut self, nodes: usize, need_targets: usize) {
         self.nodes.reserve(nodes);
-        self.groups.reserve(accounts);
-        self.counted.reserve(accounts);
+        self.targets.reserve(need_targets);
+        self.target_refs.reserve(need_targets);
         self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
-        self.by_target.reserve(accounts, |account| hash_of(&self.counted[account as usize].target));
+        self.by_target.reserve(need_targets, |target_id| {
+            hash_of(&self.target_refs[target_id as usize].target)
+        });
     }
 
     /// Makes room for what is left of a change of which so many values were taken in: as if that were like them, but
@@ -274,7 +276,7 @@ impl<'g> Overlay<'g> {
             let alike = count.max(taken).saturating_mul(left) / taken;
             alike + alike / SPARE + 1
         };
-        self.reserve(rest(self.nodes.len()), rest(self.groups.len()));
+        self.reserve(rest(self.nodes.len()), rest(self.targets.len()));
     }
 
     /// Makes room for so many nodes of the graph.
@@ -291,12 +293,12 @@ impl<'g> Overlay<'g> {
         &mut self.nodes[spot as usize]
     }
 
-    pub(crate) fn group(&self, account: Account) -> &OverlayGroup {
-        &self.groups[account as usize]
+    pub(crate) fn target(&self, target_id: OverlayTargetId) -> &OverlayTarget {
+        &self.targets[target_id as usize]
     }
 
-    pub(crate) fn group_mut(&mut self, account: Account) -> &mut OverlayGroup {
-        &mut self.groups[account as usize]
+    pub(crate) fn target_mut(&mut self, target_id: OverlayTargetId) -> &mut OverlayTarget {
+        &mut self.targets[target_id as usize]
     }
 
     /// The node of a key, if the plan has touched it.
@@ -331,17 +333,18 @@ impl<'g> Overlay<'g> {
     }
 
     /// The account of a target, if there is one yet.
-    fn opened(&self, target: &Target) -> Option<Account> {
+    fn find_target_id(&self, target: &Target) -> Option<OverlayTargetId> {
         let hash = hash_of(target);
-        match self.graph.find_group(target, hash) {
-            Some(group) => self.by_group.get(&group).copied(),
-            None => self.opened_unknown(target, hash),
+        match self.graph.find_target(target, hash) {
+            Some(known) => self.by_known_target.get(&known).copied(),
+            None => self.find_unknown_target_id(target, hash),
         }
     }
 
     /// The account of a target that the graph has no group of.
-    fn opened_unknown(&self, target: &Target, hash: u64) -> Option<Account> {
-        self.by_target.find(hash, |account| self.counted[account as usize].target == *target)
+    fn find_unknown_target_id(&self, target: &Target, hash: u64) -> Option<OverlayTargetId> {
+        self.by_target
+            .find(hash, |target_id| self.target_refs[target_id as usize].target == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: Idx) -> (Spot, bool) {
@@ -364,9 +367,9 @@ impl<'g> Overlay<'g> {
         });
         self.by_idx.insert(idx, spot);
         if let Some(spec) = node.goal.spec() {
-            let groups = self.graph.accounts(idx).iter();
-            let needs = spec.needs.iter().zip(groups.map(|&group| Some(group)));
-            self.open_accounts(spot, needs);
+            let known = self.graph.need_targets(idx).iter();
+            let needs = spec.needs.iter().zip(known.map(|&known| Some(known)));
+            self.open_need_targets(spot, needs);
         }
         spot
     }
@@ -407,56 +410,56 @@ impl<'g> Overlay<'g> {
         let Some(spec) = node.goal.spec().cloned() else {
             let node = self.node_mut(spot);
             node.unmet = 0;
-            node.accounts.clear();
+            node.need_targets.clear();
             return;
         };
         let unknown = spec.needs.iter().map(|need| (need, None));
-        self.open_accounts(spot, unknown);
+        self.open_need_targets(spot, unknown);
         for at in 0..spec.needs.len() {
-            let account = self.node(spot).accounts[at];
-            self.list(account, spot);
+            let target_id = self.node(spot).need_targets[at];
+            self.list(target_id, spot);
         }
         for need in spec.full().iter().flat_map(|(_, full)| &full.needs) {
-            let account = self.account(&need.target);
-            self.list(account, spot);
+            let target_id = self.target_id(&need.target);
+            self.list(target_id, spot);
         }
     }
 
     /// Lists a node whose goal is new with an account.
-    fn list(&mut self, account: Account, spot: Spot) {
-        let extra = &mut self.group_mut(account).extra;
+    fn list(&mut self, target_id: OverlayTargetId, spot: Spot) {
+        let extra = &mut self.target_mut(target_id).extra;
         if extra.last() != Some(&spot) {
             extra.push(spot);
         }
     }
 
     /// Finds the accounts of what a goal needs, whose groups may be known, and counts those that are empty.
-    fn open_accounts<'t>(
+    fn open_need_targets<'t>(
         &mut self,
         spot: Spot,
-        needs: impl Iterator<Item = (&'t Dependency, Option<GroupId>)>,
+        needs: impl Iterator<Item = (&'t Dependency, Option<TargetId>)>,
     ) {
-        let (mut accounts, mut unmet) = (Accounts::new(), 0);
+        let (mut need_targets, mut unmet) = (OverlayTargetIds::new(), 0);
         for (need, known) in needs {
-            let account = match known {
-                Some(group) => self.account_of(group, &need.target),
-                None => self.account(&need.target),
+            let target_id = match known {
+                Some(known) => self.known_target_id(known, &need.target),
+                None => self.target_id(&need.target),
             };
-            unmet += u32::from(self.group(account).avail == 0);
-            accounts.push(account);
+            unmet += u32::from(self.target(target_id).avail == 0);
+            need_targets.push(target_id);
         }
         let node = self.node_mut(spot);
         node.unmet = unmet;
-        node.accounts = accounts;
+        node.need_targets = need_targets;
     }
 
     /// The accounts of what these traits need: those of the goal are at hand.
-    fn accounts_of(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> Accounts {
+    fn target_ids_of(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> OverlayTargetIds {
         let node = self.node(spot);
         if node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec)) {
-            return Accounts::from_slice(&node.accounts);
+            return OverlayTargetIds::from_slice(&node.need_targets);
         }
-        spec.needs.iter().map(|need| self.account(&need.target)).collect()
+        spec.needs.iter().map(|need| self.target_id(&need.target)).collect()
     }
 
     /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
@@ -478,11 +481,11 @@ impl<'g> Overlay<'g> {
         node.ours = ours;
         self.move_use(spot, old.filter(|_| was_ours), -1, by);
         self.move_use(spot, live.filter(|_| ours), 1, by);
-        for account in gained {
-            self.gain(account, by);
+        for target_id in gained {
+            self.gain(target_id, by);
         }
-        for account in lost {
-            self.lose(account);
+        for target_id in lost {
+            self.lose(target_id);
         }
     }
 }
@@ -499,7 +502,7 @@ impl OverlayNode {
             live: None,
             ours: false,
             current: None,
-            accounts: Accounts::new(),
+            need_targets: OverlayTargetIds::new(),
             unmet: 0,
             want: Want::Nothing,
             cause: Cause::Asked,

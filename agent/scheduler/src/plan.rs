@@ -12,7 +12,7 @@ use crate::descriptor::Registry;
 use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::overlay::{Counted, OverlayNode, Spot};
+use crate::overlay::{OverlayNode, Spot, TargetRef};
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
@@ -129,7 +129,7 @@ pub struct Plan {
     /// What will wait, ascending by key.
     pub(crate) waiting: Vec<(Spot, Unmet)>,
     /// The accounts of what the nodes need.
-    pub(crate) counted: Vec<Counted>,
+    pub(crate) target_refs: Vec<TargetRef>,
     /// The state of the engine it was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,

@@ -25,7 +25,7 @@ use crate::descriptor::{Change, guarded};
 use crate::graph::{Goal, Graph, Idx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
-use crate::overlay::{Account, Accounts, Becoming, Overlay, Spot, Want, spot_of};
+use crate::overlay::{Becoming, Overlay, OverlayTargetId, OverlayTargetIds, Spot, Want, spot_of};
 use crate::plan::{Cause, PlannedOperation};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
@@ -252,9 +252,12 @@ impl<'g> Planner<'g> {
                 self.doom(taken, spot);
             }
         }
-        let account = self.overlay.existing(&Target::Exact(self.overlay.node(spot).key.clone()));
-        if let Some(account) = account.filter(|&account| self.overlay.group(account).renewers > 0) {
-            for user in self.overlay.users(account, true) {
+        let target_id =
+            self.overlay.existing_target_id(&Target::Exact(self.overlay.node(spot).key.clone()));
+        if let Some(target_id) =
+            target_id.filter(|&target_id| self.overlay.target(target_id).renewers > 0)
+        {
+            for user in self.overlay.users(target_id, true) {
                 self.park(user);
             }
         }
@@ -357,9 +360,9 @@ impl<'g> Planner<'g> {
     }
 
     /// The account of a key when somebody wants to be made anew with it.
-    pub(crate) fn renewed(&mut self, key: &Key) -> Option<Account> {
-        let account = self.overlay.existing(&Target::Exact(key.clone()))?;
-        (self.overlay.group(account).renewers > 0).then_some(account)
+    pub(crate) fn renewed(&mut self, key: &Key) -> Option<OverlayTargetId> {
+        let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
+        (self.overlay.target(target_id).renewers > 0).then_some(target_id)
     }
 
     fn apply_change(
@@ -368,7 +371,7 @@ impl<'g> Planner<'g> {
         becoming: Becoming,
         value: SharedValue,
         new: Arc<ValueSpec>,
-        lost: &Accounts,
+        lost: &OverlayTargetIds,
     ) {
         let old = self.old_value(spot);
         let action = match becoming {
@@ -395,8 +398,8 @@ impl<'g> Planner<'g> {
         }
         let op = self.emit(spot, action, old, Some(value.clone()), lost);
         self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));
-        if let Some(account) = self.overlay.node(spot).unsteady() {
-            self.overlay.group_mut(account).joined_by = Some(op);
+        if let Some(target_id) = self.overlay.node(spot).unsteady() {
+            self.overlay.target_mut(target_id).joined_by = Some(op);
         }
         self.overlay.unfade(spot);
         self.take_attached(spot, op);
@@ -422,7 +425,8 @@ impl<'g> Planner<'g> {
         if self.overlay.is_held(spot, &spec) || self.is_claimed(spot, &spec) {
             return self.note_held(spot);
         }
-        let op = self.emit(spot, Action::Create, None, Some(value.clone()), &Accounts::new());
+        let op =
+            self.emit(spot, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
         self.overlay.become_live(spot, Some(spec), true, Some(op));
         let node = self.overlay.node_mut(spot);
         node.current = Some(value);
@@ -431,10 +435,10 @@ impl<'g> Planner<'g> {
     }
 
     /// True when users must go first; then it is tried again when they are gone.
-    fn is_blocked(&mut self, spot: Spot, live: &Arc<ValueSpec>, lost: &Accounts) -> bool {
+    fn is_blocked(&mut self, spot: Spot, live: &Arc<ValueSpec>, lost: &OverlayTargetIds) -> bool {
         let blocking = self.blocking(live, lost);
-        for &account in &blocking {
-            self.overlay.groups[account as usize].leaving_mut().blocked.push(spot);
+        for &target_id in &blocking {
+            self.overlay.targets[target_id as usize].leaving_mut().blocked.push(spot);
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(spot).key.clone();
@@ -445,13 +449,17 @@ impl<'g> Planner<'g> {
     }
 
     /// The accounts among these whose last offer would go while somebody uses it.
-    pub(crate) fn blocking(&mut self, live: &Arc<ValueSpec>, lost: &Accounts) -> Accounts {
-        let mut blocking = Accounts::new();
-        for &account in lost {
-            let group = self.overlay.group(account);
-            let last = group.avail <= 1 || group.renewers > 0;
-            if last && group.users > 0 && group.users > self.overlay.own_uses(live, account) {
-                blocking.push(account);
+    pub(crate) fn blocking(
+        &mut self,
+        live: &Arc<ValueSpec>,
+        lost: &OverlayTargetIds,
+    ) -> OverlayTargetIds {
+        let mut blocking = OverlayTargetIds::new();
+        for &target_id in lost {
+            let state = self.overlay.target(target_id);
+            let last = state.avail <= 1 || state.renewers > 0;
+            if last && state.users > 0 && state.users > self.overlay.own_uses(live, target_id) {
+                blocking.push(target_id);
             }
         }
         blocking

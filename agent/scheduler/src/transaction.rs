@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
-use crate::graph::{Goal, GroupId, Idx, Source};
+use crate::graph::{Goal, Idx, Source, TargetId};
 use crate::history::{
     Author, Executed, OPERATIONS_KEPT, Omitted, Origin, Record, RecordedOperation,
 };
@@ -383,8 +383,8 @@ impl Engine {
     /// The nodes of a plan in the graph.
     pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<Idx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
-        let counted = plan.counted.iter().filter(|it| it.known.is_none()).count();
-        self.graph.reserve(added, counted);
+        let target_refs = plan.target_refs.iter().filter(|it| it.known.is_none()).count();
+        self.graph.reserve(added, target_refs);
         let nodes = plan.nodes.iter();
         nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
     }
@@ -399,11 +399,11 @@ impl Engine {
                 continue;
             }
             self.forgive(idx);
-            let known = node.accounts.iter().map(|&it| plan.counted[it as usize].known);
-            let known: SmallVec<[Option<GroupId>; 4]> = known.collect();
+            let known = node.need_targets.iter().map(|&it| plan.target_refs[it as usize].known);
+            let known: SmallVec<[Option<TargetId>; 4]> = known.collect();
             self.graph.set_goal(idx, node.sources, node.goal, &known);
-            for (&account, &group) in node.accounts.iter().zip(self.graph.accounts(idx)) {
-                plan.counted[account as usize].known = Some(group);
+            for (&target_id, &known) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
+                plan.target_refs[target_id as usize].known = Some(known);
             }
             step.changed.push(node.key);
             let held = self.graph.node_mut(idx);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{GroupIds, concerned};
+use super::{TargetIds, concerned};
 use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
@@ -128,7 +128,7 @@ pub(crate) struct Node {
     /// What is live was put there by us, so what it needs must outlast it.
     pub(crate) ours: bool,
     /// The groups of what the goal needs, in the order of its dependencies.
-    pub(super) accounts: GroupIds,
+    pub(super) need_targets: TargetIds,
     /// Dependencies of the goal that nobody offers.
     pub(crate) unmet: u32,
     /// The number of the last operation of a running transaction on this key.
@@ -155,7 +155,7 @@ impl Node {
             observed: None,
             live: None,
             ours: false,
-            accounts: GroupIds::new(),
+            need_targets: TargetIds::new(),
             unmet: 0,
             flight: None,
             owner: None,

@@ -1,8 +1,8 @@
 //! Who hears when a target comes or goes, and who uses one.
 
-use super::{Account, Counted, Overlay, Spot};
+use super::{Overlay, OverlayTargetId, Spot, TargetRef};
 use crate::dependency::Target;
-use crate::graph::{Group, Idx};
+use crate::graph::{Idx, TargetState};
 use crate::plan::Cause;
 use crate::value_spec::ValueSpec;
 
@@ -11,40 +11,46 @@ const MEMBERS_FEW: usize = 64;
 
 impl Overlay<'_> {
     /// Tells all members of a group that its target is there, or is there no more.
-    pub(super) fn walk(&mut self, account: Account, there: bool) {
+    pub(super) fn walk(&mut self, target_id: OverlayTargetId, there: bool) {
         let graph = self.graph;
-        let Counted { target, known } = &self.counted[account as usize];
-        let known = known.map(|id| graph.group_at(id));
-        let mut extra = std::mem::take(&mut self.groups[account as usize].extra);
+        let TargetRef { target, known } = &self.target_refs[target_id as usize];
+        let known = known.map(|id| graph.target_at(id));
+        let mut extra = std::mem::take(&mut self.targets[target_id as usize].extra);
         if known.is_none() && extra.is_empty() {
             return;
         }
         let target = target.clone();
-        let members = known.map_or_else(Default::default, Group::members_once);
+        let members = known.map_or_else(Default::default, TargetState::members_once);
         if !extra.is_sorted_by(|a, b| a < b) {
             extra.sort_unstable();
             extra.dedup();
         }
         self.edges += (members.len() + extra.len()) as u64;
         for &spot in &extra {
-            self.tell(spot, account, &target, there);
+            self.tell(spot, target_id, &target, there);
         }
-        self.group_mut(account).extra = extra;
+        self.target_mut(target_id).extra = extra;
         if members.len() > MEMBERS_FEW {
             self.reserve_known(members.len());
         }
         for &idx in &*members {
-            self.tell_member(idx, account, &target, there);
+            self.tell_member(idx, target_id, &target, there);
         }
     }
 
-    pub(super) fn tell_member(&mut self, idx: Idx, account: Account, target: &Target, there: bool) {
+    pub(super) fn tell_member(
+        &mut self,
+        idx: Idx,
+        target_id: OverlayTargetId,
+        target: &Target,
+        there: bool,
+    ) {
         match self.by_idx.get(&idx) {
             // A new goal stands among the extra ones; what still lives of the old one is listed here.
             Some(&spot) if self.node(spot).changed => self.tell_bereft(spot, target, there),
-            Some(&spot) => self.tell(spot, account, target, there),
+            Some(&spot) => self.tell(spot, target_id, target, there),
             None if self.is_asleep(idx, there) => {
-                // Counted right when it is touched: the account has turned already.
+                // TargetRef right when it is touched: the account has turned already.
                 let spot = self.copy(idx);
                 self.node_mut(spot).cause = Cause::Woken;
                 if there {
@@ -67,9 +73,15 @@ impl Overlay<'_> {
         }
     }
 
-    pub(super) fn tell(&mut self, spot: Spot, account: Account, target: &Target, there: bool) {
+    pub(super) fn tell(
+        &mut self,
+        spot: Spot,
+        target_id: OverlayTargetId,
+        target: &Target,
+        there: bool,
+    ) {
         let node = self.node_mut(spot);
-        let wanted = node.accounts.iter().filter(|&&other| other == account).count();
+        let wanted = node.need_targets.iter().filter(|&&other| other == target_id).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if there {
             node.unmet = node.unmet.saturating_sub(wanted);
@@ -96,12 +108,12 @@ impl Overlay<'_> {
     }
 
     /// The live nodes of ours that need the target of an account, in the way given.
-    pub(crate) fn users(&mut self, account: Account, renewing: bool) -> Vec<Spot> {
-        let Counted { target, known } = &self.counted[account as usize];
+    pub(crate) fn users(&mut self, target_id: OverlayTargetId, renewing: bool) -> Vec<Spot> {
+        let TargetRef { target, known } = &self.target_refs[target_id as usize];
         let (target, graph) = (target.clone(), self.graph);
-        let known = known.map(|id| graph.group_at(id));
-        let members = known.map_or_else(Default::default, Group::members_once);
-        let mut users = self.group(account).extra.to_vec();
+        let known = known.map(|id| graph.target_at(id));
+        let members = known.map_or_else(Default::default, TargetState::members_once);
+        let mut users = self.target(target_id).extra.to_vec();
         self.edges += (members.len() + users.len()) as u64;
         for &idx in &*members {
             let node = graph.node(idx);
@@ -121,8 +133,8 @@ impl Overlay<'_> {
     }
 
     /// How many dependencies of these traits are on an account: a value does not block itself.
-    pub(crate) fn own_uses(&mut self, spec: &ValueSpec, account: Account) -> u32 {
-        let target = &self.counted[account as usize].target;
+    pub(crate) fn own_uses(&mut self, spec: &ValueSpec, target_id: OverlayTargetId) -> u32 {
+        let target = &self.target_refs[target_id as usize].target;
         u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Overlay, OverlayNode, Spot};
 use crate::dependency::Target;
-use crate::graph::{Goal, Group};
+use crate::graph::{Goal, TargetState};
 use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
@@ -47,21 +47,26 @@ impl Overlay<'_> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
         targets.extend(live.offers.keys().cloned());
-        targets.retain(|it| self.opened(it).is_some() || self.graph.group(it).is_some());
+        targets.retain(|it| {
+            self.find_target_id(it).is_some() || self.graph.target_state(it).is_some()
+        });
         for &(table, prefix) in live.prefixes() {
             let range = (table, prefix.network())..=(table, prefix.broadcast());
             let new = self.covering.range(range);
             let new = new.map(|&(table, address)| Target::Covering { table, address });
             let known = self.graph.covered(table, prefix);
-            targets.extend(known.chain(new.filter(|it| self.graph.group(it).is_none())));
+            targets.extend(known.chain(new.filter(|it| self.graph.target_state(it).is_none())));
         }
         targets
     }
 
     /// Live values of ours that need a target, or are to need it.
     fn needing(&mut self, target: &Target) -> Vec<Falling> {
-        let members = self.graph.group(target).map_or_else(Default::default, Group::members_once);
-        let extra = self.opened(target).map_or(&[][..], |it| &self.group(it).extra);
+        let members = self
+            .graph
+            .target_state(target)
+            .map_or_else(Default::default, TargetState::members_once);
+        let extra = self.find_target_id(target).map_or(&[][..], |it| &self.target(it).extra);
         let known = members.iter().filter_map(|idx| match self.by_idx.get(idx) {
             Some(&spot) => self.node(spot).falling(target),
             None => {

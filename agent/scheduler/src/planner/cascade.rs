@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Planner;
 use crate::dependency::{Taken, Target};
 use crate::key::Key;
-use crate::overlay::{Accounts, Becoming, Spot, Want};
+use crate::overlay::{Becoming, OverlayTargetIds, Spot, Want};
 use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
@@ -37,8 +37,10 @@ impl Planner<'_> {
         if std::mem::replace(&mut self.overlay.node_mut(spot).parting_mut().warned, true) {
             return;
         }
-        let Some(account) = self.overlay.existing(&Target::Exact(key.clone())) else { return };
-        for user in self.overlay.users(account, false) {
+        let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
+            return;
+        };
+        for user in self.overlay.users(target_id, false) {
             let node = self.overlay.node(user);
             let stays = !matches!(node.want, Want::Nothing) || node.goal.is_divisible();
             if user != spot && !stays {
@@ -108,7 +110,7 @@ impl Planner<'_> {
         spot: Spot,
         carrier: Spot,
         live: Arc<ValueSpec>,
-        lost: &Accounts,
+        lost: &OverlayTargetIds,
     ) {
         let before =
             if self.transports { self.predecessors(spot, false, lost) } else { After::new() };
@@ -151,8 +153,8 @@ impl Planner<'_> {
             self.overlay.release(claim, spot, Some(op));
         }
         for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
-            let account = self.overlay.account(&need.target);
-            self.overlay.group_mut(account).leaving_mut().freed_by.push(op);
+            let target_id = self.overlay.target_id(&need.target);
+            self.overlay.target_mut(target_id).leaving_mut().freed_by.push(op);
         }
         self.come_again(spot);
     }

@@ -4,7 +4,7 @@ use super::Planner;
 use crate::descriptor::{Effect, guarded};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
-use crate::overlay::{Accounts, Spot, spot_of};
+use crate::overlay::{OverlayTargetIds, Spot, spot_of};
 use crate::plan::{After, PlannedOperation};
 use crate::value::SharedValue;
 
@@ -15,7 +15,7 @@ impl Planner<'_> {
         action: Action,
         old: Option<SharedValue>,
         new: Option<SharedValue>,
-        lost: &Accounts,
+        lost: &OverlayTargetIds,
     ) -> u32 {
         let key = self.overlay.node(spot).key.clone();
         let effect = self
@@ -53,28 +53,36 @@ impl Planner<'_> {
 
     /// The operations that must have come to their end, or be with the same transport already: nothing else says so,
     /// for what is held up is overtaken by what does not wait for it.
-    pub(super) fn predecessors(&mut self, spot: Spot, makes: bool, lost: &Accounts) -> After {
+    pub(super) fn predecessors(
+        &mut self,
+        spot: Spot,
+        makes: bool,
+        lost: &OverlayTargetIds,
+    ) -> After {
         let mut before = self.overlay.node_mut(spot).take_awaits();
         let node = self.overlay.node(spot);
         before.extend(node.op);
         if makes {
             before.extend(
-                node.accounts.iter().filter_map(|&account| self.overlay.group(account).made_by),
+                node.need_targets
+                    .iter()
+                    .filter_map(|&target_id| self.overlay.target(target_id).made_by),
             );
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
-            let renewing = needs.iter().zip(&node.accounts).filter(|(need, _)| need.renew);
-            before
-                .extend(renewing.filter_map(|(_, &account)| self.overlay.group(account).joined_by));
+            let renewing = needs.iter().zip(&node.need_targets).filter(|(need, _)| need.renew);
+            before.extend(
+                renewing.filter_map(|(_, &target_id)| self.overlay.target(target_id).joined_by),
+            );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
             for claim in claims.iter().flat_map(|spec| spec.claims()) {
                 before.extend(self.overlay.claim_mut(claim).freed_by);
             }
         }
-        for &account in lost {
-            let group = self.overlay.group(account);
+        for &target_id in lost {
+            let state = self.overlay.target(target_id);
             // While there are other offers, users may stay.
-            let freed = group.freed_by().iter().copied().filter(|_| group.avail <= 1);
-            before.extend(freed.chain(group.made_by).chain(group.joined_by));
+            let freed = state.freed_by().iter().copied().filter(|_| state.avail <= 1);
+            before.extend(freed.chain(state.made_by).chain(state.joined_by));
         }
         before.sort_unstable();
         before.dedup();

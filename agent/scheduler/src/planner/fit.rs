@@ -87,13 +87,13 @@ impl Planner<'_> {
     fn fitting(&mut self, spot: Spot, full: &FullValue) -> Option<Goal> {
         let mut lacking: Vec<Target> = Vec::new();
         for need in &full.1.needs {
-            let account = self.overlay.account(&need.target);
-            let group = self.overlay.group_mut(account);
-            if group.lasts(need) {
+            let target_id = self.overlay.target_id(&need.target);
+            let state = self.overlay.target_mut(target_id);
+            if state.lasts(need) {
                 continue;
             }
-            if group.avail > 0 {
-                group.leaving_mut().held.push(spot); // it may stay after all
+            if state.avail > 0 {
+                state.leaving_mut().held.push(spot); // it may stay after all
             }
             lacking.push(need.target.clone());
         }

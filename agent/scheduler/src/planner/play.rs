@@ -40,7 +40,7 @@ pub(crate) fn plan_with(
         found: planner.found,
         restores: planner.restores,
         waiting,
-        counted: overlay.counted,
+        target_refs: overlay.target_refs,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
         work,
@@ -84,8 +84,9 @@ impl Planner<'_> {
             (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
         let pending = pending.filter(|(_, node)| node.goal.spec().is_some());
         let unmet = |node: &OverlayNode| {
-            let accounts = (0..).zip(&node.accounts);
-            let unmet = accounts.filter(|&(_, &account)| self.overlay.group(account).avail == 0);
+            let need_targets = (0..).zip(&node.need_targets);
+            let unmet =
+                need_targets.filter(|&(_, &target_id)| self.overlay.target(target_id).avail == 0);
             unmet.map(|(need, _)| need).collect()
         };
         let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();

@@ -37,13 +37,13 @@ impl Planner<'_> {
         let (_, lost) =
             self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, spec)| &**spec));
         let mut users = Vec::new();
-        for account in lost {
-            if self.overlay.group(account).avail <= 1 {
-                users.extend(self.overlay.users(account, false));
+        for target_id in lost {
+            if self.overlay.target(target_id).avail <= 1 {
+                users.extend(self.overlay.users(target_id, false));
             }
         }
-        if let Some(account) = self.renewed(&key).filter(|_| next.is_some()) {
-            users.extend(self.overlay.users(account, true));
+        if let Some(target_id) = self.renewed(&key).filter(|_| next.is_some()) {
+            users.extend(self.overlay.users(target_id, true));
         }
         let mut parked = false;
         for user in users {

@@ -5,55 +5,58 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use super::{Account, Accounts, Counted, Overlay, OverlayClaim, OverlayGroup, Spot, spot_of};
+use super::{
+    Overlay, OverlayClaim, OverlayTarget, OverlayTargetId, OverlayTargetIds, Spot, TargetRef,
+    spot_of,
+};
 use crate::dependency::{Claim, Target};
-use crate::graph::{Group, GroupId, difference};
+use crate::graph::{TargetId, TargetState, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted::Sorted;
 use crate::value_spec::ValueSpec;
 
 impl Overlay<'_> {
     /// The account of a target, opened with what the graph and this plan have of it so far.
-    pub(crate) fn account(&mut self, target: &Target) -> Account {
+    pub(crate) fn target_id(&mut self, target: &Target) -> OverlayTargetId {
         let hash = hash_of(target);
-        match self.graph.find_group(target, hash) {
-            Some(group) => self.account_of(group, target),
-            None => match self.opened_unknown(target, hash) {
-                Some(account) => account,
+        match self.graph.find_target(target, hash) {
+            Some(known) => self.known_target_id(known, target),
+            None => match self.find_unknown_target_id(target, hash) {
+                Some(target_id) => target_id,
                 None => {
-                    let account = self.open(target, None);
-                    let counted = &self.counted;
-                    let of = |account: u32| hash_of(&counted[account as usize].target);
-                    self.by_target.insert(hash, account, of);
-                    account
+                    let target_id = self.open(target, None);
+                    let target_refs = &self.target_refs;
+                    let of = |target_id: u32| hash_of(&target_refs[target_id as usize].target);
+                    self.by_target.insert(hash, target_id, of);
+                    target_id
                 }
             },
         }
     }
 
     /// The account of a target whose group in the graph is known.
-    pub(super) fn account_of(&mut self, group: GroupId, target: &Target) -> Account {
-        if let Some(&account) = self.by_group.get(&group) {
-            return account;
+    pub(super) fn known_target_id(&mut self, known: TargetId, target: &Target) -> OverlayTargetId {
+        if let Some(&target_id) = self.by_known_target.get(&known) {
+            return target_id;
         }
-        let account = self.open(target, Some(group));
-        self.by_group.insert(group, account);
-        account
+        let target_id = self.open(target, Some(known));
+        self.by_known_target.insert(known, target_id);
+        target_id
     }
 
     /// Opens an account that is not there yet, with what the graph knows of its target.
-    fn open(&mut self, target: &Target, known: Option<GroupId>) -> Account {
-        let group = known.map(|id| self.graph.group_at(id));
-        let group = OverlayGroup {
-            avail: self.opening(target, group),
-            users: group.map_or(0, |group| group.users),
-            renewers: group.map_or(0, |group| group.renewers),
-            ..OverlayGroup::default()
+    fn open(&mut self, target: &Target, known: Option<TargetId>) -> OverlayTargetId {
+        let state = known.map(|id| self.graph.target_at(id));
+        let state = OverlayTarget {
+            avail: self.opening(target, state),
+            users: state.map_or(0, |state| state.users),
+            renewers: state.map_or(0, |state| state.renewers),
+            ..OverlayTarget::default()
         };
         debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
-        self.groups.push(group);
-        let account = spot_of(self.groups.len() - 1);
-        self.counted.push(Counted { target: target.clone(), known });
+        self.targets.push(state);
+        let target_id = spot_of(self.targets.len() - 1);
+        self.target_refs.push(TargetRef { target: target.clone(), known });
         match target {
             Target::Exact(key) => self.named.insert(key.kind()),
             Target::Under(_) => self.unders = true,
@@ -62,15 +65,15 @@ impl Overlay<'_> {
             }
             _ => {}
         }
-        account
+        target_id
     }
 
     /// The account of a target that somebody may care for.
-    pub(crate) fn existing(&mut self, target: &Target) -> Option<Account> {
+    pub(crate) fn existing_target_id(&mut self, target: &Target) -> Option<OverlayTargetId> {
         let hash = hash_of(target);
-        match self.graph.find_group(target, hash) {
-            Some(group) => Some(self.account_of(group, target)),
-            None => self.opened_unknown(target, hash),
+        match self.graph.find_target(target, hash) {
+            Some(known) => Some(self.known_target_id(known, target)),
+            None => self.find_unknown_target_id(target, hash),
         }
     }
 
@@ -80,12 +83,12 @@ impl Overlay<'_> {
         let key = self.node(spot).key.clone();
         let live = self.node(spot).live.clone();
         let (_, lost) = self.shift(&key, live.as_deref(), next);
-        for &account in &lost {
-            self.group_mut(account).fading += 1;
+        for &target_id in &lost {
+            self.target_mut(target_id).fading += 1;
         }
-        let exact = if changes { self.existing(&Target::Exact(key)) } else { None };
-        if let Some(account) = exact {
-            self.group_mut(account).unsteady = true;
+        let exact = if changes { self.existing_target_id(&Target::Exact(key)) } else { None };
+        if let Some(target_id) = exact {
+            self.target_mut(target_id).unsteady = true;
         }
         self.fading += lost.len() + usize::from(exact.is_some());
         if !lost.is_empty() || exact.is_some() {
@@ -100,19 +103,19 @@ impl Overlay<'_> {
         let Some(parting) = &mut self.node_mut(spot).parting else { return };
         let (lost, exact) = (std::mem::take(&mut parting.fading), parting.unsteady.take());
         self.fading -= lost.len() + usize::from(exact.is_some());
-        for account in lost {
-            let group = self.group_mut(account);
-            group.fading -= 1;
+        for target_id in lost {
+            let state = self.target_mut(target_id);
+            state.fading -= 1;
             // With no offer left, whoever waits is told by the next one.
-            if group.avail == 0 || group.avail > group.fading {
-                let held = group.take_held();
+            if state.avail == 0 || state.avail > state.fading {
+                let held = state.take_held();
                 self.turned.ready.extend(held);
             }
         }
-        if let Some(account) = exact {
-            let group = self.group_mut(account);
-            group.unsteady = false;
-            let held = group.take_held();
+        if let Some(target_id) = exact {
+            let state = self.target_mut(target_id);
+            state.unsteady = false;
+            let held = state.take_held();
             self.turned.ready.extend(held);
         }
     }
@@ -123,11 +126,11 @@ impl Overlay<'_> {
             return false;
         }
         let mut held = false;
-        let accounts = self.accounts_of(spot, spec);
-        for (need, account) in spec.needs.iter().zip(accounts) {
-            let group = &mut self.groups[account as usize];
-            if !group.lasts(need) {
-                group.leaving_mut().held.push(spot);
+        let need_targets = self.target_ids_of(spot, spec);
+        for (need, target_id) in spec.needs.iter().zip(need_targets) {
+            let state = &mut self.targets[target_id as usize];
+            if !state.lasts(need) {
+                state.leaving_mut().held.push(spot);
                 held = true;
             }
         }
@@ -137,20 +140,20 @@ impl Overlay<'_> {
     /// True for a value in place without something that had to be there before it.
     pub(crate) fn lacks(&self, spot: Spot) -> bool {
         let node = self.node(spot);
-        node.live.is_some() && node.accounts.iter().any(|&it| self.group(it).avail == 0)
+        node.live.is_some() && node.need_targets.iter().any(|&it| self.target(it).avail == 0)
     }
 
     /// How many offers a target has by now.
     pub(crate) fn avail(&self, target: &Target) -> u32 {
-        match self.opened(target) {
-            Some(account) => self.group(account).avail,
-            None => self.opening(target, self.graph.group(target)),
+        match self.find_target_id(target) {
+            Some(target_id) => self.target(target_id).avail,
+            None => self.opening(target, self.graph.target_state(target)),
         }
     }
 
     /// How many offers a target has by now, when nobody has counted in this plan yet.
-    fn opening(&self, target: &Target, known: Option<&Group>) -> u32 {
-        let counted = known.map(|group| group.avail);
+    fn opening(&self, target: &Target, known: Option<&TargetState>) -> u32 {
+        let counted = known.map(|state| state.avail);
         if let Target::Exact(key) = target {
             let hash = hash_of(key);
             let idx = self.graph.find_hashed(key, hash);
@@ -198,15 +201,15 @@ impl Overlay<'_> {
         key: &Key,
         old: Option<&ValueSpec>,
         new: Option<&ValueSpec>,
-    ) -> (Accounts, Accounts) {
+    ) -> (OverlayTargetIds, OverlayTargetIds) {
         let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
-        let (mut gained, mut lost) = (Accounts::new(), Accounts::new());
+        let (mut gained, mut lost) = (OverlayTargetIds::new(), OverlayTargetIds::new());
         for offer in offers {
-            let accounts = if offer.new.is_some() { &mut gained } else { &mut lost };
+            let need_targets = if offer.new.is_some() { &mut gained } else { &mut lost };
             if !matches!(offer.key, Target::Exact(key) if !self.is_named(key)) {
-                accounts.extend(self.existing(offer.key));
+                need_targets.extend(self.existing_target_id(offer.key));
             }
         }
         for &&(table, prefix) in &more {
@@ -216,15 +219,20 @@ impl Overlay<'_> {
             self.covering(table, prefix, &mut lost);
         }
         match (old.is_some(), new.is_some()) {
-            (false, true) => self.existence_of(key, &mut gained),
-            (true, false) => self.existence_of(key, &mut lost),
+            (false, true) => self.existence_target_ids(key, &mut gained),
+            (true, false) => self.existence_target_ids(key, &mut lost),
             _ => {}
         }
         (gained, lost)
     }
 
-    /// Accounts of the addresses within a prefix.
-    pub(super) fn covering(&mut self, table: u32, prefix: IpNet, accounts: &mut Accounts) {
+    /// OverlayTargetIds of the addresses within a prefix.
+    pub(super) fn covering(
+        &mut self,
+        table: u32,
+        prefix: IpNet,
+        need_targets: &mut OverlayTargetIds,
+    ) {
         let mut targets: SmallVec<[Target; 4]> = self.graph.covered(table, prefix).collect();
         let range = (table, prefix.network())..=(table, prefix.broadcast());
         targets.extend(
@@ -233,18 +241,18 @@ impl Overlay<'_> {
         targets.sort_unstable();
         targets.dedup();
         for target in &targets {
-            accounts.push(self.account(target));
+            need_targets.push(self.target_id(target));
         }
     }
 
-    /// Accounts of a key itself: only where somebody has one, for most keys are of no concern to anybody.
-    pub(super) fn existence_of(&mut self, key: &Key, accounts: &mut Accounts) {
+    /// OverlayTargetIds of a key itself: only where somebody has one, for most keys are of no concern to anybody.
+    pub(super) fn existence_target_ids(&mut self, key: &Key, need_targets: &mut OverlayTargetIds) {
         if self.is_named(key) {
-            accounts.extend(self.existing(&Target::Exact(key.clone())));
+            need_targets.extend(self.existing_target_id(&Target::Exact(key.clone())));
         }
         if self.unders || self.graph.is_prefixed(key.kind()) {
             for prefix in key.prefixes() {
-                accounts.extend(self.existing(&Target::Under(prefix)));
+                need_targets.extend(self.existing_target_id(&Target::Under(prefix)));
             }
         }
     }
@@ -268,18 +276,18 @@ impl Overlay<'_> {
         by: Option<u32>,
     ) {
         let Some(spec) = spec else { return };
-        let accounts = self.accounts_of(spot, &spec);
-        for (need, account) in spec.needs.iter().zip(accounts) {
-            let group = &mut self.groups[account as usize];
-            group.users = group.users.saturating_add_signed(sign);
-            group.renewers =
-                group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+        let need_targets = self.target_ids_of(spot, &spec);
+        for (need, target_id) in spec.needs.iter().zip(need_targets) {
+            let state = &mut self.targets[target_id as usize];
+            state.users = state.users.saturating_add_signed(sign);
+            state.renewers =
+                state.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
-                    group.leaving_mut().freed_by.push(by);
+                    state.leaving_mut().freed_by.push(by);
                 }
-                if group.users == 0 || need.renew && group.renewers == 0 {
-                    let freed = group.take_blocked();
+                if state.users == 0 || need.renew && state.renewers == 0 {
+                    let freed = state.take_blocked();
                     self.turned.freed.extend(freed);
                 }
             }
@@ -318,31 +326,31 @@ impl Overlay<'_> {
         self.claims.get_mut(claim).expect("just made")
     }
 
-    pub(super) fn gain(&mut self, account: Account, by: Option<u32>) {
-        let group = self.group_mut(account);
-        group.avail += 1;
-        if group.avail > group.fading {
-            let held = group.take_held();
+    pub(super) fn gain(&mut self, target_id: OverlayTargetId, by: Option<u32>) {
+        let state = self.target_mut(target_id);
+        state.avail += 1;
+        if state.avail > state.fading {
+            let held = state.take_held();
             self.turned.ready.extend(held);
         }
-        let group = self.group_mut(account);
-        group.joined_by = by;
-        if group.avail == 1 {
-            group.made_by = by;
-            self.walk(account, true);
+        let state = self.target_mut(target_id);
+        state.joined_by = by;
+        if state.avail == 1 {
+            state.made_by = by;
+            self.walk(target_id, true);
             return;
         }
-        if let Some(freed) = group.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
+        if let Some(freed) = state.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
             self.turned.freed.push(freed);
         }
     }
 
-    pub(super) fn lose(&mut self, account: Account) {
-        let group = self.group_mut(account);
-        group.avail = group.avail.saturating_sub(1);
-        if group.avail == 0 {
-            self.walk(account, false);
+    pub(super) fn lose(&mut self, target_id: OverlayTargetId) {
+        let state = self.target_mut(target_id);
+        state.avail = state.avail.saturating_sub(1);
+        if state.avail == 0 {
+            self.walk(target_id, false);
         }
     }
 }

@@ -9,17 +9,17 @@ use crate::dependency::Target;
 use crate::key::{Slots, hash_of};
 
 /// A slot of the arena of groups.
-pub(crate) type GroupId = u32;
+pub(crate) type TargetId = u32;
 
 /// The groups of what one value needs.
-pub(crate) type GroupIds = SmallVec<[GroupId; 4]>;
+pub(crate) type TargetIds = SmallVec<[TargetId; 4]>;
 
 /// Most targets have few members: those are kept without an allocation.
 pub(super) type Members = SmallVec<[Idx; 4]>;
 
-/// Account of one target.
+/// OverlayTargetId of one target.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct TargetState {
     /// Live values that offer it.
     pub(crate) avail: u32,
     /// Dependencies of live values of ours on it that order deletes.
@@ -31,7 +31,7 @@ pub(crate) struct Group {
     pub(super) stale: u32,
 }
 
-impl Group {
+impl TargetState {
     /// The members, each one once. Only a list with stale entries can hold one twice.
     pub(crate) fn members_once(&self) -> Cow<'_, [Idx]> {
         if self.stale == 0 {
@@ -46,51 +46,51 @@ impl Group {
 
 /// All groups. A slot is used again once its group is closed.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
-    all: Vec<Option<(Target, Group)>>,
+pub(crate) struct TargetTable {
+    all: Vec<Option<(Target, TargetState)>>,
     index: Slots,
-    free: Vec<GroupId>,
+    free: Vec<TargetId>,
 }
 
-impl Groups {
-    pub(super) fn find(&self, target: &Target) -> Option<GroupId> {
+impl TargetTable {
+    pub(super) fn find(&self, target: &Target) -> Option<TargetId> {
         self.find_hashed(target, hash_of(target))
     }
 
-    pub(super) fn find_hashed(&self, target: &Target, hash: u64) -> Option<GroupId> {
+    pub(super) fn find_hashed(&self, target: &Target, hash: u64) -> Option<TargetId> {
         self.index.find(hash, |id| self.entry(id).is_some_and(|(it, _)| it == target))
     }
 
     /// The same for whoever knows where it was before.
-    pub(super) fn find_at(&self, known: Option<GroupId>, target: &Target) -> Option<GroupId> {
-        let there = |&id: &GroupId| self.entry(id).is_some_and(|(it, _)| it == target);
+    pub(super) fn find_at(&self, known: Option<TargetId>, target: &Target) -> Option<TargetId> {
+        let there = |&id: &TargetId| self.entry(id).is_some_and(|(it, _)| it == target);
         known.filter(there).or_else(|| self.find(target))
     }
 
-    pub(super) fn get(&self, target: &Target) -> Option<&Group> {
+    pub(super) fn get(&self, target: &Target) -> Option<&TargetState> {
         self.find(target).map(|id| self.of(id))
     }
 
     /// The group of a slot that somebody is listed with.
-    pub(super) fn of(&self, id: GroupId) -> &Group {
-        &self.entry(id).expect("a group with members is not closed").1
+    pub(super) fn of(&self, id: TargetId) -> &TargetState {
+        &self.entry(id).expect("a watched target is not closed").1
     }
 
-    pub(super) fn of_mut(&mut self, id: GroupId) -> &mut Group {
+    pub(super) fn of_mut(&mut self, id: TargetId) -> &mut TargetState {
         let entry = self.all.get_mut(id as usize).and_then(Option::as_mut);
-        &mut entry.expect("a group with members is not closed").1
+        &mut entry.expect("a watched target is not closed").1
     }
 
-    pub(super) fn target(&self, id: GroupId) -> &Target {
-        &self.entry(id).expect("a group with members is not closed").0
+    pub(super) fn target(&self, id: TargetId) -> &Target {
+        &self.entry(id).expect("a watched target is not closed").0
     }
 
-    fn entry(&self, id: GroupId) -> Option<&(Target, Group)> {
+    fn entry(&self, id: TargetId) -> Option<&(Target, TargetState)> {
         self.all.get(id as usize).and_then(Option::as_ref)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Target, &Group)> {
-        self.all.iter().flatten().map(|(target, group)| (target, group))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Target, &TargetState)> {
+        self.all.iter().flatten().map(|(target, state)| (target, state))
     }
 
     /// Makes room for so many more.
@@ -101,8 +101,8 @@ impl Groups {
     }
 
     /// Opens the account of a target that has none.
-    pub(super) fn open(&mut self, target: &Target, group: Group) -> GroupId {
-        let entry = Some((target.clone(), group));
+    pub(super) fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
+        let entry = Some((target.clone(), state));
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = entry;
@@ -110,7 +110,7 @@ impl Groups {
             }
             None => {
                 self.all.push(entry);
-                GroupId::try_from(self.all.len() - 1).expect("memory ends before 2^32 groups")
+                TargetId::try_from(self.all.len() - 1).expect("memory ends before 2^32 targets")
             }
         };
         let all = &self.all;
@@ -118,7 +118,7 @@ impl Groups {
         id
     }
 
-    pub(super) fn close(&mut self, id: GroupId) -> Option<Target> {
+    pub(super) fn close(&mut self, id: TargetId) -> Option<Target> {
         let (target, _) = self.all.get_mut(id as usize)?.take()?;
         self.index.remove(hash_of(&target), id);
         self.free.push(id);
@@ -126,6 +126,6 @@ impl Groups {
     }
 }
 
-fn hash_at(all: &[Option<(Target, Group)>], id: GroupId) -> u64 {
+fn hash_at(all: &[Option<(Target, TargetState)>], id: TargetId) -> u64 {
     all[id as usize].as_ref().map_or(0, |(target, _)| hash_of(target))
 }

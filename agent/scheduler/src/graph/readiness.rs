@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Graph, Group, GroupId, Idx, STALE_MEMBERS, difference};
+use super::{Graph, Idx, STALE_MEMBERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
@@ -43,24 +43,24 @@ impl Graph {
         &mut self,
         idx: Idx,
         before: &[Arc<ValueSpec>],
-        known: &[Option<GroupId>],
+        known: &[Option<TargetId>],
     ) {
         let spec = self.node(idx).goal.spec().cloned();
         let needs = spec.iter().flat_map(|spec| &spec.needs).enumerate();
-        let accounts = needs.map(|(at, need)| {
-            let known = self.groups.find_at(known.get(at).copied().flatten(), &need.target);
+        let need_targets = needs.map(|(at, need)| {
+            let known = self.targets.find_at(known.get(at).copied().flatten(), &need.target);
             match known.filter(|_| is_listed(before, &need.target)) {
-                Some(group) => group,
+                Some(id) => id,
                 None => self.join(idx, &need.target, known),
             }
         });
-        let accounts = accounts.collect();
-        self.node_mut(idx).accounts = accounts;
+        let need_targets = need_targets.collect();
+        self.node_mut(idx).need_targets = need_targets;
         if let Some((_, full)) = spec.as_ref().and_then(|spec| spec.full()) {
             let met = |target: &Target| spec.iter().any(|it| !it.needs_of(target).is_empty());
             for Dependency { target, .. } in &full.needs {
                 if !met(target) && !is_listed(before, target) {
-                    self.join(idx, target, self.groups.find(target));
+                    self.join(idx, target, self.targets.find(target));
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Graph {
         let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
         for need in live.iter().flat_map(|live| &live.needs) {
             if !is_listed(before, &need.target) {
-                self.join(idx, &need.target, self.groups.find(&need.target));
+                self.join(idx, &need.target, self.targets.find(&need.target));
             }
         }
         self.withdraw(idx, before);
@@ -96,9 +96,9 @@ impl Graph {
     }
 
     /// Lists a node with a target, whose group may be there already.
-    fn join(&mut self, idx: Idx, target: &Target, group: Option<GroupId>) -> GroupId {
-        if let Some(id) = group {
-            let members = &mut self.groups.of_mut(id).members;
+    fn join(&mut self, idx: Idx, target: &Target, known: Option<TargetId>) -> TargetId {
+        if let Some(id) = known {
+            let members = &mut self.targets.of_mut(id).members;
             if members.last() != Some(&idx) {
                 members.push(idx);
             }
@@ -111,39 +111,39 @@ impl Graph {
             self.covering.insert((*table, *address));
         }
         let (avail, members) = (self.count(target), smallvec![idx]);
-        self.open(target, Group { avail, members, ..Group::default() })
+        self.open(target, TargetState { avail, members, ..TargetState::default() })
     }
 
-    fn open(&mut self, target: &Target, group: Group) -> GroupId {
+    fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
         if let Target::Exact(key) = target {
             self.named.insert(key.kind());
         }
-        self.groups.open(target, group)
+        self.targets.open(target, state)
     }
 
     pub(super) fn leave(&mut self, target: &Target) {
-        let Some(id) = self.groups.find(target) else { return };
-        let group = self.groups.of_mut(id);
-        group.stale += 1;
-        let members = u32::try_from(group.members.len()).unwrap_or(u32::MAX);
-        if group.stale <= members / 2 + STALE_MEMBERS && group.stale < members {
+        let Some(id) = self.targets.find(target) else { return };
+        let state = self.targets.of_mut(id);
+        state.stale += 1;
+        let members = u32::try_from(state.members.len()).unwrap_or(u32::MAX);
+        if state.stale <= members / 2 + STALE_MEMBERS && state.stale < members {
             return;
         }
-        let mut members = std::mem::take(&mut group.members);
+        let mut members = std::mem::take(&mut state.members);
         members.sort_unstable();
         members.dedup();
         members.retain(|idx| self.needs(*idx, target));
-        let group = self.groups.of_mut(id);
-        group.stale = 0;
-        group.members = members;
-        if group.members.is_empty() && group.users == 0 {
+        let state = self.targets.of_mut(id);
+        state.stale = 0;
+        state.members = members;
+        if state.members.is_empty() && state.users == 0 {
             self.retire(id, target);
         }
     }
 
     /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
-    fn retire(&mut self, id: GroupId, target: &Target) {
-        let avail = self.groups.of(id).avail;
+    fn retire(&mut self, id: TargetId, target: &Target) {
+        let avail = self.targets.of(id).avail;
         let again = match target {
             Target::Exact(key) => {
                 avail == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
@@ -156,8 +156,8 @@ impl Graph {
         }
     }
 
-    fn close(&mut self, id: GroupId) {
-        if let Some(Target::Covering { table, address }) = self.groups.close(id) {
+    fn close(&mut self, id: TargetId) {
+        if let Some(Target::Covering { table, address }) = self.targets.close(id) {
             self.covering.remove(&(table, address));
         }
     }
@@ -182,12 +182,12 @@ impl Graph {
         let node = &self.nodes[idx as usize];
         let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
         for (at, need) in spec.needs.iter().enumerate() {
-            let group =
-                if at_hand { Some(node.accounts[at]) } else { self.groups.find(&need.target) };
-            let Some(group) = group.map(|group| self.groups.of_mut(group)) else { continue };
-            group.users = group.users.saturating_add_signed(sign);
-            group.renewers =
-                group.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+            let id =
+                if at_hand { Some(node.need_targets[at]) } else { self.targets.find(&need.target) };
+            let Some(state) = id.map(|id| self.targets.of_mut(id)) else { continue };
+            state.users = state.users.saturating_add_signed(sign);
+            state.renewers =
+                state.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
         }
     }
 
@@ -291,10 +291,10 @@ impl Graph {
             self.account_existence(idx, new.is_some());
         }
         for offer in offers.iter().filter(|it| it.new.is_some()) {
-            match self.groups.find(offer.key) {
-                Some(group) => self.turn_all(group, true),
+            match self.targets.find(offer.key) {
+                Some(id) => self.turn_all(id, true),
                 None => {
-                    self.open(offer.key, Group { avail: 1, ..Group::default() });
+                    self.open(offer.key, TargetState { avail: 1, ..TargetState::default() });
                 }
             }
         }
@@ -383,53 +383,53 @@ impl Graph {
             targets.extend(self.covered(table, prefix));
         }
         targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
-        let groups = targets.iter().filter_map(|target| self.group(target));
-        let members: Vec<Idx> = groups.flat_map(|group| group.members.iter().copied()).collect();
+        let states = targets.iter().filter_map(|target| self.target_state(target));
+        let members: Vec<Idx> = states.flat_map(|state| state.members.iter().copied()).collect();
         self.counters.edges += members.len() as u64;
         members
     }
 
     /// Counts one offer more or less, where there is an account of it.
     pub(super) fn offer(&mut self, target: &Target, offered: bool) {
-        if let Some(group) = self.groups.find(target) {
-            self.turn_all(group, offered);
+        if let Some(id) = self.targets.find(target) {
+            self.turn_all(id, offered);
         }
     }
 
     /// Counts one offer more or less; the first and the last one change the readiness of others.
-    fn turn_all(&mut self, id: GroupId, offered: bool) {
-        let group = self.groups.of_mut(id);
-        group.avail = group.avail.saturating_add_signed(if offered { 1 } else { -1 });
-        let turned = if offered { group.avail == 1 } else { group.avail == 0 };
+    fn turn_all(&mut self, id: TargetId, offered: bool) {
+        let state = self.targets.of_mut(id);
+        state.avail = state.avail.saturating_add_signed(if offered { 1 } else { -1 });
+        let turned = if offered { state.avail == 1 } else { state.avail == 0 };
         if !turned {
             return;
         }
-        if group.members.is_empty() {
-            if group.avail == 0 && group.users == 0 {
+        if state.members.is_empty() {
+            if state.avail == 0 && state.users == 0 {
                 self.close(id);
             }
             return;
         }
-        let mut members = std::mem::take(&mut group.members);
-        if group.stale > 0 {
-            group.stale = 0;
+        let mut members = std::mem::take(&mut state.members);
+        if state.stale > 0 {
+            state.stale = 0;
             members.sort_unstable();
             members.dedup();
         }
         self.counters.edges += members.len() as u64;
         members.retain(|idx| self.turn(*idx, id, offered));
-        self.groups.of_mut(id).members = members;
+        self.targets.of_mut(id).members = members;
     }
 
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
-    fn turn(&mut self, idx: Idx, group: GroupId, offered: bool) -> bool {
+    fn turn(&mut self, idx: Idx, id: TargetId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
         if !node.used {
             return false;
         }
-        let wanted = node.accounts.iter().filter(|&&other| other == group).count();
+        let wanted = node.need_targets.iter().filter(|&&other| other == id).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let target = self.groups.target(group);
+        let target = self.targets.target(id);
         let used =
             node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         let left_out = wanted == 0 && node.goal.is_leaving_out(target);
