@@ -13,20 +13,20 @@ impl Engine {
     /// # Errors
     /// The first account that is wrong.
     pub fn audit(&self) -> Result<(), String> {
-        let mut users: FixedMap<&Target, u32> = FixedMap::default();
+        let mut dependents: FixedMap<&Target, u32> = FixedMap::default();
         for (_, node) in self.graph.nodes() {
             for need in node.live.iter().filter(|_| node.ours).flat_map(|live| &live.needs) {
-                *users.entry(&need.target).or_default() += 1;
+                *dependents.entry(&need.target).or_default() += 1;
             }
         }
         for (target, state) in self.graph.targets() {
-            let avail = self.offers(target);
-            let used = users.get(target).copied().unwrap_or_default();
-            if (state.avail, state.users) != (avail, used) {
-                let counted = (state.avail, state.users);
+            let providers = self.offers(target);
+            let used = dependents.get(target).copied().unwrap_or_default();
+            if (state.providers, state.dependents) != (providers, used) {
+                let counted = (state.providers, state.dependents);
                 return Err(format!(
                     "{target:?} is counted {counted:?}, and has {:?}",
-                    (avail, used)
+                    (providers, used)
                 ));
             }
         }

@@ -64,12 +64,12 @@ pub struct Dependency {
     pub label: SmolStr,
     pub target: Target,
     /// The value must be made anew whenever its target is changed in place.
-    pub renew: bool,
+    pub recreate: bool,
 }
 
 impl Dependency {
     pub fn new(label: impl Into<SmolStr>, target: Target) -> Self {
-        Self { label: label.into(), target, renew: false }
+        Self { label: label.into(), target, recreate: false }
     }
 
     /// The value with this key.
@@ -94,8 +94,8 @@ impl Dependency {
 
     /// Makes the value anew when its target is changed in place.
     #[must_use]
-    pub fn renewing(self) -> Self {
-        Self { renew: true, ..self }
+    pub fn recreate_on_change(self) -> Self {
+        Self { recreate: true, ..self }
     }
 }
 

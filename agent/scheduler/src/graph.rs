@@ -39,13 +39,13 @@ use unsettled::Unsettled;
 pub(crate) type Idx = u32;
 
 /// Out-of-date entries that a list of members may carry before it is cleaned, beside half of its length.
-const STALE_MEMBERS: u32 = 16;
+const STALE_WATCHERS: u32 = 16;
 
 #[derive(Debug, Default)]
 struct Claimed {
     holder: Option<Idx>,
     /// Values whose goal has this claim; may be stale.
-    members: Vec<Idx>,
+    claimants: Vec<Idx>,
 }
 
 #[derive(Debug, Default)]
@@ -182,13 +182,15 @@ impl Graph {
         let node = self.node(idx);
         let Some(full) = node.goal.divisible() else { return false };
         let lacking = full.1.needs.iter().map(|need| &need.target);
-        let lacking: Vec<Target> = lacking.filter(|it| self.avail(it) == 0).cloned().collect();
+        let lacking: Vec<Target> =
+            lacking.filter(|it| self.provider_count(it) == 0).cloned().collect();
         let goal = node.goal.value();
         if lacking.is_empty() {
             return !same(goal, Some(&full.0));
         }
         let part = ValueSpec::reduced(&self.registry, &node.key, full, &lacking);
-        let part = part.filter(|(_, part)| part.needs.iter().all(|it| self.avail(&it.target) > 0));
+        let part = part
+            .filter(|(_, part)| part.needs.iter().all(|it| self.provider_count(&it.target) > 0));
         part.is_some_and(|(value, _)| !same(goal, Some(&value)))
     }
 
@@ -255,7 +257,7 @@ impl Graph {
     }
 
     pub(crate) fn lists(&self, target: &Target, idx: Idx) -> bool {
-        self.target_state(target).is_some_and(|state| state.members.contains(&idx))
+        self.target_state(target).is_some_and(|state| state.watchers.contains(&idx))
     }
 
     /// True when another value holds an identity that this one wants.
@@ -265,8 +267,8 @@ impl Graph {
     }
 
     /// How many live values offer a target, whether or not anybody has asked before.
-    pub(crate) fn avail(&self, target: &Target) -> u32 {
-        self.target_state(target).map_or_else(|| self.count(target), |state| state.avail)
+    pub(crate) fn provider_count(&self, target: &Target) -> u32 {
+        self.target_state(target).map_or_else(|| self.count(target), |state| state.providers)
     }
 
     /// The same for a target without an account.
@@ -299,7 +301,7 @@ impl Graph {
     /// True when this value has an identity, or may get it when its holder goes.
     pub(crate) fn is_known_to(&self, claim: &Claim, idx: Idx) -> bool {
         let claimed = self.claims.get(claim);
-        claimed.is_some_and(|it| it.holder == Some(idx) || it.members.contains(&idx))
+        claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
     }
 
     /// Gives a node its sources and the goal that follows from them. Of what that needs, some groups may be `known`.
@@ -311,18 +313,19 @@ impl Graph {
         known: &[Option<TargetId>],
     ) {
         self.revision += 1;
-        let before = self.member_of(idx);
+        let before = self.watched_specs(idx);
         let node = &mut self.nodes[idx as usize];
         node.sources = sources;
         node.goal = goal;
-        self.enlist(idx, &before, known);
-        self.withdraw(idx, &before);
+        self.watch_goal(idx, &before, known);
+        self.unwatch(idx, &before);
         let node = &self.nodes[idx as usize];
-        let unmet = node.need_targets.iter().filter(|&&id| self.targets.of(id).avail == 0).count();
+        let unmet =
+            node.need_targets.iter().filter(|&&id| self.targets.of(id).providers == 0).count();
         self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
-            self.claims.entry(claim.clone()).or_default().members.push(idx);
+            self.claims.entry(claim.clone()).or_default().claimants.push(idx);
         }
         self.settle(idx);
     }
@@ -342,22 +345,28 @@ impl Graph {
         let listed = {
             let pointers =
                 |all: [Option<&Arc<ValueSpec>>; 2]| all.map(|spec| spec.map(Arc::as_ptr));
-            let before = pointers(node.concerned());
-            let after =
-                pointers(concerned(node.goal.requested_spec(), live.as_ref().filter(|_| ours)));
+            let before = pointers(node.watching_specs());
+            let after = pointers(watching_specs(
+                node.goal.requested_spec(),
+                live.as_ref().filter(|_| ours),
+            ));
             before == after || before == [after[1], after[0]]
         };
-        let before = if listed { None } else { Some(self.member_of(idx)) };
+        let before = if listed { None } else { Some(self.watched_specs(idx)) };
         let parked = self.parked_by(idx);
         self.revision += 1;
         let node = &mut self.nodes[idx as usize];
         let old = std::mem::replace(&mut node.live, live.clone());
         let was_ours = std::mem::replace(&mut node.ours, ours && live.is_some());
         if let Some(before) = before {
-            self.rejoin(idx, &before);
+            self.watch_present(idx, &before);
         }
-        self.account_use(idx, old.as_ref().filter(|_| was_ours), live.as_ref().filter(|_| ours));
-        self.account_offers(idx, old.as_deref(), live.as_deref());
+        self.count_dependents_of(
+            idx,
+            old.as_ref().filter(|_| was_ours),
+            live.as_ref().filter(|_| ours),
+        );
+        self.count_offers(idx, old.as_deref(), live.as_deref());
         self.altered(idx, old.as_deref(), live.as_deref());
         self.settle(idx);
         self.wake_ready(&parked);
@@ -367,7 +376,11 @@ impl Graph {
     fn parked_by(&mut self, idx: Idx) -> Vec<Idx> {
         let node = self.node(idx);
         let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
-        if failed && node.live.is_some() { self.concerned_by(idx, None) } else { Vec::new() }
+        if failed && node.live.is_some() {
+            self.watchers_of_new_offers(idx, None)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether the system has what was asked. A panic says no.
@@ -444,13 +457,13 @@ impl Graph {
     /// The unmet dependencies of what was asked for: targets and labels.
     pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str)> {
         let needs = self.node(idx).goal.needs();
-        let unmet = needs.iter().filter(|need| self.avail(&need.target) == 0);
+        let unmet = needs.iter().filter(|need| self.provider_count(&need.target) == 0);
         unmet.map(|need| (&need.target, need.label.as_str()))
     }
 }
 
 /// The traits of a goal and of a live value of ours, each one once.
-fn concerned<'t>(
+fn watching_specs<'t>(
     goal: Option<&'t Arc<ValueSpec>>,
     live: Option<&'t Arc<ValueSpec>>,
 ) -> [Option<&'t Arc<ValueSpec>>; 2] {

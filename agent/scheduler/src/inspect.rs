@@ -44,7 +44,7 @@ impl Engine {
         let need = |need: &crate::dependency::Dependency| Need {
             label: need.label.to_string(),
             target: need.target.clone(),
-            met: self.graph.avail(&need.target) > 0,
+            met: self.graph.provider_count(&need.target) > 0,
         };
         needs.iter().map(need).collect()
     }
@@ -76,7 +76,7 @@ impl Engine {
 
     fn provider(&self, target: &Target) -> Vec<Key> {
         match target {
-            Target::Exact(key) if self.graph.avail(target) > 0 => vec![key.clone()],
+            Target::Exact(key) if self.graph.provider_count(target) > 0 => vec![key.clone()],
             _ => Vec::new(),
         }
     }
@@ -97,9 +97,9 @@ impl Engine {
         targets.dedup();
         let mut keys = KeySet::default();
         for target in &targets {
-            let members = self.graph.target_state(target).map(|state| state.members_once());
-            let members = members.iter().flat_map(|members| members.iter());
-            let needing = members.filter(|&&idx| self.is_needing(idx, target));
+            let watchers = self.graph.target_state(target).map(|state| state.unique_watchers());
+            let watchers = watchers.iter().flat_map(|watchers| watchers.iter());
+            let needing = watchers.filter(|&&idx| self.is_needing(idx, target));
             let room = most.saturating_sub(keys.len());
             keys.extend(needing.take(room).map(|&idx| self.graph.node(idx).key.clone()));
         }

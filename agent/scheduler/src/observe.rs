@@ -70,7 +70,7 @@ impl Engine {
     /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with
     /// for want of it may stay after all.
     fn correct_plans(&mut self, idx: Idx, before: Option<&ValueSpec>) {
-        for member in self.graph.concerned_by(idx, before) {
+        for member in self.graph.watchers_of_new_offers(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
                 self.running.wake_after(owner, member);
             }

@@ -2,9 +2,9 @@
 //!
 //! Only what a plan touches is copied, so planning one change among many costs one change.
 
-mod members;
 mod reach;
 mod targets;
+mod watchers;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -135,15 +135,15 @@ pub(crate) struct TargetRef {
 
 #[derive(Debug, Default)]
 pub(crate) struct OverlayTarget {
-    pub(crate) avail: u32,
-    pub(crate) users: u32,
-    pub(crate) renewers: u32,
+    pub(crate) providers: u32,
+    pub(crate) dependents: u32,
+    pub(crate) recreate_dependents: u32,
     /// Offers that will go: nothing new relies on them.
     pub(crate) fading: u32,
     /// It will change in place: whoever is renewed with it waits for that.
     pub(crate) unsteady: bool,
     /// Nodes whose goal is new, and needs this.
-    pub(crate) extra: Spots,
+    pub(crate) new_watchers: Spots,
     /// Most targets only come, and have none.
     leaving: Option<Box<Leaving>>,
     /// The operation that made the first offer.
@@ -166,7 +166,7 @@ pub(crate) struct Leaving {
 impl OverlayTarget {
     /// Whether what is needed is there, does not go, and does not change if that matters.
     pub(crate) fn lasts(&self, need: &Dependency) -> bool {
-        self.avail > self.fading && !(need.renew && self.unsteady)
+        self.providers > self.fading && !(need.recreate && self.unsteady)
     }
 
     pub(crate) fn leaving_mut(&mut self) -> &mut Leaving {
@@ -427,9 +427,9 @@ impl<'g> Overlay<'g> {
 
     /// Lists a node whose goal is new with an account.
     fn list(&mut self, target_id: OverlayTargetId, spot: Spot) {
-        let extra = &mut self.target_mut(target_id).extra;
-        if extra.last() != Some(&spot) {
-            extra.push(spot);
+        let new_watchers = &mut self.target_mut(target_id).new_watchers;
+        if new_watchers.last() != Some(&spot) {
+            new_watchers.push(spot);
         }
     }
 
@@ -445,7 +445,7 @@ impl<'g> Overlay<'g> {
                 Some(known) => self.known_target_id(known, &need.target),
                 None => self.target_id(&need.target),
             };
-            unmet += u32::from(self.target(target_id).avail == 0);
+            unmet += u32::from(self.target(target_id).providers == 0);
             need_targets.push(target_id);
         }
         let node = self.node_mut(spot);
@@ -479,8 +479,8 @@ impl<'g> Overlay<'g> {
         let node = self.node_mut(spot);
         node.live = live.clone();
         node.ours = ours;
-        self.move_use(spot, old.filter(|_| was_ours), -1, by);
-        self.move_use(spot, live.filter(|_| ours), 1, by);
+        self.move_dependents(spot, old.filter(|_| was_ours), -1, by);
+        self.move_dependents(spot, live.filter(|_| ours), 1, by);
         for target_id in gained {
             self.gain(target_id, by);
         }

@@ -255,9 +255,9 @@ impl<'g> Planner<'g> {
         let target_id =
             self.overlay.existing_target_id(&Target::Exact(self.overlay.node(spot).key.clone()));
         if let Some(target_id) =
-            target_id.filter(|&target_id| self.overlay.target(target_id).renewers > 0)
+            target_id.filter(|&target_id| self.overlay.target(target_id).recreate_dependents > 0)
         {
-            for user in self.overlay.users(target_id, true) {
+            for user in self.overlay.dependents(target_id, true) {
                 self.park(user);
             }
         }
@@ -362,7 +362,7 @@ impl<'g> Planner<'g> {
     /// The account of a key when somebody wants to be made anew with it.
     pub(crate) fn renewed(&mut self, key: &Key) -> Option<OverlayTargetId> {
         let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
-        (self.overlay.target(target_id).renewers > 0).then_some(target_id)
+        (self.overlay.target(target_id).recreate_dependents > 0).then_some(target_id)
     }
 
     fn apply_change(
@@ -457,8 +457,11 @@ impl<'g> Planner<'g> {
         let mut blocking = OverlayTargetIds::new();
         for &target_id in lost {
             let state = self.overlay.target(target_id);
-            let last = state.avail <= 1 || state.renewers > 0;
-            if last && state.users > 0 && state.users > self.overlay.own_uses(live, target_id) {
+            let last = state.providers <= 1 || state.recreate_dependents > 0;
+            if last
+                && state.dependents > 0
+                && state.dependents > self.overlay.own_dependencies(live, target_id)
+            {
                 blocking.push(target_id);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{TargetIds, concerned};
+use super::{TargetIds, watching_specs};
 use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
@@ -197,8 +197,8 @@ impl Node {
     }
 
     /// The traits whose dependencies list this node as a member of groups.
-    pub(super) fn concerned(&self) -> [Option<&Arc<ValueSpec>>; 2] {
-        concerned(self.goal.requested_spec(), self.live.as_ref().filter(|_| self.ours))
+    pub(super) fn watching_specs(&self) -> [Option<&Arc<ValueSpec>>; 2] {
+        watching_specs(self.goal.requested_spec(), self.live.as_ref().filter(|_| self.ours))
     }
 
     /// What the system has: as seen, or else as we left it.

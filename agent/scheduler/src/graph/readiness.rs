@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Graph, Idx, STALE_MEMBERS, TargetId, TargetState, difference};
+use super::{Graph, Idx, STALE_WATCHERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
@@ -34,12 +34,12 @@ impl Graph {
     }
 
     /// The targets in whose groups this node is listed.
-    pub(super) fn member_of(&self, idx: Idx) -> SmallVec<[Arc<ValueSpec>; 2]> {
-        self.node(idx).concerned().into_iter().flatten().cloned().collect()
+    pub(super) fn watched_specs(&self, idx: Idx) -> SmallVec<[Arc<ValueSpec>; 2]> {
+        self.node(idx).watching_specs().into_iter().flatten().cloned().collect()
     }
 
     /// Lists a node with all that its goal needs.
-    pub(super) fn enlist(
+    pub(super) fn watch_goal(
         &mut self,
         idx: Idx,
         before: &[Arc<ValueSpec>],
@@ -51,7 +51,7 @@ impl Graph {
             let known = self.targets.find_at(known.get(at).copied().flatten(), &need.target);
             match known.filter(|_| is_listed(before, &need.target)) {
                 Some(id) => id,
-                None => self.join(idx, &need.target, known),
+                None => self.add_watcher(idx, &need.target, known),
             }
         });
         let need_targets = need_targets.collect();
@@ -60,47 +60,47 @@ impl Graph {
             let met = |target: &Target| spec.iter().any(|it| !it.needs_of(target).is_empty());
             for Dependency { target, .. } in &full.needs {
                 if !met(target) && !is_listed(before, target) {
-                    self.join(idx, target, self.targets.find(target));
+                    self.add_watcher(idx, target, self.targets.find(target));
                 }
             }
         }
     }
 
     /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
-    pub(super) fn rejoin(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
+    pub(super) fn watch_present(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
         let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
         for need in live.iter().flat_map(|live| &live.needs) {
             if !is_listed(before, &need.target) {
-                self.join(idx, &need.target, self.targets.find(&need.target));
+                self.add_watcher(idx, &need.target, self.targets.find(&need.target));
             }
         }
-        self.withdraw(idx, before);
+        self.unwatch(idx, before);
     }
 
     /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
-    pub(super) fn withdraw(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
+    pub(super) fn unwatch(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
         if before.is_empty() {
             return;
         }
-        let after = self.member_of(idx);
+        let after = self.watched_specs(idx);
         for spec in before {
             if after.iter().any(|new| Arc::ptr_eq(new, spec)) {
                 continue;
             }
             for need in &spec.needs {
                 if !is_listed(&after, &need.target) {
-                    self.leave(&need.target);
+                    self.remove_watcher(&need.target);
                 }
             }
         }
     }
 
     /// Lists a node with a target, whose group may be there already.
-    fn join(&mut self, idx: Idx, target: &Target, known: Option<TargetId>) -> TargetId {
+    fn add_watcher(&mut self, idx: Idx, target: &Target, known: Option<TargetId>) -> TargetId {
         if let Some(id) = known {
-            let members = &mut self.targets.of_mut(id).members;
-            if members.last() != Some(&idx) {
-                members.push(idx);
+            let watchers = &mut self.targets.of_mut(id).watchers;
+            if watchers.last() != Some(&idx) {
+                watchers.push(idx);
             }
             return id;
         }
@@ -110,8 +110,8 @@ impl Graph {
         if let Target::Covering { table, address } = target {
             self.covering.insert((*table, *address));
         }
-        let (avail, members) = (self.count(target), smallvec![idx]);
-        self.open(target, TargetState { avail, members, ..TargetState::default() })
+        let (providers, watchers) = (self.count(target), smallvec![idx]);
+        self.open(target, TargetState { providers, watchers, ..TargetState::default() })
     }
 
     fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
@@ -121,34 +121,35 @@ impl Graph {
         self.targets.open(target, state)
     }
 
-    pub(super) fn leave(&mut self, target: &Target) {
+    pub(super) fn remove_watcher(&mut self, target: &Target) {
         let Some(id) = self.targets.find(target) else { return };
         let state = self.targets.of_mut(id);
         state.stale += 1;
-        let members = u32::try_from(state.members.len()).unwrap_or(u32::MAX);
-        if state.stale <= members / 2 + STALE_MEMBERS && state.stale < members {
+        let watchers = u32::try_from(state.watchers.len()).unwrap_or(u32::MAX);
+        if state.stale <= watchers / 2 + STALE_WATCHERS && state.stale < watchers {
             return;
         }
-        let mut members = std::mem::take(&mut state.members);
-        members.sort_unstable();
-        members.dedup();
-        members.retain(|idx| self.needs(*idx, target));
+        let mut watchers = std::mem::take(&mut state.watchers);
+        watchers.sort_unstable();
+        watchers.dedup();
+        watchers.retain(|idx| self.needs(*idx, target));
         let state = self.targets.of_mut(id);
         state.stale = 0;
-        state.members = members;
-        if state.members.is_empty() && state.users == 0 {
-            self.retire(id, target);
+        state.watchers = watchers;
+        if state.watchers.is_empty() && state.dependents == 0 {
+            self.close_if_derivable(id, target);
         }
     }
 
     /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
-    fn retire(&mut self, id: TargetId, target: &Target) {
-        let avail = self.targets.of(id).avail;
+    fn close_if_derivable(&mut self, id: TargetId, target: &Target) {
+        let providers = self.targets.of(id).providers;
         let again = match target {
             Target::Exact(key) => {
-                avail == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
+                providers
+                    == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
             }
-            Target::AnyOf(_) | Target::Whole(_) => avail == 0,
+            Target::AnyOf(_) | Target::Whole(_) => providers == 0,
             Target::Under(_) | Target::Covering { .. } => true,
         };
         if again {
@@ -165,7 +166,11 @@ impl Graph {
     pub(super) fn needs(&self, idx: Idx, target: &Target) -> bool {
         let node = self.node(idx);
         node.used
-            && node.concerned().into_iter().flatten().any(|spec| !spec.needs_of(target).is_empty())
+            && node
+                .watching_specs()
+                .into_iter()
+                .flatten()
+                .any(|spec| !spec.needs_of(target).is_empty())
     }
 
     pub(super) fn index_kind(&mut self, kind: KindId) {
@@ -178,27 +183,28 @@ impl Graph {
     }
 
     /// Counts the dependencies of a value of a node. The groups of a goal are at hand.
-    fn count_uses(&mut self, idx: Idx, spec: &Arc<ValueSpec>, sign: i32) {
+    fn count_dependents(&mut self, idx: Idx, spec: &Arc<ValueSpec>, sign: i32) {
         let node = &self.nodes[idx as usize];
         let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
         for (at, need) in spec.needs.iter().enumerate() {
             let id =
                 if at_hand { Some(node.need_targets[at]) } else { self.targets.find(&need.target) };
             let Some(state) = id.map(|id| self.targets.of_mut(id)) else { continue };
-            state.users = state.users.saturating_add_signed(sign);
-            state.renewers =
-                state.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+            state.dependents = state.dependents.saturating_add_signed(sign);
+            state.recreate_dependents = state
+                .recreate_dependents
+                .saturating_add_signed(if need.recreate { sign } else { 0 });
         }
     }
 
-    pub(super) fn account_use(
+    pub(super) fn count_dependents_of(
         &mut self,
         idx: Idx,
         old: Option<&Arc<ValueSpec>>,
         new: Option<&Arc<ValueSpec>>,
     ) {
         for (spec, sign) in [(old, -1), (new, 1)] {
-            spec.into_iter().for_each(|spec| self.count_uses(idx, spec, sign));
+            spec.into_iter().for_each(|spec| self.count_dependents(idx, spec, sign));
         }
         for claim in old.iter().flat_map(|spec| spec.claims()) {
             self.release(claim, idx);
@@ -208,11 +214,12 @@ impl Graph {
             match claimed.holder {
                 None => {
                     claimed.holder = Some(idx);
-                    self.stirred.extend(claimed.members.iter().filter(|&&member| member != idx));
+                    self.stirred
+                        .extend(claimed.claimants.iter().filter(|&&watcher| watcher != idx));
                 }
                 Some(holder) if holder != idx => {
                     // It was given away, and this one has to go; should it stay, it is the next holder.
-                    claimed.members.push(idx);
+                    claimed.claimants.push(idx);
                     self.wake(idx);
                 }
                 Some(_) => {}
@@ -235,9 +242,10 @@ impl Graph {
     }
 
     fn heir(&self, claim: &Claim, idx: Idx) -> Option<Idx> {
-        let mut others = self.claims.get(claim)?.members.iter().filter(|&&member| member != idx);
-        let has = |&&member: &&Idx| {
-            let node = self.node(member);
+        let mut others =
+            self.claims.get(claim)?.claimants.iter().filter(|&&watcher| watcher != idx);
+        let has = |&&watcher: &&Idx| {
+            let node = self.node(watcher);
             node.ours && node.live.as_ref().is_some_and(|live| live.claims().contains(claim))
         };
         others.find(has).copied()
@@ -256,29 +264,29 @@ impl Graph {
     /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
     fn offer_claim(&mut self, claim: &Claim, idx: Idx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
-        let mut members = std::mem::take(&mut claimed.members);
-        members.sort_unstable();
-        members.dedup();
-        members.retain(|&member| {
-            let goal = self.node(member).goal.spec();
+        let mut claimants = std::mem::take(&mut claimed.claimants);
+        claimants.sort_unstable();
+        claimants.dedup();
+        claimants.retain(|&claimant| {
+            let goal = self.node(claimant).goal.spec();
             goal.is_some_and(|spec| spec.claims().contains(claim))
         });
-        for &member in members.iter().filter(|&&member| member != idx) {
-            self.stirred.push(member);
-            let node = self.node(member);
+        for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
+            self.stirred.push(claimant);
+            let node = self.node(claimant);
             // What is on its way out for want of it will have to come back.
             if !node.in_place() || node.flight().is_some() {
-                self.wake(member);
+                self.wake(claimant);
             }
         }
-        if members.is_empty() {
+        if claimants.is_empty() {
             self.claims.remove(claim);
         } else if let Some(claimed) = self.claims.get_mut(claim) {
-            claimed.members = members;
+            claimed.claimants = claimants;
         }
     }
 
-    pub(super) fn account_offers(
+    pub(super) fn count_offers(
         &mut self,
         idx: Idx,
         old: Option<&ValueSpec>,
@@ -288,13 +296,13 @@ impl Graph {
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         if old.is_none() != new.is_none() {
-            self.account_existence(idx, new.is_some());
+            self.count_existence(idx, new.is_some());
         }
         for offer in offers.iter().filter(|it| it.new.is_some()) {
             match self.targets.find(offer.key) {
-                Some(id) => self.turn_all(id, true),
+                Some(id) => self.count_provider(id, true),
                 None => {
-                    self.open(offer.key, TargetState { avail: 1, ..TargetState::default() });
+                    self.open(offer.key, TargetState { providers: 1, ..TargetState::default() });
                 }
             }
         }
@@ -302,14 +310,14 @@ impl Graph {
             self.offer(offer.key, false);
         }
         for &(table, prefix) in more {
-            self.account_prefix(table, prefix, true);
+            self.count_prefix(table, prefix, true);
         }
         for &(table, prefix) in less {
-            self.account_prefix(table, prefix, false);
+            self.count_prefix(table, prefix, false);
         }
     }
 
-    pub(super) fn account_existence(&mut self, idx: Idx, exists: bool) {
+    pub(super) fn count_existence(&mut self, idx: Idx, exists: bool) {
         let kind = self.node(idx).key.kind();
         if !self.named.contains(kind) && !self.ordered.contains_key(&kind) {
             return; // nobody depends on keys of this kind
@@ -325,7 +333,7 @@ impl Graph {
         self.offer(&Target::Exact(key), exists);
     }
 
-    pub(super) fn account_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
+    pub(super) fn count_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
         let count = self.prefixes.entry((table, prefix)).or_default();
         let length = (table, prefix.addr().is_ipv6(), prefix.prefix_len());
         if offered {
@@ -352,24 +360,28 @@ impl Graph {
 
     /// Wakes those who wait for nothing but what this value still offers.
     pub(crate) fn offer_anew(&mut self, idx: Idx) {
-        let members = self.concerned_by(idx, None);
-        self.wake_ready(&members);
+        let watchers = self.watchers_of_new_offers(idx, None);
+        self.wake_ready(&watchers);
     }
 
     /// Wakes those of these values that wait for nothing.
-    pub(super) fn wake_ready(&mut self, members: &[Idx]) {
-        for &member in members {
-            let node = self.node(member);
+    pub(super) fn wake_ready(&mut self, watchers: &[Idx]) {
+        for &watcher in watchers {
+            let node = self.node(watcher);
             let waits = node.goal.spec().is_some() && node.live.is_none();
-            if waits && node.unmet == 0 || self.is_short(member) {
-                self.wake(member);
+            if waits && node.unmet == 0 || self.is_short(watcher) {
+                self.wake(watcher);
             }
         }
     }
 
     /// The members of the groups of all that a value offers, and did not offer before; some may be stale, or there
     /// twice.
-    pub(crate) fn concerned_by(&mut self, idx: Idx, before: Option<&ValueSpec>) -> Vec<Idx> {
+    pub(crate) fn watchers_of_new_offers(
+        &mut self,
+        idx: Idx,
+        before: Option<&ValueSpec>,
+    ) -> Vec<Idx> {
         let node = self.node(idx);
         let Some(live) = node.live.clone() else { return Vec::new() };
         if before.is_some_and(|before| std::ptr::eq(before, &*live)) {
@@ -384,45 +396,45 @@ impl Graph {
         }
         targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
         let states = targets.iter().filter_map(|target| self.target_state(target));
-        let members: Vec<Idx> = states.flat_map(|state| state.members.iter().copied()).collect();
-        self.counters.edges += members.len() as u64;
-        members
+        let watchers: Vec<Idx> = states.flat_map(|state| state.watchers.iter().copied()).collect();
+        self.counters.edges += watchers.len() as u64;
+        watchers
     }
 
     /// Counts one offer more or less, where there is an account of it.
     pub(super) fn offer(&mut self, target: &Target, offered: bool) {
         if let Some(id) = self.targets.find(target) {
-            self.turn_all(id, offered);
+            self.count_provider(id, offered);
         }
     }
 
     /// Counts one offer more or less; the first and the last one change the readiness of others.
-    fn turn_all(&mut self, id: TargetId, offered: bool) {
+    fn count_provider(&mut self, id: TargetId, offered: bool) {
         let state = self.targets.of_mut(id);
-        state.avail = state.avail.saturating_add_signed(if offered { 1 } else { -1 });
-        let turned = if offered { state.avail == 1 } else { state.avail == 0 };
+        state.providers = state.providers.saturating_add_signed(if offered { 1 } else { -1 });
+        let turned = if offered { state.providers == 1 } else { state.providers == 0 };
         if !turned {
             return;
         }
-        if state.members.is_empty() {
-            if state.avail == 0 && state.users == 0 {
+        if state.watchers.is_empty() {
+            if state.providers == 0 && state.dependents == 0 {
                 self.close(id);
             }
             return;
         }
-        let mut members = std::mem::take(&mut state.members);
+        let mut watchers = std::mem::take(&mut state.watchers);
         if state.stale > 0 {
             state.stale = 0;
-            members.sort_unstable();
-            members.dedup();
+            watchers.sort_unstable();
+            watchers.dedup();
         }
-        self.counters.edges += members.len() as u64;
-        members.retain(|idx| self.turn(*idx, id, offered));
-        self.targets.of_mut(id).members = members;
+        self.counters.edges += watchers.len() as u64;
+        watchers.retain(|idx| self.update_watcher(*idx, id, offered));
+        self.targets.of_mut(id).watchers = watchers;
     }
 
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
-    fn turn(&mut self, idx: Idx, id: TargetId, offered: bool) -> bool {
+    fn update_watcher(&mut self, idx: Idx, id: TargetId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
         if !node.used {
             return false;

@@ -15,32 +15,32 @@ pub(crate) type TargetId = u32;
 pub(crate) type TargetIds = SmallVec<[TargetId; 4]>;
 
 /// Most targets have few members: those are kept without an allocation.
-pub(super) type Members = SmallVec<[Idx; 4]>;
+pub(super) type Watchers = SmallVec<[Idx; 4]>;
 
 /// OverlayTargetId of one target.
 #[derive(Debug, Default)]
 pub(crate) struct TargetState {
     /// Live values that offer it.
-    pub(crate) avail: u32,
+    pub(crate) providers: u32,
     /// Dependencies of live values of ours on it that order deletes.
-    pub(crate) users: u32,
+    pub(crate) dependents: u32,
     /// Those among them that want to be made anew when it changes.
-    pub(crate) renewers: u32,
+    pub(crate) recreate_dependents: u32,
     /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
-    pub(super) members: Members,
+    pub(super) watchers: Watchers,
     pub(super) stale: u32,
 }
 
 impl TargetState {
     /// The members, each one once. Only a list with stale entries can hold one twice.
-    pub(crate) fn members_once(&self) -> Cow<'_, [Idx]> {
+    pub(crate) fn unique_watchers(&self) -> Cow<'_, [Idx]> {
         if self.stale == 0 {
-            return Cow::Borrowed(&self.members);
+            return Cow::Borrowed(&self.watchers);
         }
-        let mut members = self.members.to_vec();
-        members.sort_unstable();
-        members.dedup();
-        Cow::Owned(members)
+        let mut watchers = self.watchers.to_vec();
+        watchers.sort_unstable();
+        watchers.dedup();
+        Cow::Owned(watchers)
     }
 }
 

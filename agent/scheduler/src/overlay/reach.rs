@@ -28,7 +28,7 @@ impl Overlay<'_> {
             for target in self.offered(&key, &live) {
                 let count = lost.entry(target.clone()).or_default();
                 *count += 1;
-                if *count < self.avail(&target) {
+                if *count < self.provider_count(&target) {
                     continue;
                 }
                 if targets.contains(&&target) {
@@ -62,12 +62,13 @@ impl Overlay<'_> {
 
     /// Live values of ours that need a target, or are to need it.
     fn needing(&mut self, target: &Target) -> Vec<Falling> {
-        let members = self
+        let watchers = self
             .graph
             .target_state(target)
-            .map_or_else(Default::default, TargetState::members_once);
-        let extra = self.find_target_id(target).map_or(&[][..], |it| &self.target(it).extra);
-        let known = members.iter().filter_map(|idx| match self.by_idx.get(idx) {
+            .map_or_else(Default::default, TargetState::unique_watchers);
+        let new_watchers =
+            self.find_target_id(target).map_or(&[][..], |it| &self.target(it).new_watchers);
+        let known = watchers.iter().filter_map(|idx| match self.by_idx.get(idx) {
             Some(&spot) => self.node(spot).falling(target),
             None => {
                 let node = self.graph.node(*idx);
@@ -75,9 +76,9 @@ impl Overlay<'_> {
                 falling(&node.key, live, &node.goal, target)
             }
         });
-        let new = extra.iter().filter_map(|&spot| self.node(spot).falling(target));
+        let new = new_watchers.iter().filter_map(|&spot| self.node(spot).falling(target));
         let needing = known.chain(new).collect();
-        self.edges += (members.len() + extra.len()) as u64;
+        self.edges += (watchers.len() + new_watchers.len()) as u64;
         needing
     }
 }

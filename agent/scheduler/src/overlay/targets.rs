@@ -48,9 +48,9 @@ impl Overlay<'_> {
     fn open(&mut self, target: &Target, known: Option<TargetId>) -> OverlayTargetId {
         let state = known.map(|id| self.graph.target_at(id));
         let state = OverlayTarget {
-            avail: self.opening(target, state),
-            users: state.map_or(0, |state| state.users),
-            renewers: state.map_or(0, |state| state.renewers),
+            providers: self.opening(target, state),
+            dependents: state.map_or(0, |state| state.dependents),
+            recreate_dependents: state.map_or(0, |state| state.recreate_dependents),
             ..OverlayTarget::default()
         };
         debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
@@ -107,7 +107,7 @@ impl Overlay<'_> {
             let state = self.target_mut(target_id);
             state.fading -= 1;
             // With no offer left, whoever waits is told by the next one.
-            if state.avail == 0 || state.avail > state.fading {
+            if state.providers == 0 || state.providers > state.fading {
                 let held = state.take_held();
                 self.turned.ready.extend(held);
             }
@@ -140,20 +140,20 @@ impl Overlay<'_> {
     /// True for a value in place without something that had to be there before it.
     pub(crate) fn lacks(&self, spot: Spot) -> bool {
         let node = self.node(spot);
-        node.live.is_some() && node.need_targets.iter().any(|&it| self.target(it).avail == 0)
+        node.live.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }
 
     /// How many offers a target has by now.
-    pub(crate) fn avail(&self, target: &Target) -> u32 {
+    pub(crate) fn provider_count(&self, target: &Target) -> u32 {
         match self.find_target_id(target) {
-            Some(target_id) => self.target(target_id).avail,
+            Some(target_id) => self.target(target_id).providers,
             None => self.opening(target, self.graph.target_state(target)),
         }
     }
 
     /// How many offers a target has by now, when nobody has counted in this plan yet.
     fn opening(&self, target: &Target, known: Option<&TargetState>) -> u32 {
-        let counted = known.map(|state| state.avail);
+        let counted = known.map(|state| state.providers);
         if let Target::Exact(key) = target {
             let hash = hash_of(key);
             let idx = self.graph.find_hashed(key, hash);
@@ -268,7 +268,7 @@ impl Overlay<'_> {
         }
     }
 
-    pub(super) fn move_use(
+    pub(super) fn move_dependents(
         &mut self,
         spot: Spot,
         spec: Option<Arc<ValueSpec>>,
@@ -279,14 +279,15 @@ impl Overlay<'_> {
         let need_targets = self.target_ids_of(spot, &spec);
         for (need, target_id) in spec.needs.iter().zip(need_targets) {
             let state = &mut self.targets[target_id as usize];
-            state.users = state.users.saturating_add_signed(sign);
-            state.renewers =
-                state.renewers.saturating_add_signed(if need.renew { sign } else { 0 });
+            state.dependents = state.dependents.saturating_add_signed(sign);
+            state.recreate_dependents = state
+                .recreate_dependents
+                .saturating_add_signed(if need.recreate { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
                     state.leaving_mut().freed_by.push(by);
                 }
-                if state.users == 0 || need.renew && state.renewers == 0 {
+                if state.dependents == 0 || need.recreate && state.recreate_dependents == 0 {
                     let freed = state.take_blocked();
                     self.turned.freed.extend(freed);
                 }
@@ -328,16 +329,16 @@ impl Overlay<'_> {
 
     pub(super) fn gain(&mut self, target_id: OverlayTargetId, by: Option<u32>) {
         let state = self.target_mut(target_id);
-        state.avail += 1;
-        if state.avail > state.fading {
+        state.providers += 1;
+        if state.providers > state.fading {
             let held = state.take_held();
             self.turned.ready.extend(held);
         }
         let state = self.target_mut(target_id);
         state.joined_by = by;
-        if state.avail == 1 {
+        if state.providers == 1 {
             state.made_by = by;
-            self.walk(target_id, true);
+            self.notify_watchers(target_id, true);
             return;
         }
         if let Some(freed) = state.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
@@ -348,9 +349,9 @@ impl Overlay<'_> {
 
     pub(super) fn lose(&mut self, target_id: OverlayTargetId) {
         let state = self.target_mut(target_id);
-        state.avail = state.avail.saturating_sub(1);
-        if state.avail == 0 {
-            self.walk(target_id, false);
+        state.providers = state.providers.saturating_sub(1);
+        if state.providers == 0 {
+            self.notify_watchers(target_id, false);
         }
     }
 }

@@ -40,7 +40,7 @@ impl Planner<'_> {
         let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
             return;
         };
-        for user in self.overlay.users(target_id, false) {
+        for user in self.overlay.dependents(target_id, false) {
             let node = self.overlay.node(user);
             let stays = !matches!(node.want, Want::Nothing) || node.goal.is_divisible();
             if user != spot && !stays {

@@ -69,9 +69,11 @@ impl Planner<'_> {
                     .filter_map(|&target_id| self.overlay.target(target_id).made_by),
             );
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
-            let renewing = needs.iter().zip(&node.need_targets).filter(|(need, _)| need.renew);
+            let recreate_only =
+                needs.iter().zip(&node.need_targets).filter(|(need, _)| need.recreate);
             before.extend(
-                renewing.filter_map(|(_, &target_id)| self.overlay.target(target_id).joined_by),
+                recreate_only
+                    .filter_map(|(_, &target_id)| self.overlay.target(target_id).joined_by),
             );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
             for claim in claims.iter().flat_map(|spec| spec.claims()) {
@@ -81,7 +83,7 @@ impl Planner<'_> {
         for &target_id in lost {
             let state = self.overlay.target(target_id);
             // While there are other offers, users may stay.
-            let freed = state.freed_by().iter().copied().filter(|_| state.avail <= 1);
+            let freed = state.freed_by().iter().copied().filter(|_| state.providers <= 1);
             before.extend(freed.chain(state.made_by).chain(state.joined_by));
         }
         before.sort_unstable();

@@ -92,7 +92,7 @@ impl Planner<'_> {
             if state.lasts(need) {
                 continue;
             }
-            if state.avail > 0 {
+            if state.providers > 0 {
                 state.leaving_mut().held.push(spot); // it may stay after all
             }
             lacking.push(need.target.clone());

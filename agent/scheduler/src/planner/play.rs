@@ -85,8 +85,8 @@ impl Planner<'_> {
         let pending = pending.filter(|(_, node)| node.goal.spec().is_some());
         let unmet = |node: &OverlayNode| {
             let need_targets = (0..).zip(&node.need_targets);
-            let unmet =
-                need_targets.filter(|&(_, &target_id)| self.overlay.target(target_id).avail == 0);
+            let unmet = need_targets
+                .filter(|&(_, &target_id)| self.overlay.target(target_id).providers == 0);
             unmet.map(|(need, _)| need).collect()
         };
         let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();

@@ -11,7 +11,7 @@ use crate::planner::Planner;
 impl Planner<'_> {
     /// Lets something give way. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
-        self.park_users()
+        self.park_dependents()
             || self.fit_all()
             || self.starve()
             || self.break_circle()
@@ -19,9 +19,9 @@ impl Planner<'_> {
     }
 
     /// Parks the users of one value that must go.
-    fn park_users(&mut self) -> bool {
+    fn park_dependents(&mut self) -> bool {
         while let Some((key, spot)) = self.blocked.pop_last() {
-            let parked = self.park_users_of(spot);
+            let parked = self.park_dependents_of(spot);
             self.spent.insert(key, spot);
             if parked {
                 return true;
@@ -30,23 +30,23 @@ impl Planner<'_> {
         false
     }
 
-    fn park_users_of(&mut self, spot: Spot) -> bool {
+    fn park_dependents_of(&mut self, spot: Spot) -> bool {
         let Some(live) = self.overlay.node(spot).live.clone() else { return false };
         let key = self.overlay.node(spot).key.clone();
         let next = self.next(spot);
         let (_, lost) =
             self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, spec)| &**spec));
-        let mut users = Vec::new();
+        let mut dependents = Vec::new();
         for target_id in lost {
-            if self.overlay.target(target_id).avail <= 1 {
-                users.extend(self.overlay.users(target_id, false));
+            if self.overlay.target(target_id).providers <= 1 {
+                dependents.extend(self.overlay.dependents(target_id, false));
             }
         }
         if let Some(target_id) = self.renewed(&key).filter(|_| next.is_some()) {
-            users.extend(self.overlay.users(target_id, true));
+            dependents.extend(self.overlay.dependents(target_id, true));
         }
         let mut parked = false;
-        for user in users {
+        for user in dependents {
             parked |= user != spot && (self.fit(user) || self.park(user));
         }
         parked

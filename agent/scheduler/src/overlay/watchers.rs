@@ -7,38 +7,38 @@ use crate::plan::Cause;
 use crate::value_spec::ValueSpec;
 
 /// Members up to which no room is made before all of them are told.
-const MEMBERS_FEW: usize = 64;
+const WATCHERS_FEW: usize = 64;
 
 impl Overlay<'_> {
     /// Tells all members of a group that its target is there, or is there no more.
-    pub(super) fn walk(&mut self, target_id: OverlayTargetId, there: bool) {
+    pub(super) fn notify_watchers(&mut self, target_id: OverlayTargetId, there: bool) {
         let graph = self.graph;
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
         let known = known.map(|id| graph.target_at(id));
-        let mut extra = std::mem::take(&mut self.targets[target_id as usize].extra);
-        if known.is_none() && extra.is_empty() {
+        let mut new_watchers = std::mem::take(&mut self.targets[target_id as usize].new_watchers);
+        if known.is_none() && new_watchers.is_empty() {
             return;
         }
         let target = target.clone();
-        let members = known.map_or_else(Default::default, TargetState::members_once);
-        if !extra.is_sorted_by(|a, b| a < b) {
-            extra.sort_unstable();
-            extra.dedup();
+        let watchers = known.map_or_else(Default::default, TargetState::unique_watchers);
+        if !new_watchers.is_sorted_by(|a, b| a < b) {
+            new_watchers.sort_unstable();
+            new_watchers.dedup();
         }
-        self.edges += (members.len() + extra.len()) as u64;
-        for &spot in &extra {
-            self.tell(spot, target_id, &target, there);
+        self.edges += (watchers.len() + new_watchers.len()) as u64;
+        for &spot in &new_watchers {
+            self.notify(spot, target_id, &target, there);
         }
-        self.target_mut(target_id).extra = extra;
-        if members.len() > MEMBERS_FEW {
-            self.reserve_known(members.len());
+        self.target_mut(target_id).new_watchers = new_watchers;
+        if watchers.len() > WATCHERS_FEW {
+            self.reserve_known(watchers.len());
         }
-        for &idx in &*members {
-            self.tell_member(idx, target_id, &target, there);
+        for &idx in &*watchers {
+            self.notify_watcher(idx, target_id, &target, there);
         }
     }
 
-    pub(super) fn tell_member(
+    pub(super) fn notify_watcher(
         &mut self,
         idx: Idx,
         target_id: OverlayTargetId,
@@ -47,16 +47,16 @@ impl Overlay<'_> {
     ) {
         match self.by_idx.get(&idx) {
             // A new goal stands among the extra ones; what still lives of the old one is listed here.
-            Some(&spot) if self.node(spot).changed => self.tell_bereft(spot, target, there),
-            Some(&spot) => self.tell(spot, target_id, target, there),
-            None if self.is_asleep(idx, there) => {
+            Some(&spot) if self.node(spot).changed => self.notify_if_lost(spot, target, there),
+            Some(&spot) => self.notify(spot, target_id, target, there),
+            None if self.must_notify(idx, there) => {
                 // TargetRef right when it is touched: the account has turned already.
                 let spot = self.copy(idx);
                 self.node_mut(spot).cause = Cause::Woken;
                 if there {
                     self.turned.ready.push(spot);
                 } else {
-                    self.tell_bereft(spot, target, there);
+                    self.notify_if_lost(spot, target, there);
                 }
             }
             None => {}
@@ -64,7 +64,7 @@ impl Overlay<'_> {
     }
 
     /// Whether an untouched node must hear of a target: one that waits hears when it comes, one that lives when it goes.
-    pub(super) fn is_asleep(&self, idx: Idx, there: bool) -> bool {
+    pub(super) fn must_notify(&self, idx: Idx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
             node.goal.spec().is_some() && (!node.in_place() || node.goal.is_partial())
@@ -73,7 +73,7 @@ impl Overlay<'_> {
         }
     }
 
-    pub(super) fn tell(
+    pub(super) fn notify(
         &mut self,
         spot: Spot,
         target_id: OverlayTargetId,
@@ -94,11 +94,11 @@ impl Overlay<'_> {
             }
         } else {
             node.unmet = node.unmet.saturating_add(wanted);
-            self.tell_bereft(spot, target, there);
+            self.notify_if_lost(spot, target, there);
         }
     }
 
-    pub(super) fn tell_bereft(&mut self, spot: Spot, target: &Target, there: bool) {
+    pub(super) fn notify_if_lost(&mut self, spot: Spot, target: &Target, there: bool) {
         let node = self.node(spot);
         let used =
             node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
@@ -108,37 +108,42 @@ impl Overlay<'_> {
     }
 
     /// The live nodes of ours that need the target of an account, in the way given.
-    pub(crate) fn users(&mut self, target_id: OverlayTargetId, renewing: bool) -> Vec<Spot> {
+    pub(crate) fn dependents(
+        &mut self,
+        target_id: OverlayTargetId,
+        recreate_only: bool,
+    ) -> Vec<Spot> {
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
         let (target, graph) = (target.clone(), self.graph);
         let known = known.map(|id| graph.target_at(id));
-        let members = known.map_or_else(Default::default, TargetState::members_once);
-        let mut users = self.target(target_id).extra.to_vec();
-        self.edges += (members.len() + users.len()) as u64;
-        for &idx in &*members {
+        let watchers = known.map_or_else(Default::default, TargetState::unique_watchers);
+        let mut dependents = self.target(target_id).new_watchers.to_vec();
+        self.edges += (watchers.len() + dependents.len()) as u64;
+        for &idx in &*watchers {
             let node = graph.node(idx);
-            let uses =
-                node.ours && node.live.as_ref().is_some_and(|spec| uses(spec, &target, renewing));
+            let uses = node.ours
+                && node.live.as_ref().is_some_and(|spec| depends_on(spec, &target, recreate_only));
             if uses || self.by_idx.contains_key(&idx) {
-                users.push(self.touch_idx(idx).0);
+                dependents.push(self.touch_idx(idx).0);
             }
         }
-        users.sort_unstable();
-        users.dedup();
-        users.retain(|&spot| {
+        dependents.sort_unstable();
+        dependents.dedup();
+        dependents.retain(|&spot| {
             let node = self.node(spot);
-            node.ours && node.live.as_ref().is_some_and(|spec| uses(spec, &target, renewing))
+            node.ours
+                && node.live.as_ref().is_some_and(|spec| depends_on(spec, &target, recreate_only))
         });
-        users
+        dependents
     }
 
     /// How many dependencies of these traits are on an account: a value does not block itself.
-    pub(crate) fn own_uses(&mut self, spec: &ValueSpec, target_id: OverlayTargetId) -> u32 {
+    pub(crate) fn own_dependencies(&mut self, spec: &ValueSpec, target_id: OverlayTargetId) -> u32 {
         let target = &self.target_refs[target_id as usize].target;
         u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)
     }
 }
 
-pub(super) fn uses(spec: &ValueSpec, target: &Target, renewing: bool) -> bool {
-    spec.needs_of(target).iter().any(|need| need.renew || !renewing)
+pub(super) fn depends_on(spec: &ValueSpec, target: &Target, recreate_only: bool) -> bool {
+    spec.needs_of(target).iter().any(|need| need.recreate || !recreate_only)
 }
